@@ -1,0 +1,46 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .treatAllWarnings(as: .error),
+]
+
+let package = Package(
+    name: "AsyncSockets",
+    products: [
+        .library(name: "AsyncSockets", targets: ["AsyncSockets"]),
+        .library(name: "AsyncSocketsTesting", targets: ["AsyncSocketsTesting"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-log", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
+    ],
+    targets: [
+        .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CLinux"),
+        .target(name: "SocketBuffers", dependencies: ["CLinux"], swiftSettings: strict),
+        .target(name: "SocketTLS", dependencies: ["COpenSSL", "SocketBuffers"], swiftSettings: strict),
+        .target(name: "SocketCore", dependencies: ["CLinux", "SocketBuffers"], swiftSettings: strict),
+        .target(
+            name: "AsyncSockets",
+            dependencies: [
+                "SocketBuffers", "SocketCore", "SocketTLS",
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: strict
+        ),
+        .target(
+            name: "AsyncSocketsTesting",
+            dependencies: ["AsyncSockets", "SocketTLS", "SocketBuffers", "COpenSSL"],
+            swiftSettings: strict
+        ),
+        .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: strict),
+        .testTarget(
+            name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "AsyncSocketsTesting"], swiftSettings: strict),
+    ]
+)

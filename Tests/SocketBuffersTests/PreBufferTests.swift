@@ -1,0 +1,79 @@
+import SocketBuffers
+import Testing
+
+@Suite struct PreBufferTests {
+    private func bytes(_ buffer: PreBuffer) -> [UInt8] { Array(buffer.readableBytes) }
+
+    private func append(_ text: String, to buffer: PreBuffer) {
+        Array(text.utf8).withUnsafeBytes { buffer.append($0) }
+    }
+
+    private func endOfFirst(_ delimiter: String, in buffer: PreBuffer) -> Int? {
+        Array(delimiter.utf8).withUnsafeBytes { buffer.endOfFirst($0) }
+    }
+
+    @Test func bytesLeaveInTheOrderTheyCame() {
+        let buffer = PreBuffer()
+        append("abc", to: buffer)
+        append("def", to: buffer)
+        buffer.consume(2)
+        #expect(bytes(buffer) == Array("cdef".utf8))
+        #expect(buffer.count == 4)
+    }
+
+    @Test func delimiterIsFoundAcrossTwoPieces() {
+        let buffer = PreBuffer()
+        append("220 ready\r", to: buffer)
+        #expect(endOfFirst("\r\n", in: buffer) == nil)
+        append("\nnext", to: buffer)
+        #expect(endOfFirst("\r\n", in: buffer) == 11)
+    }
+
+    @Test func delimiterIsFoundAgainAfterConsumingTheFirst() {
+        let buffer = PreBuffer()
+        append("one\r\ntwo\r\n", to: buffer)
+        #expect(endOfFirst("\r\n", in: buffer) == 5)
+        buffer.consume(5)
+        #expect(endOfFirst("\r\n", in: buffer) == 5)
+    }
+
+    @Test func anotherDelimiterIsFoundInBytesAlreadySearched() {
+        let buffer = PreBuffer()
+        append("a,b;c", to: buffer)
+        #expect(endOfFirst("\r\n", in: buffer) == nil)
+        buffer.restartSearch()
+        #expect(endOfFirst(",", in: buffer) == 2)
+    }
+
+    @Test func growsPastOneBlockAndKeepsEveryByte() {
+        let buffer = PreBuffer()
+        var expected: [UInt8] = []
+        for round in 0..<40 {
+            let piece = [UInt8](repeating: UInt8(round), count: 9_973)
+            piece.withUnsafeBytes { buffer.append($0) }
+            expected += piece
+            buffer.consume(1_000)
+            expected.removeFirst(1_000)
+        }
+        #expect(bytes(buffer) == expected)
+    }
+
+    @Test func anEmptiedBufferGivesItsBlockBackToThePool() {
+        let pool = BufferPool(spareLimit: 1)
+        let first = PreBuffer(pool: pool)
+        let block = first.writableBytes(minimum: 1).baseAddress
+        first.commit(1)
+        first.consume(1)
+        let second = PreBuffer(pool: pool)
+        #expect(second.writableBytes(minimum: 1).baseAddress == block)
+    }
+
+    @Test func movingLeavesTheSourceEmpty() {
+        let plain = PreBuffer()
+        let ssl = PreBuffer()
+        append("leftover", to: plain)
+        plain.moveAll(to: ssl)
+        #expect(plain.isEmpty)
+        #expect(bytes(ssl) == Array("leftover".utf8))
+    }
+}
