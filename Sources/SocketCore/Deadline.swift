@@ -1,0 +1,46 @@
+internal import CLinux
+internal import Glibc
+
+/// A point on the monotonic clock at which something has taken too long.
+package struct Deadline: Comparable, Hashable, Sendable {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    let nanoseconds: UInt64
+
+    package static var now: Deadline {
+        var time = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &time)
+        return Deadline(nanoseconds: UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec))
+    }
+
+    /// `seconds` from now; nil when `seconds` is negative or not a number, which means: never.
+    package init?(after seconds: Double) {
+        guard seconds >= 0 else { return nil }
+        // A century is as good as never, and keeps the sum in range.
+        let nanoseconds = UInt64(min(seconds, 3_155_760_000) * 1_000_000_000)
+        self.nanoseconds = Deadline.now.nanoseconds + nanoseconds
+    }
+
+    private init(nanoseconds: UInt64) {
+        self.nanoseconds = nanoseconds
+    }
+
+    /// The time from `earlier` to this point, in seconds.
+    package func seconds(since earlier: Deadline) -> Double {
+        nanoseconds >= earlier.nanoseconds
+            ? Double(nanoseconds - earlier.nanoseconds) / 1_000_000_000
+            : -Double(earlier.nanoseconds - nanoseconds) / 1_000_000_000
+    }
+
+    var timerSpecification: itimerspec {
+        // A timer set to zero is disarmed, so the earliest point is one nanosecond after boot.
+        let point = max(nanoseconds, 1)
+        return itimerspec(
+            it_interval: timespec(),
+            it_value: timespec(tv_sec: Int(point / 1_000_000_000), tv_nsec: Int(point % 1_000_000_000))
+        )
+    }
+
+    package static func < (left: Deadline, right: Deadline) -> Bool {
+        left.nanoseconds < right.nanoseconds
+    }
+}

@@ -1,0 +1,196 @@
+// Rules of the loop:
+//  1. One epoll descriptor, watched by one dispatch source on one serial queue. While there is traffic the source's handler lingers in
+//     `epoll_wait`; when there is none it returns and holds no thread.
+//  2. Nothing is ever posted to the loop's queue: a busy loop would never get to it. Others reach the loop by its lock, by
+//     `epoll_ctl`, by the `eventfd` (another turn is wanted) and by the `timerfd` (a deadline).
+//  3. A descriptor is added once, edge-triggered, and deleted before it is closed.
+//  4. An event names a place in the table and its generation. What has left the table gets no more events, whoever has its number now.
+//  5. Handlers run with no lock held, one after the other; one with more to do goes to the back of the list.
+
+internal import CLinux
+internal import Dispatch
+internal import Glibc
+internal import SocketBuffers
+
+/// Serves many sockets on one thread at a time, and none while they are quiet.
+package final class EventLoop: @unchecked Sendable {
+    // Unchecked: `ready` and `events` are only used by `run()`, which a serial queue runs; all else is immutable or locked.
+    private let epoll: CInt
+    private let timer: CInt
+    private let wake: CInt
+    private let source: any DispatchSourceRead
+    private let state = Locked(State())
+    private var ready: [(any EventHandler, LoopEvents)] = []
+    private let events = UnsafeMutableBufferPointer<epoll_event>.allocate(capacity: EventLoop.batchSize)
+
+    private struct State {
+        var table = LoopTable()
+        var armed: Deadline?
+        var isWoken = false
+        var runner: pthread_t?
+    }
+
+    private static let batchSize = 128
+    private static let lingerMilliseconds: CInt = 1
+    private static let timerData = UInt64.max
+    private static let wakeData = UInt64.max - 1
+
+    package init(label: String = "AsyncSockets.EventLoop") throws(SystemError) {
+        epoll = try Self.checked("epoll_create1", epoll_create1(CInt(EPOLL_CLOEXEC)))
+        timer = try Self.checked("timerfd_create", timerfd_create(CLOCK_MONOTONIC, CInt(TFD_NONBLOCK | TFD_CLOEXEC)))
+        wake = try Self.checked("eventfd", eventfd(0, CInt(EFD_NONBLOCK | EFD_CLOEXEC)))
+        source = DispatchSource.makeReadSource(fileDescriptor: epoll, queue: DispatchQueue(label: label))
+        try add(timer, interest: EPOLLIN.rawValue | EPOLLET.rawValue, data: Self.timerData)
+        try add(wake, interest: EPOLLIN.rawValue | EPOLLET.rawValue, data: Self.wakeData)
+        source.setEventHandler { [weak self] in self?.run() }
+        let descriptors = [epoll, timer, wake]
+        source.setCancelHandler { for descriptor in descriptors { close(descriptor) } }
+        source.activate()
+    }
+
+    deinit {
+        source.cancel()
+        events.deallocate()
+    }
+
+    // MARK: - Registering
+
+    /// Gives `handler` a place in the loop; it is kept alive until `deregister(_:)`.
+    package func register(_ handler: any EventHandler) -> LoopRegistration {
+        state.withLock { $0.table.insert(handler) }
+    }
+
+    /// Ends a registration: no event reaches its handler afterwards, except those of the batch that is being handled now.
+    package func deregister(_ registration: LoopRegistration) {
+        // The handler is released here, outside the lock.
+        _ = state.withLock { $0.table.remove(registration) }
+    }
+
+    /// Watches a descriptor in both directions, edge-triggered; what is ready already is reported too.
+    package func watch(_ descriptor: SocketDescriptor, for registration: LoopRegistration) throws(SystemError) {
+        let interest = EPOLLIN.rawValue | EPOLLOUT.rawValue | EPOLLRDHUP.rawValue | EPOLLET.rawValue
+        try add(descriptor.rawValue, interest: interest, data: registration.eventData)
+    }
+
+    /// Stops watching a descriptor. Call it before the descriptor is closed, always.
+    package func unwatch(_ descriptor: SocketDescriptor) {
+        _ = epoll_ctl(epoll, EPOLL_CTL_DEL, descriptor.rawValue, nil)
+    }
+
+    private func add(_ descriptor: CInt, interest: UInt32, data: UInt64) throws(SystemError) {
+        var event = epoll_event(events: interest, data: epoll_data_t(u64: data))
+        _ = try Self.checked("epoll_ctl", epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event))
+    }
+
+    private static func checked(_ call: String, _ result: CInt) throws(SystemError) -> CInt {
+        guard result >= 0 else { throw SystemError(call) }
+        return result
+    }
+
+    /// How many registrations there are.
+    package var registrationCount: Int {
+        state.withLock { $0.table.registrationCount }
+    }
+
+    // MARK: - Turns and deadlines
+
+    /// Asks for a turn on the loop; any number of calls before it comes count as one.
+    package func resume(_ registration: LoopRegistration) {
+        let mustWake = state.withLock { state in
+            guard state.table.resume(registration), !state.isWoken else { return false }
+            // The runner looks at the list before it leaves, so only others need the eventfd.
+            if let runner = state.runner, pthread_equal(runner, pthread_self()) != 0 { return false }
+            state.isWoken = true
+            return true
+        }
+        if mustWake { eventfd_write(wake, 1) }
+    }
+
+    /// Asks for an event at `deadline`, in place of the one asked for before; nil: none.
+    package func setDeadline(_ deadline: Deadline?, of registration: LoopRegistration) {
+        state.withLock { state in
+            state.table.setDeadline(deadline, of: registration)
+            armTimer(&state)
+        }
+    }
+
+    private func armTimer(_ state: inout State) {
+        guard let earliest = state.table.earliestDeadline else { return }
+        if let armed = state.armed, armed <= earliest { return }
+        state.armed = earliest
+        var specification = earliest.timerSpecification
+        timerfd_settime(timer, CInt(TFD_TIMER_ABSTIME), &specification, nil)
+    }
+
+    // MARK: - Running
+
+    private func run() {
+        state.withLock { $0.runner = pthread_self() }
+        var mustPoll = true
+        while true {
+            let count = epoll_wait(epoll, events.baseAddress, CInt(Self.batchSize), mustPoll ? 0 : Self.lingerMilliseconds)
+            if count < 0, errno == EINTR { continue }
+            mustPoll = serve(eventCount: Int(max(count, 0)))
+            if count <= 0, !mustPoll, leave() { return }
+        }
+    }
+
+    /// Serves one batch; true when handlers wait for another turn.
+    private func serve(eventCount: Int) -> Bool {
+        state.withLock { state in
+            for event in events.prefix(eventCount) { collect(event, &state) }
+            state.table.takeResumed(into: &ready)
+        }
+        for (handler, events) in ready { handler.handle(events) }
+        ready.removeAll(keepingCapacity: true)
+        return state.withLock { $0.table.hasResumed }
+    }
+
+    private func collect(_ event: epoll_event, _ state: inout State) {
+        switch event.data.u64 {
+        case Self.wakeData:
+            var count: eventfd_t = 0
+            eventfd_read(wake, &count)
+            state.isWoken = false
+        case Self.timerData:
+            var expirations: UInt64 = 0
+            _ = read(timer, &expirations, MemoryLayout<UInt64>.size)
+            state.armed = nil
+            state.table.takeExpired(at: .now, into: &ready)
+            armTimer(&state)
+        case let data:
+            guard let handler = state.table.handler(of: LoopRegistration(eventData: data)) else { return }
+            ready.append((handler, LoopEvents(epoll: event.events)))
+        }
+    }
+
+    /// Gives the thread back, unless somebody asked for a turn meanwhile.
+    private func leave() -> Bool {
+        state.withLock { state in
+            guard !state.table.hasResumed else { return false }
+            state.runner = nil
+            return true
+        }
+    }
+}
+
+// MARK: - The loops of the process
+
+extension EventLoop {
+    private static let shared: Locked<(loops: [EventLoop], next: Int)> = Locked(([], 0))
+
+    /// One of the process's loops, in turn: one for each processor it may use, made when first needed.
+    ///
+    /// A socket stays on its loop.
+    package static func next() throws(SystemError) -> EventLoop {
+        try shared.withLock { shared throws(SystemError) in
+            if shared.loops.isEmpty {
+                for number in 0..<Int(CLinux_usable_processors()) {
+                    shared.loops.append(try EventLoop(label: "AsyncSockets.EventLoop.\(number)"))
+                }
+            }
+            shared.next = (shared.next + 1) % shared.loops.count
+            return shared.loops[shared.next]
+        }
+    }
+}

@@ -1,0 +1,83 @@
+/// Who is registered with an event loop, their deadlines, and who asked for another turn.
+///
+/// A plain value; the loop keeps it behind its lock.
+struct LoopTable {
+    private struct Slot {
+        var generation: UInt32 = 0
+        var handler: (any EventHandler)?
+        var deadline: Deadline?
+        var isResumed = false
+    }
+
+    private var slots: [Slot] = []
+    private var freeIndices: [UInt32] = []
+    private var deadlines = DeadlineHeap()
+    private var resumed: [LoopRegistration] = []
+
+    var hasResumed: Bool { !resumed.isEmpty }
+    var earliestDeadline: Deadline? { deadlines.earliest }
+    var registrationCount: Int { slots.count - freeIndices.count }
+
+    mutating func insert(_ handler: any EventHandler) -> LoopRegistration {
+        let index = freeIndices.popLast() ?? UInt32(slots.count)
+        if index == slots.count { slots.append(Slot()) }
+        slots[Int(index)].handler = handler
+        return LoopRegistration(index: index, generation: slots[Int(index)].generation)
+    }
+
+    /// Returns the handler, so that it is released outside the lock.
+    mutating func remove(_ registration: LoopRegistration) -> (any EventHandler)? {
+        guard isCurrent(registration) else { return nil }
+        let handler = slots[Int(registration.index)].handler
+        slots[Int(registration.index)] = Slot(generation: registration.generation &+ 1)
+        freeIndices.append(registration.index)
+        return handler
+    }
+
+    func handler(of registration: LoopRegistration) -> (any EventHandler)? {
+        isCurrent(registration) ? slots[Int(registration.index)].handler : nil
+    }
+
+    // MARK: - Turns asked for
+
+    /// True when the loop has to be told; false when the registration already waits, or is gone.
+    mutating func resume(_ registration: LoopRegistration) -> Bool {
+        guard isCurrent(registration), !slots[Int(registration.index)].isResumed else { return false }
+        slots[Int(registration.index)].isResumed = true
+        resumed.append(registration)
+        return true
+    }
+
+    /// Moves those who asked for a turn to the back of `ready`.
+    mutating func takeResumed(into ready: inout [(any EventHandler, LoopEvents)]) {
+        for registration in resumed where isCurrent(registration) {
+            slots[Int(registration.index)].isResumed = false
+            if let handler = slots[Int(registration.index)].handler { ready.append((handler, .resumed)) }
+        }
+        resumed.removeAll(keepingCapacity: true)
+    }
+
+    // MARK: - Deadlines
+
+    mutating func setDeadline(_ deadline: Deadline?, of registration: LoopRegistration) {
+        guard isCurrent(registration) else { return }
+        slots[Int(registration.index)].deadline = deadline
+        if let deadline { deadlines.insert(deadline, registration) }
+    }
+
+    /// Moves those whose deadline has passed to the back of `ready`.
+    mutating func takeExpired(at now: Deadline, into ready: inout [(any EventHandler, LoopEvents)]) {
+        while let earliest = deadlines.earliest, earliest <= now, let registration = deadlines.removeEarliest() {
+            // An entry that was replaced or whose owner has left stays in the heap until its time comes, and counts for nothing.
+            guard isCurrent(registration), slots[Int(registration.index)].deadline == earliest else { continue }
+            slots[Int(registration.index)].deadline = nil
+            if let handler = slots[Int(registration.index)].handler { ready.append((handler, .deadline)) }
+        }
+    }
+
+    private func isCurrent(_ registration: LoopRegistration) -> Bool {
+        registration.index < slots.count
+            && slots[Int(registration.index)].generation == registration.generation
+            && slots[Int(registration.index)].handler != nil
+    }
+}

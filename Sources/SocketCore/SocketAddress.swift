@@ -1,0 +1,130 @@
+internal import CLinux
+public import FoundationEssentials
+internal import Glibc
+
+/// The address of one end of a socket: IPv4, IPv6 or a Unix-domain path.
+///
+/// It holds a `sockaddr` as the kernel gave or takes it; nothing is resolved or looked up.
+public struct SocketAddress: Sendable {
+    var storage: sockaddr_storage
+    var length: socklen_t
+
+    /// Which kind of address this is.
+    public enum Family: Sendable, Hashable {
+        /// `AF_INET`.
+        case ipv4
+        /// `AF_INET6`.
+        case ipv6
+        /// `AF_UNIX`.
+        case unix
+    }
+
+    /// The address in `data`, a `sockaddr_in`, `sockaddr_in6` or `sockaddr_un` in memory order; nil when it is none of these
+    /// or too short for its family.
+    public init?(data: Data) {
+        guard data.count >= MemoryLayout<sa_family_t>.size, data.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
+        var storage = sockaddr_storage()
+        withUnsafeMutableBytes(of: &storage) { _ = data.copyBytes(to: $0) }
+        self.init(storage: storage, length: socklen_t(data.count))
+    }
+
+    init?(storage: sockaddr_storage, length: socklen_t) {
+        let minimum: Int
+        switch CInt(storage.ss_family) {
+        case AF_INET: minimum = MemoryLayout<sockaddr_in>.size
+        case AF_INET6: minimum = MemoryLayout<sockaddr_in6>.size
+        case AF_UNIX: minimum = MemoryLayout<sa_family_t>.size
+        default: return nil
+        }
+        guard length >= minimum else { return nil }
+        self.storage = storage
+        self.length = length
+    }
+
+    /// The IPv4 address `0.0.0.0` (any) or `127.0.0.1` (loopback).
+    package static func ipv4(loopback: Bool, port: UInt16) -> SocketAddress? {
+        SocketAddress(literal: loopback ? "127.0.0.1" : "0.0.0.0", port: port)
+    }
+
+    /// An address literal such as `192.0.2.1`, `2001:db8::1` or `fe80::1%eth0`; nil when `literal` is a name.
+    public init?(literal: String, port: UInt16) {
+        var hints = addrinfo()
+        hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV
+        hints.ai_socktype = CInt(SOCK_STREAM.rawValue)
+        var list: UnsafeMutablePointer<addrinfo>?
+        guard getaddrinfo(literal, String(port), &hints, &list) == 0, let first = list else { return nil }
+        defer { freeaddrinfo(list) }
+        self.init(addrinfo: first.pointee)
+    }
+
+    init?(addrinfo: addrinfo) {
+        guard let address = addrinfo.ai_addr, Int(addrinfo.ai_addrlen) <= MemoryLayout<sockaddr_storage>.size else { return nil }
+        var storage = sockaddr_storage()
+        withUnsafeMutableBytes(of: &storage) {
+            $0.copyMemory(from: UnsafeRawBufferPointer(start: address, count: Int(addrinfo.ai_addrlen)))
+        }
+        self.init(storage: storage, length: addrinfo.ai_addrlen)
+    }
+
+    /// IPv4, IPv6 or Unix-domain.
+    public var family: Family {
+        switch CInt(storage.ss_family) {
+        case AF_INET: .ipv4
+        case AF_INET6: .ipv6
+        default: .unix
+        }
+    }
+
+    /// The host in numbers, such as `127.0.0.1` or `fe80::1%eth0`; nil for a Unix-domain address.
+    public var host: String? {
+        guard family != .unix else { return nil }
+        var text = [CChar](repeating: 0, count: Int(NI_MAXHOST))
+        let result = withSockaddr { address, length in
+            getnameinfo(address, length, &text, socklen_t(text.count), nil, 0, NI_NUMERICHOST)
+        }
+        guard result == 0 else { return nil }
+        return String(decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    }
+
+    /// The port; nil for a Unix-domain address.
+    public var port: UInt16? {
+        withUnsafeBytes(of: storage) { bytes in
+            switch family {
+            case .ipv4: UInt16(bigEndian: bytes.load(as: sockaddr_in.self).sin_port)
+            case .ipv6: UInt16(bigEndian: bytes.load(as: sockaddr_in6.self).sin6_port)
+            case .unix: nil
+            }
+        }
+    }
+
+    /// The address as the kernel's `sockaddr`, for code that wants those bytes.
+    public var data: Data {
+        withUnsafeBytes(of: storage) { Data($0.prefix(Int(length))) }
+    }
+
+    func withSockaddr<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
+        withUnsafePointer(to: storage) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, length) }
+        }
+    }
+}
+
+extension SocketAddress: Hashable {
+    /// Two addresses are equal when their `sockaddr` bytes are.
+    public static func == (left: SocketAddress, right: SocketAddress) -> Bool {
+        left.data == right.data
+    }
+
+    /// Hashes the `sockaddr` bytes.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(data)
+    }
+}
+
+extension SocketAddress: CustomStringConvertible {
+    /// `127.0.0.1:25`, `[::1]:25`, or `unix`.
+    public var description: String {
+        guard let host, let port else { return "unix" }
+        return family == .ipv6 ? "[\(host)]:\(port)" : "\(host):\(port)"
+    }
+}

@@ -1,0 +1,129 @@
+// Rules of a descriptor:
+//  1. One owner. It is closed once, after it has left its event loop.
+//  2. Always non-blocking and close-on-exec; never a SIGPIPE.
+//  3. A closed descriptor answers every call with EBADF and touches no number that the kernel may have given to somebody else.
+
+internal import CLinux
+internal import Glibc
+
+/// A stream socket as the kernel knows it.
+///
+/// Confined to the turn of the connection that owns it.
+package final class SocketDescriptor: @unchecked Sendable {
+    // Unchecked: used only inside its owner's turn.
+    package private(set) var rawValue: CInt
+
+    /// What came of asking the kernel for bytes.
+    package enum ReceiveAnswer {
+        case bytes(Int)
+        case wouldBlock
+        case endOfFile
+        case failed(SystemError)
+    }
+
+    /// What came of giving the kernel bytes.
+    package enum SendAnswer {
+        case bytes(Int)
+        case wouldBlock
+        case failed(SystemError)
+    }
+
+    /// What came of asking for a connection.
+    package enum ConnectAnswer {
+        case connected
+        case inProgress
+        case failed(SystemError)
+    }
+
+    /// Takes over an open, non-blocking descriptor.
+    package init(adopting rawValue: CInt) {
+        self.rawValue = rawValue
+    }
+
+    /// A new TCP or Unix-domain stream socket.
+    package convenience init(streamOf family: SocketAddress.Family) throws(SystemError) {
+        let domain: CInt =
+            switch family {
+            case .ipv4: AF_INET
+            case .ipv6: AF_INET6
+            case .unix: AF_UNIX
+            }
+        let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
+        let descriptor = socket(domain, type, 0)
+        guard descriptor >= 0 else { throw SystemError("socket") }
+        self.init(adopting: descriptor)
+    }
+
+    deinit { close() }
+
+    // MARK: - Bytes
+
+    package func receive(into room: UnsafeMutableRawBufferPointer) -> ReceiveAnswer {
+        let count = retryingOnInterrupt { recv(rawValue, room.baseAddress, room.count, 0) }
+        if count > 0 { return .bytes(count) }
+        if count == 0 { return .endOfFile }
+        return errno == EAGAIN ? .wouldBlock : .failed(SystemError("recv"))
+    }
+
+    package func send(_ bytes: UnsafeRawBufferPointer) -> SendAnswer {
+        let count = retryingOnInterrupt { Glibc.send(rawValue, bytes.baseAddress, bytes.count, CInt(MSG_NOSIGNAL)) }
+        if count >= 0 { return .bytes(count) }
+        return errno == EAGAIN || errno == ENOBUFS ? .wouldBlock : .failed(SystemError("send"))
+    }
+
+    // MARK: - Connecting and closing
+
+    package func connect(to address: SocketAddress) -> ConnectAnswer {
+        let result = address.withSockaddr { Glibc.connect(rawValue, $0, $1) }
+        if result == 0 { return .connected }
+        // An interrupted connect goes on by itself, as one in progress does (POSIX).
+        return errno == EINPROGRESS || errno == EINTR ? .inProgress : .failed(SystemError("connect"))
+    }
+
+    /// The error that an event announced (`SO_ERROR`); reading it clears it.
+    package func takeError(of call: String) -> SystemError? {
+        var code: CInt = 0
+        var size = socklen_t(MemoryLayout<CInt>.size)
+        guard getsockopt(rawValue, SOL_SOCKET, SO_ERROR, &code, &size) == 0 else { return SystemError("getsockopt(SO_ERROR)") }
+        return code == 0 ? nil : SystemError(call, errno: code)
+    }
+
+    /// Sends a FIN: no more bytes will follow.
+    package func shutdownWriting() {
+        _ = shutdown(rawValue, CInt(SHUT_WR))
+    }
+
+    package func close() {
+        guard rawValue >= 0 else { return }
+        // Linux releases the number even when close is interrupted: never call it twice.
+        _ = Glibc.close(rawValue)
+        rawValue = -1
+    }
+
+    // MARK: - Facts and options
+
+    package var localAddress: SocketAddress? { address(getsockname) }
+    package var remoteAddress: SocketAddress? { address(getpeername) }
+
+    private func address(
+        _ ask: (CInt, UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> CInt
+    ) -> SocketAddress? {
+        var storage = sockaddr_storage()
+        var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        let result = withUnsafeMutablePointer(to: &storage) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { ask(rawValue, $0, &length) }
+        }
+        guard result == 0 else { return nil }
+        return SocketAddress(storage: storage, length: length)
+    }
+
+    /// Small writes go out at once (`TCP_NODELAY`): queued writes are coalesced here already, so Nagle would only add delay.
+    package func setNoDelay() {
+        setFlag(level: CInt(IPPROTO_TCP), option: TCP_NODELAY)
+    }
+
+    func setFlag(level: CInt, option: CInt) {
+        var on: CInt = 1
+        _ = setsockopt(rawValue, level, option, &on, socklen_t(MemoryLayout<CInt>.size))
+    }
+}

@@ -1,0 +1,30 @@
+internal import Glibc
+
+/// A system call that failed: which one, and the `errno` it left.
+package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
+    package let call: String
+    package let errno: CInt
+
+    package init(_ call: String, errno: CInt) {
+        self.call = call
+        self.errno = errno
+    }
+
+    /// Reads `errno`: make one at once after the call that failed.
+    init(_ call: String) {
+        self.init(call, errno: Glibc.errno)
+    }
+
+    package var description: String {
+        "\(call): \(String(cString: strerror(errno)))"
+    }
+}
+
+/// Runs a system call again for as long as a signal interrupts it.
+@inline(__always)
+func retryingOnInterrupt<Result: SignedInteger>(_ call: () -> Result) -> Result {
+    while true {
+        let result = call()
+        if result != -1 || errno != EINTR { return result }
+    }
+}
