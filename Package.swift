@@ -40,6 +40,9 @@ let package = Package(
             swiftSettings: strict
         ),
         .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: strict),
+        .testTarget(name: "SocketCoreTests", dependencies: ["SocketCore", "SocketBuffers"], swiftSettings: strict),
+        .testTarget(
+            name: "AsyncSocketsTests", dependencies: ["AsyncSockets", "SocketBuffers", "AsyncSocketsTesting"], swiftSettings: strict),
         .testTarget(
             name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "AsyncSocketsTesting"], swiftSettings: strict),
     ]

@@ -21,7 +21,8 @@ package final class Locked<Value>: @unchecked Sendable {
         mutex.deallocate()
     }
 
-    /// Runs `body` with the lock held. Never call user code, and never take a second lock, inside.
+    /// Runs `body` with the lock held. Never call user code inside; a socket's lock may be held while its connection's is taken, not the other
+    /// way round, and no two others are ever held together.
     package func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result
     ) throws(Failure) -> Result {

@@ -17,17 +17,20 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
         case close
     }
 
-    /// Receives connections and troubles; called on the loop, inside the listener's turn.
+    /// Who gets the connections and hears of troubles; called on the loop, inside the listener's turn.
     package struct Receiver: Sendable {
         let accepted: @Sendable (SocketDescriptor) -> Void
         let paused: @Sendable (SystemError, Double) -> Void
+        let closed: @Sendable () -> Void
 
         package init(
             accepted: @escaping @Sendable (SocketDescriptor) -> Void,
-            paused: @escaping @Sendable (_ reason: SystemError, _ seconds: Double) -> Void
+            paused: @escaping @Sendable (_ reason: SystemError, _ seconds: Double) -> Void,
+            closed: @escaping @Sendable () -> Void
         ) {
             self.accepted = accepted
             self.paused = paused
+            self.closed = closed
         }
     }
 
@@ -39,6 +42,7 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
     private let turn = SocketTurn<Message>(queue: nil)
     private let descriptor: SocketDescriptor
     private var registration: LoopRegistration?
+    private var isClosed = false
     private var pause = Acceptor.shortestPause
 
     private static let batchLimit = 64
@@ -64,7 +68,7 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
         try loop.watch(descriptor, for: registration)
     }
 
-    /// Stops listening. Connections that nobody has accepted are reset by the kernel.
+    /// Stops listening at once, and has the receiver told on the loop. Connections that nobody has accepted are reset by the kernel.
     package func close() {
         turn.post(.close, to: self)
     }
@@ -77,7 +81,7 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
 
     package func receive(_ message: Message) {
         switch message {
-        case .events: acceptSome()
+        case .events: if isClosed { retire() } else { acceptSome() }
         case .close: closeNow()
         }
     }
@@ -107,11 +111,18 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
     }
 
     private func closeNow() {
+        guard let registration, !isClosed else { return }
+        isClosed = true
+        loop.unwatch(descriptor)
+        descriptor.close()
+        loop.resume(registration)
+    }
+
+    private func retire() {
         guard let registration else { return }
         self.registration = nil
-        loop.unwatch(descriptor)
         loop.deregister(registration)
-        descriptor.close()
+        receiver.closed()
     }
 }
 

@@ -43,12 +43,13 @@ package struct PacketQueue<Packet> {
         return entry
     }
 
-    /// Changes the packet at the front in place. Does nothing when a marker is there.
-    package mutating func withFrontPacket<Result>(_ body: (inout Packet) -> Result) -> Result? {
-        guard !isEmpty, case .packet(var packet) = entries[head] else { return nil }
+    /// Changes the packet that is `offset` entries behind the front in place. Does nothing at a marker or past the end.
+    @discardableResult
+    package mutating func withPacket<Result>(at offset: Int, _ body: (inout Packet) -> Result) -> Result? {
+        guard head + offset < entries.count, case .packet(var packet) = entries[head + offset] else { return nil }
         // The slot lets go of the packet while it changes, so that its bytes are not copied.
-        entries[head] = nil
-        defer { entries[head] = .packet(packet) }
+        entries[head + offset] = nil
+        defer { entries[head + offset] = .packet(packet) }
         return body(&packet)
     }
 

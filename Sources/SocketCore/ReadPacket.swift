@@ -2,7 +2,7 @@ package import FoundationEssentials
 package import SocketBuffers
 
 /// One queued read (`GCDAsyncReadPacket`): what it waits for, and the bytes it has so far.
-package struct ReadPacket {
+package struct ReadPacket: Sendable {
     /// When a read is complete.
     package enum Goal: Sendable {
         /// With the first bytes that are there.

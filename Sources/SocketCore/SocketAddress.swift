@@ -41,11 +41,6 @@ public struct SocketAddress: Sendable {
         self.length = length
     }
 
-    /// The IPv4 address `0.0.0.0` (any) or `127.0.0.1` (loopback).
-    package static func ipv4(loopback: Bool, port: UInt16) -> SocketAddress? {
-        SocketAddress(literal: loopback ? "127.0.0.1" : "0.0.0.0", port: port)
-    }
-
     /// An address literal such as `192.0.2.1`, `2001:db8::1` or `fe80::1%eth0`; nil when `literal` is a name.
     public init?(literal: String, port: UInt16) {
         var hints = addrinfo()
@@ -96,6 +91,22 @@ public struct SocketAddress: Sendable {
             }
         }
     }
+
+    /// The same host with another port.
+    package func withPort(_ port: UInt16) -> SocketAddress {
+        var address = self
+        withUnsafeMutableBytes(of: &address.storage) { bytes in
+            switch family {
+            case .ipv4: bytes.storeBytes(of: port.bigEndian, toByteOffset: Self.ipv4PortOffset, as: UInt16.self)
+            case .ipv6: bytes.storeBytes(of: port.bigEndian, toByteOffset: Self.ipv6PortOffset, as: UInt16.self)
+            case .unix: break
+            }
+        }
+        return address
+    }
+
+    private static let ipv4PortOffset = MemoryLayout<sockaddr_in>.offset(of: \.sin_port) ?? 2
+    private static let ipv6PortOffset = MemoryLayout<sockaddr_in6>.offset(of: \.sin6_port) ?? 2
 
     /// The address as the kernel's `sockaddr`, for code that wants those bytes.
     public var data: Data {

@@ -15,6 +15,13 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
         self.init(call, errno: Glibc.errno)
     }
 
+    /// True when the kernel knows no such address family, or has no address of it to bind to.
+    package var isFamilyMissing: Bool {
+        errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL
+    }
+
+    package var isAddressInUse: Bool { errno == EADDRINUSE }
+
     package var description: String {
         "\(call): \(String(cString: strerror(errno)))"
     }

@@ -1,0 +1,80 @@
+internal import Dispatch
+internal import Logging
+internal import SocketBuffers
+internal import SocketCore
+
+extension AsyncSocket {
+    /// Listens on a port of every interface, IPv4 and IPv6.
+    ///
+    /// Returns when the port is bound, so that `localPort` is known. Each connection is announced by `socket(_:didAcceptNewSocket:)`; the socket
+    /// it brings must be kept. `disconnect()` stops listening and leaves the accepted sockets alone.
+    ///
+    /// - Parameter port: The port; 0 lets the kernel choose a free one.
+    /// - Throws: `.badConfiguration` when the socket is in use or has no delegate, `.system` when the port cannot be had.
+    public func accept(onPort port: UInt16) throws(AsyncSocketError) {
+        try accept(on: ["0.0.0.0", "::"].compactMap { SocketAddress(literal: $0, port: port) })
+    }
+
+    /// Listens on a port of one interface.
+    ///
+    /// - Parameters:
+    ///   - interface: The address of the interface, such as `127.0.0.1` or `::1`; `localhost` and `loopback` mean both of these; nil: every interface.
+    ///   - port: The port; 0 lets the kernel choose a free one.
+    /// - Throws: `.badParameter` when `interface` is no address, and otherwise what `accept(onPort:)` throws.
+    public func accept(onInterface interface: String?, port: UInt16) throws(AsyncSocketError) {
+        guard let interface else { return try accept(onPort: port) }
+        let literals = interface == "localhost" || interface == "loopback" ? ["127.0.0.1", "::1"] : [interface]
+        let addresses = literals.compactMap { SocketAddress(literal: $0, port: port) }
+        guard !addresses.isEmpty else { throw .badParameter("accept", "\(interface) is not the address of an interface") }
+        try accept(on: addresses)
+    }
+
+    private func accept(on addresses: [SocketAddress]) throws(AsyncSocketError) {
+        guard delegate != nil else { throw .badConfiguration("accept", "a listener needs a delegate to give its connections to") }
+        let listener = try bind(to: addresses)
+        try occupy("accept", with: .listening(listener))
+        do throws(SystemError) {
+            try listener.start()
+        } catch {
+            listener.close()
+            state.withLock { $0.occupation = .nothing }
+            throw AsyncSocketError(error, operation: "accept")
+        }
+    }
+
+    private func bind(to addresses: [SocketAddress]) throws(AsyncSocketError) -> Listener {
+        let loop = try nextLoop("accept")
+        do throws(SystemError) {
+            return try Listener.listen(on: addresses, loop: loop) { [weak self] event in self?.deliver(event) }
+        } catch {
+            throw AsyncSocketError(error, operation: "accept")
+        }
+    }
+
+    /// On the listener's loop: an event of the listener, on its way to the delegate.
+    private func deliver(_ event: DelegateEvent) {
+        if case .didDisconnect = event { state.withLock { $0.occupation = .nothing } }
+        guard let queue = delegateQueue ?? socketQueue else {
+            return event.deliver(to: delegate, from: self)
+        }
+        queue.async { [weak self] in
+            guard let self else { return }
+            event.deliver(to: delegate, from: self)
+        }
+    }
+
+    /// On the delegate queue: makes a socket of an accepted descriptor and hands it to the delegate.
+    ///
+    /// Without a delegate the descriptor is closed when it goes out of scope.
+    func adopt(_ descriptor: SocketDescriptor, for delegate: (any AsyncSocketDelegate)?) {
+        guard let delegate, let address = descriptor.remoteAddress else { return }
+        let queue = delegate.newSocketQueueForConnection(fromAddress: address, on: self)
+        let socket = AsyncSocket(delegate: delegate, delegateQueue: delegateQueue, socketQueue: queue)
+        do throws(AsyncSocketError) {
+            try socket.begin("accept", .adopt(descriptor))
+        } catch {
+            return socketLogger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
+        }
+        delegate.socket(self, didAcceptNewSocket: socket)
+    }
+}

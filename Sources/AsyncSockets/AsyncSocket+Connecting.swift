@@ -1,0 +1,36 @@
+public import FoundationEssentials
+internal import SocketCore
+
+extension AsyncSocket {
+    /// Connects to a host.
+    ///
+    /// Returns at once. The name is resolved and its addresses are tried in order; then the delegate gets `socket(_:didConnectToHost:port:)` or
+    /// `socketDidDisconnect(_:withError:)`. Reads, writes and `startTLS` may be queued before that.
+    ///
+    /// - Parameters:
+    ///   - host: A name, or an IPv4 or IPv6 address.
+    ///   - port: A TCP port, 1 to 65535.
+    ///   - timeout: Seconds for the resolving and connecting together; negative: no limit.
+    /// - Throws: `.badConfiguration` when the socket is in use, `.badParameter` for an empty host or port 0.
+    public func connect(toHost host: String, onPort port: UInt16, withTimeout timeout: TimeInterval = -1) throws(AsyncSocketError) {
+        guard !host.isEmpty, !host.utf8.contains(0) else { throw .badParameter("connect", "the host is empty, or no host name") }
+        guard port > 0 else { throw .badParameter("connect", "nobody listens on port 0") }
+        guard !timeout.isNaN else { throw .badParameter("connect", "the timeout is not a number") }
+        try begin("connect", .connect(ConnectionPhase.Destination(host: host, port: port), timeout: timeout))
+    }
+
+    /// Starts a connection and gives it its first message.
+    func begin(_ operation: String, _ message: StreamConnection.Message) throws(AsyncSocketError) {
+        let connection = StreamConnection(for: self, socketQueue: socketQueue, loop: try nextLoop(operation))
+        try occupy(operation, with: .connection(connection))
+        connection.start(message)
+    }
+
+    func nextLoop(_ operation: String) throws(AsyncSocketError) -> EventLoop {
+        do throws(SystemError) {
+            return try EventLoop.next()
+        } catch {
+            throw AsyncSocketError(error, operation: operation)
+        }
+    }
+}

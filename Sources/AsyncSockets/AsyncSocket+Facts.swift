@@ -1,0 +1,72 @@
+internal import SocketBuffers
+public import SocketCore
+public import SocketTLS
+
+// Snapshots: true when they were taken, on whatever thread. None of them waits.
+extension AsyncSocket {
+    /// True while a connection stands.
+    public var isConnected: Bool {
+        facts?.isConnected ?? false
+    }
+
+    /// True when the socket is neither connecting, connected nor listening.
+    public var isDisconnected: Bool {
+        state.withLock { state in
+            switch state.occupation {
+            case .nothing: true
+            case .connection(let connection): connection.facts.withLock { $0.isOver }
+            case .listening: false
+            }
+        }
+    }
+
+    /// True once the TLS handshake is complete and the peer is trusted, for as long as the connection stands.
+    public var isSecure: Bool {
+        facts?.isSecure ?? false
+    }
+
+    /// What the handshake came to: version, cipher suite, group, protocol, peer chain. Nil before `socketDidSecure(_:)`; it stays after the connection's end.
+    public var tlsSession: TLSSession? {
+        facts?.session
+    }
+
+    /// The peer's address; nil while there is no connection. It stays after the connection's end.
+    public var connectedAddress: SocketAddress? {
+        facts?.remoteAddress
+    }
+
+    /// The peer's address in numbers; nil while there is no connection.
+    public var connectedHost: String? {
+        connectedAddress?.host
+    }
+
+    /// The peer's port; 0 while there is no connection.
+    public var connectedPort: UInt16 {
+        connectedAddress?.port ?? 0
+    }
+
+    /// Our own address, of the connection or of the listener.
+    public var localAddress: SocketAddress? {
+        state.withLock { state in
+            switch state.occupation {
+            case .nothing: nil
+            case .connection(let connection): connection.facts.withLock { $0.localAddress }
+            case .listening(let listener): listener.localAddress
+            }
+        }
+    }
+
+    /// Our own address in numbers.
+    public var localHost: String? {
+        localAddress?.host
+    }
+
+    /// Our own port; for a listener on port 0, the one that the kernel chose.
+    public var localPort: UInt16 {
+        localAddress?.port ?? 0
+    }
+
+    private var facts: ConnectionFacts? {
+        connection?.facts.withLock { $0 }
+    }
+}

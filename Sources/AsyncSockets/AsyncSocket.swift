@@ -1,0 +1,122 @@
+public import Dispatch
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// An asynchronous TCP socket that can turn into a TLS connection while it is in use.
+///
+/// It speaks the vocabulary of `GCDAsyncSocket`: operations are queued, served in order, and reported to a delegate. All methods may be called from any
+/// thread, and none of them blocks; in particular none ever waits for another socket or for the delegate.
+///
+/// A socket makes one connection at a time, or listens. After `socketDidDisconnect` it can be used again. When the last reference
+/// to a socket goes away its connection is closed, and its delegate hears nothing more.
+public final class AsyncSocket: Sendable {
+    /// What the socket is busy with.
+    enum Occupation {
+        case nothing
+        case connection(StreamConnection)
+        case listening(Listener)
+    }
+
+    struct State {
+        weak var delegate: (any AsyncSocketDelegate)?
+        var delegateQueue: DispatchQueue?
+        var occupation = Occupation.nothing
+    }
+
+    let state: Locked<State>
+    let socketQueue: DispatchQueue?
+
+    /// A socket that is not connected yet.
+    ///
+    /// - Parameters:
+    ///   - delegate: Who is told what happens. It is held weakly.
+    ///   - delegateQueue: A serial queue on which the delegate is called; nil: on the socket's event loop, without a hop (be quick there).
+    ///   - socketQueue: A serial queue on which the socket's state shall be handled; nil (recommended): on the event loops. It may target other queues, and
+    ///     may be shared among sockets. A concurrent queue is an error in the calling program.
+    public init(
+        delegate: (any AsyncSocketDelegate)? = nil, delegateQueue: DispatchQueue? = nil, socketQueue: DispatchQueue? = nil
+    ) {
+        state = Locked(State(delegate: nil, delegateQueue: delegateQueue))
+        self.socketQueue = socketQueue
+        self.delegate = delegate
+    }
+
+    deinit {
+        state.withLock { $0.occupation }.close()
+    }
+
+    // MARK: - The delegate
+
+    /// Who is told what happens; held weakly. Events that are on their way go to whoever is the delegate when they arrive.
+    public var delegate: (any AsyncSocketDelegate)? {
+        get { DelegateBox.take(from: state) }
+        set { DelegateBox(newValue).store(in: state) }
+    }
+
+    /// The queue on which the delegate is called; nil: on the socket's event loop. Set it before the socket is used.
+    public var delegateQueue: DispatchQueue? {
+        get { state.withLock { $0.delegateQueue } }
+        set { state.withLock { $0.delegateQueue = newValue } }
+    }
+
+    // MARK: - Inside
+
+    /// The connection, while there is one or has been one.
+    var connection: StreamConnection? {
+        state.withLock { state in
+            if case .connection(let connection) = state.occupation { connection } else { nil }
+        }
+    }
+
+    /// Makes `occupation` the socket's, if it has none that is still going on.
+    func occupy(_ operation: String, with occupation: Occupation) throws(AsyncSocketError) {
+        let isFree = state.withLock { state in
+            guard state.occupation.isOver else { return false }
+            state.occupation = occupation
+            return true
+        }
+        if !isFree {
+            throw .badConfiguration(operation, "the socket is connecting, connected or listening: disconnect it first")
+        }
+    }
+}
+
+extension AsyncSocket.Occupation {
+    /// True when the socket may take up something else.
+    fileprivate var isOver: Bool {
+        switch self {
+        case .nothing: true
+        case .connection(let connection): connection.facts.withLock { $0.isOver }
+        case .listening: false
+        }
+    }
+
+    func close() {
+        switch self {
+        case .nothing: break
+        case .connection(let connection): connection.post(.close([]))
+        case .listening(let listener): listener.close()
+        }
+    }
+}
+
+/// Carries a delegate through the socket's lock.
+///
+/// The delegate protocol is not `Sendable`, so that a delegate may be confined to its queue or to the main actor. This is the one place where that is
+/// set aside: the reference is only stored and read here; its methods are called on the delegate queue alone.
+private struct DelegateBox: @unchecked Sendable {
+    private let delegate: (any AsyncSocketDelegate)?
+
+    init(_ delegate: (any AsyncSocketDelegate)?) {
+        self.delegate = delegate
+    }
+
+    static func take(from state: Locked<AsyncSocket.State>) -> (any AsyncSocketDelegate)? {
+        state.withLock { DelegateBox($0.delegate) }.delegate
+    }
+
+    func store(in state: Locked<AsyncSocket.State>) {
+        state.withLock { $0.delegate = delegate }
+    }
+}

@@ -1,0 +1,122 @@
+public import Dispatch
+public import FoundationEssentials
+
+/// What a socket tells you.
+///
+/// Every method is optional: a default does nothing. They are called on the socket's `delegateQueue`, in the order in which things happened; when
+/// there is no delegate queue, on the socket's event loop (then be quick, and never block). No method is called from
+/// within a call that you make to the socket.
+///
+/// The protocol is not `Sendable` on purpose: a delegate that lives on the main actor, or is confined to its queue, is fine.
+public protocol AsyncSocketDelegate: AnyObject {
+    // MARK: Connecting and accepting
+
+    /// A listening socket has accepted a connection: keep `newSocket`, or it is closed at once.
+    ///
+    /// It has the listener's delegate and delegate queue. Reads and writes may begin right here.
+    func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket)
+
+    /// The queue on which the state of an accepted socket shall be handled; nil (the default): on the event loops.
+    func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue?
+
+    /// The connection stands. `host` is the peer's address in numbers.
+    func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16)
+
+    /// The connection to a Unix-domain socket stands.
+    func socket(_ socket: AsyncSocket, didConnectTo url: URL)
+
+    /// A step on the way to a connection, for logs and progress displays.
+    func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress)
+
+    // MARK: Reading
+
+    /// A read is complete. `data` never holds more than was asked for.
+    func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int)
+
+    /// A read has received `partialLength` more bytes and is not complete yet.
+    func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int)
+
+    /// A read has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the connection.
+    func socket(
+        _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
+    ) -> TimeInterval
+
+    /// The peer will send no more, and the connection stays open for writing.
+    func socketDidCloseReadStream(_ socket: AsyncSocket)
+
+    // MARK: Writing
+
+    /// A write is complete: the kernel has all its bytes. That is no word about the peer having them.
+    func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int)
+
+    /// `partialLength` more bytes of a write were handed to the kernel, and some are left.
+    func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int)
+
+    /// A write has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the connection.
+    func socket(
+        _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
+    ) -> TimeInterval
+
+    /// The bytes waiting to be written have passed the high-water mark: stop writing until some writes are complete.
+    func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int)
+
+    // MARK: TLS
+
+    /// Decide whether to trust the peer. Called at most once for a connection, and only when the settings' `trustEvaluation` asks for it.
+    ///
+    /// Answer by calling `completionHandler` once, from any thread, now or later, within `trustTimeout` seconds; later answers and second ones are
+    /// ignored. Meanwhile no application data moves in either direction. With `.delegate`, OpenSSL has already said yes and you may only
+    /// narrow that; with `.manual` yours is the only verdict. The default says no.
+    ///
+    /// On the client side it comes before the peer has proved that it holds the certificate's key: store a pin in `socketDidSecure`.
+    func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void)
+
+    /// The connection is secure: all that is read and written from here on is encrypted. `tlsSession` has the facts.
+    func socketDidSecure(_ socket: AsyncSocket)
+
+    // MARK: The end
+
+    /// The connection, the attempt to make one, or the listener has ended. Called once for each, and last.
+    ///
+    /// `error` is nil after `disconnect()` and its like. A peer that closed in good order is `.closedByPeer`, which is an error here because
+    /// it was not your doing. Reads and writes that were still queued have been dropped.
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?)
+}
+
+/// A step on the way to a connection.
+public enum ConnectionProgress: Sendable, Hashable {
+    /// The host name has these addresses, in the order in which they will be tried.
+    case resolved([SocketAddress])
+    /// A connection to this address is being attempted.
+    case trying(SocketAddress)
+    /// The attempt has failed; others may follow.
+    case failed(SocketAddress, AsyncSocketError)
+    /// The connection stands.
+    case connected(SocketAddress)
+}
+
+// The defaults that make every method optional.
+extension AsyncSocketDelegate {
+    public func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {}
+    public func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue? { nil }
+    public func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {}
+    public func socket(_ socket: AsyncSocket, didConnectTo url: URL) {}
+    public func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress) {}
+    public func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {}
+    public func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {}
+    public func socket(
+        _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
+    ) -> TimeInterval { 0 }
+    public func socketDidCloseReadStream(_ socket: AsyncSocket) {}
+    public func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) {}
+    public func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int) {}
+    public func socket(
+        _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
+    ) -> TimeInterval { 0 }
+    public func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int) {}
+    public func socket(
+        _ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void
+    ) { completionHandler(false) }
+    public func socketDidSecure(_ socket: AsyncSocket) {}
+    public func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {}
+}

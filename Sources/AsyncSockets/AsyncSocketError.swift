@@ -1,0 +1,133 @@
+internal import Glibc
+
+/// Why an operation failed or a connection ended: what happened, who is to blame, and during what.
+public struct AsyncSocketError: Error, Sendable, Hashable {
+    /// What happened. New codes may be added: keep a `default` when you switch.
+    public var code: Code
+
+    /// Who has to change something for it to go well: the caller, the peer, the holder of a certificate, or the system.
+    public var blame: Blame
+
+    /// What the socket was doing, for example `connect` or `startTLS`.
+    public var operation: String
+
+    /// One sentence that says what was wrong.
+    public var message: String
+
+    /// The `errno` of the system call that failed, where one did.
+    public var errno: Int32?
+
+    /// What the TLS engine found: the alert of the peer, the certificate that was refused, OpenSSL's error stack.
+    public var tls: TLSError?
+
+    init(
+        _ code: Code, blame: Blame, operation: String, message: String, errno: Int32? = nil, tls: TLSError? = nil
+    ) {
+        self.code = code
+        self.blame = blame
+        self.operation = operation
+        self.message = message
+        self.errno = errno
+        self.tls = tls
+    }
+
+    /// What happened.
+    public struct Code: Sendable, Hashable, CustomStringConvertible {
+        /// The name of the code, for logs.
+        public let description: String
+
+        /// The socket is in no state for the call: already connected, not listening, a second `startTLS`, a read too long ago.
+        public static let badConfiguration = Code(description: "badConfiguration")
+        /// An argument has no meaning: a negative length, an empty delimiter, a port that is no number.
+        public static let badParameter = Code(description: "badParameter")
+        /// The host name has no address, or the resolver failed.
+        public static let hostNotFound = Code(description: "hostNotFound")
+        /// No address of the host accepted the connection.
+        public static let connectFailed = Code(description: "connectFailed")
+        /// The connection was not made in time.
+        public static let connectTimeout = Code(description: "connectTimeout")
+        /// A read was not complete in time.
+        public static let readTimeout = Code(description: "readTimeout")
+        /// A write was not complete in time.
+        public static let writeTimeout = Code(description: "writeTimeout")
+        /// The TLS handshake was not complete in time.
+        public static let handshakeTimeout = Code(description: "handshakeTimeout")
+        /// The trust callback gave no verdict in time.
+        public static let trustTimeout = Code(description: "trustTimeout")
+        /// `maxLength` bytes came without the delimiter.
+        public static let readMaxedOut = Code(description: "readMaxedOut")
+        /// The peer closed the connection in good order: a FIN or, with TLS, a close_notify.
+        public static let closedByPeer = Code(description: "closedByPeer")
+        /// The connection was secure and ended with a FIN but no close_notify: what came last may have been cut off by an attacker.
+        public static let truncated = Code(description: "truncated")
+        /// The peer, or the network, reset the connection.
+        public static let connectionReset = Code(description: "connectionReset")
+        /// Plaintext lay in the buffer when the handshake was about to begin: a STARTTLS injection, or a peer out of step.
+        public static let bytesBufferedAtUpgrade = Code(description: "bytesBufferedAtUpgrade")
+        /// TLS failed; `tls` says how.
+        public static let tls = Code(description: "tls")
+        /// A system call failed; `errno` says why.
+        public static let system = Code(description: "system")
+    }
+}
+
+extension AsyncSocketError: CustomStringConvertible {
+    /// The sentence, with the operation, the code and the one to blame.
+    public var description: String {
+        "\(operation): \(message) (\(code), blame: \(blame))"
+    }
+}
+
+// MARK: - Making them
+
+extension AsyncSocketError {
+    static func badConfiguration(_ operation: String, _ message: String) -> AsyncSocketError {
+        AsyncSocketError(.badConfiguration, blame: .caller, operation: operation, message: message)
+    }
+
+    static func badParameter(_ operation: String, _ message: String) -> AsyncSocketError {
+        AsyncSocketError(.badParameter, blame: .caller, operation: operation, message: message)
+    }
+
+    static func timeout(_ code: Code, _ operation: String, blame: Blame = .peer, seconds: Double) -> AsyncSocketError {
+        AsyncSocketError(code, blame: blame, operation: operation, message: "it was not done within \(seconds) seconds")
+    }
+
+    static let closedByPeer = AsyncSocketError(
+        .closedByPeer, blame: .peer, operation: "read", message: "the peer closed the connection")
+
+    init(_ error: SystemError, operation: String) {
+        self.init(
+            Self.resets.contains(error.errno) ? .connectionReset : .system,
+            blame: Self.resets.contains(error.errno) ? .peer : .system,
+            operation: operation, message: error.description, errno: error.errno
+        )
+    }
+
+    private static let resets: Set<Int32> = [ECONNRESET, EPIPE, ECONNABORTED]
+
+    init(_ error: ResolveError) {
+        self.init(
+            .hostNotFound, blame: .caller, operation: "resolve", message: "no address for \(error.host): \(error.reason)")
+    }
+
+    init(_ error: TLSError, operation: String) {
+        let code: Code =
+            switch error.code {
+            case .truncated: .truncated
+            case .handshakeTimedOut: .handshakeTimeout
+            case .trustTimedOut: .trustTimeout
+            default: .tls
+            }
+        self.init(code, blame: error.blame, operation: operation, message: error.message, tls: error)
+    }
+
+    /// Every address of the host has refused; the last refusal stands for all in `errno`.
+    init(failedAttempts: [(address: SocketAddress, error: SystemError)], host: String) {
+        let list = failedAttempts.map { "\($0.address): \($0.error)" }.joined(separator: "; ")
+        self.init(
+            .connectFailed, blame: .peer, operation: "connect", message: "\(host) accepted no connection (\(list))",
+            errno: failedAttempts.last?.error.errno
+        )
+    }
+}

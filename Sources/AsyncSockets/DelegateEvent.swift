@@ -1,0 +1,71 @@
+internal import Dispatch
+internal import FoundationEssentials
+internal import SocketCore
+internal import SocketTLS
+
+/// Something that the delegate is to be told. A plain value: it waits in line until the state it speaks of is consistent.
+enum DelegateEvent: Sendable {
+    case didAccept(SocketDescriptor)
+    case didConnect(host: String, port: UInt16)
+    case progressed(ConnectionProgress)
+    case didRead(Data, tag: Int)
+    case didReadPartial(Int, tag: Int)
+    case didWrite(tag: Int)
+    case didWritePartial(Int, tag: Int)
+    case readTimedOut(TimedOutOperation)
+    case writeTimedOut(TimedOutOperation)
+    case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
+    case didSecure
+    case perform(@Sendable () -> Void)
+    case didDisconnect(AsyncSocketError?)
+}
+
+/// A read or write that has taken too long, and where the delegate's answer goes.
+struct TimedOutOperation: Sendable {
+    let tag: Int
+    let elapsed: TimeInterval
+    let bytesDone: Int
+    /// Takes the seconds to go on for.
+    let answer: @Sendable (TimeInterval) -> Void
+}
+
+extension DelegateEvent {
+    /// Calls the delegate. The only place where user code is called.
+    ///
+    /// - Parameter delegate: nil when there is none (any more): questions then get the answer that ends the connection.
+    func deliver(to delegate: (any AsyncSocketDelegate)?, from socket: AsyncSocket) {
+        switch self {
+        case .didAccept(let descriptor):
+            socket.adopt(descriptor, for: delegate)
+        case .didConnect(let host, let port):
+            delegate?.socket(socket, didConnectToHost: host, port: port)
+        case .progressed(let progress):
+            delegate?.socket(socket, connectionProgressed: progress)
+        case .didRead(let data, let tag):
+            delegate?.socket(socket, didRead: data, withTag: tag)
+        case .didReadPartial(let count, let tag):
+            delegate?.socket(socket, didReadPartialDataOfLength: count, tag: tag)
+        case .didWrite(let tag):
+            delegate?.socket(socket, didWriteDataWithTag: tag)
+        case .didWritePartial(let count, let tag):
+            delegate?.socket(socket, didWritePartialDataOfLength: count, tag: tag)
+        case .readTimedOut(let late):
+            late.answer(
+                delegate?.socket(
+                    socket, shouldTimeoutReadWithTag: late.tag, elapsed: late.elapsed, bytesDone: late.bytesDone) ?? 0)
+        case .writeTimedOut(let late):
+            late.answer(
+                delegate?.socket(
+                    socket, shouldTimeoutWriteWithTag: late.tag, elapsed: late.elapsed, bytesDone: late.bytesDone) ?? 0)
+        case .didReceiveTrust(let trust, let answer):
+            guard let delegate else { return answer(false) }
+            delegate.socket(socket, didReceive: trust, completionHandler: answer)
+        case .didSecure:
+            delegate?.socketDidSecure(socket)
+        case .perform(let block):
+            block()
+        case .didDisconnect(let error):
+            delegate?.socketDidDisconnect(socket, withError: error)
+        }
+    }
+}

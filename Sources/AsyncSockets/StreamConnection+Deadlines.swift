@@ -1,0 +1,64 @@
+internal import SocketCore
+
+/// What happens when something takes too long.
+extension StreamConnection {
+    /// Asks the loop for an event at the earliest of the deadlines.
+    func armDeadline() {
+        let deadlines = [clock?.deadline, reads.timer.deadline, writes.timer.deadline]
+        guard let earliest = deadlines.compactMap({ $0 }).min() else { return }
+        // A deadline that has moved away is left armed: it comes early, finds nothing expired, and the next one is armed then.
+        if let armedDeadline, armedDeadline <= earliest { return }
+        guard let registration else { return }
+        armedDeadline = earliest
+        loop.setDeadline(earliest, of: registration)
+    }
+
+    func expire() {
+        armedDeadline = nil
+        let now = Deadline.now
+        if let clock, let deadline = clock.deadline, deadline <= now { expire(clock) }
+        expireRead(at: now)
+        expireWrite(at: now)
+    }
+
+    private func expire(_ clock: PhaseClock) {
+        self.clock = nil
+        switch clock.limit {
+        case .connect: close(.timeout(.connectTimeout, "connect", seconds: clock.seconds))
+        case .handshake: close(.timeout(.handshakeTimeout, "startTLS", seconds: clock.seconds))
+        case .trust: expireTrust()
+        }
+    }
+
+    private func expireRead(at now: Deadline) {
+        guard let elapsed = reads.timer.takeExpiry(at: now), case .packet(let packet) = reads.queue.front else { return }
+        let operation = reads.timer.operation
+        let late = TimedOutOperation(
+            tag: packet.tag, elapsed: elapsed, bytesDone: packet.bytesDone(in: reads.preBuffer),
+            answer: { [weak self] seconds in self?.post(.extendRead(operation: operation, seconds: seconds)) })
+        report(.readTimedOut(late))
+    }
+
+    private func expireWrite(at now: Deadline) {
+        guard let elapsed = writes.timer.takeExpiry(at: now), let packet = writes.queue.current else { return }
+        let operation = writes.timer.operation
+        let late = TimedOutOperation(
+            tag: packet.tag, elapsed: elapsed, bytesDone: packet.handedOn,
+            answer: { [weak self] seconds in self?.post(.extendWrite(operation: operation, seconds: seconds)) })
+        report(.writeTimedOut(late))
+    }
+
+    /// The delegate's answer, which counts for the operation that was asked about and for no other.
+    func extendRead(_ operation: UInt64, by seconds: Double) {
+        guard operation == reads.timer.operation, case .packet(let packet) = reads.queue.front else { return }
+        guard seconds > 0 else { return close(.timeout(.readTimeout, "read", seconds: packet.timeout)) }
+        reads.timer.extend(by: seconds)
+    }
+
+    /// The delegate's answer, which counts for the operation that was asked about and for no other.
+    func extendWrite(_ operation: UInt64, by seconds: Double) {
+        guard operation == writes.timer.operation, let packet = writes.queue.current else { return }
+        guard seconds > 0 else { return close(.timeout(.writeTimeout, "write", seconds: packet.timeout)) }
+        writes.timer.extend(by: seconds)
+    }
+}

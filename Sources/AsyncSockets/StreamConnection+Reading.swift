@@ -1,0 +1,168 @@
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// The half of a connection that receives.
+///
+/// A class, so that a closure over one part of it may touch another (exclusivity is enforced for each property by itself).
+final class ReadHalf {
+    var queue = PacketQueue<ReadPacket>()
+    /// Bytes that have been received (and decrypted) and that no read has taken yet.
+    let preBuffer = PreBuffer()
+    var timer = OperationTimer()
+    /// The kernel may have bytes: it has said so, and has not said since that there are none.
+    var mayHaveBytes = false
+    /// The peer's FIN is known to be on its way through the kernel's buffer: short reads mean nothing now, read until zero.
+    var peerHasFinished = false
+    /// The kernel has reported a reset or a hang-up.
+    var isBrokenOff = false
+    /// Why no byte will follow those in `preBuffer` (`kSocketHasReadEOF`).
+    var ending: AsyncSocketError?
+    /// The TLS engine has been told of the FIN, and says itself how the stream ends.
+    var engineKnowsEnd = false
+
+    /// How many bytes are read ahead of any request, so that a FIN is noticed.
+    static let readAheadLimit = 64 * 1024
+
+    /// True when the next bytes from the peer are wanted now.
+    var wantsBytes: Bool {
+        guard ending == nil else { return false }
+        switch queue.front {
+        case .packet: return true
+        case .startTLS: return false
+        case nil: return preBuffer.count < Self.readAheadLimit
+        }
+    }
+
+    /// How many bytes may be fetched into `preBuffer` now.
+    var room: Int {
+        queue.isEmpty ? Self.readAheadLimit - preBuffer.count : BufferPool.blockSize
+    }
+
+    /// True when the stream has ended and no queued read can be served any more.
+    var isExhausted: Bool {
+        guard ending != nil else { return false }
+        switch queue.front {
+        case .packet: return true
+        case .startTLS: return false
+        case nil: return preBuffer.isEmpty
+        }
+    }
+}
+
+/// Bytes going up: kernel, engine, `preBuffer`, reads.
+extension StreamConnection {
+    /// The most rounds of receiving that one turn makes before others on the loop have theirs.
+    static let roundsPerTurn = 16
+
+    func enqueue(_ packet: ReadPacket) {
+        guard closeIntent == nil else { return }
+        reads.queue.append(packet)
+        pump()
+    }
+
+    func pumpReads(from descriptor: SocketDescriptor) {
+        pumpReads { receive(into: reads.preBuffer, limit: reads.room, from: descriptor) }
+    }
+
+    func pumpReads(through engine: TLSEngine, from descriptor: SocketDescriptor) {
+        pumpReads { decrypt(with: engine, from: descriptor) }
+    }
+
+    /// Serves reads and fetches what they lack, round by round. `fetch` is true when it brought bytes.
+    private func pumpReads(_ fetch: () -> Bool) {
+        for _ in 0..<Self.roundsPerTurn {
+            serveReads()
+            guard reads.wantsBytes, fetch() else { return serveReads() }
+        }
+        serveReads()
+        askForTurn()
+    }
+
+    /// One `recv` of at most `limit` bytes into `buffer`; false when it brought nothing.
+    func receive(into buffer: PreBuffer, limit: Int, from descriptor: SocketDescriptor) -> Bool {
+        guard reads.mayHaveBytes, reads.ending == nil else { return false }
+        let writable = buffer.writableBytes(minimum: min(limit, BufferPool.blockSize / 4))
+        let room = UnsafeMutableRawBufferPointer(rebasing: writable.prefix(limit))
+        let answer = descriptor.receive(into: room)
+        guard case .bytes(let count) = answer else {
+            buffer.commit(0)
+            noteSilence(answer)
+            return false
+        }
+        buffer.commit(count)
+        // Edge-triggered: a short read has emptied the kernel's buffer, and whatever comes now is a new event. Not so after RDHUP, which is
+        // announced once: then the zero has still to be read.
+        if count < room.count, !reads.peerHasFinished { reads.mayHaveBytes = false }
+        return true
+    }
+
+    private func noteSilence(_ answer: SocketDescriptor.ReceiveAnswer) {
+        reads.mayHaveBytes = false
+        switch answer {
+        case .bytes, .wouldBlock: break
+        case .endOfFile: reads.ending = .closedByPeer
+        case .failed(let error): reads.ending = AsyncSocketError(error, operation: "read")
+        }
+    }
+
+    /// Fills `preBuffer` with plaintext; fetches ciphertext for as long as the engine needs more.
+    private func decrypt(with engine: TLSEngine, from descriptor: SocketDescriptor) -> Bool {
+        for _ in 0..<Self.roundsPerTurn {
+            let answer = engine.read(into: reads.preBuffer, limit: reads.room)
+            sendCiphertext(engine, descriptor)
+            switch answer {
+            case .bytes: return true
+            case .closed:
+                reads.ending = .closedByPeer
+                return false
+            case .failed(let error):
+                reads.ending = AsyncSocketError(error, operation: "read")
+                return false
+            case .incomplete:
+                guard receiveCiphertext(for: engine, from: descriptor) else { return false }
+            }
+        }
+        // A peer that sends much ciphertext and no data (KeyUpdates, empty records) does not keep the others waiting.
+        askForTurn()
+        return false
+    }
+
+    /// One `recv` into `sslPreBuffer`. The end of the stream is the engine's to judge: true then too, so that it is asked.
+    func receiveCiphertext(for engine: TLSEngine, from descriptor: SocketDescriptor) -> Bool {
+        if receive(into: engine.received, limit: BufferPool.blockSize, from: descriptor) { return true }
+        guard let ending = reads.ending, ending.code == .closedByPeer, !reads.engineKnowsEnd else { return false }
+        reads.ending = nil
+        reads.engineKnowsEnd = true
+        engine.receiveEndOfFile()
+        return true
+    }
+
+    /// Gives the reads at the front what is in `preBuffer`, until one has to wait.
+    private func serveReads() {
+        while case .packet(let packet) = reads.queue.front {
+            guard let answer = reads.queue.withPacket(at: 0, { $0.take(from: reads.preBuffer) }) else { return }
+            switch answer {
+            case .incomplete: return reportReadProgress()
+            case .complete(let data):
+                reads.queue.removeFront()
+                reads.timer.advance()
+                report(.didRead(data, tag: packet.tag))
+            case .maxedOut:
+                return close(.readMaxedOut(packet.maxLength ?? 0))
+            }
+        }
+    }
+
+    private func reportReadProgress() {
+        let progress = reads.queue.withPacket(at: 0) { packet in packet.newProgress(in: reads.preBuffer).map { ($0, packet.tag) } }
+        if let (count, tag) = progress ?? nil { report(.didReadPartial(count, tag: tag)) }
+    }
+}
+
+extension AsyncSocketError {
+    fileprivate static func readMaxedOut(_ maxLength: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .readMaxedOut, blame: .peer, operation: "read", message: "\(maxLength) bytes came without the delimiter")
+    }
+}

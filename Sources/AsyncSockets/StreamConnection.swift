@@ -1,0 +1,180 @@
+// Rules of a connection:
+//  1. All state below is touched inside the turn only. Anyone may post a message; nobody waits.
+//  2. This is the only performer: values decide (`TLSUpgrade`, `ReadPacket`, `WriteQueue`, `CloseIntent`, the engine's answers), and the connection acts.
+//  3. One pump for each direction. Nothing else reads or writes the descriptor.
+//  4. The delegate is told by `outbox`, which leaves with the turn, and by nothing else.
+//  5. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last event.
+//  6. The loop keeps the connection alive until it is closed and its last event is on its way.
+
+internal import Dispatch
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// One TCP connection, from the attempt to make it to its last event. A socket that connects again gets a new one.
+final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
+    // Unchecked: by rule 1. `registration` is set once, before the first message.
+
+    /// What can be asked of a connection.
+    enum Message: Sendable {
+        case connect(ConnectionPhase.Destination, timeout: Double)
+        case resolved(Result<[SocketAddress], ResolveError>)
+        case adopt(SocketDescriptor)
+        case events(LoopEvents)
+        case read(ReadPacket)
+        case write(WritePacket)
+        case startTLS(TLSRequest)
+        case verdict(Bool)
+        case extendRead(operation: UInt64, seconds: Double)
+        case extendWrite(operation: UInt64, seconds: Double)
+        case close(CloseIntent)
+        case fail(AsyncSocketError)
+        case perform(@Sendable () -> Void)
+        case retire
+    }
+
+    let loop: EventLoop
+    let relay: DelegateRelay
+    let facts = Locked(ConnectionFacts())
+    private let turn: SocketTurn<Message>
+    private(set) var registration: LoopRegistration?
+
+    // Inside the turn.
+    var phase = ConnectionPhase.idle
+    var upgrade = TLSUpgrade.plaintext
+    var clock: PhaseClock?
+    /// What the handshake's clock had left when it stopped for the trust verdict.
+    var handshakeSecondsLeft = 0.0
+    /// How long the delegate may take for its verdict.
+    var trustSeconds = 0.0
+    let reads = ReadHalf()
+    let writes = WriteHalf()
+    var closeIntent: CloseIntent?
+    private var outbox: [DelegateEvent] = []
+    var armedDeadline: Deadline?
+
+    init(for socket: AsyncSocket, socketQueue: DispatchQueue?, loop: EventLoop) {
+        self.loop = loop
+        relay = DelegateRelay(to: socket, socketQueue: socketQueue)
+        turn = SocketTurn(queue: socketQueue)
+    }
+
+    /// Puts the connection on its loop, which keeps it alive, and tells it what to do.
+    func start(_ message: Message) {
+        registration = loop.register(self)
+        post(message)
+    }
+
+    // MARK: - Anywhere
+
+    func post(_ message: Message) {
+        turn.post(message, to: self)
+    }
+
+    /// On the loop: `EventHandler`.
+    func handle(_ events: LoopEvents) {
+        guard !relay.deliversOnSocketQueue else { return post(.events(events)) }
+        relay.announceDelivery()
+        post(.events(events))
+        if relay.deliverBacklog() { askForTurn() }
+        if facts.withLock({ $0.isOver }) { post(.retire) }
+    }
+
+    func didLeaveTurn() {
+        if relay.deliversOnSocketQueue { while relay.deliverBacklog() {} }
+    }
+
+    // MARK: - Inside the turn
+
+    func receive(_ message: Message) {
+        if case .closed = phase {
+            if case .retire = message { retireIfSilent() }
+            return
+        }
+        switch message {
+        case .connect(let destination, let timeout): connect(to: destination, timeout: timeout)
+        case .resolved(let result): didResolve(result)
+        case .adopt(let descriptor): adopt(descriptor)
+        case .events(let events): react(to: events)
+        case .read(let packet): enqueue(packet)
+        case .write(let packet): enqueue(packet)
+        case .startTLS(let request): enqueue(request)
+        case .verdict(let accepted): decideTrust(accepted)
+        case .extendRead(let operation, let seconds): extendRead(operation, by: seconds)
+        case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
+        case .close(let intent): closeWhenDone(intent)
+        case .fail(let error): close(error)
+        case .perform(let block): report(.perform(block))
+        case .retire: break
+        }
+    }
+
+    func report(_ event: DelegateEvent) {
+        outbox.append(event)
+    }
+
+    func finishTurn() {
+        if !outbox.isEmpty {
+            let mustAsk = relay.send(outbox)
+            outbox.removeAll(keepingCapacity: true)
+            if mustAsk, !relay.deliversOnSocketQueue { askForTurn() }
+        }
+        if case .closed = phase { retireIfSilent() } else { armDeadline() }
+    }
+
+    /// Asks the loop for another turn: there is more to do than one turn should.
+    func askForTurn() {
+        if let registration { loop.resume(registration) }
+    }
+
+    /// Leaves the loop once nothing waits to be delivered on it.
+    private func retireIfSilent() {
+        guard outbox.isEmpty, relay.deliversOnSocketQueue || relay.isIdle, let registration else { return }
+        loop.deregister(registration)
+    }
+
+    private func react(to events: LoopEvents) {
+        if events.contains(.deadline) { expire() }
+        switch phase {
+        case .connecting where !events.isDisjoint(with: [.writable, .brokenOff]): finishConnecting()
+        case .connected(let descriptor): note(events, descriptor)
+        case .idle, .resolving, .connecting, .closed: break
+        }
+    }
+
+    private func note(_ events: LoopEvents, _ descriptor: SocketDescriptor) {
+        if events.contains(.readable) { reads.mayHaveBytes = true }
+        if events.contains(.peerFinished) { reads.peerHasFinished = true }
+        if events.contains(.writable) { writes.canAcceptBytes = true }
+        if events.contains(.brokenOff) { reads.isBrokenOff = true }
+        pump(descriptor)
+    }
+
+    /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
+    func pump() {
+        if case .connected(let descriptor) = phase { pump(descriptor) }
+    }
+
+    private func pump(_ descriptor: SocketDescriptor) {
+        var goesOn = true
+        while goesOn {
+            switch upgrade {
+            case .plaintext, .queuedTLS:
+                pumpWrites(to: descriptor)
+                pumpReads(from: descriptor)
+                goesOn = beginHandshakeIfDrained(descriptor)
+            case .handshaking(let engine):
+                goesOn = pumpHandshake(engine, descriptor)
+            case .awaitingTrust(let engine):
+                sendCiphertext(engine, descriptor)
+                goesOn = false
+            case .secure(let engine):
+                pumpWrites(through: engine, to: descriptor)
+                pumpReads(through: engine, from: descriptor)
+                goesOn = false
+            }
+            guard case .connected = phase else { return }
+        }
+        finishPump(descriptor)
+    }
+}

@@ -1,0 +1,85 @@
+// Rules of the upgrade:
+//  1. A connection is upgraded at most once; asking again is the caller's error, seen by the caller.
+//  2. `startTLS` leaves a marker in both queues. The handshake begins when both have reached the front: every read before the call is complete, and
+//     every byte written before it has left in plaintext.
+//  3. Between the first marker and the second nothing new is read into `preBuffer` for the reader's sake, and nothing is written.
+//  4. Bytes that are in `preBuffer` when the handshake begins move to `sslPreBuffer` or, by the settings, end the connection. No path leads back: they are
+//     never delivered as plaintext.
+//  5. Reads and writes queued behind the markers are served in `.secure` only: not while shaking hands, and not while awaiting trust.
+//  6. A failed handshake closes the connection; there is no way back to `.plaintext`.
+
+internal import SocketTLS
+
+/// How far a connection has come on its way from plaintext to TLS: the whole state machine of `startTLS`.
+enum TLSUpgrade {
+    /// No upgrade was asked for.
+    case plaintext
+    /// Asked for; the queues are still draining (`kQueuedTLS`).
+    case queuedTLS(TLSRequest, drained: DrainedQueues)
+    /// The engine is at work (`kStartingReadTLS` and `kStartingWriteTLS` both set).
+    case handshaking(TLSEngine)
+    /// Paused for the delegate's verdict.
+    case awaitingTrust(TLSEngine)
+    /// Done (`kSocketSecure`).
+    case secure(TLSEngine)
+
+    /// Which of the two markers has reached the front of its queue.
+    struct DrainedQueues: OptionSet {
+        let rawValue: UInt8
+
+        /// Every earlier read is complete (`kStartingReadTLS`).
+        static let startingReadTLS = DrainedQueues(rawValue: 1 << 0)
+        /// Every earlier write is complete (`kStartingWriteTLS`).
+        static let startingWriteTLS = DrainedQueues(rawValue: 1 << 1)
+
+        static let both: DrainedQueues = [.startingReadTLS, .startingWriteTLS]
+    }
+
+    /// The engine, from the handshake on.
+    var engine: TLSEngine? {
+        switch self {
+        case .plaintext, .queuedTLS: nil
+        case .handshaking(let engine), .awaitingTrust(let engine), .secure(let engine): engine
+        }
+    }
+
+    /// Rule 1 was checked by the caller's side: here a second request changes nothing.
+    mutating func queue(_ request: TLSRequest) {
+        guard case .plaintext = self else { return }
+        self = .queuedTLS(request, drained: [])
+    }
+
+    /// Rule 2: notes which queues have come to their marker; returns the request when the handshake can begin.
+    mutating func note(_ newlyDrained: DrainedQueues) -> TLSRequest? {
+        guard case .queuedTLS(let request, let drained) = self else { return nil }
+        let all = drained.union(newlyDrained)
+        self = .queuedTLS(request, drained: all)
+        return all == .both ? request : nil
+    }
+
+    mutating func begin(with engine: TLSEngine) {
+        self = .handshaking(engine)
+    }
+
+    mutating func awaitTrust() {
+        guard case .handshaking(let engine) = self else { return }
+        self = .awaitingTrust(engine)
+    }
+
+    /// The verdict is in; the handshake goes on, be it to its end or to its alert.
+    mutating func resumeHandshake() {
+        guard case .awaitingTrust(let engine) = self else { return }
+        self = .handshaking(engine)
+    }
+
+    mutating func succeed() {
+        guard case .handshaking(let engine) = self else { return }
+        self = .secure(engine)
+    }
+}
+
+/// What `startTLS` was asked to do: settings that have been found good, and the context made of them.
+struct TLSRequest: Sendable {
+    let settings: TLSSettings
+    let context: TLSContext
+}

@@ -1,0 +1,339 @@
+import AsyncSockets
+import FoundationEssentials
+import Glibc
+import SocketBuffers
+import Testing
+
+@Suite(.timeLimit(.minutes(1))) struct PlainSocketTests {
+    // MARK: - Connecting and accepting
+
+    @Test(arguments: Link.Delivery.allCases)
+    func bytesGoBothWays(_ delivery: Link.Delivery) async throws {
+        let link = try await Link.make(delivery)
+        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 1)
+        link.client.write(Data("hello\r\n"), withTimeout: 5, tag: 2)
+        #expect(try await link.atServer.readText() == "hello\r\n")
+        link.client.readData(toLength: 3, withTimeout: 5, tag: 3)
+        link.server.write(Data("bye"), withTimeout: 5, tag: 4)
+        #expect(try await link.atClient.readText() == "bye")
+    }
+
+    @Test func bothEndsKnowEachOthersAddress() async throws {
+        let link = try await Link.make()
+        #expect(link.client.isConnected && link.server.isConnected)
+        #expect(link.client.connectedPort == link.listener.localPort)
+        #expect(link.client.connectedHost == "127.0.0.1")
+        #expect(link.client.localAddress == link.server.connectedAddress)
+        #expect(link.server.localAddress == link.client.connectedAddress)
+        #expect(!link.client.isSecure)
+    }
+
+    @Test func oneListenerServesBothAddressFamiliesOnOnePort() async throws {
+        let atListener = Recorder()
+        let listener = AsyncSocket(delegate: atListener)
+        try listener.accept(onInterface: "localhost", port: 0)
+        var clients: [AsyncSocket] = []
+        for host in ["127.0.0.1", "::1", "localhost"] {
+            let atClient = Recorder()
+            let client = AsyncSocket(delegate: atClient)
+            clients.append(client)
+            try client.connect(toHost: host, onPort: listener.localPort, withTimeout: 10)
+            try await atClient.connected()
+            _ = try await atListener.accepted()
+        }
+        #expect(clients.count { $0.isConnected } == 3)
+    }
+
+    @Test func readsAndWritesMayBeQueuedBeforeTheConnectionStands() async throws {
+        let atListener = Recorder { listener, told in
+            guard case .accepted(let socket) = told else { return }
+            socket.readData(to: .lineEnd, withTimeout: 5, tag: 0)
+        }
+        let listener = AsyncSocket(delegate: atListener)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let client = AsyncSocket(delegate: Recorder())
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 10)
+        client.write(Data("early\r\n"), withTimeout: 5, tag: 0)
+        let server = try await atListener.accepted()
+        #expect(server.isConnected)
+        #expect(try await atListener.readText() == "early\r\n")
+    }
+
+    @Test func aRefusedConnectionNamesTheAddressAndTheErrno() async throws {
+        let atListener = Recorder()
+        let listener = AsyncSocket(delegate: atListener)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let port = listener.localPort
+        listener.disconnect()
+        let recorder = Recorder()
+        let client = AsyncSocket(delegate: recorder)
+        try client.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 5)
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .connectFailed)
+        #expect(error.blame == .peer)
+        #expect(error.errno == ECONNREFUSED)
+        #expect(error.message.contains("127.0.0.1:\(port)"))
+        #expect(client.isDisconnected)
+    }
+
+    @Test func anUnknownHostIsTheCallersError() async throws {
+        let recorder = Recorder()
+        let client = AsyncSocket(delegate: recorder)
+        try client.connect(toHost: "no-such-host.invalid", onPort: 1, withTimeout: 20)
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .hostNotFound)
+        #expect(error.message.contains("no-such-host.invalid"))
+    }
+
+    /// The listener's backlog is filled first, so that the kernel answers no further SYN.
+    @Test func anUnansweredConnectionTimesOut() async throws {
+        let full = try FullBacklog()
+        let recorder = Recorder()
+        let client = AsyncSocket(delegate: recorder)
+        try client.connect(toHost: "127.0.0.1", onPort: full.port, withTimeout: 0.2)
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .connectTimeout)
+    }
+
+    @Test func connectRefusesWhatMakesNoSense() throws {
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "", onPort: 1) }
+        #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "localhost", onPort: 0) }
+        #expect(throws: AsyncSocketError.self) { try socket.accept(onInterface: "no address", port: 0) }
+        #expect(throws: AsyncSocketError.self) { try AsyncSocket().accept(onPort: 0) }
+        #expect(socket.isDisconnected)
+    }
+
+    @Test func aSocketInUseRefusesASecondConnection() async throws {
+        let link = try await Link.make()
+        let error = #expect(throws: AsyncSocketError.self) {
+            try link.client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort)
+        }
+        #expect(error?.code == .badConfiguration)
+        #expect(error?.blame == .caller)
+    }
+
+    @Test func aSocketCanBeUsedAgainAfterItsDisconnect() async throws {
+        let link = try await Link.make()
+        for _ in 0..<3 {
+            link.client.disconnect()
+            #expect(try await link.atClient.disconnected() == nil)
+            try link.client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort, withTimeout: 5)
+            try await link.atClient.connected()
+        }
+    }
+
+    @Test func aPortThatIsTakenIsASystemError() async throws {
+        let link = try await Link.make()
+        let recorder = Recorder()
+        let second = AsyncSocket(delegate: recorder)
+        let error = #expect(throws: AsyncSocketError.self) {
+            try second.accept(onInterface: "127.0.0.1", port: link.listener.localPort)
+        }
+        #expect(error?.errno == EADDRINUSE)
+        #expect(second.isDisconnected)
+    }
+
+    // MARK: - Reading
+
+    @Test func readsAreServedInOrderFromOneSegment() async throws {
+        let link = try await Link.make()
+        link.client.readData(to: .lineEnd, withTimeout: 5, tag: 1)
+        link.client.readData(toLength: 4, withTimeout: 5, tag: 2)
+        link.client.readData(withTimeout: 5, maxLength: 2, tag: 3)
+        link.client.readData(withTimeout: 5, tag: 4)
+        link.server.write(Data("line\r\nbodyabrest"), withTimeout: 5, tag: 0)
+        #expect(try await link.atClient.readText() == "line\r\n")
+        #expect(try await link.atClient.readText() == "body")
+        #expect(try await link.atClient.readText() == "ab")
+        #expect(try await link.atClient.readText() == "rest")
+    }
+
+    @Test func tooManyBytesWithoutTheDelimiterEndTheConnection() async throws {
+        let link = try await Link.make()
+        link.client.readData(to: .lineEnd, withTimeout: 5, maxLength: 8, tag: 1)
+        link.server.write(Data("123456789"), withTimeout: 5, tag: 0)
+        let error = try #require(try await link.atClient.disconnected())
+        #expect(error.code == .readMaxedOut)
+        #expect(error.blame == .peer)
+    }
+
+    @Test func badReadsEndTheConnectionWithATypedError() async throws {
+        for refuse: @Sendable (AsyncSocket) -> Void in [
+            { $0.readData(toLength: -1, withTimeout: -1, tag: 0) },
+            { $0.readData(to: Data(), withTimeout: -1, tag: 0) },
+            { $0.readData(withTimeout: -1, maxLength: 0, tag: 0) },
+            { $0.readData(to: .lineEnd, withTimeout: -1, maxLength: 1, tag: 0) },
+        ] {
+            let link = try await Link.make()
+            refuse(link.client)
+            #expect(try await link.atClient.disconnected()?.code == .badParameter)
+        }
+    }
+
+    @Test func aReadToALengthReportsItsProgress() async throws {
+        let link = try await Link.make(atClient: Recorder(recordsProgress: true))
+        link.client.readData(toLength: 10, withTimeout: 5, tag: 7)
+        link.server.write(Data("1234"), withTimeout: 5, tag: 0)
+        guard case .readPartial(4, tag: 7) = await link.atClient.next() else {
+            Issue.record("no progress")
+            return
+        }
+        link.server.write(Data("567890"), withTimeout: 5, tag: 0)
+        #expect(try await link.atClient.readText() == "1234567890")
+    }
+
+    @Test func aReadTimesOutAndSaysSo() async throws {
+        let link = try await Link.make()
+        link.client.readData(toLength: 10, withTimeout: 0.05, tag: 1)
+        let error = try #require(try await link.atClient.disconnected())
+        #expect(error.code == .readTimeout)
+    }
+
+    @Test func theDelegateCanGrantAReadMoreTime() async throws {
+        let link = try await Link.make(atClient: Recorder(readExtension: 30))
+        link.client.readData(toLength: 2, withTimeout: 0, tag: 1)
+        link.client.readData(toLength: 2, withTimeout: -1, tag: 2)
+        link.server.write(Data("abcd"), withTimeout: 5, tag: 0)
+        #expect(try await link.atClient.readText() == "ab")
+        #expect(try await link.atClient.readText() == "cd")
+    }
+
+    @Test func aWriteThatThePeerDoesNotReadTimesOut() async throws {
+        let link = try await Link.make()
+        link.client.write(Data(count: 64 * 1024 * 1024), withTimeout: 0.1, tag: 1)
+        let error = try #require(try await link.atClient.disconnected())
+        #expect(error.code == .writeTimeout)
+    }
+
+    @Test func largeDataArrivesWhole() async throws {
+        let link = try await Link.make()
+        let data = Data((0..<5_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 9) })
+        link.client.write(data, withTimeout: 20, tag: 1)
+        link.server.readData(toLength: data.count, withTimeout: 20, tag: 2)
+        #expect(try await link.atServer.readData() == data)
+        #expect(try await link.atClient.wrote() == 1)
+    }
+
+    @Test func manySmallWritesArriveInOrder() async throws {
+        let link = try await Link.make()
+        var expected = ""
+        for number in 0..<2_000 {
+            link.client.write(Data("\(number),"), withTimeout: 20, tag: number)
+            expected += "\(number),"
+        }
+        link.server.readData(toLength: expected.utf8.count, withTimeout: 20, tag: 0)
+        #expect(try await link.atServer.readText() == expected)
+        for number in 0..<2_000 { #expect(try await link.atClient.wrote() == number) }
+    }
+
+    // MARK: - Ending
+
+    @Test func disconnectIsReportedOnceAndLastOnBothSides() async throws {
+        let link = try await Link.make()
+        link.client.disconnect()
+        #expect(try await link.atClient.disconnected() == nil)
+        link.server.readData(withTimeout: 5, tag: 0)
+        #expect(try await link.atServer.disconnected()?.code == .closedByPeer)
+        link.client.disconnect()
+        link.server.disconnect()
+        #expect(link.atClient.unread.isEmpty)
+        #expect(link.atServer.unread.isEmpty)
+    }
+
+    @Test func bytesBeforeTheFINStayReadable() async throws {
+        let link = try await Link.make()
+        link.server.write(Data("last words"), withTimeout: 5, tag: 0)
+        link.server.disconnectAfterWriting()
+        #expect(try await link.atServer.disconnected() == nil)
+        link.client.readData(toLength: 4, withTimeout: 5, tag: 1)
+        #expect(try await link.atClient.readText() == "last")
+        link.client.readData(toLength: 6, withTimeout: 5, tag: 2)
+        #expect(try await link.atClient.readText() == " words")
+        #expect(try await link.atClient.disconnected()?.code == .closedByPeer)
+    }
+
+    @Test func theFINIsNoticedWithoutARead() async throws {
+        let link = try await Link.make()
+        link.server.disconnect()
+        #expect(try await link.atClient.disconnected()?.code == .closedByPeer)
+    }
+
+    @Test func disconnectAfterWritingLosesNothing() async throws {
+        let link = try await Link.make()
+        let data = Data(repeating: 7, count: 3_000_000)
+        link.client.write(data, withTimeout: 20, tag: 1)
+        link.client.disconnectAfterWriting()
+        link.client.write(Data("too late"), withTimeout: 20, tag: 2)
+        link.server.readData(toLength: data.count, withTimeout: 20, tag: 3)
+        #expect(try await link.atServer.readData() == data)
+        link.server.readData(withTimeout: 5, tag: 4)
+        #expect(try await link.atServer.disconnected()?.code == .closedByPeer)
+        #expect(try await link.atClient.disconnected() == nil)
+    }
+
+    @Test func disconnectAfterReadingWaitsForTheReads() async throws {
+        let link = try await Link.make()
+        link.client.readData(toLength: 5, withTimeout: 5, tag: 1)
+        link.client.disconnectAfterReading()
+        link.server.write(Data("12345"), withTimeout: 5, tag: 2)
+        #expect(try await link.atClient.readText() == "12345")
+        #expect(try await link.atClient.disconnected() == nil)
+    }
+
+    @Test func disconnectAfterReadingAndWritingWaitsForBoth() async throws {
+        let link = try await Link.make()
+        link.client.write(Data("ping"), withTimeout: 5, tag: 0)
+        link.client.readData(toLength: 4, withTimeout: 5, tag: 1)
+        link.client.disconnectAfterReadingAndWriting()
+        link.server.readData(toLength: 4, withTimeout: 5, tag: 2)
+        #expect(try await link.atServer.readText() == "ping")
+        link.server.write(Data("pong"), withTimeout: 5, tag: 3)
+        #expect(try await link.atClient.readText() == "pong")
+        #expect(try await link.atClient.disconnected() == nil)
+    }
+
+    @Test func aResetIsToldFromAClose() async throws {
+        let link = try await Link.make()
+        link.client.write(Data("unread"), withTimeout: 5, tag: 0)
+        _ = try await link.atClient.wrote()
+        // Nobody reads the six bytes, and more than is read ahead is under way: the kernel answers the close with a reset.
+        link.client.write(Data(count: 1_000_000), withTimeout: 5, tag: 1)
+        link.server.disconnect()
+        let error = try #require(try await link.atClient.disconnected())
+        #expect(error.code == .connectionReset)
+        #expect(error.blame == .peer)
+    }
+
+    @Test func aListenerStopsAndLeavesItsChildrenAlone() async throws {
+        let atListener = Recorder()
+        let listener = AsyncSocket(delegate: atListener)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let atClient = Recorder()
+        let client = AsyncSocket(delegate: atClient)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 5)
+        try await atClient.connected()
+        let server = try await atListener.accepted()
+        listener.disconnect()
+        #expect(try await atListener.disconnected() == nil)
+        #expect(listener.isDisconnected)
+        server.write(Data("still here"), withTimeout: 5, tag: 0)
+        client.readData(toLength: 10, withTimeout: 5, tag: 0)
+        #expect(try await atClient.readText() == "still here")
+    }
+
+    @Test func aSocketThatNobodyKeepsIsClosed() async throws {
+        let link = try await Link.make()
+        var second: AsyncSocket? = AsyncSocket(delegate: Recorder())
+        let atListener = Recorder()
+        let listener = AsyncSocket(delegate: atListener)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        try second?.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 5)
+        let server = try await atListener.accepted()
+        second = nil
+        server.readData(withTimeout: 5, tag: 0)
+        #expect(try await atListener.disconnected()?.code == .closedByPeer)
+        #expect(link.client.isConnected)
+    }
+}

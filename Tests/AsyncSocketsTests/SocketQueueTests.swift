@@ -1,0 +1,263 @@
+import AsyncSockets
+import Dispatch
+import FoundationEssentials
+import Glibc
+import SocketBuffers
+import Testing
+
+/// What a queue for each socket would deadlock or trap on.
+@Suite(.timeLimit(.minutes(2))) struct SocketQueueTests {
+    /// Echoes everything; inline, so its reads and writes come from the loop.
+    private final class Echo: AsyncSocketDelegate {
+        func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+            children.withLock { $0.append(newSocket) }
+            newSocket.readData(withTimeout: -1, tag: 0)
+        }
+
+        func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+            socket.write(data, withTimeout: -1, tag: 0)
+            socket.readData(withTimeout: -1, tag: 0)
+        }
+
+        let children = Locked<[AsyncSocket]>([])
+    }
+
+    /// Passes each message on to its partner, on whatever thread it is told of it.
+    private final class Relay: AsyncSocketDelegate, @unchecked Sendable {
+        // Unchecked: `partner` is set before the first message.
+        weak var partner: AsyncSocket?
+        private let count = Locked(0)
+        private let goal: Int
+        private let done: @Sendable () -> Void
+
+        init(goal: Int, done: @escaping @Sendable () -> Void) {
+            self.goal = goal
+            self.done = done
+        }
+
+        func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+            let isDone = count.withLock { count in
+                count += 1
+                return count == goal
+            }
+            if isDone { return done() }
+            partner?.write(data, withTimeout: -1, tag: 0)
+            socket.readData(toLength: 8, withTimeout: -1, tag: 0)
+        }
+    }
+
+    /// Two links; the far ends echo; the near ends, on loops of their own, pass everything to each other.
+    @Test(arguments: Link.Delivery.allCases)
+    func twoSocketsRelayToEachOtherInBothDirections(_ delivery: Link.Delivery) async throws {
+        let messages = 100_000
+        let echo = Echo()
+        let listener = AsyncSocket(delegate: echo)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let (finished, continuation) = AsyncStream<Void>.makeStream()
+        let relays = (0..<2).map { _ in Relay(goal: messages / 2) { continuation.yield() } }
+        var sockets: [AsyncSocket] = []
+        for relay in relays {
+            let socket = AsyncSocket(delegate: relay, delegateQueue: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 10)
+            sockets.append(socket)
+        }
+        relays[0].partner = sockets[1]
+        relays[1].partner = sockets[0]
+        for socket in sockets {
+            socket.readData(toLength: 8, withTimeout: -1, tag: 0)
+            // Several messages are under way in each direction, so that both loops are busy at once.
+            for _ in 0..<8 { socket.write(Data(count: 8), withTimeout: -1, tag: 0) }
+        }
+        var iterator = finished.makeAsyncIterator()
+        await iterator.next()
+        await iterator.next()
+    }
+
+    /// Each side's callback closes the other side.
+    @Test(arguments: Link.Delivery.allCases)
+    func eachSidesCallbackMayCloseTheOther(_ delivery: Link.Delivery) async throws {
+        for _ in 0..<200 {
+            let other = Locked<(client: AsyncSocket?, server: AsyncSocket?)>((nil, nil))
+            let atClient = Recorder { _, told in
+                if case .read = told { other.withLock { $0.server }?.disconnect() }
+            }
+            let atServer = Recorder { _, told in
+                if case .read = told { other.withLock { $0.client }?.disconnect() }
+            }
+            let link = try await Link.make(delivery, atClient: atClient, atServer: atServer)
+            other.withLock { $0 = (link.client, link.server) }
+            link.client.readData(withTimeout: 10, tag: 0)
+            link.server.readData(withTimeout: 10, tag: 0)
+            link.client.write(Data("x"), withTimeout: 10, tag: 0)
+            link.server.write(Data("y"), withTimeout: 10, tag: 0)
+            try await waitForEnd(of: atClient)
+            try await waitForEnd(of: atServer)
+        }
+    }
+
+    private func waitForEnd(of recorder: Recorder) async throws {
+        while true {
+            if case .disconnected = await recorder.next() { return }
+        }
+    }
+
+    @Test func socketQueuesThatShareATargetServeTheirSockets() async throws {
+        let target = DispatchQueue(label: "target")
+        let echo = Echo()
+        let listener = AsyncSocket(delegate: echo)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let recorders = (0..<8).map { _ in Recorder() }
+        let sockets = recorders.map {
+            AsyncSocket(delegate: $0, delegateQueue: nil, socketQueue: DispatchQueue(label: "socket", target: target))
+        }
+        for (socket, recorder) in zip(sockets, recorders) {
+            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 10)
+            try await recorder.connected()
+        }
+        for round in 0..<100 {
+            for socket in sockets {
+                socket.write(Data("round \(round)\r\n"), withTimeout: 10, tag: round)
+                socket.readData(to: .lineEnd, withTimeout: 10, tag: round)
+            }
+            for recorder in recorders {
+                let text = try await recorder.readText()
+                #expect(text == "round \(round)\r\n")
+            }
+        }
+    }
+
+    @Test func callsOnTheSocketQueueItselfDoNotWait() async throws {
+        let queue = DispatchQueue(label: "socket")
+        let link = try await Link.make(.delegateQueue)
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder, delegateQueue: queue, socketQueue: queue)
+        let port = link.listener.localPort
+        await withCheckedContinuation { continuation in
+            queue.async {
+                try? socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 10)
+                socket.write(Data("from the queue"), withTimeout: 10, tag: 3)
+                continuation.resume()
+            }
+        }
+        try await recorder.connected()
+        #expect(try await recorder.wrote() == 3)
+    }
+
+    /// The callback wants a lock that the caller of `write` holds: nobody may wait for the other.
+    @Test(arguments: Link.Delivery.allCases)
+    func aCallUnderALockThatTheCallbackTakesTooDoesNotDeadlock(_ delivery: Link.Delivery) async throws {
+        let lock = Locked(0)
+        let atClient = Recorder { _, told in
+            if case .wrote = told { lock.withLock { $0 += 1 } }
+        }
+        let link = try await Link.make(delivery, atClient: atClient)
+        let rounds = 2_000
+        link.server.readData(toLength: rounds, withTimeout: 30, tag: 0)
+        for round in 0..<rounds {
+            lock.withLock { _ in link.client.write(Data("x"), withTimeout: 10, tag: round) }
+        }
+        #expect(try await link.atServer.readData().count == rounds)
+        for round in 0..<rounds { #expect(try await atClient.wrote() == round) }
+        #expect(lock.withLock { $0 } == rounds)
+    }
+
+    @Test func inlineCallbacksNeverRunInsideTheUsersOwnCall() async throws {
+        let isInsideCall = Locked(false)
+        let violations = Locked(0)
+        let caller = Locked<UInt>(0)
+        let atClient = Recorder { _, _ in
+            let isViolation = isInsideCall.withLock { $0 } && caller.withLock { $0 } == UInt(pthread_self())
+            if isViolation { violations.withLock { $0 += 1 } }
+        }
+        let link = try await Link.make(.inline, atClient: atClient)
+        for round in 0..<500 {
+            caller.withLock { $0 = UInt(pthread_self()) }
+            isInsideCall.withLock { $0 = true }
+            link.client.write(Data("x"), withTimeout: 10, tag: round)
+            isInsideCall.withLock { $0 = false }
+            #expect(try await atClient.wrote() == round)
+        }
+        #expect(violations.withLock { $0 } == 0)
+    }
+
+    /// One peer sends without end to a reader on the same loops; the others still get their echoes.
+    @Test func aFloodedConnectionDoesNotStarveTheOthers() async throws {
+        let echo = Echo()
+        let listener = AsyncSocket(delegate: echo)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let flood = try await Link.make(.inline, atClient: Recorder { socket, told in
+            if case .wrote = told { socket.write(Data(count: 1 << 20), withTimeout: -1, tag: 0) }
+        }, atServer: Recorder { socket, told in
+            if case .read = told { socket.readData(withTimeout: -1, tag: 0) }
+        })
+        flood.server.readData(withTimeout: -1, tag: 0)
+        flood.client.write(Data(count: 1 << 20), withTimeout: -1, tag: 0)
+        let recorders = (0..<8).map { _ in Recorder() }
+        let sockets = recorders.map { AsyncSocket(delegate: $0) }
+        for (socket, recorder) in zip(sockets, recorders) {
+            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 20)
+            try await recorder.connected()
+            for _ in 0..<50 {
+                socket.write(Data("ping"), withTimeout: 20, tag: 0)
+                socket.readData(toLength: 4, withTimeout: 20, tag: 0)
+                #expect(try await recorder.readText() == "ping")
+            }
+        }
+        flood.client.disconnect()
+    }
+
+    @Test func closingFromAnotherThreadWhileEventsAreInFlightLosesNoEnd() async throws {
+        let echo = Echo()
+        let listener = AsyncSocket(delegate: echo)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        for round in 0..<300 {
+            let recorder = Recorder()
+            let socket = AsyncSocket(delegate: recorder, delegateQueue: round % 2 == 0 ? nil : DispatchQueue(label: "delegate"))
+            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 10)
+            socket.readData(toLength: 100_000, withTimeout: -1, tag: 0)
+            for _ in 0..<10 { socket.write(Data(count: 10_000), withTimeout: -1, tag: 0) }
+            if round % 3 == 0 { try await recorder.connected() }
+            DispatchQueue.global().async { socket.disconnect() }
+            try await waitForEnd(of: recorder)
+            #expect(recorder.unread.isEmpty)
+            #expect(socket.isDisconnected)
+        }
+    }
+
+    /// In a process of its own, so that the threads of other tests do not count.
+    @Test func aThousandSocketsThatShareADelegateQueueNeedFewThreads() async {
+        await #expect(processExitsWith: .success) {
+            let echo = Echo()
+            let listener = AsyncSocket(delegate: echo)
+            try listener.accept(onInterface: "127.0.0.1", port: 0)
+            let queue = DispatchQueue(label: "delegate")
+            let recorder = Recorder()
+            let sockets = (0..<1_000).map { _ in AsyncSocket(delegate: recorder, delegateQueue: queue) }
+            for socket in sockets {
+                try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
+                socket.write(Data("ping"), withTimeout: 60, tag: 0)
+                socket.readData(toLength: 4, withTimeout: 60, tag: 0)
+            }
+            var answers = 0
+            var mostThreads = 0
+            while answers < sockets.count {
+                switch await recorder.next() {
+                case .read: answers += 1
+                case .connected, .wrote: break
+                case let other: throw Unexpected(description: "\(other)")
+                }
+                mostThreads = max(mostThreads, Self.threadCount())
+            }
+            let limit = sysconf(CInt(_SC_NPROCESSORS_ONLN)) + 6
+            guard mostThreads <= limit else { throw Unexpected(description: "\(mostThreads) threads, more than \(limit)") }
+        }
+    }
+
+    private static func threadCount() -> Int {
+        guard let directory = opendir("/proc/self/task") else { return .max }
+        defer { closedir(directory) }
+        var count = 0
+        while readdir(directory) != nil { count += 1 }
+        return count - 2
+    }
+}

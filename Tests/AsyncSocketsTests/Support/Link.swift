@@ -1,0 +1,47 @@
+import AsyncSockets
+import Dispatch
+import FoundationEssentials
+
+/// A connection over loopback between two of our sockets, each with a recorder of its own.
+struct Link {
+    let listener: AsyncSocket
+    let client: AsyncSocket
+    let server: AsyncSocket
+    let atClient: Recorder
+    let atServer: Recorder
+    /// Delegates are held weakly: the link keeps this one.
+    private let atListener: Recorder
+
+    /// How the delegates are called.
+    enum Delivery: CaseIterable, Sendable {
+        case inline
+        case delegateQueue
+        case socketQueue
+
+        var delegateQueue: DispatchQueue? { self == .delegateQueue ? DispatchQueue(label: "delegate") : nil }
+        var socketQueue: DispatchQueue? { self == .socketQueue ? DispatchQueue(label: "socket") : nil }
+    }
+
+    static func make(
+        _ delivery: Delivery = .delegateQueue, atClient: Recorder = Recorder(), atServer: Recorder = Recorder()
+    ) async throws -> Link {
+        let atListener = Recorder()
+        let listener = AsyncSocket(delegate: atListener, delegateQueue: delivery.delegateQueue)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let client = AsyncSocket(delegate: atClient, delegateQueue: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 10)
+        try await atClient.connected()
+        let server = try await atListener.accepted()
+        server.delegate = atServer
+        return Link(
+            listener: listener, client: client, server: server, atClient: atClient, atServer: atServer, atListener: atListener)
+    }
+}
+
+extension Data {
+    init(_ text: String) {
+        self.init(text.utf8)
+    }
+
+    static let lineEnd = Data("\r\n")
+}

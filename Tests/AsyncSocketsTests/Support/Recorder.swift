@@ -1,0 +1,160 @@
+import AsyncSockets
+import Dispatch
+import FoundationEssentials
+import SocketBuffers
+
+/// What a delegate was told.
+enum Told: Sendable {
+    case accepted(AsyncSocket)
+    case connected(host: String, port: UInt16)
+    case read(Data, tag: Int)
+    case readPartial(Int, tag: Int)
+    case wrote(tag: Int)
+    case wrotePartial(Int, tag: Int)
+    case asked(PeerTrust, answer: @Sendable (Bool) -> Void)
+    case secured
+    case disconnected(AsyncSocketError?)
+}
+
+/// Something else was told than the test waited for.
+struct Unexpected: Error, CustomStringConvertible {
+    let description: String
+}
+
+/// A delegate that writes down what it is told, for a test to wait for. It keeps the sockets that were accepted.
+///
+/// Progress is left out: tests that want it say so.
+final class Recorder: AsyncSocketDelegate, Sendable {
+    private struct State {
+        var told: [Told] = []
+        var waiter: CheckedContinuation<Told, Never>?
+        var accepted: [AsyncSocket] = []
+    }
+
+    private let state = Locked(State())
+    private let recordsProgress: Bool
+    private let readExtension: TimeInterval
+    /// Called on the delegate queue, before the event is recorded.
+    let reaction: (@Sendable (AsyncSocket, Told) -> Void)?
+
+    init(
+        recordsProgress: Bool = false, readExtension: TimeInterval = 0,
+        reaction: (@Sendable (AsyncSocket, Told) -> Void)? = nil
+    ) {
+        self.recordsProgress = recordsProgress
+        self.readExtension = readExtension
+        self.reaction = reaction
+    }
+
+    private func record(_ told: Told, from socket: AsyncSocket) {
+        reaction?(socket, told)
+        let waiter = state.withLock { state -> CheckedContinuation<Told, Never>? in
+            if case .accepted(let socket) = told { state.accepted.append(socket) }
+            guard let waiter = state.waiter else {
+                state.told.append(told)
+                return nil
+            }
+            state.waiter = nil
+            return waiter
+        }
+        waiter?.resume(returning: told)
+    }
+
+    /// The next thing the delegate is told. The test's time limit ends a wait in vain.
+    func next() async -> Told {
+        await withCheckedContinuation { continuation in
+            let told = state.withLock { state -> Told? in
+                guard state.told.isEmpty else { return state.told.removeFirst() }
+                state.waiter = continuation
+                return nil
+            }
+            if let told { continuation.resume(returning: told) }
+        }
+    }
+
+    /// What was told and not waited for.
+    var unread: [Told] { state.withLock { $0.told } }
+
+    // MARK: - Waiting for something in particular
+
+    func accepted() async throws -> AsyncSocket {
+        let told = await next()
+        guard case .accepted(let socket) = told else { throw Unexpected(description: "\(told)") }
+        return socket
+    }
+
+    func connected() async throws {
+        let told = await next()
+        guard case .connected = told else { throw Unexpected(description: "\(told)") }
+    }
+
+    func wrote() async throws -> Int {
+        let told = await next()
+        guard case .wrote(let tag) = told else { throw Unexpected(description: "\(told)") }
+        return tag
+    }
+
+    func secured() async throws {
+        let told = await next()
+        guard case .secured = told else { throw Unexpected(description: "\(told)") }
+    }
+
+    func asked() async throws -> (PeerTrust, @Sendable (Bool) -> Void) {
+        let told = await next()
+        guard case .asked(let trust, let answer) = told else { throw Unexpected(description: "\(told)") }
+        return (trust, answer)
+    }
+
+    /// The next data, as text; completions of writes on the way are passed over.
+    func readText() async throws -> String {
+        String(decoding: try await readData(), as: UTF8.self)
+    }
+
+    func readData() async throws -> Data {
+        while true {
+            let told = await next()
+            switch told {
+            case .read(let data, _): return data
+            case .wrote: continue
+            default: throw Unexpected(description: "\(told)")
+            }
+        }
+    }
+
+    /// The end; whatever comes before it is passed over, except data, which nobody should have got.
+    func disconnected() async throws -> AsyncSocketError? {
+        while true {
+            let told = await next()
+            switch told {
+            case .disconnected(let error): return error
+            case .read(let data, _): throw Unexpected(description: "data: \(String(decoding: data, as: UTF8.self))")
+            default: continue
+            }
+        }
+    }
+
+    // MARK: - AsyncSocketDelegate
+
+    func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) { record(.accepted(newSocket), from: socket) }
+    func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
+        record(.connected(host: host, port: port), from: socket)
+    }
+    func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) { record(.read(data, tag: tag), from: socket) }
+    func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {
+        if recordsProgress { record(.readPartial(partialLength, tag: tag), from: socket) }
+    }
+    func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) { record(.wrote(tag: tag), from: socket) }
+    func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int) {
+        if recordsProgress { record(.wrotePartial(partialLength, tag: tag), from: socket) }
+    }
+    func socket(
+        _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
+    ) -> TimeInterval { readExtension }
+    func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void) {
+        record(.asked(trust, answer: completionHandler), from: socket)
+    }
+    func socketDidSecure(_ socket: AsyncSocket) { record(.secured, from: socket) }
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        record(.disconnected(error), from: socket)
+    }
+}

@@ -1,0 +1,192 @@
+import Dispatch
+import Glibc
+import SocketBuffers
+import SocketCore
+import Testing
+
+/// Two ends of a connection that the kernel made without a network.
+private func makeSocketPair() throws -> (SocketDescriptor, SocketDescriptor) {
+    var descriptors: [CInt] = [-1, -1]
+    let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
+    try #require(socketpair(AF_UNIX, type, 0, &descriptors) == 0)
+    return (SocketDescriptor(adopting: descriptors[0]), SocketDescriptor(adopting: descriptors[1]))
+}
+
+extension SocketDescriptor {
+    fileprivate func send(_ text: String) {
+        Array(text.utf8).withUnsafeBytes { _ = send($0) }
+    }
+}
+
+/// Hands events to a closure.
+private final class Handler: EventHandler {
+    private let body: @Sendable (LoopEvents) -> Void
+
+    init(_ body: @escaping @Sendable (LoopEvents) -> Void) {
+        self.body = body
+    }
+
+    func handle(_ events: LoopEvents) { body(events) }
+}
+
+@Suite(.timeLimit(.minutes(1))) struct EventLoopTests {
+    @Test func aWatchedDescriptorIsReportedReadableOnce() async throws {
+        let loop = try EventLoop()
+        let (near, far) = try makeSocketPair()
+        let (events, continuation) = AsyncStream<LoopEvents>.makeStream()
+        let registration = loop.register(Handler { continuation.yield($0) })
+        try loop.watch(near, for: registration)
+        var iterator = events.makeAsyncIterator()
+        #expect(await iterator.next() == .writable)
+        far.send("x")
+        let event = await iterator.next()
+        #expect(event?.contains(.readable) == true)
+        loop.unwatch(near)
+        loop.deregister(registration)
+        #expect(loop.registrationCount == 0)
+    }
+
+    @Test func theFINIsReportedWithTheBytesBeforeIt() async throws {
+        let loop = try EventLoop()
+        let (near, far) = try makeSocketPair()
+        far.send("last words")
+        far.close()
+        let (events, continuation) = AsyncStream<LoopEvents>.makeStream()
+        let registration = loop.register(Handler { continuation.yield($0) })
+        try loop.watch(near, for: registration)
+        var iterator = events.makeAsyncIterator()
+        let event = await iterator.next()
+        #expect(event?.contains([.readable, .peerFinished]) == true)
+        let buffer = PreBuffer()
+        guard case .bytes(let count) = near.receive(into: buffer.writableBytes(minimum: 100)) else {
+            Issue.record("the bytes before the FIN are gone")
+            return
+        }
+        #expect(count == 10)
+        guard case .endOfFile = near.receive(into: buffer.writableBytes(minimum: 100)) else {
+            Issue.record("no end of file after the bytes")
+            return
+        }
+        loop.unwatch(near)
+        loop.deregister(registration)
+    }
+
+    @Test func aDeadlineComesInTimeAndARemovedOneDoesNotCome() async throws {
+        let loop = try EventLoop()
+        let (events, continuation) = AsyncStream<String>.makeStream()
+        let late = loop.register(Handler { _ in continuation.yield("late") })
+        let early = loop.register(Handler { _ in continuation.yield("early") })
+        let removed = loop.register(Handler { _ in continuation.yield("removed") })
+        let start = Deadline.now
+        loop.setDeadline(Deadline(after: 0.06), of: late)
+        loop.setDeadline(Deadline(after: 0.02), of: removed)
+        loop.setDeadline(Deadline(after: 0.03), of: early)
+        loop.deregister(removed)
+        var iterator = events.makeAsyncIterator()
+        #expect(await iterator.next() == "early")
+        #expect(Deadline.now.seconds(since: start) >= 0.03)
+        #expect(await iterator.next() == "late")
+        #expect(Deadline.now.seconds(since: start) >= 0.06)
+        loop.deregister(late)
+        loop.deregister(early)
+    }
+
+    @Test func aMovedDeadlineComesOnceAtItsNewTime() async throws {
+        let loop = try EventLoop()
+        let (events, continuation) = AsyncStream<Double>.makeStream()
+        let start = Deadline.now
+        let registration = loop.register(Handler { _ in continuation.yield(Deadline.now.seconds(since: start)) })
+        loop.setDeadline(Deadline(after: 0.01), of: registration)
+        loop.setDeadline(Deadline(after: 0.05), of: registration)
+        let end = loop.register(Handler { _ in continuation.finish() })
+        loop.setDeadline(Deadline(after: 0.1), of: end)
+        var times: [Double] = []
+        for await time in events { times.append(time) }
+        #expect(times.count == 1)
+        #expect(times.allSatisfy { $0 >= 0.05 })
+        loop.deregister(registration)
+        loop.deregister(end)
+    }
+
+    /// A handler that always wants another turn, and one whose descriptor becomes ready meanwhile.
+    @Test func aBusyHandlerDoesNotStarveTheOthers() async throws {
+        let loop = try EventLoop()
+        let (near, far) = try makeSocketPair()
+        let stop = Locked(false)
+        let own = Locked<LoopRegistration?>(nil)
+        let busy = loop.register(
+            Handler { [unowned loop] _ in
+                if !stop.withLock({ $0 }), let own = own.withLock({ $0 }) { loop.resume(own) }
+            })
+        own.withLock { $0 = busy }
+        loop.resume(busy)
+        let (events, continuation) = AsyncStream<LoopEvents>.makeStream()
+        let other = loop.register(Handler { continuation.yield($0) })
+        try loop.watch(near, for: other)
+        far.send("x")
+        var sawReadable = false
+        for await event in events where event.contains(.readable) {
+            sawReadable = true
+            break
+        }
+        #expect(sawReadable)
+        stop.withLock { $0 = true }
+        loop.unwatch(near)
+        loop.deregister(other)
+        loop.deregister(busy)
+    }
+
+    /// The kernel gives a closed descriptor's number to the next socket; events of the old one must not reach the new one's handler.
+    @Test func aReusedDescriptorNumberGetsNoEventOfItsPredecessor() async throws {
+        let loop = try EventLoop()
+        var reused = 0
+        for _ in 0..<2_000 {
+            let (old, oldFar) = try makeSocketPair()
+            let oldRegistration = loop.register(Handler { _ in })
+            try loop.watch(old, for: oldRegistration)
+            oldFar.send("an event in flight")
+            let number = old.rawValue
+            loop.unwatch(old)
+            loop.deregister(oldRegistration)
+            old.close()
+            oldFar.close()
+
+            let (new, newFar) = try makeSocketPair()
+            if new.rawValue == number { reused += 1 }
+            let (events, continuation) = AsyncStream<LoopEvents>.makeStream()
+            let registration = loop.register(Handler { continuation.yield($0) })
+            try loop.watch(new, for: registration)
+            var iterator = events.makeAsyncIterator()
+            #expect(await iterator.next() == .writable)
+            loop.unwatch(new)
+            loop.deregister(registration)
+            newFar.close()
+        }
+        #expect(reused > 0)
+        #expect(loop.registrationCount == 0)
+    }
+
+    @Test func aStaleRegistrationIsIgnored() throws {
+        let loop = try EventLoop()
+        let first = loop.register(Handler { _ in })
+        loop.deregister(first)
+        let second = loop.register(Handler { _ in })
+        #expect(first != second)
+        loop.deregister(first)
+        #expect(loop.registrationCount == 1)
+        loop.deregister(second)
+        #expect(loop.registrationCount == 0)
+    }
+
+    @Test func aTurnCanBeAskedForFromAnyThread() async throws {
+        let loop = try EventLoop()
+        let (events, continuation) = AsyncStream<LoopEvents>.makeStream()
+        let registration = loop.register(Handler { continuation.yield($0) })
+        var iterator = events.makeAsyncIterator()
+        for _ in 0..<100 {
+            DispatchQueue.global().async { loop.resume(registration) }
+            #expect(await iterator.next() == .resumed)
+        }
+        loop.deregister(registration)
+    }
+}

@@ -1,0 +1,167 @@
+import FoundationEssentials
+import SocketBuffers
+import SocketCore
+import Testing
+
+@Suite struct PacketTests {
+    private func buffer(_ text: String) -> PreBuffer {
+        let buffer = PreBuffer()
+        append(text, to: buffer)
+        return buffer
+    }
+
+    private func append(_ text: String, to buffer: PreBuffer) {
+        Array(text.utf8).withUnsafeBytes { buffer.append($0) }
+    }
+
+    private func text(_ answer: ReadPacket.Answer) -> String? {
+        if case .complete(let data) = answer { String(decoding: data, as: UTF8.self) } else { nil }
+    }
+
+    private func isMaxedOut(_ answer: ReadPacket.Answer) -> Bool {
+        if case .maxedOut = answer { true } else { false }
+    }
+
+    private func line(maxLength: Int? = nil) -> ReadPacket {
+        ReadPacket(goal: .delimiter(Data("\r\n".utf8)), maxLength: maxLength, timeout: -1, tag: 0)
+    }
+
+    @Test func anyBytesTakesWhatIsThereUpToItsLimit() {
+        let buffer = buffer("abcdef")
+        var packet = ReadPacket(goal: .anyBytes, maxLength: 4, timeout: -1, tag: 0)
+        #expect(text(packet.take(from: buffer)) == "abcd")
+        #expect(buffer.count == 2)
+    }
+
+    @Test func anyBytesWaitsForTheFirstByte() {
+        let buffer = PreBuffer()
+        var packet = ReadPacket(goal: .anyBytes, timeout: -1, tag: 0)
+        #expect(text(packet.take(from: buffer)) == nil)
+        append("x", to: buffer)
+        #expect(text(packet.take(from: buffer)) == "x")
+    }
+
+    @Test func aLengthIsGatheredFromPieces() {
+        let buffer = buffer("abc")
+        var packet = ReadPacket(goal: .length(5), timeout: -1, tag: 0)
+        #expect(text(packet.take(from: buffer)) == nil)
+        #expect(packet.bytesDone(in: buffer) == 3)
+        append("defg", to: buffer)
+        #expect(text(packet.take(from: buffer)) == "abcde")
+        #expect(buffer.count == 2)
+    }
+
+    @Test func aLengthOfZeroIsCompleteAtOnce() {
+        let buffer = buffer("abc")
+        var packet = ReadPacket(goal: .length(0), timeout: -1, tag: 0)
+        #expect(text(packet.take(from: buffer)) == "")
+        #expect(buffer.count == 3)
+    }
+
+    @Test func bytesBehindTheDelimiterStay() {
+        let buffer = buffer("220 ready\r\nEHLO")
+        var packet = line()
+        #expect(text(packet.take(from: buffer)) == "220 ready\r\n")
+        #expect(buffer.count == 4)
+    }
+
+    @Test func aDelimiterThatEndsAtMaxLengthIsFound() {
+        let buffer = buffer("abc\r\n")
+        var packet = line(maxLength: 5)
+        #expect(text(packet.take(from: buffer)) == "abc\r\n")
+    }
+
+    @Test func aDelimiterBeyondMaxLengthIsTooFar() {
+        let buffer = buffer("abcd\r\n")
+        var packet = line(maxLength: 5)
+        #expect(isMaxedOut(packet.take(from: buffer)))
+    }
+
+    @Test func maxLengthBytesWithoutTheDelimiterAreTooMany() {
+        let buffer = buffer("abcd")
+        var packet = line(maxLength: 5)
+        #expect(!isMaxedOut(packet.take(from: buffer)))
+        append("e", to: buffer)
+        #expect(isMaxedOut(packet.take(from: buffer)))
+    }
+
+    @Test func progressIsReportedOnceForEachByte() {
+        let buffer = buffer("ab")
+        var packet = ReadPacket(goal: .length(9), timeout: -1, tag: 0)
+        _ = packet.take(from: buffer)
+        #expect(packet.newProgress(in: buffer) == 2)
+        #expect(packet.newProgress(in: buffer) == nil)
+        append("cde", to: buffer)
+        _ = packet.take(from: buffer)
+        #expect(packet.newProgress(in: buffer) == 3)
+    }
+
+    // MARK: - Writes
+
+    private func nextBytes(_ queue: WriteQueue, limit: Int) -> String? {
+        queue.withNextBytes(limit: limit, gatheringIn: PreBuffer()) { String(decoding: $0, as: UTF8.self) }
+    }
+
+    private func packet(_ text: String, tag: Int) -> WritePacket {
+        WritePacket(data: Data(text.utf8), timeout: -1, tag: tag)
+    }
+
+    @Test func queuedWritesAreGatheredUpToTheLimitAndTheMarker() {
+        var queue = WriteQueue()
+        queue.append(packet("ab", tag: 1))
+        queue.append(packet("cd", tag: 2))
+        queue.appendStartTLS()
+        queue.append(packet("secret", tag: 3))
+        #expect(nextBytes(queue, limit: 100) == "abcd")
+        #expect(nextBytes(queue, limit: 3) == "abc")
+    }
+
+    @Test func aPacketIsCompleteOnlyWhenAllOfItWasHandedOn() {
+        var queue = WriteQueue()
+        queue.append(packet("abc", tag: 1))
+        queue.append(packet("de", tag: 2))
+        var tags: [Int] = []
+        queue.handOn(4)
+        queue.removeHandedOn { tags.append($0.tag) }
+        #expect(tags == [1])
+        #expect(nextBytes(queue, limit: 10) == "e")
+        let progress = queue.takeProgress()
+        #expect(progress?.count == 1 && progress?.tag == 2)
+        queue.handOn(1)
+        queue.removeHandedOn { tags.append($0.tag) }
+        #expect(tags == [1, 2])
+        #expect(queue.isEmpty)
+    }
+
+    @Test func theMarkerIsReachedWhenEveryWriteBeforeItIsComplete() {
+        var queue = WriteQueue()
+        queue.append(packet("ab", tag: 1))
+        queue.appendStartTLS()
+        queue.append(packet("cd", tag: 2))
+        #expect(!queue.isAtStartTLS)
+        queue.handOn(2)
+        #expect(!queue.isAtStartTLS)
+        queue.removeHandedOn { _ in }
+        #expect(queue.isAtStartTLS)
+        #expect(nextBytes(queue, limit: 10) == nil)
+        queue.removeStartTLS()
+        #expect(nextBytes(queue, limit: 10) == "cd")
+    }
+
+    @Test func aLongQueueKeepsItsOrder() {
+        var queue = PacketQueue<Int>()
+        var next = 0
+        for number in 0..<1_000 {
+            queue.append(number)
+            if number % 3 == 0, case .packet(let value) = queue.removeFront() {
+                #expect(value == next)
+                next += 1
+            }
+        }
+        while case .packet(let value) = queue.removeFront() {
+            #expect(value == next)
+            next += 1
+        }
+        #expect(next == 1_000)
+    }
+}

@@ -1,0 +1,81 @@
+import Dispatch
+import SocketBuffers
+import SocketCore
+import Testing
+
+/// Counts without any protection but the turn's.
+private final class Counter: TurnOwner, @unchecked Sendable {
+    enum Message: Sendable {
+        case add(thread: Int, number: Int)
+        case addAgain
+        case report(CheckedContinuation<Void, Never>)
+    }
+
+    let turn: SocketTurn<Message>
+    var total = 0
+    var isInside = false
+    var overlaps = 0
+    var lastOfThread: [Int: Int] = [:]
+    var outOfOrder = 0
+
+    init(queue: DispatchQueue? = nil) {
+        turn = SocketTurn(queue: queue)
+    }
+
+    func receive(_ message: Message) {
+        if isInside { overlaps += 1 }
+        isInside = true
+        defer { isInside = false }
+        switch message {
+        case .add(let thread, let number):
+            if let last = lastOfThread[thread], number <= last { outOfOrder += 1 }
+            lastOfThread[thread] = number
+            total += 1
+        case .addAgain:
+            total += 1
+            turn.post(.add(thread: -1, number: total), to: self)
+        case .report(let continuation):
+            continuation.resume()
+        }
+    }
+
+    func finishTurn() {}
+    func didLeaveTurn() {}
+
+    /// Waits until all that was posted before is done.
+    func settle() async {
+        await withCheckedContinuation { turn.post(.report($0), to: self) }
+    }
+}
+
+@Suite(.timeLimit(.minutes(1))) struct SocketTurnTests {
+    @Test(arguments: [false, true])
+    func messagesFromManyThreadsNeverOverlapAndKeepEachThreadsOrder(onQueue: Bool) async {
+        let counter = Counter(queue: onQueue ? DispatchQueue(label: "turns") : nil)
+        await withTaskGroup(of: Void.self) { group in
+            for thread in 0..<4 {
+                group.addTask {
+                    for number in 1...5_000 { counter.turn.post(.add(thread: thread, number: number), to: counter) }
+                }
+            }
+        }
+        await counter.settle()
+        #expect(counter.total == 20_000)
+        #expect(counter.overlaps == 0)
+        #expect(counter.outOfOrder == 0)
+    }
+
+    @Test func aMessagePostedFromInsideIsHandledAfterwards() async {
+        let counter = Counter()
+        counter.turn.post(.addAgain, to: counter)
+        await counter.settle()
+        #expect(counter.total == 2)
+        #expect(counter.overlaps == 0)
+    }
+
+    @Test func anyFreeTurnIsTakenAtOnceByTheCaller() {
+        let counter = Counter()
+        counter.turn.post(.add(thread: 0, number: 1), to: counter)
+        #expect(counter.total == 1)
+    }
+}
