@@ -15,6 +15,7 @@ let package = Package(
     products: [
         .library(name: "AsyncSockets", targets: ["AsyncSockets"]),
         .library(name: "AsyncSocketsTesting", targets: ["AsyncSocketsTesting"]),
+        .executable(name: "starttls-demo", targets: ["StartTLSDemo"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-log", from: "1.6.0"),
@@ -37,6 +38,14 @@ let package = Package(
         .target(
             name: "AsyncSocketsTesting",
             dependencies: ["AsyncSockets", "SocketTLS", "SocketBuffers", "COpenSSL"],
+            swiftSettings: strict
+        ),
+        .executableTarget(
+            name: "StartTLSDemo",
+            dependencies: [
+                "AsyncSockets", "AsyncSocketsTesting", "SocketBuffers",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
             swiftSettings: strict
         ),
         .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: strict),

@@ -26,7 +26,7 @@ final class DelegateRelay: Sendable {
     }
 
     /// The most events that one inline delivery brings before others on the loop have their turn.
-    private static let deliveryLimit = 256
+    private static let deliveryLimit = 16
 
     init(to socket: AsyncSocket, socketQueue: DispatchQueue?) {
         self.socket = WeakSocket(socket)

@@ -53,7 +53,7 @@ final class ReadHalf {
 /// Bytes going up: kernel, engine, `preBuffer`, reads.
 extension StreamConnection {
     /// The most rounds of receiving that one turn makes before others on the loop have theirs.
-    static let roundsPerTurn = 16
+    static let roundsPerTurn = 4
 
     func enqueue(_ packet: ReadPacket) {
         guard closeIntent == nil else { return }

@@ -1,0 +1,91 @@
+internal import AsyncSockets
+internal import Foundation
+internal import SocketBuffers
+
+/// The man in the middle slips a reply in behind the server's go-ahead, hoping that the client takes it for one that came encrypted.
+struct ResponseInjectionScene {
+    private let stage: Stage
+
+    init(_ stage: Stage) {
+        self.stage = stage
+    }
+
+    func play() async throws -> Verdict {
+        stage.screen.title("Attack: a plaintext reply injected behind the server's go-ahead")
+        let injected = "250 hello, now send your password in the clear\r\n"
+        let server = try MailServer(screen: stage.screen, settings: stage.serverSettings())
+        let recorder = try RecorderProcess(target: server.port, folder: stage.folder, injection: ["--inject-response", injected])
+        let client = try MailClient(screen: stage.screen, settings: stage.clientSettings(), port: recorder.port)
+        let error = await client.ending.wait()
+        _ = await server.ending.wait()
+        _ = try recorder.recordings()
+        var verdict = Verdict()
+        verdict.check(
+            error?.code == .bytesBufferedAtUpgrade && error?.blame == .peer,
+            "the client refused: \(error?.message ?? "it did not")", on: stage.screen)
+        verdict.check(
+            error?.message.contains("\(injected.utf8.count)") == true, "it counted the \(injected.utf8.count) injected bytes", on: stage.screen)
+        verdict.check(
+            client.answers.withLock { answers in !answers.contains { $0.contains("password") } },
+            "the injected reply was delivered to nobody", on: stage.screen)
+        verdict.check(client.session == nil, "the connection never counted as secure", on: stage.screen)
+        return verdict
+    }
+}
+
+/// The man in the middle slips a command in behind the client's STARTTLS, hoping that the server runs it as if the client had sent it encrypted.
+struct CommandInjectionScene {
+    private let stage: Stage
+
+    init(_ stage: Stage) {
+        self.stage = stage
+    }
+
+    func play() async throws -> Verdict {
+        stage.screen.title("Attack: a plaintext command injected behind the client's STARTTLS")
+        let server = try MailServer(screen: stage.screen, settings: stage.serverSettings())
+        let recorder = try RecorderProcess(
+            target: server.port, folder: stage.folder, injection: ["--inject-command", "MAIL FROM:<evil@example.org>\r\n"])
+        let client = try MailClient(screen: stage.screen, settings: stage.clientSettings(), port: recorder.port)
+        let error = await server.ending.wait()
+        _ = await client.ending.wait()
+        _ = try recorder.recordings()
+        var verdict = Verdict()
+        verdict.check(
+            error?.tls?.code == .notTLS && error?.blame == .peer,
+            "the server refused: \(error?.message ?? "it did not")", on: stage.screen)
+        verdict.check(
+            server.commands.withLock { commands in !commands.contains { $0.contains("evil") } },
+            "the injected command was delivered to nobody", on: stage.screen)
+        return verdict
+    }
+}
+
+/// A server with a good certificate, for another host than the client wants.
+struct WrongHostScene {
+    private let stage: Stage
+
+    init(_ stage: Stage) {
+        self.stage = stage
+    }
+
+    func play() async throws -> Verdict {
+        stage.screen.title("Attack: a certificate for another host")
+        let server = try MailServer(screen: stage.screen, settings: stage.serverSettings())
+        let recorder = try RecorderProcess(target: server.port, folder: stage.folder)
+        stage.screen.note("the client wants mail.example.org; the certificate is for localhost, and by an authority that the client trusts")
+        let client = try MailClient(screen: stage.screen, settings: stage.clientSettings(for: "mail.example.org"), port: recorder.port)
+        let error = await client.ending.wait()
+        let serverError = await server.ending.wait()
+        _ = try recorder.recordings()
+        var verdict = Verdict()
+        verdict.check(
+            error?.tls?.code == .hostNameMismatch && error?.blame == .certificate,
+            "the client refused: \(error?.message ?? "it did not")", on: stage.screen)
+        verdict.check(
+            serverError?.tls?.code == .peerAlert,
+            "the server was told why: \(serverError?.tls?.alert?.description ?? "it was not")", on: stage.screen)
+        verdict.check(client.session == nil, "the connection never counted as secure", on: stage.screen)
+        return verdict
+    }
+}

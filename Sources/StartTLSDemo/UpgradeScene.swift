@@ -1,0 +1,108 @@
+internal import AsyncSockets
+internal import Foundation
+internal import SocketBuffers
+
+/// The main job: a connection that begins in plaintext becomes TLS, with the recorder in between.
+struct UpgradeScene {
+    /// Who plays a side.
+    enum Player {
+        case ours
+        case openSSL
+    }
+
+    private let stage: Stage
+    private let server: Player
+    private let client: Player
+
+    init(_ stage: Stage, server: Player, client: Player) {
+        self.stage = stage
+        self.server = server
+        self.client = client
+    }
+
+    func play() async throws -> Verdict {
+        stage.screen.title("A live connection becomes TLS")
+        return switch (server, client) {
+        case (.openSSL, _): try await playWithOpenSSLServer()
+        case (_, .openSSL): try await playWithOpenSSLClient()
+        case (.ours, .ours): try await playOurs()
+        }
+    }
+
+    private func playOurs() async throws -> Verdict {
+        let server = try MailServer(screen: stage.screen, settings: stage.serverSettings())
+        let recorder = try RecorderProcess(target: server.port, folder: stage.folder)
+        stage.screen.note("server on port \(server.port), recorder (process \(recorder.identifier)) on port \(recorder.port)")
+        let client = try MailClient(screen: stage.screen, settings: stage.clientSettings(), port: recorder.port)
+        let endings = (client: await client.ending.wait(), server: await server.ending.wait())
+        var verdict = Verdict()
+        check(clientEnded: endings.client, client, &verdict)
+        verdict.check(
+            server.commands.withLock { $0.contains("NOOP \(MailClient.secret)") },
+            "the server read the secret, and answered it", on: stage.screen)
+        verdict.check(
+            client.answers.withLock { $0.contains("250 hello alice") },
+            "the server knew the client by its certificate", on: stage.screen)
+        verdict.check(
+            endings.server == nil || endings.server?.code == .closedByPeer,
+            "the server saw a clean end", on: stage.screen)
+        try check(recorder.recordings(), &verdict)
+        return verdict
+    }
+
+    private func playWithOpenSSLServer() async throws -> Verdict {
+        let openSSL = try OpenSSLServer(stage)
+        let porter = try Porter(screen: stage.screen, target: openSSL.port)
+        let recorder = try RecorderProcess(target: porter.port, folder: stage.folder)
+        stage.screen.note("openssl s_server on port \(openSSL.port) behind a porter that speaks the plaintext")
+        let client = try MailClient(screen: stage.screen, settings: stage.clientSettings(), port: recorder.port)
+        var verdict = Verdict()
+        check(clientEnded: await client.ending.wait(), client, &verdict)
+        verdict.check(
+            client.answers.withLock { $0.contains(String("NOOP \(MailClient.secret)".reversed())) },
+            "openssl s_server read the secret, and sent it back reversed", on: stage.screen)
+        openSSL.stop()
+        try check(recorder.recordings(), &verdict)
+        return verdict
+    }
+
+    private func playWithOpenSSLClient() async throws -> Verdict {
+        let server = try MailServer(screen: stage.screen, settings: stage.serverSettings())
+        let recorder = try RecorderProcess(target: server.port, folder: stage.folder)
+        stage.screen.note("openssl s_client asks for STARTTLS")
+        let client = try OpenSSLClient(stage, port: recorder.port, lines: ["NOOP \(MailClient.secret)", "QUIT"])
+        _ = await server.ending.wait()
+        var verdict = Verdict()
+        verdict.check(client.waitUntilExit() == 0, "openssl s_client verified the server and ended well", on: stage.screen)
+        verdict.check(
+            server.commands.withLock { $0.contains("NOOP \(MailClient.secret)") }, "the server read the secret", on: stage.screen)
+        try check(recorder.recordings(), &verdict)
+        return verdict
+    }
+
+    private func check(clientEnded error: AsyncSocketError?, _ client: MailClient, _ verdict: inout Verdict) {
+        verdict.check(error == nil, "the client's conversation ended well", on: stage.screen)
+        verdict.check(client.session != nil, "the client is secure, and has verified the host name", on: stage.screen)
+    }
+
+    /// What the recorder saw: plaintext up to the agreement, and nothing but TLS after it.
+    private func check(_ recordings: (fromClient: Recording, fromServer: Recording), _ verdict: inout Verdict) throws {
+        let (fromClient, fromServer) = recordings
+        guard let clientOffset = fromClient.plaintextCount(upTo: "STARTTLS\r\n"),
+            let serverOffset = fromServer.plaintextCount(upTo: "start TLS\r\n")
+        else { return verdict.check(false, "the recorder saw the plaintext agreement", on: stage.screen) }
+        stage.screen.step("recorder", "client: \(clientOffset) bytes of plaintext, then \(fromClient.bytes.count - clientOffset) of TLS; "
+            + "server: \(serverOffset), then \(fromServer.bytes.count - serverOffset)")
+        verdict.check(true, "the recorder saw the agreement in plaintext", on: stage.screen)
+        let clientRecords = fromClient.records(from: clientOffset)
+        let serverRecords = fromServer.records(from: serverOffset)
+        verdict.check(
+            clientRecords?.isEmpty == false && serverRecords?.isEmpty == false,
+            "after it, nothing but TLS records in both directions (\(clientRecords?.count ?? 0) and \(serverRecords?.count ?? 0))",
+            on: stage.screen)
+        verdict.check(clientRecords?.first?.isClientHello == true, "the first of them is the ClientHello", on: stage.screen)
+        verdict.check(
+            !fromClient.contains("swordfish") && !fromServer.contains("hsifdrows"),
+            "the secret is in neither recording", on: stage.screen)
+    }
+}

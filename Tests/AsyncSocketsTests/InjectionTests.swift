@@ -1,0 +1,103 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import FoundationEssentials
+import Testing
+
+/// Plaintext that an attacker slips in around the STARTTLS exchange. `Recorder.disconnected()` fails the test when data is delivered.
+@Suite(.timeLimit(.minutes(1))) struct InjectionTests {
+    /// When the injected bytes come.
+    enum Moment: CaseIterable, Sendable {
+        /// In one segment with the last line of plaintext.
+        case sameSegment
+        /// In a segment of their own, before the upgrade begins.
+        case nextSegment
+        /// After the handshake has begun.
+        case late
+    }
+
+    private static let injected = Data("250 injected\r\n")
+
+    // The attacker is a plain socket of ours at the other end: it need not speak TLS, since the connection must end before it could.
+
+    @Test(arguments: Moment.allCases, Link.Delivery.allCases)
+    func aResponseInjectedIntoAClientIsNeverDelivered(_ moment: Moment, _ delivery: Link.Delivery) async throws {
+        let link = try await Link.make(delivery)
+        link.client.write(Data("STARTTLS\r\n"), withTimeout: 5, tag: 0)
+        link.client.readData(to: .lineEnd, withTimeout: 5, tag: 1)
+        let reply = Data("220 go\r\n")
+        link.server.write(moment == .sameSegment ? reply + Self.injected : reply, withTimeout: 5, tag: 0)
+        #expect(try await link.atClient.readText() == "220 go\r\n")
+        if moment == .nextSegment {
+            link.server.write(Self.injected, withTimeout: 5, tag: 1)
+            _ = try await link.atServer.wrote()
+            _ = try await link.atServer.wrote()
+        }
+        // What was injected is in this process's kernel now. A read that was queued before the upgrade would get it; one after must not.
+        try link.client.startTLS(settings: TestCertificates.client())
+        link.client.readData(withTimeout: 5, tag: 2)
+        if moment == .late {
+            link.server.readData(to: Data([0x16, 0x03]), withTimeout: 5, tag: 2)
+            _ = try await link.atServer.readData()
+            link.server.write(Self.injected, withTimeout: 5, tag: 1)
+        }
+        let error = try #require(try await link.atClient.disconnected())
+        #expect(error.blame == .peer)
+        #expect(!link.client.isSecure)
+        switch moment {
+        case .sameSegment, .nextSegment:
+            #expect(error.code == .bytesBufferedAtUpgrade)
+            #expect(error.message.contains("\(Self.injected.count)"))
+        case .late:
+            #expect(error.tls?.code == .notTLS)
+        }
+    }
+
+    @Test func aClientThatFeedsEarlyBytesToTLSFailsTheHandshake() async throws {
+        let link = try await Link.make()
+        link.client.readData(to: .lineEnd, withTimeout: 5, tag: 1)
+        link.server.write(Data("220 go\r\n") + Self.injected, withTimeout: 5, tag: 0)
+        #expect(try await link.atClient.readText() == "220 go\r\n")
+        var settings = try TestCertificates.client()
+        settings.bytesBufferedAtUpgrade = .feedToTLS
+        try link.client.startTLS(settings: settings)
+        link.client.readData(withTimeout: 5, tag: 2)
+        let error = try #require(try await link.atClient.disconnected())
+        #expect(error.tls?.code == .notTLS)
+        #expect(error.blame == .peer)
+    }
+
+    @Test(arguments: Moment.allCases, Link.Delivery.allCases)
+    func aCommandInjectedIntoAServerIsNeverDelivered(_ moment: Moment, _ delivery: Link.Delivery) async throws {
+        let link = try await Link.make(delivery)
+        let evil = Data("MAIL FROM:<evil>\r\n")
+        let command = Data("STARTTLS\r\n")
+        link.client.write(moment == .sameSegment ? command + evil : command, withTimeout: 5, tag: 0)
+        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 0)
+        #expect(try await link.atServer.readText() == "STARTTLS\r\n")
+        if moment == .nextSegment { link.client.write(evil, withTimeout: 5, tag: 1) }
+        link.server.write(Data("220 go\r\n"), withTimeout: 5, tag: 1)
+        try link.server.startTLS(settings: TestCertificates.server())
+        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 2)
+        link.client.readData(to: .lineEnd, withTimeout: 5, tag: 0)
+        #expect(try await link.atClient.readText() == "220 go\r\n")
+        if moment == .late { link.client.write(evil, withTimeout: 5, tag: 1) }
+        let error = try #require(try await link.atServer.disconnected())
+        #expect(error.tls?.code == .notTLS)
+        #expect(error.blame == .peer)
+    }
+
+    /// The attacker sends a command and lets the victim's own handshake follow it.
+    @Test func aCommandInjectedBeforeARealHandshakeIsNeverDelivered() async throws {
+        let link = try await Link.make()
+        link.client.write(Data("STARTTLS\r\nRCPT TO:<evil>\r\n"), withTimeout: 5, tag: 0)
+        try link.client.startTLS(settings: TestCertificates.client())
+        link.client.write(Data("DATA\r\n"), withTimeout: 5, tag: 1)
+        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 0)
+        #expect(try await link.atServer.readText() == "STARTTLS\r\n")
+        try link.server.startTLS(settings: TestCertificates.server())
+        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 1)
+        #expect(try await link.atServer.disconnected()?.tls?.code == .notTLS)
+        let atClient = try #require(try await link.atClient.disconnected())
+        #expect(atClient.blame == .peer)
+    }
+}

@@ -1,0 +1,66 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import FoundationEssentials
+
+/// Certificates for the tests of this module, made once in a run.
+enum TestCertificates {
+    private static let result = Result { try CertificateAuthority() }
+    private static let strangerResult = Result { try CertificateAuthority(name: "Stranger") }
+
+    /// The authority that both sides trust.
+    static var authority: CertificateAuthority { get throws { try result.get() } }
+    /// One that nobody trusts.
+    static var stranger: CertificateAuthority { get throws { try strangerResult.get() } }
+
+    static func server(
+        for names: [String] = ["localhost"], validity: CertificateAuthority.Validity = .current
+    ) throws -> TLSSettings {
+        .server(identity: try authority.issue(.server(names: names), validity: validity).identity())
+    }
+
+    static func client(for name: String = "localhost") throws -> TLSSettings {
+        var settings = TLSSettings.client(serverName: name)
+        settings.trustRoots = try authority.roots
+        return settings
+    }
+
+    /// A server that asks for client certificates of the authority, and a client that has one.
+    static func mutual(
+        _ mode: TLSSettings.ClientCertificates = .required, clientFrom issuer: CertificateAuthority? = nil
+    ) throws -> (client: TLSSettings, server: TLSSettings) {
+        var server = try server()
+        server.clientCertificates = mode
+        server.trustRoots = try authority.roots
+        var client = try client()
+        client.identity = try (issuer ?? authority).issue(.client(commonName: "alice")).identity()
+        return (client, server)
+    }
+}
+
+extension TLSSettings {
+    /// The same with nothing but `version`.
+    func only(_ version: TLSVersion) -> TLSSettings {
+        var settings = self
+        settings.minimumVersion = version
+        settings.maximumVersion = version
+        return settings
+    }
+}
+
+extension TLSVersion {
+    static let tested: [TLSVersion] = [.tls12, .tls13]
+}
+
+extension Link {
+    /// Both sides call `startTLS` and wait until they are secure.
+    func secure(client clientSettings: TLSSettings, server serverSettings: TLSSettings) async throws {
+        try startTLS(client: clientSettings, server: serverSettings)
+        try await atClient.secured()
+        try await atServer.secured()
+    }
+
+    func startTLS(client clientSettings: TLSSettings, server serverSettings: TLSSettings) throws {
+        try server.startTLS(settings: serverSettings)
+        try client.startTLS(settings: clientSettings)
+    }
+}
