@@ -48,10 +48,24 @@ let package = Package(
             ],
             swiftSettings: strict
         ),
+        .target(
+            name: "SocketTestSupport",
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers"],
+            path: "Tests/SocketTestSupport",
+            swiftSettings: strict
+        ),
         .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: strict),
         .testTarget(name: "SocketCoreTests", dependencies: ["SocketCore", "SocketBuffers"], swiftSettings: strict),
         .testTarget(
-            name: "AsyncSocketsTests", dependencies: ["AsyncSockets", "SocketBuffers", "AsyncSocketsTesting"], swiftSettings: strict),
+            name: "AsyncSocketsTests",
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketTestSupport"],
+            swiftSettings: strict
+        ),
+        .testTarget(
+            name: "InteropTests",
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketTestSupport"],
+            swiftSettings: strict
+        ),
         .testTarget(
             name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "AsyncSocketsTesting"], swiftSettings: strict),
     ]

@@ -1,4 +1,5 @@
 internal import AsyncSockets
+internal import AsyncSocketsTesting
 internal import Foundation
 internal import SocketBuffers
 
@@ -52,7 +53,7 @@ struct UpgradeScene {
 
     private func playWithOpenSSLServer() async throws -> Verdict {
         let openSSL = try OpenSSLServer(stage)
-        let porter = try Porter(screen: stage.screen, target: openSSL.port)
+        let porter = try StartTLSPorter(inFrontOf: openSSL.port)
         let recorder = try RecorderProcess(target: porter.port, folder: stage.folder)
         stage.screen.note("openssl s_server on port \(openSSL.port) behind a porter that speaks the plaintext")
         let client = try MailClient(screen: stage.screen, settings: stage.clientSettings(), port: recorder.port)

@@ -1,6 +1,7 @@
 import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
+import SocketTestSupport
 import Testing
 
 /// Plaintext that an attacker slips in around the STARTTLS exchange. `Recorder.disconnected()` fails the test when data is delivered.

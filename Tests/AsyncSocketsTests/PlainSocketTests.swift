@@ -2,6 +2,7 @@ import AsyncSockets
 import FoundationEssentials
 import Glibc
 import SocketBuffers
+import SocketTestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(1))) struct PlainSocketTests {

@@ -3,6 +3,7 @@ import Dispatch
 import FoundationEssentials
 import Glibc
 import SocketBuffers
+import SocketTestSupport
 import Testing
 
 /// What a queue for each socket would deadlock or trap on.

@@ -1,6 +1,7 @@
 import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
+import SocketTestSupport
 import Testing
 
 /// `startTLS` between two of our sockets.

@@ -1,6 +1,7 @@
 import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
+import SocketTestSupport
 import Testing
 
 /// Who is trusted, and what happens while that is being decided.

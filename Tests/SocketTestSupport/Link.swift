@@ -1,19 +1,19 @@
-import AsyncSockets
-import Dispatch
-import FoundationEssentials
+package import AsyncSockets
+package import Dispatch
+package import FoundationEssentials
 
 /// A connection over loopback between two of our sockets, each with a recorder of its own.
-struct Link {
-    let listener: AsyncSocket
-    let client: AsyncSocket
-    let server: AsyncSocket
-    let atClient: Recorder
-    let atServer: Recorder
+package struct Link {
+    package let listener: AsyncSocket
+    package let client: AsyncSocket
+    package let server: AsyncSocket
+    package let atClient: Recorder
+    package let atServer: Recorder
     /// Delegates are held weakly: the link keeps this one.
     private let atListener: Recorder
 
     /// How the delegates are called.
-    enum Delivery: CaseIterable, Sendable {
+    package enum Delivery: CaseIterable, Sendable {
         case inline
         case delegateQueue
         case socketQueue
@@ -22,7 +22,7 @@ struct Link {
         var socketQueue: DispatchQueue? { self == .socketQueue ? DispatchQueue(label: "socket") : nil }
     }
 
-    static func make(
+    package static func make(
         _ delivery: Delivery = .delegateQueue, atClient: Recorder = Recorder(), atServer: Recorder = Recorder()
     ) async throws -> Link {
         let atListener = Recorder()
@@ -43,5 +43,5 @@ extension Data {
         self.init(text.utf8)
     }
 
-    static let lineEnd = Data("\r\n")
+    package static let lineEnd = Data("\r\n")
 }

@@ -1,10 +1,9 @@
-import AsyncSockets
-import Dispatch
-import FoundationEssentials
-import SocketBuffers
+package import AsyncSockets
+package import FoundationEssentials
+internal import SocketBuffers
 
 /// What a delegate was told.
-enum Told: Sendable {
+package enum Told: Sendable {
     case accepted(AsyncSocket)
     case connected(host: String, port: UInt16)
     case read(Data, tag: Int)
@@ -17,14 +16,18 @@ enum Told: Sendable {
 }
 
 /// Something else was told than the test waited for.
-struct Unexpected: Error, CustomStringConvertible {
-    let description: String
+package struct Unexpected: Error, CustomStringConvertible {
+    package let description: String
+
+    package init(description: String) {
+        self.description = description
+    }
 }
 
 /// A delegate that writes down what it is told, for a test to wait for. It keeps the sockets that were accepted.
 ///
 /// Progress is left out: tests that want it say so.
-final class Recorder: AsyncSocketDelegate, Sendable {
+package final class Recorder: AsyncSocketDelegate, Sendable {
     private struct State {
         var told: [Told] = []
         var waiter: CheckedContinuation<Told, Never>?
@@ -35,7 +38,7 @@ final class Recorder: AsyncSocketDelegate, Sendable {
     private let recordsProgress: Bool
     private let readExtension: TimeInterval
     /// Called on the delegate queue, before the event is recorded.
-    let reaction: (@Sendable (AsyncSocket, Told) -> Void)?
+    package let reaction: (@Sendable (AsyncSocket, Told) -> Void)?
 
     init(
         recordsProgress: Bool = false, readExtension: TimeInterval = 0,
@@ -61,7 +64,7 @@ final class Recorder: AsyncSocketDelegate, Sendable {
     }
 
     /// The next thing the delegate is told. The test's time limit ends a wait in vain.
-    func next() async -> Told {
+    package func next() async -> Told {
         await withCheckedContinuation { continuation in
             let told = state.withLock { state -> Told? in
                 guard state.told.isEmpty else { return state.told.removeFirst() }
@@ -73,44 +76,44 @@ final class Recorder: AsyncSocketDelegate, Sendable {
     }
 
     /// What was told and not waited for.
-    var unread: [Told] { state.withLock { $0.told } }
+    package var unread: [Told] { state.withLock { $0.told } }
 
     // MARK: - Waiting for something in particular
 
-    func accepted() async throws -> AsyncSocket {
+    package func accepted() async throws -> AsyncSocket {
         let told = await next()
         guard case .accepted(let socket) = told else { throw Unexpected(description: "\(told)") }
         return socket
     }
 
-    func connected() async throws {
+    package func connected() async throws {
         let told = await next()
         guard case .connected = told else { throw Unexpected(description: "\(told)") }
     }
 
-    func wrote() async throws -> Int {
+    package func wrote() async throws -> Int {
         let told = await next()
         guard case .wrote(let tag) = told else { throw Unexpected(description: "\(told)") }
         return tag
     }
 
-    func secured() async throws {
+    package func secured() async throws {
         let told = await next()
         guard case .secured = told else { throw Unexpected(description: "\(told)") }
     }
 
-    func asked() async throws -> (PeerTrust, @Sendable (Bool) -> Void) {
+    package func asked() async throws -> (PeerTrust, @Sendable (Bool) -> Void) {
         let told = await next()
         guard case .asked(let trust, let answer) = told else { throw Unexpected(description: "\(told)") }
         return (trust, answer)
     }
 
     /// The next data, as text; completions of writes on the way are passed over.
-    func readText() async throws -> String {
+    package func readText() async throws -> String {
         String(decoding: try await readData(), as: UTF8.self)
     }
 
-    func readData() async throws -> Data {
+    package func readData() async throws -> Data {
         while true {
             let told = await next()
             switch told {
@@ -122,7 +125,7 @@ final class Recorder: AsyncSocketDelegate, Sendable {
     }
 
     /// The end; whatever comes before it is passed over, except data, which nobody should have got.
-    func disconnected() async throws -> AsyncSocketError? {
+    package func disconnected() async throws -> AsyncSocketError? {
         while true {
             let told = await next()
             switch told {
@@ -135,26 +138,26 @@ final class Recorder: AsyncSocketDelegate, Sendable {
 
     // MARK: - AsyncSocketDelegate
 
-    func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) { record(.accepted(newSocket), from: socket) }
-    func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
+    package func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) { record(.accepted(newSocket), from: socket) }
+    package func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
         record(.connected(host: host, port: port), from: socket)
     }
-    func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) { record(.read(data, tag: tag), from: socket) }
-    func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {
+    package func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) { record(.read(data, tag: tag), from: socket) }
+    package func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {
         if recordsProgress { record(.readPartial(partialLength, tag: tag), from: socket) }
     }
-    func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) { record(.wrote(tag: tag), from: socket) }
-    func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int) {
+    package func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) { record(.wrote(tag: tag), from: socket) }
+    package func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int) {
         if recordsProgress { record(.wrotePartial(partialLength, tag: tag), from: socket) }
     }
-    func socket(
+    package func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval { readExtension }
-    func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void) {
+    package func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void) {
         record(.asked(trust, answer: completionHandler), from: socket)
     }
-    func socketDidSecure(_ socket: AsyncSocket) { record(.secured, from: socket) }
-    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+    package func socketDidSecure(_ socket: AsyncSocket) { record(.secured, from: socket) }
+    package func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
         record(.disconnected(error), from: socket)
     }
 }

@@ -1,31 +1,31 @@
-import AsyncSockets
-import AsyncSocketsTesting
-import FoundationEssentials
+package import AsyncSockets
+package import AsyncSocketsTesting
+package import FoundationEssentials
 
 /// Certificates for the tests of this module, made once in a run.
-enum TestCertificates {
+package enum TestCertificates {
     private static let result = Result { try CertificateAuthority() }
     private static let strangerResult = Result { try CertificateAuthority(name: "Stranger") }
 
     /// The authority that both sides trust.
-    static var authority: CertificateAuthority { get throws { try result.get() } }
+    package static var authority: CertificateAuthority { get throws { try result.get() } }
     /// One that nobody trusts.
-    static var stranger: CertificateAuthority { get throws { try strangerResult.get() } }
+    package static var stranger: CertificateAuthority { get throws { try strangerResult.get() } }
 
-    static func server(
+    package static func server(
         for names: [String] = ["localhost"], validity: CertificateAuthority.Validity = .current
     ) throws -> TLSSettings {
         .server(identity: try authority.issue(.server(names: names), validity: validity).identity())
     }
 
-    static func client(for name: String = "localhost") throws -> TLSSettings {
+    package static func client(for name: String = "localhost") throws -> TLSSettings {
         var settings = TLSSettings.client(serverName: name)
         settings.trustRoots = try authority.roots
         return settings
     }
 
     /// A server that asks for client certificates of the authority, and a client that has one.
-    static func mutual(
+    package static func mutual(
         _ mode: TLSSettings.ClientCertificates = .required, clientFrom issuer: CertificateAuthority? = nil
     ) throws -> (client: TLSSettings, server: TLSSettings) {
         var server = try server()
@@ -39,7 +39,7 @@ enum TestCertificates {
 
 extension TLSSettings {
     /// The same with nothing but `version`.
-    func only(_ version: TLSVersion) -> TLSSettings {
+    package func only(_ version: TLSVersion) -> TLSSettings {
         var settings = self
         settings.minimumVersion = version
         settings.maximumVersion = version
@@ -48,18 +48,18 @@ extension TLSSettings {
 }
 
 extension TLSVersion {
-    static let tested: [TLSVersion] = [.tls12, .tls13]
+    package static let tested: [TLSVersion] = [.tls12, .tls13]
 }
 
 extension Link {
     /// Both sides call `startTLS` and wait until they are secure.
-    func secure(client clientSettings: TLSSettings, server serverSettings: TLSSettings) async throws {
+    package func secure(client clientSettings: TLSSettings, server serverSettings: TLSSettings) async throws {
         try startTLS(client: clientSettings, server: serverSettings)
         try await atClient.secured()
         try await atServer.secured()
     }
 
-    func startTLS(client clientSettings: TLSSettings, server serverSettings: TLSSettings) throws {
+    package func startTLS(client clientSettings: TLSSettings, server serverSettings: TLSSettings) throws {
         try server.startTLS(settings: serverSettings)
         try client.startTLS(settings: clientSettings)
     }

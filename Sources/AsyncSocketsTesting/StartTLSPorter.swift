@@ -1,0 +1,94 @@
+public import AsyncSockets
+internal import Dispatch
+internal import FoundationEssentials
+internal import SocketBuffers
+
+/// Speaks the plaintext part of SMTP's STARTTLS (RFC 3207) for a server that knows TLS only, such as `openssl s_server`, and then passes every byte on to it.
+///
+/// It listens on a port of 127.0.0.1, and stops when it is released.
+public final class StartTLSPorter: AsyncSocketDelegate, Sendable {
+    private struct Pair {
+        let client: AsyncSocket
+        var server: AsyncSocket?
+    }
+
+    private enum Tag {
+        static let line = 0
+        static let piece = 1
+    }
+
+    private let target: UInt16
+    private let queue = DispatchQueue(label: "AsyncSocketsTesting.StartTLSPorter")
+    private let listener: AsyncSocket
+    private let pairs = Locked<[Pair]>([])
+
+    /// Begins to listen.
+    ///
+    /// - Parameter target: The port of 127.0.0.1 where the TLS server listens.
+    /// - Throws: What `AsyncSocket.accept(onInterface:port:)` throws.
+    public init(inFrontOf target: UInt16) throws(AsyncSocketError) {
+        self.target = target
+        listener = AsyncSocket(delegateQueue: queue)
+        listener.delegate = self
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+    }
+
+    /// The port it listens on.
+    public var port: UInt16 { listener.localPort }
+
+    /// Greets.
+    public func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+        pairs.withLock { $0.append(Pair(client: newSocket)) }
+        write("220 localhost ESMTP porter", to: newSocket)
+        readLine(from: newSocket)
+    }
+
+    /// Answers a line of plaintext, or passes a piece of TLS on.
+    public func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+        if tag == Tag.line { return answer(data, on: socket) }
+        partner(of: socket)?.write(data, withTimeout: -1, tag: 0)
+        socket.readData(withTimeout: -1, tag: Tag.piece)
+    }
+
+    /// Ends the other half when one has ended.
+    public func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        partner(of: socket)?.disconnectAfterWriting()
+    }
+
+    private func answer(_ line: Data, on client: AsyncSocket) {
+        guard line.starts(with: Data("STARTTLS".utf8)) else {
+            write("250-localhost\r\n250 STARTTLS", to: client)
+            return readLine(from: client)
+        }
+        let server = AsyncSocket(delegate: self, delegateQueue: queue)
+        pairs.withLock { pairs in
+            for index in pairs.indices where pairs[index].client === client { pairs[index].server = server }
+        }
+        do {
+            try server.connect(toHost: "127.0.0.1", onPort: target, withTimeout: 10)
+        } catch {
+            return client.disconnect()
+        }
+        write("220 ready to start TLS", to: client)
+        server.readData(withTimeout: -1, tag: Tag.piece)
+        client.readData(withTimeout: -1, tag: Tag.piece)
+    }
+
+    private func partner(of socket: AsyncSocket) -> AsyncSocket? {
+        pairs.withLock { pairs in
+            for pair in pairs {
+                if pair.client === socket { return pair.server }
+                if pair.server === socket { return pair.client }
+            }
+            return nil
+        }
+    }
+
+    private func write(_ line: String, to socket: AsyncSocket) {
+        socket.write(Data("\(line)\r\n".utf8), withTimeout: 10, tag: 0)
+    }
+
+    private func readLine(from socket: AsyncSocket) {
+        socket.readData(to: Data("\r\n".utf8), withTimeout: 10, maxLength: 512, tag: Tag.line)
+    }
+}

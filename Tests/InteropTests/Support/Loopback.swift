@@ -1,0 +1,40 @@
+import AsyncSockets
+import SocketTestSupport
+import Testing
+
+/// Ports of 127.0.0.1.
+enum Loopback {
+    /// A port that nobody listened on a moment ago.
+    static func freePort() throws -> UInt16 {
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.accept(onInterface: "127.0.0.1", port: 0)
+        defer { socket.disconnect() }
+        return socket.localPort
+    }
+
+    /// Connects again and again until `program` listens: each refusal is an event, and the clock is a read that times out on a connection of our own.
+    static func connect(to port: UInt16, of program: Program) async throws -> (AsyncSocket, Recorder) {
+        let clock = try await Link.make()
+        for _ in 0..<200 {
+            let recorder = Recorder()
+            let socket = AsyncSocket(delegate: recorder)
+            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 5)
+            if case .connected = await recorder.next() { return (socket, recorder) }
+            try await clock.tick(seconds: 0.1)
+        }
+        throw Unexpected(description: "\(program.name) does not listen: \(program.printed)")
+    }
+}
+
+extension Link {
+    /// Waits for the timeout of a read that nobody answers.
+    func tick(seconds: Double) async throws {
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 5)
+        try await recorder.connected()
+        socket.readData(withTimeout: seconds, tag: 0)
+        _ = try await recorder.disconnected()
+    }
+}

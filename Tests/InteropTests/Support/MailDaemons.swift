@@ -1,0 +1,113 @@
+import AsyncSocketsTesting
+import Foundation
+
+/// Postfix, with nothing but its SMTP server on one port: it takes mail for everybody and throws it away.
+struct Postfix {
+    let port: UInt16
+    let program: Program
+    private let folder: TemporaryFolder
+
+    init(_ certificate: IssuedCertificate, clientsOf authority: CertificateAuthority? = nil) throws {
+        folder = try TemporaryFolder()
+        port = try Loopback.freePort()
+        let configuration = try folder.makeFolder("etc")
+        let files = try certificate.write(to: configuration)
+        let settings = [
+            "compatibility_level": "3.6",
+            "queue_directory": try folder.makeFolder("spool"),
+            "data_directory": try folder.makeFolder("lib", owner: "postfix"),
+            "maillog_file": "/dev/stdout",
+            "maillog_file_prefixes": "/dev",
+            "inet_interfaces": "127.0.0.1",
+            "inet_protocols": "ipv4",
+            "myhostname": "localhost",
+            "mydestination": "localhost",
+            "mynetworks": "127.0.0.0/8",
+            "alias_maps": "",
+            "local_recipient_maps": "",
+            "local_transport": "discard",
+            "default_transport": "discard",
+            "smtpd_peername_lookup": "no",
+            "smtpd_relay_restrictions": "permit_mynetworks, reject",
+            "smtpd_tls_cert_file": files.certificate,
+            "smtpd_tls_key_file": files.key,
+            "smtpd_tls_security_level": authority == nil ? "may" : "encrypt",
+            "smtpd_tls_req_ccert": authority == nil ? "no" : "yes",
+            "smtpd_tls_CAfile": try authority?.writeRoot(to: configuration) ?? "",
+            "smtpd_tls_received_header": "yes",
+        ]
+        _ = try folder.write(settings.map { "\($0) = \($1)\n" }.sorted().joined(), to: "etc/main.cf")
+        _ = try folder.write(Self.services(on: port), to: "etc/master.cf")
+        // Makes the folders of the queue; it complains of what a real installation would want beside them.
+        let check = Process()
+        check.executableURL = URL(fileURLWithPath: "/usr/sbin/postfix")
+        check.arguments = ["-c", configuration, "check"]
+        check.standardError = FileHandle.nullDevice
+        try check.run()
+        check.waitUntilExit()
+        program = try Program(["/usr/lib/postfix/sbin/master", "-c", configuration, "-s"])
+    }
+
+    /// The daemons that one delivery needs (master(5)).
+    private static func services(on port: UInt16) -> String {
+        let lines = [
+            "127.0.0.1:\(port) inet n - n - - smtpd",
+            "cleanup unix n - n - 0 cleanup",
+            "qmgr unix n - n 300 1 qmgr",
+            "pickup unix n - n 60 1 pickup",
+            "tlsmgr unix - - n 1000? 1 tlsmgr",
+            "rewrite unix - - n - - trivial-rewrite",
+            "bounce unix - - n - 0 bounce",
+            "defer unix - - n - 0 bounce",
+            "discard unix - - n - - discard",
+            "anvil unix - - n - 1 anvil",
+            "proxymap unix - - n - - proxymap",
+            "postlog unix-dgram n - n - 1 postlogd",
+        ]
+        return lines.joined(separator: "\n") + "\n"
+    }
+}
+
+/// Dovecot's IMAP server; the user is `tester`, the password `secret`.
+struct Dovecot {
+    let port: UInt16
+    let program: Program
+    private let folder: TemporaryFolder
+
+    init(_ certificate: IssuedCertificate, clientsOf authority: CertificateAuthority? = nil) throws {
+        folder = try TemporaryFolder()
+        port = try Loopback.freePort()
+        let files = try certificate.write(to: folder.path)
+        let run = try folder.makeFolder("run")
+        let mail = try folder.makeFolder("mail", owner: "nobody")
+        var lines = [
+            "protocols = imap",
+            "base_dir = \(run)",
+            "state_dir = \(run)",
+            "log_path = /dev/stderr",
+            "listen = 127.0.0.1",
+            "ssl = required",
+            "ssl_cert = <\(files.certificate)",
+            "ssl_key = <\(files.key)",
+            "disable_plaintext_auth = yes",
+            "mail_location = maildir:\(mail)/%u",
+            "first_valid_uid = 0",
+            "mail_uid = nobody",
+            "mail_gid = nogroup",
+            "passdb {\n driver = static\n args = password=secret\n}",
+            "userdb {\n driver = static\n args = uid=nobody gid=nogroup home=\(mail)/%u\n}",
+            "service imap-login {\n inet_listener imap {\n port = \(port)\n }\n inet_listener imaps {\n port = 0\n }\n}",
+            "service stats {\n client_limit = 100\n}",
+        ]
+        if let authority {
+            lines += [
+                "ssl_ca = <\(try authority.writeRoot(to: folder.path))",
+                "ssl_verify_client_cert = yes",
+                "ssl_require_crl = no",
+                "auth_ssl_require_client_cert = yes",
+            ]
+        }
+        let configuration = try folder.write(lines.joined(separator: "\n") + "\n", to: "dovecot.conf")
+        program = try Program(["dovecot", "-F", "-c", configuration])
+    }
+}

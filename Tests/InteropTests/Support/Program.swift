@@ -1,0 +1,89 @@
+import Foundation
+import SocketBuffers
+import Testing
+
+/// A program that somebody else wrote, started for one test and ended with it.
+final class Program: Sendable {
+    private let process: Locked<Process>
+    private let output = Locked<Data>(Data())
+    private let ended: AsyncStream<Int32>
+    let name: String
+
+    /// - Parameter input: What it reads from its standard input, before the end of file; nil: nothing, and no end of file.
+    init(_ arguments: [String], input: String? = nil) throws {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments = arguments
+        name = arguments.first ?? ""
+        let (stream, continuation) = AsyncStream<Int32>.makeStream()
+        ended = stream
+        let out = Pipe()
+        process.standardOutput = out
+        process.standardError = out
+        let standardInput = Pipe()
+        process.standardInput = standardInput
+        process.terminationHandler = { process in
+            continuation.yield(process.terminationStatus)
+            continuation.finish()
+        }
+        let output = output
+        out.fileHandleForReading.readabilityHandler = { handle in
+            let data = handle.availableData
+            if data.isEmpty { handle.readabilityHandler = nil } else { output.withLock { $0.append(data) } }
+        }
+        try process.run()
+        self.process = Locked(process)
+        if let input {
+            try standardInput.fileHandleForWriting.write(contentsOf: Data(input.utf8))
+            try standardInput.fileHandleForWriting.close()
+        } else {
+            inputHandle.withLock { $0 = standardInput.fileHandleForWriting }
+        }
+    }
+
+    // Kept open, so that the program does not see an end of file.
+    private let inputHandle = Locked<FileHandle?>(nil)
+
+    deinit {
+        process.withLock { if $0.isRunning { $0.terminate() } }
+    }
+
+    /// Its exit status, once it has ended by itself. The test's time limit ends a wait in vain.
+    func exitStatus() async -> Int32 {
+        for await status in ended { return status }
+        return process.withLock { $0.terminationStatus }
+    }
+
+    /// What it has printed so far.
+    var printed: String {
+        String(decoding: output.withLock { $0 }, as: UTF8.self)
+    }
+}
+
+/// A folder that is gone after the test.
+final class TemporaryFolder: Sendable {
+    let path: String
+
+    init() throws {
+        path = FileManager.default.temporaryDirectory.appendingPathComponent("interop-\(UUID().uuidString)").path
+        // Daemons that change to a user of their own have to get in.
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o755])
+    }
+
+    deinit {
+        try? FileManager.default.removeItem(atPath: path)
+    }
+
+    func write(_ text: String, to name: String) throws -> String {
+        let file = "\(path)/\(name)"
+        try text.write(toFile: file, atomically: true, encoding: .utf8)
+        return file
+    }
+
+    func makeFolder(_ name: String, owner: String? = nil) throws -> String {
+        let folder = "\(path)/\(name)"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        if let owner { try FileManager.default.setAttributes([.ownerAccountName: owner], ofItemAtPath: folder) }
+        return folder
+    }
+}
