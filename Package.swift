@@ -42,5 +42,7 @@ let package = Package(
         .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: strict),
         .testTarget(
             name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "AsyncSocketsTesting"], swiftSettings: strict),
+        .testTarget(
+            name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting"], swiftSettings: strict),
     ]
 )
