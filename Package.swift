@@ -68,5 +68,7 @@ let package = Package(
         ),
         .testTarget(
             name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "AsyncSocketsTesting"], swiftSettings: strict),
+        .testTarget(
+            name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting"], swiftSettings: strict),
     ]
 )

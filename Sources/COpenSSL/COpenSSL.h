@@ -8,4 +8,6 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
+#include "COpenSSLCertificates.h"
+
 #endif

@@ -1,0 +1,98 @@
+internal import COpenSSL
+
+/// One entry of a certificate's subjectAltName (RFC 5280, section 4.2.1.6).
+enum AlternativeName {
+    case dns(String)
+    case address([UInt8])
+    case email(String)
+
+    /// An address if it reads as one, otherwise a DNS name.
+    init(host: String) throws(CertificateAuthorityError) {
+        if let address = Self.addressBytes(host) {
+            self = .address(address)
+        } else {
+            self = .dns(try Self.checked(host))
+        }
+    }
+
+    init(email: String) throws(CertificateAuthorityError) {
+        self = .email(try Self.checked(email))
+    }
+
+    /// Adds the names to `certificate`, byte by byte: in OpenSSL's textual form a comma in a name would begin another name.
+    static func add(_ names: [AlternativeName], to certificate: OpaquePointer) throws(CertificateAuthorityError) {
+        let list = try CertificateCall.require("GENERAL_NAMES_new") { GENERAL_NAMES_new() }
+        defer { GENERAL_NAMES_free(list) }
+        for name in names { try name.append(to: list) }
+        try CertificateCall.requireSuccess("X509_add1_ext_i2d") {
+            X509_add1_ext_i2d(certificate, NID_subject_alt_name, UnsafeMutableRawPointer(list), 0, 0)
+        }
+    }
+
+    private func append(to list: OpaquePointer) throws(CertificateAuthorityError) {
+        let name = try CertificateCall.require("GENERAL_NAME_new") { makeGeneralName() }
+        guard COpenSSL_sk_GENERAL_NAME_push(list, name) > 0 else {
+            GENERAL_NAME_free(name)
+            throw CertificateAuthorityError(.openSSLFailed, "OpenSSL is out of memory.", operation: "sk_GENERAL_NAME_push")
+        }
+    }
+
+    private func makeGeneralName() -> UnsafeMutablePointer<GENERAL_NAME>? {
+        guard let value = makeString() else { return nil }
+        guard let name = GENERAL_NAME_new() else {
+            ASN1_STRING_free(value)
+            return nil
+        }
+        GENERAL_NAME_set0_value(name, generalNameType, UnsafeMutableRawPointer(value))
+        return name
+    }
+
+    private func makeString() -> UnsafeMutablePointer<ASN1_STRING>? {
+        let bytes = self.bytes
+        guard let string = ASN1_STRING_type_new(stringType) else { return nil }
+        guard ASN1_STRING_set(string, bytes, Int32(bytes.count)) == 1 else {
+            ASN1_STRING_free(string)
+            return nil
+        }
+        return string
+    }
+
+    private var bytes: [UInt8] {
+        switch self {
+        case .dns(let text), .email(let text): Array(text.utf8)
+        case .address(let bytes): bytes
+        }
+    }
+
+    private var generalNameType: Int32 {
+        switch self {
+        case .dns: GEN_DNS
+        case .address: GEN_IPADD
+        case .email: GEN_EMAIL
+        }
+    }
+
+    private var stringType: Int32 {
+        switch self {
+        case .dns, .email: V_ASN1_IA5STRING
+        case .address: V_ASN1_OCTET_STRING
+        }
+    }
+
+    private static func addressBytes(_ text: String) -> [UInt8]? {
+        ERR_clear_error()
+        defer { ERR_clear_error() }
+        guard !text.utf8.contains(0), let octets = a2i_IPADDRESS(text) else { return nil }
+        defer { ASN1_OCTET_STRING_free(octets) }
+        return Array(UnsafeBufferPointer(start: ASN1_STRING_get0_data(octets), count: Int(ASN1_STRING_length(octets))))
+    }
+
+    private static func checked(_ text: String) throws(CertificateAuthorityError) -> String {
+        guard !text.isEmpty, text.utf8.allSatisfy({ $0 < 0x80 }) else {
+            throw CertificateAuthorityError(
+                .invalidName, "The name \"\(text)\" cannot stand in a certificate: it is empty or not ASCII.",
+                operation: "subjectAltName")
+        }
+        return text
+    }
+}

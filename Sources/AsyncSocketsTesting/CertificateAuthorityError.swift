@@ -1,0 +1,39 @@
+/// Why a certificate could not be made or written.
+public struct CertificateAuthorityError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// What kind of failure it is.
+    public var code: Code
+    /// One sentence that says what was wrong.
+    public var message: String
+    /// The function that failed, of OpenSSL or of the system.
+    public var operation: String
+    /// The system's error number, when a file could not be written.
+    public var errorNumber: Int32?
+    /// OpenSSL's error queue, oldest entry first.
+    public var openSSLStack: [String]
+
+    init(_ code: Code, _ message: String, operation: String, errorNumber: Int32? = nil, openSSLStack: [String] = []) {
+        self.code = code
+        self.message = message
+        self.operation = operation
+        self.errorNumber = errorNumber
+        self.openSSLStack = openSSLStack
+    }
+
+    /// The message, the operation, and OpenSSL's own words where there are any.
+    public var description: String {
+        "\(message) [\(code); \(([operation] + openSSLStack).joined(separator: "; "))]"
+    }
+
+    /// The kind of a failure. New kinds may be added: always have a `default`.
+    public struct Code: Sendable, Hashable, CustomStringConvertible {
+        /// The name of the constant.
+        public let description: String
+
+        /// A name given by the caller cannot stand in a certificate.
+        public static let invalidName = Code(description: "invalidName")
+        /// A file or directory could not be written: see `errorNumber`.
+        public static let fileNotWritten = Code(description: "fileNotWritten")
+        /// OpenSSL failed: see `openSSLStack`.
+        public static let openSSLFailed = Code(description: "openSSLFailed")
+    }
+}

@@ -1,0 +1,71 @@
+/// What a certificate is going to say, before there is one.
+struct CertificateTemplate {
+    var commonName: String
+    /// Seconds from now.
+    var notBefore: Int
+    var notAfter: Int
+    /// The extensions that OpenSSL can read from text, in the words of its x509v3_config manual.
+    var basicConstraints: String
+    var keyUsage: String
+    var extendedKeyUsage: String?
+    var alternativeNames: [AlternativeName] = []
+
+    private static let day = 24 * 60 * 60
+
+    static func authority(name: String, pathLength: Int) -> CertificateTemplate {
+        CertificateTemplate(
+            commonName: name,
+            notBefore: -365 * day,
+            notAfter: 3650 * day,
+            basicConstraints: "critical,CA:TRUE,pathlen:\(pathLength)",
+            keyUsage: "critical,keyCertSign,cRLSign"
+        )
+    }
+
+    static func leaf(
+        for purpose: CertificateAuthority.Purpose,
+        validity: CertificateAuthority.Validity,
+        keyType: CertificateAuthority.KeyType
+    ) throws(CertificateAuthorityError) -> CertificateTemplate {
+        let (notBefore, notAfter) = period(of: validity)
+        var template = CertificateTemplate(
+            commonName: "",
+            notBefore: notBefore,
+            notAfter: notAfter,
+            basicConstraints: "critical,CA:FALSE",
+            keyUsage: keyUsage(of: keyType)
+        )
+        try template.describe(purpose)
+        return template
+    }
+
+    private mutating func describe(_ purpose: CertificateAuthority.Purpose) throws(CertificateAuthorityError) {
+        switch purpose {
+        case .server(let names, let commonName):
+            // The first name if X.509 allows it as a common name (64 characters); the alternative names are what counts.
+            self.commonName = commonName ?? names.first { $0.utf8.count <= 64 } ?? "Server"
+            extendedKeyUsage = "serverAuth"
+            for name in names { alternativeNames.append(try AlternativeName(host: name)) }
+        case .client(let commonName, let email):
+            self.commonName = commonName
+            extendedKeyUsage = "clientAuth"
+            if let email { alternativeNames = [try AlternativeName(email: email)] }
+        }
+    }
+
+    private static func period(of validity: CertificateAuthority.Validity) -> (notBefore: Int, notAfter: Int) {
+        switch validity {
+        case .current: (-day, 365 * day)
+        case .expired: (-31 * day, -day)
+        case .notYetValid: (day, 31 * day)
+        }
+    }
+
+    /// An RSA key may also encrypt the premaster secret of TLS 1.2; an elliptic curve key cannot.
+    private static func keyUsage(of keyType: CertificateAuthority.KeyType) -> String {
+        switch keyType {
+        case .p256: "critical,digitalSignature"
+        case .rsa2048: "critical,digitalSignature,keyEncipherment"
+        }
+    }
+}

@@ -1,0 +1,78 @@
+internal import COpenSSL
+
+/// The owner of an `X509`, from its making to its signature.
+final class X509Certificate: @unchecked Sendable {
+    // Unchecked: nothing changes the certificate after `init`.
+    let pointer: OpaquePointer
+    /// Upper-case hexadecimal.
+    let serialNumber: String
+
+    /// A signed certificate for `key`; without a signer it is self-signed.
+    init(_ template: CertificateTemplate, key: SigningKey, signedBy signer: Signer?) throws(CertificateAuthorityError) {
+        let certificate = try CertificateCall.require("X509_new") { X509_new() }
+        pointer = certificate
+        // RFC 5280, section 4.1.2.2: positive, and unpredictable so that no two certificates of an authority share one.
+        let serial = UInt64.random(in: 1...UInt64.max)
+        serialNumber = String(serial, radix: 16, uppercase: true)
+
+        try CertificateCall.requireSuccess("X509_set_version") { X509_set_version(certificate, Int(X509_VERSION_3)) }
+        try CertificateCall.requireSuccess("ASN1_INTEGER_set_uint64") {
+            ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), serial)
+        }
+        try CertificateCall.requireSuccess("X509_set_pubkey") { X509_set_pubkey(certificate, key.pointer) }
+        try setValidity(from: template.notBefore, to: template.notAfter)
+        try setSubject(template.commonName)
+        let issuer = signer?.certificate.pointer ?? certificate
+        try CertificateCall.requireSuccess("X509_set_issuer_name") {
+            X509_set_issuer_name(certificate, X509_get_subject_name(issuer))
+        }
+        try addExtensions(of: template, issuer: issuer)
+        try CertificateCall.requireSuccess("X509_sign") {
+            X509_sign(certificate, signer?.key.pointer ?? key.pointer, EVP_sha256())
+        }
+    }
+
+    deinit { X509_free(pointer) }
+
+    var pem: String {
+        get throws(CertificateAuthorityError) {
+            try PEMText.make("PEM_write_bio_X509") { PEM_write_bio_X509($0, pointer) }
+        }
+    }
+
+    private func setValidity(from notBefore: Int, to notAfter: Int) throws(CertificateAuthorityError) {
+        _ = try CertificateCall.require("X509_gmtime_adj") { X509_gmtime_adj(X509_getm_notBefore(pointer), notBefore) }
+        _ = try CertificateCall.require("X509_gmtime_adj") { X509_gmtime_adj(X509_getm_notAfter(pointer), notAfter) }
+    }
+
+    private func setSubject(_ commonName: String) throws(CertificateAuthorityError) {
+        let bytes = Array(commonName.utf8)
+        try CertificateCall.requireSuccess(
+            "X509_NAME_add_entry_by_NID", or: .invalidName,
+            "The common name \"\(commonName)\" is empty or longer than X.509 allows (64 characters)."
+        ) {
+            bytes.isEmpty
+                ? 0
+                : X509_NAME_add_entry_by_NID(
+                    X509_get_subject_name(pointer), NID_commonName, MBSTRING_UTF8, bytes, Int32(bytes.count), -1, 0)
+        }
+    }
+
+    private func addExtensions(of template: CertificateTemplate, issuer: OpaquePointer) throws(CertificateAuthorityError) {
+        try addExtension(NID_basic_constraints, template.basicConstraints, issuer: issuer)
+        try addExtension(NID_key_usage, template.keyUsage, issuer: issuer)
+        if let usage = template.extendedKeyUsage { try addExtension(NID_ext_key_usage, usage, issuer: issuer) }
+        // The subject's identifier goes first: a self-signed certificate copies its own.
+        try addExtension(NID_subject_key_identifier, "hash", issuer: issuer)
+        try addExtension(NID_authority_key_identifier, "keyid:always", issuer: issuer)
+        if !template.alternativeNames.isEmpty { try AlternativeName.add(template.alternativeNames, to: pointer) }
+    }
+
+    private func addExtension(_ nid: Int32, _ value: String, issuer: OpaquePointer) throws(CertificateAuthorityError) {
+        var context = X509V3_CTX()
+        X509V3_set_ctx(&context, issuer, pointer, nil, nil, 0)
+        let part = try CertificateCall.require("X509V3_EXT_conf_nid") { X509V3_EXT_conf_nid(nil, &context, nid, value) }
+        defer { X509_EXTENSION_free(part) }
+        try CertificateCall.requireSuccess("X509_add_ext") { X509_add_ext(pointer, part, -1) }
+    }
+}

@@ -1,0 +1,26 @@
+#ifndef COPENSSL_CERTIFICATES_H
+#define COPENSSL_CERTIFICATES_H
+
+// Shims for making keys and certificates, which only the test authority does.
+
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/rsa.h>
+#include <openssl/x509v3.h>
+
+// Stands for `EVP_EC_gen`.
+static inline EVP_PKEY *COpenSSL_EVP_EC_generate(const char *curve) {
+    return EVP_EC_gen(curve);
+}
+
+// Stands for `EVP_RSA_gen`.
+static inline EVP_PKEY *COpenSSL_EVP_RSA_generate(unsigned int bits) {
+    return EVP_RSA_gen(bits);
+}
+
+// Stands for `sk_GENERAL_NAME_push`; the stack owns the name afterwards, unless the answer is 0.
+static inline int COpenSSL_sk_GENERAL_NAME_push(GENERAL_NAMES *names, GENERAL_NAME *name) {
+    return sk_GENERAL_NAME_push(names, name);
+}
+
+#endif

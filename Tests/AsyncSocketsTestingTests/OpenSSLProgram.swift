@@ -1,0 +1,37 @@
+import Foundation
+
+/// The `openssl` program, which did not take part in making the certificates and so may judge them.
+enum OpenSSLProgram {
+    struct Answer {
+        var succeeded: Bool
+        /// Standard output and standard error.
+        var text: String
+    }
+
+    static func run(_ arguments: String...) throws -> Answer {
+        let process = Process()
+        let pipe = Pipe()
+        process.executableURL = URL(filePath: "/usr/bin/env")
+        process.arguments = ["openssl"] + arguments
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = pipe
+        process.standardError = pipe
+        try process.run()
+        let output = try pipe.fileHandleForReading.readToEnd() ?? Data()
+        process.waitUntilExit()
+        return Answer(succeeded: process.terminationStatus == 0, text: String(decoding: output, as: UTF8.self))
+    }
+}
+
+/// A directory that goes away with its last reference.
+final class TemporaryDirectory {
+    let path: String
+
+    init() throws {
+        let url = FileManager.default.temporaryDirectory.appending(path: "AsyncSockets-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: false)
+        path = url.path
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+}
