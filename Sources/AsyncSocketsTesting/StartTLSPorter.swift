@@ -1,6 +1,6 @@
 public import AsyncSockets
 internal import Dispatch
-internal import FoundationEssentials
+public import FoundationEssentials
 internal import SocketBuffers
 
 /// Speaks the plaintext part of SMTP's STARTTLS (RFC 3207) for a server that knows TLS only, such as `openssl s_server`, and then passes every byte on to it.

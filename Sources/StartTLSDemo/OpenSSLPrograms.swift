@@ -1,3 +1,4 @@
+internal import AsyncSocketsTesting
 internal import Foundation
 
 /// `openssl s_server`, which sends back each line reversed.

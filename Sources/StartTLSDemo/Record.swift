@@ -26,8 +26,7 @@ struct Record: ParsableCommand {
     func run() throws {
         let listener = try RawSocket.listening()
         // Read by the process that started this one.
-        print(try listener.localPort())
-        fflush(stdout)
+        try FileHandle.standardOutput.write(contentsOf: Data("\(listener.localPort())\n".utf8))
         let client = try listener.accept(within: 30)
         let server = try RawSocket.connected(to: target)
         var upward = Tap(

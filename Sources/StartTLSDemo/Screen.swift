@@ -8,21 +8,25 @@ final class Screen: Sendable {
 
     func title(_ text: String) {
         start.withLock { $0 = .now() }
-        print("\n\u{1B}[1m\(text)\u{1B}[0m")
+        show("\n\u{1B}[1m\(text)\u{1B}[0m")
     }
 
     func step(_ who: String, _ text: String) {
         let elapsed = start.withLock { Double(DispatchTime.now().uptimeNanoseconds - $0.uptimeNanoseconds) / 1_000_000 }
         let name = who.padding(toLength: 8, withPad: " ", startingAt: 0)
-        print(String(format: "%9.2f ms  ", elapsed) + name + "  " + text)
-        fflush(stdout)
+        show(String(format: "%9.2f ms  ", elapsed) + name + "  " + text)
     }
 
-    func success(_ text: String) { print("              \u{1B}[32m✓\u{1B}[0m \(text)") }
-    func failure(_ text: String) { print("              \u{1B}[31m✗\u{1B}[0m \(text)") }
+    func success(_ text: String) { show("              \u{1B}[32m✓\u{1B}[0m \(text)") }
+    func failure(_ text: String) { show("              \u{1B}[31m✗\u{1B}[0m \(text)") }
+
+    /// Unbuffered, so that a step is seen when it happens, also in a pipe.
+    private func show(_ line: String) {
+        FileHandle.standardOutput.write(Data("\(line)\n".utf8))
+    }
 
     /// One sentence of what a scene is about.
-    func note(_ text: String) { print("              \(text)") }
+    func note(_ text: String) { show("              \(text)") }
 }
 
 /// What a scene has proved.

@@ -18,8 +18,8 @@ package struct Link {
         case delegateQueue
         case socketQueue
 
-        var delegateQueue: DispatchQueue? { self == .delegateQueue ? DispatchQueue(label: "delegate") : nil }
-        var socketQueue: DispatchQueue? { self == .socketQueue ? DispatchQueue(label: "socket") : nil }
+        package var delegateQueue: DispatchQueue? { self == .delegateQueue ? DispatchQueue(label: "delegate") : nil }
+        package var socketQueue: DispatchQueue? { self == .socketQueue ? DispatchQueue(label: "socket") : nil }
     }
 
     package static func make(
@@ -39,7 +39,7 @@ package struct Link {
 }
 
 extension Data {
-    init(_ text: String) {
+    package init(_ text: String) {
         self.init(text.utf8)
     }
 

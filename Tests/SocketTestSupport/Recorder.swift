@@ -40,7 +40,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     /// Called on the delegate queue, before the event is recorded.
     package let reaction: (@Sendable (AsyncSocket, Told) -> Void)?
 
-    init(
+    package init(
         recordsProgress: Bool = false, readExtension: TimeInterval = 0,
         reaction: (@Sendable (AsyncSocket, Told) -> Void)? = nil
     ) {

@@ -1,6 +1,5 @@
 package import AsyncSockets
 package import AsyncSocketsTesting
-package import FoundationEssentials
 
 /// Certificates for the tests of this module, made once in a run.
 package enum TestCertificates {

@@ -1,6 +1,7 @@
 import AsyncSockets
 import FoundationEssentials
 import SocketBuffers
+import SocketTestSupport
 
 /// As much of an SMTP server as real clients need to upgrade and to hand over a mail (RFC 5321, RFC 3207).
 final class MiniSMTPServer: AsyncSocketDelegate, Sendable {
