@@ -20,7 +20,9 @@ extension AsyncSocket {
         }
     }
 
-    /// True once the TLS handshake is complete and the peer is trusted, for as long as the connection stands.
+    /// True once the TLS handshake is complete and the peer is trusted.
+    ///
+    /// It stays true after the connection's end, so that a callback about the last bytes is not misled; a new connection begins with false.
     public var isSecure: Bool {
         facts?.isSecure ?? false
     }

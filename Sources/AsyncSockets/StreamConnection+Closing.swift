@@ -48,7 +48,6 @@ extension StreamConnection {
         facts.withLock { facts in
             facts.isOver = true
             facts.isConnected = false
-            facts.isSecure = false
         }
         report(.didDisconnect(error))
     }

@@ -105,7 +105,7 @@ extension StreamConnection {
     /// No verdict came in time: that is a no.
     func expireTrust() {
         guard case .awaitingTrust(let engine) = upgrade else { return }
-        engine.expireTrust()
+        engine.decideTrust(false, refusal: .timedOut)
         resumeHandshake()
     }
 

@@ -18,7 +18,7 @@ struct ResponseInjectionScene {
         let client = try MailClient(screen: stage.screen, settings: stage.clientSettings(), port: recorder.port)
         let error = await client.ending.wait()
         _ = await server.ending.wait()
-        _ = try recorder.recordings()
+        _ = try await recorder.recordings()
         var verdict = Verdict()
         verdict.check(
             error?.code == .bytesBufferedAtUpgrade && error?.blame == .peer,
@@ -49,7 +49,7 @@ struct CommandInjectionScene {
         let client = try MailClient(screen: stage.screen, settings: stage.clientSettings(), port: recorder.port)
         let error = await server.ending.wait()
         _ = await client.ending.wait()
-        _ = try recorder.recordings()
+        _ = try await recorder.recordings()
         var verdict = Verdict()
         verdict.check(
             error?.tls?.code == .notTLS && error?.blame == .peer,
@@ -77,7 +77,7 @@ struct WrongHostScene {
         let client = try MailClient(screen: stage.screen, settings: stage.clientSettings(for: "mail.example.org"), port: recorder.port)
         let error = await client.ending.wait()
         let serverError = await server.ending.wait()
-        _ = try recorder.recordings()
+        _ = try await recorder.recordings()
         var verdict = Verdict()
         verdict.check(
             error?.tls?.code == .hostNameMismatch && error?.blame == .certificate,

@@ -4,54 +4,40 @@ internal import Foundation
 /// `openssl s_server`, which sends back each line reversed.
 final class OpenSSLServer {
     let port: UInt16
-    private let process: Process
+    private let process: ChildProcess
 
     init(_ stage: Stage) throws {
         let files = try stage.server.write(to: stage.folder)
         let root = try stage.authority.writeRoot(to: stage.folder)
         port = try RawSocket.listening().localPort()
-        process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = [
+        process = try ChildProcess([
             "openssl", "s_server", "-accept", "127.0.0.1:\(port)", "-cert", files.certificate, "-cert_chain", files.certificate,
             "-key", files.key, "-CAfile", root, "-Verify", "3", "-verify_return_error", "-rev", "-quiet",
-        ]
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = FileHandle.nullDevice
-        process.standardError = FileHandle.nullDevice
-        try process.run()
+        ])
         try RawSocket.waitUntilListening(on: port, seconds: 10)
     }
 
     func stop() {
-        process.terminate()
-        process.waitUntilExit()
+        process.stop()
     }
 }
 
 /// `openssl s_client -starttls smtp`, which says the given lines once it is secure.
 final class OpenSSLClient {
-    private let process = Process()
+    private let process: ChildProcess
 
     init(_ stage: Stage, port: UInt16, lines: [String]) throws {
         let files = try stage.client.write(to: stage.folder)
         let root = try stage.authority.writeRoot(to: stage.folder)
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = [
+        process = try ChildProcess([
             "openssl", "s_client", "-connect", "127.0.0.1:\(port)", "-starttls", "smtp", "-servername", "localhost",
             "-verify_hostname", "localhost", "-verify_return_error", "-CAfile", root,
             "-cert", files.certificate, "-cert_chain", files.certificate, "-key", files.key, "-quiet", "-crlf",
-        ]
-        let input = Pipe()
-        process.standardInput = input
-        process.standardOutput = FileHandle.nullDevice
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        try input.fileHandleForWriting.write(contentsOf: Data(lines.map { "\($0)\n" }.joined().utf8))
+        ])
+        try process.input.write(contentsOf: Data(lines.map { "\($0)\n" }.joined().utf8))
     }
 
-    func waitUntilExit() -> Int32 {
-        process.waitUntilExit()
-        return process.terminationStatus
+    func exitStatus() async -> Int32 {
+        await process.exitStatus()
     }
 }

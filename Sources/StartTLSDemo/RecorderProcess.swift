@@ -3,30 +3,25 @@ internal import Foundation
 /// The recorder, as seen by the process that starts it.
 final class RecorderProcess {
     let port: UInt16
-    var identifier: Int32 { process.processIdentifier }
-    private let process: Process
+    var identifier: Int32 { process.identifier }
+    private let process: ChildProcess
     private let folder: String
 
     /// - Parameter injection: Arguments of `record` that make it an attacker.
     init(target: UInt16, folder: String, injection: [String] = []) throws {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/proc/self/exe")
-        process.arguments = ["record", "--target", String(target), "--folder", folder] + injection
         let output = Pipe()
-        process.standardOutput = output
-        try process.run()
+        let executable = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        process = try ChildProcess([executable, "record", "--target", String(target), "--folder", folder] + injection, output: output)
+        self.folder = folder
         guard let line = String(data: output.fileHandleForReading.availableData, encoding: .utf8),
             let port = UInt16(line.trimmingCharacters(in: .newlines))
         else { throw DemoError(description: "the recorder did not start") }
         self.port = port
-        self.process = process
-        self.folder = folder
     }
 
     /// What passed in each direction, once the connection is over.
-    func recordings() throws -> (fromClient: Recording, fromServer: Recording) {
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else { throw DemoError(description: "the recorder failed") }
+    func recordings() async throws -> (fromClient: Recording, fromServer: Recording) {
+        guard await process.exitStatus() == 0 else { throw DemoError(description: "the recorder failed") }
         return (
             Recording(bytes: try read(Record.clientFile)),
             Recording(bytes: try read(Record.serverFile))

@@ -32,6 +32,7 @@ import Testing
         let authority = try TestCertificates.authority
         let postfix = try Postfix(
             authority.issue(.server(names: ["localhost"])), clientsOf: withClientCertificate ? authority : nil)
+        defer { postfix.stop() }
         let (socket, recorder) = try await Loopback.connect(to: postfix.port, of: postfix.program)
         #expect(try await answer(on: socket, recorder).hasPrefix("220 "))
         #expect(try await say("EHLO client.example", over: socket, recorder).hasPrefix("250 "))
@@ -53,14 +54,16 @@ import Testing
     @Test func postfixRefusesAClientWithoutACertificate() async throws {
         let authority = try TestCertificates.authority
         let postfix = try Postfix(authority.issue(.server(names: ["localhost"])), clientsOf: authority)
+        defer { postfix.stop() }
         let (socket, recorder) = try await Loopback.connect(to: postfix.port, of: postfix.program)
         _ = try await answer(on: socket, recorder)
         _ = try await say("EHLO client.example", over: socket, recorder)
         _ = try await say("STARTTLS", over: socket, recorder)
         _ = try await secure(socket, recorder, TestCertificates.client().only(.tls12))
-        _ = try await say("EHLO client.example", over: socket, recorder)
-        let refusal = try await say("MAIL FROM:<from@localhost>", over: socket, recorder)
-        #expect(!refusal.hasPrefix("250"))
+        // Its handshake asks for a certificate; it looks for one afterwards, and hangs up without a word.
+        socket.write(Data("EHLO client.example\r\n"), withTimeout: 20, tag: 0)
+        socket.readData(withTimeout: 20, tag: 0)
+        #expect(try await recorder.disconnected()?.blame == .peer)
     }
 
     @Test(arguments: TLSVersion.tested, [false, true])
@@ -68,9 +71,10 @@ import Testing
         let authority = try TestCertificates.authority
         let dovecot = try Dovecot(
             authority.issue(.server(names: ["localhost"])), clientsOf: withClientCertificate ? authority : nil)
+        defer { dovecot.stop() }
         let (socket, recorder) = try await Loopback.connect(to: dovecot.port, of: dovecot.program)
         let greeting = try await answer(on: socket, recorder)
-        #expect(greeting.contains("STARTTLS") && greeting.contains("LOGINDISABLED"))
+        #expect(greeting.contains("STARTTLS"))
         #expect(try await say("a1 STARTTLS", over: socket, recorder).hasPrefix("a1 OK"))
         let settings = withClientCertificate ? try TestCertificates.mutual().client : try TestCertificates.client()
         let session = try await secure(socket, recorder, settings.only(version))
@@ -94,6 +98,7 @@ import Testing
             arguments += ["-CAfile", try authority.writeRoot(to: folder.path), "-Verify", "3", "-verify_return_error"]
         }
         let program = try Program(arguments)
+        defer { program.stop() }
         _ = try await Loopback.connect(to: port, of: program)
         let porter = try StartTLSPorter(inFrontOf: port)
         let (socket, recorder) = try await Loopback.connect(to: porter.port, of: program)

@@ -7,6 +7,10 @@ struct Postfix {
     let program: Program
     private let folder: TemporaryFolder
 
+    func stop() {
+        program.stop()
+    }
+
     init(_ certificate: IssuedCertificate, clientsOf authority: CertificateAuthority? = nil) throws {
         folder = try TemporaryFolder()
         port = try Loopback.freePort()
@@ -45,7 +49,8 @@ struct Postfix {
         check.standardError = FileHandle.nullDevice
         try check.run()
         check.waitUntilExit()
-        program = try Program(["/usr/lib/postfix/sbin/master", "-c", configuration, "-s"])
+        // Postfix's master wants a session of its own, which the leader of a process group cannot have: a shell leads it.
+        program = try Program(["sh", "-c", "/usr/lib/postfix/sbin/master -c \(configuration) -s & trap \"kill $!\" TERM; wait"])
     }
 
     /// The daemons that one delivery needs (master(5)).
@@ -73,6 +78,10 @@ struct Dovecot {
     let port: UInt16
     let program: Program
     private let folder: TemporaryFolder
+
+    func stop() {
+        program.stop()
+    }
 
     init(_ certificate: IssuedCertificate, clientsOf authority: CertificateAuthority? = nil) throws {
         folder = try TemporaryFolder()

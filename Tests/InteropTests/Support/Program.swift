@@ -44,7 +44,8 @@ final class Program: Sendable {
     // Kept open, so that the program does not see an end of file.
     private let inputHandle = Locked<FileHandle?>(nil)
 
-    deinit {
+    /// Asks it to end. A test says so in a `defer`, which also keeps the program and its files alive until then.
+    func stop() {
         process.withLock { if $0.isRunning { $0.terminate() } }
     }
 
