@@ -41,6 +41,6 @@ let package = Package(
         ),
         .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: strict),
         .testTarget(
-            name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "AsyncSocketsTesting"], swiftSettings: strict),
+            name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "COpenSSL"], swiftSettings: strict),
     ]
 )
