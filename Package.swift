@@ -41,7 +41,8 @@ let package = Package(
         ),
         .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: strict),
         .testTarget(
-            name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "AsyncSocketsTesting"], swiftSettings: strict),
+            name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "COpenSSL", "AsyncSocketsTesting"],
+            swiftSettings: strict),
         .testTarget(
             name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting"], swiftSettings: strict),
     ]
