@@ -44,6 +44,6 @@ let package = Package(
             name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "COpenSSL", "AsyncSocketsTesting"],
             swiftSettings: strict),
         .testTarget(
-            name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting"], swiftSettings: strict),
+            name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting", "SocketTLS"], swiftSettings: strict),
     ]
 )
