@@ -35,7 +35,7 @@ public final class ScriptedPeer: Sendable {
     ///
     /// - Parameter timeout: How long accepting, and each wait in a step, may take.
     public static func listening(
-        _ steps: [Step], timeout: Duration = .seconds(10)
+        _ steps: [Step], timeout: Duration = .seconds(30)
     ) throws(LoopbackError) -> ScriptedPeer {
         let run = try Run(steps: steps, timeout: timeout)
         let listener = try LoopbackSocket.listening(patience: run.patience)
@@ -48,7 +48,7 @@ public final class ScriptedPeer: Sendable {
     ///
     /// - Parameter timeout: How long connecting, and each wait in a step, may take.
     public static func connecting(
-        toPort port: UInt16, _ steps: [Step], timeout: Duration = .seconds(10)
+        toPort port: UInt16, _ steps: [Step], timeout: Duration = .seconds(30)
     ) throws(LoopbackError) -> ScriptedPeer {
         let run = try Run(steps: steps, timeout: timeout)
         try run.start(side: .client) { () throws(LoopbackError) in

@@ -27,7 +27,7 @@ public final class TamperingRelay: Sendable {
         toPort target: UInt16,
         fromClient: [Tampering] = [],
         fromServer: [Tampering] = [],
-        timeout: Duration = .seconds(10)
+        timeout: Duration = .seconds(30)
     ) throws(LoopbackError) {
         let state = try RelayState(timeout: timeout)
         let listener = try LoopbackSocket.listening(patience: state.patience)
@@ -56,7 +56,7 @@ public final class TamperingRelay: Sendable {
     /// Waits until both directions have ended: by FIN, by a reset (of one side, or one that was asked for), or by `stop()`.
     ///
     /// - Throws: `LoopbackError` when the connection could not be made, or when nothing happened for too long.
-    public func finish(within timeout: Duration = .seconds(10)) async throws(LoopbackError) {
+    public func finish(within timeout: Duration = .seconds(30)) async throws(LoopbackError) {
         try await state.done.wait(within: timeout)
         if let failure = state.failure { throw failure }
     }

@@ -37,7 +37,7 @@ public final class TestSignal: Sendable {
     /// Waits for the signal.
     ///
     /// - Throws: `LoopbackError` with the code `timedOut` after `timeout`.
-    public func wait(within timeout: Duration = .seconds(10)) async throws(LoopbackError) {
+    public func wait(within timeout: Duration = .seconds(30)) async throws(LoopbackError) {
         let result: Result<Void, LoopbackError> = await withCheckedContinuation { continuation in
             // A thread of its own: blocking one of the few that run tasks could stop the very task that gives the signal.
             do throws(LoopbackError) {

@@ -67,7 +67,8 @@ import Testing
     @Test(arguments: [0, 1, 100], ScriptedPeer.HandshakeCut.Ending.allCases)
     func handshakeIsBrokenOffAfterSoManyBytes(_ count: Int, _ ending: ScriptedPeer.HandshakeCut.Ending) async throws {
         let peer = try ScriptedPeer.listening([.startTLS(server, cut: .init(after: count, ending))])
-        let other = try ScriptedPeer.connecting(toPort: peer.port, [.startTLS(client)], timeout: .milliseconds(300))
+        let other = try ScriptedPeer.connecting(
+            toPort: peer.port, [.startTLS(client)], timeout: ending == .silence ? .milliseconds(300) : .seconds(30))
         let report = try await peer.finish()
         #expect(report.transcript.fromServer.count == count)
         let error = await #expect(throws: LoopbackError.self) { try await other.finish() }
