@@ -67,8 +67,9 @@ let package = Package(
             swiftSettings: strict
         ),
         .testTarget(
-            name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "AsyncSocketsTesting"], swiftSettings: strict),
+            name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "COpenSSL", "AsyncSocketsTesting"],
+            swiftSettings: strict),
         .testTarget(
-            name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting"], swiftSettings: strict),
+            name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting", "SocketTLS"], swiftSettings: strict),
     ]
 )

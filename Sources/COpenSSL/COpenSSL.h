@@ -4,10 +4,142 @@
 // OpenSSL as Swift sees it, and `static inline` shims for the macros it cannot see. Nothing is compiled here.
 
 #include <openssl/bio.h>
+#include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/rand.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
 #include "COpenSSLCertificates.h"
+
+// Stands for `SSL_CTX_set_min_proto_version`.
+static inline int COpenSSL_CTX_setMinimumVersion(SSL_CTX *context, int version) {
+    return (int)SSL_CTX_set_min_proto_version(context, version);
+}
+
+// Stands for `SSL_CTX_set_max_proto_version`; 0 means the newest there is.
+static inline int COpenSSL_CTX_setMaximumVersion(SSL_CTX *context, int version) {
+    return (int)SSL_CTX_set_max_proto_version(context, version);
+}
+
+// Stands for `SSL_CTX_set_mode`.
+static inline void COpenSSL_CTX_setMode(SSL_CTX *context, long mode) {
+    SSL_CTX_set_mode(context, mode);
+}
+
+// Stands for `SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION`, the options every context has.
+static inline uint64_t COpenSSL_commonOptions(void) {
+    return SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION;
+}
+
+// Stands for `SSL_OP_NO_TICKET`.
+static inline uint64_t COpenSSL_noTicketOption(void) {
+    return SSL_OP_NO_TICKET;
+}
+
+// Stands for `SSL_OP_NO_RX_CERTIFICATE_COMPRESSION | SSL_OP_NO_TX_CERTIFICATE_COMPRESSION`, which exist from 3.2 on; 0 before.
+static inline uint64_t COpenSSL_noCertificateCompressionOptions(void) {
+#if defined(SSL_OP_NO_RX_CERTIFICATE_COMPRESSION) && defined(SSL_OP_NO_TX_CERTIFICATE_COMPRESSION)
+    return SSL_OP_NO_RX_CERTIFICATE_COMPRESSION | SSL_OP_NO_TX_CERTIFICATE_COMPRESSION;
+#else
+    return 0;
+#endif
+}
+
+// Stands for `SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF)`.
+static inline void COpenSSL_CTX_disableSessionCache(SSL_CTX *context) {
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+}
+
+// Stands for `SSL_CTX_add1_chain_cert`.
+static inline int COpenSSL_CTX_addChainCertificate(SSL_CTX *context, X509 *certificate) {
+    return (int)SSL_CTX_add1_chain_cert(context, certificate);
+}
+
+// Stands for `SSL_set_tlsext_host_name`.
+static inline int COpenSSL_setServerNameIndication(SSL *ssl, const char *name) {
+    return (int)SSL_set_tlsext_host_name(ssl, name);
+}
+
+// Stands for `SSL_set_retry_verify`: legal only inside a client's verify callback, which then returns 1.
+static inline int COpenSSL_setRetryVerify(SSL *ssl) {
+    return (int)SSL_set_retry_verify(ssl);
+}
+
+// Stands for `SSL_get_negotiated_group`.
+static inline int COpenSSL_negotiatedGroup(SSL *ssl) {
+    return (int)SSL_get_negotiated_group(ssl);
+}
+
+// Stands for `BIO_clear_retry_flags`.
+static inline void COpenSSL_BIO_clearRetryFlags(BIO *bio) {
+    BIO_clear_retry_flags(bio);
+}
+
+// Stands for `BIO_set_retry_read`.
+static inline void COpenSSL_BIO_setRetryRead(BIO *bio) {
+    BIO_set_retry_read(bio);
+}
+
+// Stands for `BIO_set_retry_write`.
+static inline void COpenSSL_BIO_setRetryWrite(BIO *bio) {
+    BIO_set_retry_write(bio);
+}
+
+// Stands for `BIO_get_mem_data`.
+static inline long COpenSSL_BIO_memoryData(BIO *bio, char **data) {
+    return BIO_get_mem_data(bio, data);
+}
+
+// Stands for `OPENSSL_free`.
+static inline void COpenSSL_free(void *memory) {
+    OPENSSL_free(memory);
+}
+
+// Stands for `sk_X509_num`; 0 for a missing stack.
+static inline int COpenSSL_sk_X509_num(const STACK_OF(X509) *stack) {
+    return stack ? sk_X509_num(stack) : 0;
+}
+
+// Stands for `sk_X509_value`.
+static inline X509 *COpenSSL_sk_X509_value(const STACK_OF(X509) *stack, int index) {
+    return sk_X509_value(stack, index);
+}
+
+// Stands for `sk_X509_NAME_new_null`.
+static inline STACK_OF(X509_NAME) *COpenSSL_sk_X509_NAME_new(void) {
+    return sk_X509_NAME_new_null();
+}
+
+// Stands for `sk_X509_NAME_push`.
+static inline int COpenSSL_sk_X509_NAME_push(STACK_OF(X509_NAME) *stack, X509_NAME *name) {
+    return sk_X509_NAME_push(stack, name);
+}
+
+// Stands for `sk_X509_NAME_pop_free`, which frees the names too.
+static inline void COpenSSL_sk_X509_NAME_free(STACK_OF(X509_NAME) *stack) {
+    sk_X509_NAME_pop_free(stack, X509_NAME_free);
+}
+
+// Stands for `sk_GENERAL_NAME_num`.
+static inline int COpenSSL_sk_GENERAL_NAME_num(const GENERAL_NAMES *names) {
+    return sk_GENERAL_NAME_num(names);
+}
+
+// Stands for `sk_GENERAL_NAME_value`.
+static inline GENERAL_NAME *COpenSSL_sk_GENERAL_NAME_value(const GENERAL_NAMES *names, int index) {
+    return sk_GENERAL_NAME_value(names, index);
+}
+
+// Stands for `XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB`: a name as RFC 4514 writes it, with UTF-8 left readable.
+static inline int COpenSSL_printName(BIO *bio, const X509_NAME *name) {
+    return X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB);
+}
+
+// Stands for `SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_NO_AUTO_CHAIN`.
+static inline long COpenSSL_engineModes(void) {
+    return SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_NO_AUTO_CHAIN;
+}
 
 #endif

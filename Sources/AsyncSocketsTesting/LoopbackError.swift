@@ -1,0 +1,47 @@
+/// Why a `ScriptedPeer`, a `TamperingRelay` or a `TestSignal` could not do what it was told.
+public struct LoopbackError: Error, Sendable, Hashable, CustomStringConvertible {
+    /// What kind of failure it is.
+    public var code: Code
+    /// One sentence that says what was wrong.
+    public var message: String
+    /// What was being done: a step of the script, or a system call.
+    public var operation: String
+    /// The number of the script's step, counted from 0.
+    public var step: Int?
+    /// The system's error number, where a system call failed.
+    public var errorNumber: Int32?
+
+    init(_ code: Code, _ message: String, operation: String, errorNumber: Int32? = nil) {
+        self.code = code
+        self.message = message
+        self.operation = operation
+        self.errorNumber = errorNumber
+    }
+
+    /// The step, the message and the operation.
+    public var description: String {
+        let place = step.map { "Step \($0): " } ?? ""
+        return "\(place)\(message) [\(code); \(operation)]"
+    }
+
+    /// The kind of a failure. New kinds may be added: always have a `default`.
+    public struct Code: Sendable, Hashable, CustomStringConvertible {
+        /// The name of the constant.
+        public let description: String
+
+        /// The other side, or the test, did not do what was waited for in time.
+        public static let timedOut = Code(description: "timedOut")
+        /// Other bytes came than the script expects.
+        public static let unexpectedBytes = Code(description: "unexpectedBytes")
+        /// The other side ended the connection (FIN) where the script expects bytes.
+        public static let ended = Code(description: "ended")
+        /// The other side reset the connection.
+        public static let reset = Code(description: "reset")
+        /// TLS failed.
+        public static let tlsFailed = Code(description: "tlsFailed")
+        /// `stop()` was called.
+        public static let stopped = Code(description: "stopped")
+        /// The system refused: see `errorNumber`.
+        public static let systemFailed = Code(description: "systemFailed")
+    }
+}

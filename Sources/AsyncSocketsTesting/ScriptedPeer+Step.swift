@@ -1,0 +1,115 @@
+public import SocketTLS
+
+extension ScriptedPeer {
+    /// One thing that a scripted peer does. After `startTLS` the steps speak of plaintext, except where they say "raw".
+    public struct Step: Sendable, CustomStringConvertible {
+        let action: Action
+        /// The step as it stands in the script.
+        public let description: String
+
+        enum Action {
+            case expect([UInt8])
+            case expectThrough([UInt8])
+            case expectClientHello
+            case expectEnd
+            case expectReset
+            case send([UInt8], pieces: Int?)
+            case sendRaw([UInt8])
+            case wait(TestSignal)
+            case fire(TestSignal)
+            case startTLS(TLSSettings, HandshakeCut?)
+            case sendCloseNotify
+            case finish
+            case reset
+        }
+    }
+
+    /// Where a handshake is broken off, and how.
+    public struct HandshakeCut: Sendable, Hashable {
+        /// How many bytes of the handshake are still sent.
+        public var byteCount: Int
+        /// What happens then.
+        public var ending: Ending
+
+        /// The handshake is broken off after `byteCount` bytes of ours.
+        public init(after byteCount: Int, _ ending: Ending) {
+            self.byteCount = byteCount
+            self.ending = ending
+        }
+
+        /// How a handshake is broken off.
+        public enum Ending: Sendable, Hashable, CaseIterable {
+            /// With FIN.
+            case finish
+            /// With RST.
+            case reset
+            /// By sending nothing more; the connection stays open.
+            case silence
+        }
+    }
+}
+
+extension ScriptedPeer.Step {
+    /// Waits for exactly these bytes, and fails as soon as another one comes. Bytes behind them are left for the next step.
+    public static func expect(_ bytes: [UInt8]) -> Self {
+        Self(action: .expect(bytes), description: "expect \(bytes.count) bytes")
+    }
+
+    /// Waits for exactly this text.
+    public static func expect(_ text: String) -> Self {
+        Self(action: .expect(Array(text.utf8)), description: "expect \(text.debugDescription)")
+    }
+
+    /// Waits for bytes up to and including the first `delimiter`. What they were stands in the report.
+    public static func expect(through delimiter: String) -> Self {
+        Self(action: .expectThrough(Array(delimiter.utf8)), description: "expect through \(delimiter.debugDescription)")
+    }
+
+    /// Waits until a whole TLS record has come, and leaves it for a `startTLS` that follows. For bytes that are injected late, when the
+    /// other side has already begun the handshake.
+    public static var expectClientHello: Self { Self(action: .expectClientHello, description: "expectClientHello") }
+
+    /// Waits until the other side ends in order: FIN, or close_notify under TLS. Bytes before it are a failure.
+    public static var expectEnd: Self { Self(action: .expectEnd, description: "expectEnd") }
+
+    /// Waits until the other side resets the connection. Bytes before it are dropped.
+    public static var expectReset: Self { Self(action: .expectReset, description: "expectReset") }
+
+    /// Sends bytes at once, in one segment if they fit, or in segments of `pieces` bytes.
+    public static func send(_ bytes: [UInt8], inPiecesOf pieces: Int? = nil) -> Self {
+        Self(action: .send(bytes, pieces: pieces), description: "send \(bytes.count) bytes")
+    }
+
+    /// Sends text at once, in one segment if it fits, or in segments of `pieces` bytes.
+    public static func send(_ text: String, inPiecesOf pieces: Int? = nil) -> Self {
+        Self(action: .send(Array(text.utf8), pieces: pieces), description: "send \(text.debugDescription)")
+    }
+
+    /// Sends bytes past TLS, straight on the wire.
+    public static func sendRaw(_ bytes: [UInt8]) -> Self {
+        Self(action: .sendRaw(bytes), description: "sendRaw \(bytes.count) bytes")
+    }
+
+    /// Waits until the test gives a signal, and does nothing meanwhile, not even read.
+    public static func wait(for signal: TestSignal) -> Self { Self(action: .wait(signal), description: "wait for a signal") }
+
+    /// Tells the test that the script has come this far.
+    public static func fire(_ signal: TestSignal) -> Self { Self(action: .fire(signal), description: "fire a signal") }
+
+    /// Does a TLS handshake, as client or as server as the settings say; what was received and not expected yet goes into it.
+    ///
+    /// With `cut`, the step is over when the handshake has been broken off, and the peer cannot speak TLS afterwards. A trust decision
+    /// that the settings leave to a callback is answered with yes.
+    public static func startTLS(_ settings: TLSSettings, cut: ScriptedPeer.HandshakeCut? = nil) -> Self {
+        Self(action: .startTLS(settings, cut), description: "startTLS")
+    }
+
+    /// Ends TLS in order, with close_notify; the connection stays open until `finish`.
+    public static var sendCloseNotify: Self { Self(action: .sendCloseNotify, description: "sendCloseNotify") }
+
+    /// Sends FIN. Under TLS, and without `sendCloseNotify` before it, this is a truncation.
+    public static var finish: Self { Self(action: .finish, description: "finish") }
+
+    /// Resets the connection (RST). Steps that need a connection cannot follow.
+    public static var reset: Self { Self(action: .reset, description: "reset") }
+}

@@ -1,0 +1,105 @@
+internal import SocketBuffers
+internal import SocketTLS
+
+/// A TLS engine over a blocking socket: every call sends what the engine has to say, and reads when the engine wants more.
+final class TLSLayer {
+    private let engine: TLSEngine
+    private let wire: RecordedWire
+
+    init(settings: TLSSettings, wire: RecordedWire) throws(LoopbackError) {
+        do throws(TLSError) {
+            engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
+        } catch {
+            throw Self.failure(error)
+        }
+        self.wire = wire
+    }
+
+    var session: TLSSession? { engine.session }
+
+    /// These bytes arrived before the layer was there.
+    func take(_ bytes: PreBuffer) {
+        bytes.moveAll(to: engine.received)
+    }
+
+    func handshake() throws(LoopbackError) {
+        while try !advance(sendingAtMost: .max) {}
+    }
+
+    /// Returns when the handshake would send more than `limit` bytes, of which the first `limit` were sent, or when it is complete.
+    func handshake(sendingOnly limit: Int) throws(LoopbackError) {
+        var rest = limit
+        while rest >= 0 {
+            let before = rest
+            let isComplete = try advance(sendingAtMost: before) { rest = before - $0 }
+            if isComplete { return }
+        }
+    }
+
+    /// One turn of the handshake; answers whether it is over. `produced` learns how many bytes there were to send.
+    private func advance(
+        sendingAtMost limit: Int, produced: (Int) -> Void = { _ in }
+    ) throws(LoopbackError) -> Bool {
+        let answer = engine.handshake()
+        let count = engine.output.count
+        produced(count)
+        try flush(atMost: limit)
+        if count > limit { return false }
+        switch answer {
+        case .complete: return true
+        case .failed(let error): throw Self.failure(error)
+        case .awaitingTrust: engine.decideTrust(true)
+        case .incomplete: try feed()
+        }
+        return false
+    }
+
+    /// Waits for plaintext; an empty array means close_notify.
+    func receive() throws(LoopbackError) -> [UInt8] {
+        let plaintext = PreBuffer()
+        while true {
+            let answer = engine.read(into: plaintext, limit: 65536)
+            try flush()
+            switch answer {
+            case .bytes: return Array(plaintext.readableBytes)
+            case .closed: return []
+            case .failed(let error): throw Self.failure(error)
+            case .incomplete: try feed()
+            }
+        }
+    }
+
+    func send(_ bytes: [UInt8]) throws(LoopbackError) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let answer = rest.withUnsafeBytes { engine.write($0) }
+            try flush()
+            switch answer {
+            case .accepted(let count): rest = rest.dropFirst(count)
+            case .failed(let error): throw Self.failure(error)
+            case .incomplete: try feed()
+            }
+        }
+    }
+
+    func sendCloseNotify() throws(LoopbackError) {
+        engine.shutdown()
+        try flush()
+    }
+
+    private func feed() throws(LoopbackError) {
+        let bytes = try wire.receive()
+        if bytes.isEmpty { engine.receiveEndOfFile() }
+        bytes.withUnsafeBytes { engine.received.append($0) }
+    }
+
+    private func flush(atMost limit: Int = .max) throws(LoopbackError) {
+        let bytes = Array(engine.output.readableBytes)
+        engine.output.consume(bytes.count)
+        try wire.send(bytes.prefix(limit))
+    }
+
+    private static func failure(_ error: TLSError) -> LoopbackError {
+        LoopbackError(.tlsFailed, error.description, operation: error.operation)
+    }
+}

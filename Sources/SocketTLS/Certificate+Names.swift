@@ -1,0 +1,87 @@
+internal import COpenSSL
+internal import Glibc
+
+extension Certificate {
+    /// The name of the owner as RFC 4514 writes it, such as "CN=mail.example.org,O=Example".
+    public var subject: String { Self.text(of: X509_get_subject_name(handle.x509)) }
+
+    /// The name of the issuer as RFC 4514 writes it.
+    public var issuer: String { Self.text(of: X509_get_issuer_name(handle.x509)) }
+
+    /// The last common name (CN) of the subject, or nil. Never compare it with a host name: see `dnsNames`.
+    public var commonName: String? {
+        let subject = X509_get_subject_name(handle.x509)
+        var index: Int32 = -1
+        var last: String?
+        while true {
+            index = X509_NAME_get_index_by_NID(subject, NID_commonName, index)
+            guard index >= 0, let entry = X509_NAME_get_entry(subject, index) else { return last }
+            last = Self.text(of: X509_NAME_ENTRY_get_data(entry))
+        }
+    }
+
+    /// The serial number in hexadecimal, upper case.
+    public var serialNumber: String {
+        guard let number = ASN1_INTEGER_to_BN(X509_get0_serialNumber(handle.x509), nil) else { return "" }
+        defer { BN_free(number) }
+        guard let digits = BN_bn2hex(number) else { return "" }
+        defer { COpenSSL_free(digits) }
+        return String(cString: digits)
+    }
+
+    /// The host names that the certificate is for (subjectAltName dNSName), wildcards as written.
+    public var dnsNames: [String] {
+        alternativeNames(ofType: GEN_DNS) { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// The IP addresses that the certificate is for (subjectAltName iPAddress), in their usual notation.
+    public var ipAddresses: [String] {
+        alternativeNames(ofType: GEN_IPADD, Self.address)
+    }
+
+    /// The words by which a message names this certificate: the common name, else the first host name, else the subject.
+    var displayName: String {
+        commonName ?? dnsNames.first ?? (subject.isEmpty ? "serial number \(serialNumber)" : subject)
+    }
+
+    private func alternativeNames(ofType wanted: Int32, _ convert: (UnsafeRawBufferPointer) -> String?) -> [String] {
+        guard let names = X509_get_ext_d2i(handle.x509, NID_subject_alt_name, nil, nil) else { return [] }
+        let stack = OpaquePointer(names)
+        defer { GENERAL_NAMES_free(stack) }
+        return (0..<COpenSSL_sk_GENERAL_NAME_num(stack)).compactMap { index in
+            var type: Int32 = -1
+            let name = COpenSSL_sk_GENERAL_NAME_value(stack, index)
+            guard let value = GENERAL_NAME_get0_value(name, &type), type == wanted else { return nil }
+            let string = value.assumingMemoryBound(to: ASN1_STRING.self)
+            return convert(Self.bytes(of: string))
+        }
+    }
+
+    private static func bytes(of string: UnsafePointer<ASN1_STRING>) -> UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(start: ASN1_STRING_get0_data(string), count: Int(max(0, ASN1_STRING_length(string))))
+    }
+
+    private static func address(_ bytes: UnsafeRawBufferPointer) -> String? {
+        let family: Int32
+        switch bytes.count {
+        case 4: family = AF_INET
+        case 16: family = AF_INET6
+        default: return nil
+        }
+        var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+        guard inet_ntop(family, bytes.baseAddress, &text, socklen_t(text.count)) != nil else { return nil }
+        return text.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } }
+    }
+
+    private static func text(of name: OpaquePointer?) -> String {
+        MemoryBIO.text { bio in COpenSSL_printName(bio, name) }
+    }
+
+    private static func text(of string: UnsafeMutablePointer<ASN1_STRING>?) -> String? {
+        var utf8: UnsafeMutablePointer<UInt8>?
+        let length = ASN1_STRING_to_UTF8(&utf8, string)
+        guard length >= 0, let utf8 else { return nil }
+        defer { COpenSSL_free(utf8) }
+        return String(decoding: UnsafeBufferPointer(start: utf8, count: Int(length)), as: UTF8.self)
+    }
+}

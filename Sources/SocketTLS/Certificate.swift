@@ -1,0 +1,153 @@
+internal import COpenSSL
+public import FoundationEssentials
+
+/// An X.509 certificate.
+///
+/// Two certificates are equal when their DER encodings are. Having one says nothing about whether it can be trusted.
+public struct Certificate: Sendable, Hashable {
+    let handle: X509Handle
+    /// The certificate's DER encoding.
+    public let derBytes: [UInt8]
+
+    /// The first certificate in a PEM text.
+    ///
+    /// Throws `invalidCertificate` when there is none.
+    public init(pem: String) throws(TLSError) {
+        guard let first = try Self.read(SecretBytes(pem), limit: 1).first else { throw Self.noCertificate(in: "The text") }
+        self = first
+    }
+
+    /// A certificate from its DER encoding, which must be the whole of `der`.
+    ///
+    /// Throws `invalidCertificate` when it is anything else.
+    public init(der: [UInt8]) throws(TLSError) {
+        var consumed = 0
+        let x509 = try OpenSSLCall.require(
+            "d2i_X509", or: .invalidCertificate, "The bytes are not a certificate in DER form."
+        ) {
+            der.withUnsafeBufferPointer { bytes in
+                var cursor = bytes.baseAddress
+                let x509 = d2i_X509(nil, &cursor, bytes.count)
+                if let cursor, let start = bytes.baseAddress { consumed = cursor - start }
+                return x509
+            }
+        }
+        self.init(owning: x509)
+        guard consumed == der.count else {
+            throw TLSError(
+                .invalidCertificate, "\(der.count - consumed) bytes follow the certificate in DER form.", operation: "d2i_X509")
+        }
+    }
+
+    /// Every certificate in a PEM text, in its order. Blocks of other kinds are skipped.
+    ///
+    /// Throws `invalidCertificate` when there is none.
+    public static func certificates(pem: String) throws(TLSError) -> [Certificate] {
+        try nonEmpty(read(SecretBytes(pem)), "The text")
+    }
+
+    /// Every certificate in a PEM file, in its order. Blocks of other kinds are skipped.
+    ///
+    /// Throws `invalidCertificate` when the file cannot be read or has none.
+    public static func certificates(file path: String) throws(TLSError) -> [Certificate] {
+        try nonEmpty(read(SecretBytes.contents(ofFile: path, or: .invalidCertificate)), "The file \"\(path)\"")
+    }
+
+    /// The day and time from which the certificate is valid.
+    public var notBefore: Date { Self.date(X509_get0_notBefore(handle.x509)) }
+
+    /// The day and time after which the certificate is no longer valid.
+    public var notAfter: Date { Self.date(X509_get0_notAfter(handle.x509)) }
+
+    /// The SHA-256 digest of `derBytes`, 32 bytes.
+    public var sha256Fingerprint: [UInt8] {
+        var digest = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
+        var length: UInt32 = 0
+        guard X509_digest(handle.x509, EVP_sha256(), &digest, &length) == 1 else { return [] }
+        return Array(digest.prefix(Int(length)))
+    }
+
+    /// The certificate in PEM form, with its BEGIN and END lines.
+    public var pem: String {
+        MemoryBIO.text { bio in PEM_write_bio_X509(bio, handle.x509) }
+    }
+
+    /// Equal means the same DER encoding.
+    public static func == (left: Certificate, right: Certificate) -> Bool {
+        left.derBytes == right.derBytes
+    }
+
+    /// Hashes the DER encoding.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(derBytes)
+    }
+}
+
+extension Certificate {
+    /// Takes over the caller's reference to `x509`.
+    init(owning x509: OpaquePointer) {
+        handle = X509Handle(owning: x509)
+        derBytes = Self.encode(x509)
+    }
+
+    /// Adds a reference of its own to `x509`.
+    init(sharing x509: OpaquePointer) {
+        X509_up_ref(x509)
+        self.init(owning: x509)
+    }
+
+    /// The certificates of a `STACK_OF(X509)`, which may be missing.
+    static func certificates(sharing stack: OpaquePointer?) -> [Certificate] {
+        (0..<COpenSSL_sk_X509_num(stack)).compactMap { index in
+            COpenSSL_sk_X509_value(stack, index).map { Certificate(sharing: $0) }
+        }
+    }
+
+    static func read(_ text: SecretBytes, limit: Int = .max) throws(TLSError) -> [Certificate] {
+        let reader = try PEMReader(text)
+        var certificates: [Certificate] = []
+        while certificates.count < limit, let x509 = try reader.nextCertificate() {
+            certificates.append(Certificate(owning: x509))
+        }
+        return certificates
+    }
+
+    private static func nonEmpty(_ certificates: [Certificate], _ source: String) throws(TLSError) -> [Certificate] {
+        if certificates.isEmpty { throw noCertificate(in: source) }
+        return certificates
+    }
+
+    private static func noCertificate(in source: String) -> TLSError {
+        TLSError(.invalidCertificate, "\(source) has no certificate in PEM form.", operation: "PEM_read_bio_X509")
+    }
+
+    private static func encode(_ x509: OpaquePointer) -> [UInt8] {
+        var encoding: UnsafeMutablePointer<UInt8>?
+        let length = i2d_X509(x509, &encoding)
+        guard length > 0, let encoding else { return [] }
+        defer { COpenSSL_free(encoding) }
+        return Array(UnsafeBufferPointer(start: encoding, count: Int(length)))
+    }
+
+    private static func date(_ time: UnsafePointer<ASN1_TIME>?) -> Date {
+        var days: Int32 = 0
+        var seconds: Int32 = 0
+        guard let epoch = ASN1_TIME_set(nil, 0) else { return Date(timeIntervalSince1970: 0) }
+        defer { ASN1_STRING_free(epoch) }
+        // A certificate whose dates cannot be read is refused by OpenSSL; here it is only shown.
+        guard ASN1_TIME_diff(&days, &seconds, epoch, time) == 1 else { return Date(timeIntervalSince1970: 0) }
+        return Date(timeIntervalSince1970: Double(days) * 86_400 + Double(seconds))
+    }
+}
+
+/// Owns one reference to an `X509`.
+final class X509Handle: @unchecked Sendable {
+    // Unchecked: the certificate is never changed after it was decoded, and OpenSSL locks what it caches inside.
+    let x509: OpaquePointer
+
+    init(owning x509: OpaquePointer) {
+        self.x509 = x509
+    }
+
+    deinit { X509_free(x509) }
+}

@@ -1,0 +1,108 @@
+internal import SocketBuffers
+
+/// What makes two contexts interchangeable: everything in the settings that is not about a single connection.
+struct ContextKey: Hashable, Sendable {
+    let isServer: Bool
+    let identity: TLSIdentity?
+    let roots: Roots
+    let minimumVersion: TLSVersion
+    let maximumVersion: TLSVersion?
+    let applicationProtocols: [String]
+    let clientCertificates: TLSSettings.ClientCertificates
+    let verifiesPeer: Bool
+
+    init(_ settings: TLSSettings) {
+        isServer = settings.role == .server
+        identity = settings.identity
+        verifiesPeer = settings.verifiesPeer
+        roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused
+        minimumVersion = settings.minimumVersion
+        maximumVersion = settings.maximumVersion
+        applicationProtocols = settings.applicationProtocols
+        clientCertificates = settings.clientCertificates
+    }
+}
+
+extension ContextKey {
+    /// The trusted roots, and what tells that their files have changed.
+    enum Roots: Hashable, Sendable {
+        case unused
+        case system([FileStamp])
+        case file(path: String, FileStamp)
+        case certificates([Certificate])
+
+        init(_ roots: TrustRoots) {
+            switch roots {
+            case .system: self = .system(SystemTrustStore.currentStamps())
+            case .file(let path): self = .file(path: path, FileStamp(path: path))
+            case .certificates(let certificates): self = .certificates(certificates)
+            }
+        }
+
+        func trustStore() throws(TLSError) -> TrustStore {
+            switch self {
+            case .system(let stamps): try SystemTrustStore.store(for: stamps)
+            case .unused, .file, .certificates: try TrustStore(listedCertificates())
+            }
+        }
+
+        /// The roots that are few enough to be named to a client.
+        func listedCertificates() throws(TLSError) -> [Certificate] {
+            switch self {
+            case .unused, .system: []
+            case .file(let path, _): try Certificate.certificates(file: path)
+            case .certificates(let certificates): certificates
+            }
+        }
+    }
+}
+
+/// The contexts that were used last. A bounded number: settings may come from anywhere.
+final class ContextCache: Sendable {
+    static let shared = ContextCache(limit: 64)
+
+    private struct Entry {
+        let context: TLSContext
+        var lastUse: UInt64
+    }
+
+    private struct Contents {
+        var entries: [ContextKey: Entry] = [:]
+        var uses: UInt64 = 0
+    }
+
+    private let limit: Int
+    private let contents = Locked(Contents())
+
+    init(limit: Int) {
+        self.limit = limit
+    }
+
+    /// The cached context for `key`, or else what `build` makes. Two threads may build at once; the first to finish wins.
+    func context(
+        for key: ContextKey, build: () throws(TLSError) -> TLSContext
+    ) throws(TLSError) -> TLSContext {
+        if let known = contents.withLock({ Self.find(key, in: &$0) }) { return known }
+        let built = try build()
+        let limit = limit
+        return contents.withLock { contents in
+            if let known = Self.find(key, in: &contents) { return known }
+            if contents.entries.count >= limit { Self.dropOldest(from: &contents) }
+            contents.entries[key] = Entry(context: built, lastUse: contents.uses)
+            return built
+        }
+    }
+
+    private static func find(_ key: ContextKey, in contents: inout Contents) -> TLSContext? {
+        contents.uses += 1
+        guard var entry = contents.entries[key] else { return nil }
+        entry.lastUse = contents.uses
+        contents.entries[key] = entry
+        return entry.context
+    }
+
+    private static func dropOldest(from contents: inout Contents) {
+        guard let oldest = contents.entries.min(by: { $0.value.lastUse < $1.value.lastUse }) else { return }
+        contents.entries[oldest.key] = nil
+    }
+}

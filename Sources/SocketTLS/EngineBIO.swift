@@ -1,0 +1,149 @@
+// Rules of the BIO:
+//  1. OpenSSL reads what the owner appended to `received` and appends to `output`; nothing else is between it and the network.
+//  2. No bytes: "try again", unless the transport has ended, then end of file. `BIO_CTRL_EOF` answers likewise: it is what turns an
+//     end without close_notify into an error.
+//  3. While `isHeld`, nothing is read (see TrustGate).
+//  4. "Try again" for writing is only said while OpenSSL reads or shakes hands (`limitsOutput`), and only far over the limit that
+//     the engine checks before it writes: said inside `SSL_write`, a record would be encrypted and not sent.
+//  5. Once `isPoisoned`, OpenSSL is given a header that no TLS has: the way to make it stop in the middle of a call and send an alert.
+
+internal import COpenSSL
+internal import Glibc
+internal import SocketBuffers
+
+/// The bytes between OpenSSL and the owner of an engine; the data of its one `BIO`.
+///
+/// A class of its own, so that the callbacks never touch a property that the engine is using.
+final class EngineBIO {
+    /// The old `sslPreBuffer`: ciphertext that OpenSSL has not read yet.
+    let received = PreBuffer()
+    let output = PreBuffer()
+    var hasReachedEndOfFile = false
+    var isHeld = false
+    var limitsOutput = false
+    /// The first bytes ever read, which tell TLS from other protocols.
+    private(set) var firstBytes: [UInt8] = []
+    private var poison: ArraySlice<UInt8>?
+
+    /// More output than this is not taken while OpenSSL reads: a backstop, since the engine bounds what provokes it.
+    static let outputLimitWhileReading = 512 * 1024
+
+    func becomePoisoned() {
+        // TLS 1.3 objects to the type, TLS 1.2 to the length.
+        if poison == nil { poison = [0x16, 0x03, 0x03, 0xFF, 0xFF] }
+    }
+
+    fileprivate func read(into buffer: UnsafeMutableRawPointer, _ capacity: Int) -> Transfer {
+        if poison != nil { return readPoison(into: buffer, capacity) }
+        if isHeld { return .tryAgain }
+        let count = min(capacity, received.count)
+        guard count > 0, let source = received.readableBytes.baseAddress else {
+            return hasReachedEndOfFile ? .endOfFile : .tryAgain
+        }
+        memcpy(buffer, source, count)
+        rememberFirstBytes(UnsafeRawBufferPointer(start: buffer, count: count))
+        received.consume(count)
+        return .moved(count)
+    }
+
+    fileprivate func write(_ bytes: UnsafeRawBufferPointer) -> Transfer {
+        if limitsOutput, output.count >= Self.outputLimitWhileReading { return .tryAgain }
+        output.append(bytes)
+        return .moved(bytes.count)
+    }
+
+    fileprivate var isAtEndOfFile: Bool {
+        hasReachedEndOfFile && received.isEmpty && poison == nil
+    }
+
+    private func readPoison(into buffer: UnsafeMutableRawPointer, _ capacity: Int) -> Transfer {
+        guard let bytes = poison?.prefix(capacity), !bytes.isEmpty else { return .tryAgain }
+        bytes.withUnsafeBytes { buffer.copyMemory(from: $0.baseAddress ?? UnsafeRawPointer(buffer), byteCount: $0.count) }
+        poison = poison?.dropFirst(bytes.count)
+        return .moved(bytes.count)
+    }
+
+    private func rememberFirstBytes(_ bytes: UnsafeRawBufferPointer) {
+        guard firstBytes.count < Self.firstByteLimit else { return }
+        firstBytes.append(contentsOf: bytes.prefix(Self.firstByteLimit - firstBytes.count))
+    }
+
+    private static let firstByteLimit = 24
+
+    fileprivate enum Transfer {
+        case moved(Int)
+        case tryAgain
+        case endOfFile
+    }
+}
+
+// MARK: - The method
+
+extension EngineBIO {
+    /// A `BIO` over this object, which must outlive it or be cleared from it by `detach(_:)`.
+    func makeBIO() -> OpaquePointer? {
+        guard let method = Self.method.pointer, let bio = BIO_new(method) else { return nil }
+        BIO_set_data(bio, Unmanaged.passUnretained(self).toOpaque())
+        BIO_set_init(bio, 1)
+        return bio
+    }
+
+    static func detach(_ bio: OpaquePointer?) {
+        if let bio { BIO_set_data(bio, nil) }
+    }
+
+    /// The one method of the process.
+    private static let method = Method()
+
+    private struct Method: @unchecked Sendable {
+        // Unchecked: made once, then only read.
+        let pointer: OpaquePointer?
+
+        init() {
+            pointer = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "AsyncSockets")
+            guard let pointer else { return }
+            BIO_meth_set_read(pointer) { bio, buffer, capacity in EngineBIO.answerRead(bio, buffer, capacity) }
+            BIO_meth_set_write(pointer) { bio, bytes, count in EngineBIO.answerWrite(bio, bytes, count) }
+            BIO_meth_set_ctrl(pointer) { bio, command, _, _ in EngineBIO.answerControl(bio, command) }
+        }
+    }
+
+    private static func of(_ bio: OpaquePointer?) -> EngineBIO? {
+        guard let bio, let data = BIO_get_data(bio) else { return nil }
+        return Unmanaged<EngineBIO>.fromOpaque(data).takeUnretainedValue()
+    }
+
+    private static func answerRead(_ bio: OpaquePointer?, _ buffer: UnsafeMutablePointer<CChar>?, _ capacity: Int32) -> Int32 {
+        guard let engineBIO = of(bio), let buffer, capacity > 0 else { return -1 }
+        COpenSSL_BIO_clearRetryFlags(bio)
+        switch engineBIO.read(into: buffer, Int(capacity)) {
+        case .moved(let count): return Int32(count)
+        case .endOfFile: return 0
+        case .tryAgain:
+            COpenSSL_BIO_setRetryRead(bio)
+            return -1
+        }
+    }
+
+    private static func answerWrite(_ bio: OpaquePointer?, _ bytes: UnsafePointer<CChar>?, _ count: Int32) -> Int32 {
+        guard let engineBIO = of(bio), let bytes, count > 0 else { return -1 }
+        COpenSSL_BIO_clearRetryFlags(bio)
+        switch engineBIO.write(UnsafeRawBufferPointer(start: bytes, count: Int(count))) {
+        case .moved(let count): return Int32(count)
+        case .tryAgain, .endOfFile:
+            COpenSSL_BIO_setRetryWrite(bio)
+            return -1
+        }
+    }
+
+    private static func answerControl(_ bio: OpaquePointer?, _ command: Int32) -> Int {
+        guard let engineBIO = of(bio) else { return 0 }
+        switch command {
+        case BIO_CTRL_FLUSH: return 1
+        case BIO_CTRL_EOF: return engineBIO.isAtEndOfFile ? 1 : 0
+        case BIO_CTRL_PENDING: return engineBIO.received.count
+        case BIO_CTRL_WPENDING: return engineBIO.output.count
+        default: return 0
+        }
+    }
+}

@@ -1,0 +1,80 @@
+// The C callbacks of a context. Each finds its engine's events from the SSL, records a fact, and returns: no call on the same SSL,
+// and no user code, is made from here.
+
+internal import COpenSSL
+
+enum EngineCallbacks {
+    static func install(on context: OpaquePointer) {
+        installVerification(on: context)
+        installObservation(on: context)
+        installRefusal(on: context)
+    }
+
+    /// The slot of an `SSL` that leads to its events.
+    private static let slot = CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL, 0, nil, nil, nil, nil)
+
+    /// `events` must outlive `ssl`, or be detached from it.
+    static func attach(_ events: EngineEvents, to ssl: OpaquePointer) -> Int32 {
+        SSL_set_ex_data(ssl, slot, Unmanaged.passUnretained(events).toOpaque())
+    }
+
+    static func detach(from ssl: OpaquePointer) {
+        SSL_set_ex_data(ssl, slot, nil)
+    }
+
+    private static func events(of ssl: OpaquePointer?) -> EngineEvents? {
+        guard let ssl, let data = SSL_get_ex_data(ssl, slot) else { return nil }
+        return Unmanaged<EngineEvents>.fromOpaque(data).takeUnretainedValue()
+    }
+
+    // MARK: - Verification
+
+    private static func installVerification(on context: OpaquePointer) {
+        SSL_CTX_set_cert_verify_callback(context, { store, _ in EngineCallbacks.verify(store) }, nil)
+    }
+
+    private static func verify(_ store: OpaquePointer?) -> Int32 {
+        guard let store, let ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()).map(OpaquePointer.init),
+            let events = events(of: ssl)
+        else { return 0 }
+        let ruling = events.gate.ruling ?? events.gate.judge(trust(in: store, events))
+        return events.apply(ruling, to: store, on: ssl)
+    }
+
+    private static func trust(in store: OpaquePointer, _ events: EngineEvents) -> PeerTrust {
+        let isGood = X509_verify_cert(store) == 1
+        let chain = Certificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
+        return PeerTrust(
+            peer: events.isServer ? .client : .server, chain: chain,
+            verdict: isGood ? .trusted : CertificateFault(in: store, chain, events.expectedName).verdict,
+            serverName: events.expectedName)
+    }
+
+    // MARK: - Observation
+
+    private static func installObservation(on context: OpaquePointer) {
+        SSL_CTX_set_info_callback(context) { ssl, place, value in
+            guard place & SSL_CB_ALERT != 0, let events = EngineCallbacks.events(of: ssl) else { return }
+            let alert = TLSAlert(rawValue: UInt8(truncatingIfNeeded: value))
+            events.sawAlert(alert, isFatal: value >> 8 == SSL3_AL_FATAL, isOurs: place & SSL_CB_WRITE != 0)
+        }
+        SSL_CTX_set_msg_callback(context) { isOurs, version, contentType, bytes, count, ssl, _ in
+            guard isOurs == 0, contentType == SSL3_RT_HANDSHAKE, count > 0, let bytes else { return }
+            EngineCallbacks.events(of: ssl)?.sawHandshakeMessage(bytes.load(as: UInt8.self), version: version)
+        }
+    }
+
+    // MARK: - Refusal
+
+    /// Gives a TLS 1.3 server a way to send an alert after its handshake, for which OpenSSL has no call: an extension of session
+    /// tickets that is never added, and that can fail with any alert. Number 0xFF5A is for private use (RFC 8446, 11).
+    private static func installRefusal(on context: OpaquePointer) {
+        _ = SSL_CTX_add_custom_ext(
+            context, 0xFF5A, UInt32(SSL_EXT_TLS1_3_ONLY | SSL_EXT_TLS1_3_NEW_SESSION_TICKET),
+            { ssl, _, _, _, _, _, _, alert, _ in
+                guard let refusal = EngineCallbacks.events(of: ssl)?.alertInsteadOfTicket else { return 0 }
+                alert?.pointee = Int32(refusal.rawValue)
+                return -1
+            }, nil, nil, nil, nil)
+    }
+}

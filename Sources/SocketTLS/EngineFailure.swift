@@ -1,0 +1,128 @@
+// How a failed OpenSSL call becomes an error with somebody to blame. The first that fits:
+//  1. the trust gate said no;               2. the peer flooded;             3. the peer sent a fatal alert;
+//  4. the transport ended;                  5. the peer does not speak TLS;  6. the client has no certificate;
+//  7. the two sides have nothing in common; 8. the peer broke the rules;     9. this side failed.
+
+internal import COpenSSL
+
+struct EngineFailure {
+    let operation: String
+    let entries: [OpenSSLError]
+    let events: EngineEvents
+    let isInHandshake: Bool
+
+    var error: TLSError {
+        var error = refusalError ?? floodError ?? alertError ?? endError ?? notTLSError ?? reasonError
+        error.sentAlert = events.sentAlert
+        error.openSSLStack = entries.map(\.text)
+        return error
+    }
+
+    private func error(_ code: TLSError.Code, _ message: String) -> TLSError {
+        TLSError(code, message, operation: operation)
+    }
+
+    // MARK: - The rules
+
+    private var refusalError: TLSError? {
+        switch events.gate.refusal {
+        case .byVerification(let trust):
+            guard case .untrusted(let reason, let code, _) = trust.verdict else { return nil }
+            return TLSError(TLSError.Code(verifyCode: code), reason, operation: operation, verifyCode: code)
+        case .byDecision(let trust, let refusal):
+            return TLSError(refusal.code, refusal.sentence(about: trust.leaf), operation: operation, verifyCode: trust.verifyCode)
+        case nil: return nil
+        }
+    }
+
+    private var floodError: TLSError? {
+        guard events.isFlooded else { return nil }
+        return error(
+            .tooManyKeyUpdates,
+            "The peer sent more than \(EngineEvents.messageLimit) post-handshake messages in a row without any data between them.")
+    }
+
+    private var alertError: TLSError? {
+        guard let alert = entries.lazy.compactMap(\.peerAlert).first else { return nil }
+        let place = isInHandshake ? "the TLS handshake" : "the TLS connection"
+        var error = error(.peerAlert, "The peer ended \(place) with the alert \(alert).")
+        error.alert = alert
+        return error
+    }
+
+    private var endError: TLSError? {
+        let isEnd = has(SSL_R_UNEXPECTED_EOF_WHILE_READING) || (entries.isEmpty && events.bio.hasReachedEndOfFile)
+        guard isEnd else { return nil }
+        return isInHandshake
+            ? error(.closedDuringHandshake, "The peer closed the connection before the TLS handshake was complete.")
+            : error(.truncated, "The peer closed the connection without close_notify: what it sent may be cut short.")
+    }
+
+    private var notTLSError: TLSError? {
+        let first = events.bio.firstBytes
+        guard isInHandshake, let type = first.first, entries.contains(where: \.isFromSSL) else { return nil }
+        // Content types 20 to 23, and major version 3 (RFC 8446, 5.1).
+        if (20...23).contains(type), first.count < 2 || first[1] == 3 { return nil }
+        return error(.notTLS, "The peer does not speak TLS: it began with \(Self.quoted(first)).")
+    }
+
+    private var reasonError: TLSError {
+        let words = entries.last?.text ?? "no reason given"
+        if has(SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
+            return error(.clientCertificateMissing, "The client showed no certificate, and this server requires one.")
+        }
+        if Self.nothingInCommon.contains(where: has) {
+            return error(.noSharedParameters, "The two sides have no TLS parameters in common: \(words).")
+        }
+        if entries.contains(where: \.isFromSSL), let alert = events.sentAlert, alert != .internalError {
+            return error(.protocolViolation, "The peer broke the rules of TLS, or its bytes were changed on the way: \(words).")
+        }
+        return error(.internalError, "OpenSSL failed: \(words).")
+    }
+
+    // MARK: - Details
+
+    private func has(_ reason: Int32) -> Bool {
+        entries.contains { $0.isFromSSL && $0.reason == reason }
+    }
+
+    private static let nothingInCommon: [Int32] = [
+        SSL_R_NO_SHARED_CIPHER, SSL_R_NO_SHARED_GROUPS, SSL_R_NO_SHARED_SIGNATURE_ALGORITHMS, SSL_R_NO_SUITABLE_GROUPS,
+        SSL_R_NO_SUITABLE_KEY_SHARE, SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM, SSL_R_NO_PROTOCOLS_AVAILABLE,
+        SSL_R_NO_APPLICATION_PROTOCOL, SSL_R_UNSUPPORTED_PROTOCOL, SSL_R_UNSUPPORTED_SSL_VERSION, SSL_R_VERSION_TOO_LOW,
+        SSL_R_VERSION_TOO_HIGH, SSL_R_WRONG_SSL_VERSION, SSL_R_UNKNOWN_PROTOCOL,
+    ]
+
+    /// Text as text, anything else as numbers.
+    private static func quoted(_ bytes: [UInt8]) -> String {
+        let line = bytes.prefix { $0 != 0x0D && $0 != 0x0A }
+        if line.count >= min(3, bytes.count), line.allSatisfy({ (0x20..<0x7F).contains($0) }) {
+            return "\"\(String(decoding: line, as: UTF8.self))\""
+        }
+        return "the bytes " + bytes.prefix(8).map { String($0, radix: 16) }.joined(separator: " ")
+    }
+}
+
+extension TrustRefusal {
+    fileprivate var code: TLSError.Code {
+        switch self {
+        case .rejected: .trustRejected
+        case .timedOut: .trustTimedOut
+        }
+    }
+
+    fileprivate func sentence(about leaf: Certificate?) -> String {
+        let certificate = leaf.map { "the certificate of \"\($0.displayName)\"" } ?? "the peer's certificate"
+        switch self {
+        case .rejected: return "The trust callback refused \(certificate)."
+        case .timedOut: return "The trust callback did not decide about \(certificate) in time."
+        }
+    }
+}
+
+extension PeerTrust {
+    fileprivate var verifyCode: Int32? {
+        if case .untrusted(_, let code, _) = verdict { return code }
+        return nil
+    }
+}

@@ -1,0 +1,100 @@
+// The one way to call an OpenSSL function that can fail. Its error queue belongs to the thread and outlives a call, so that a
+// stale entry turns a later "no bytes yet" into a fatal error. Rules:
+//  1. The queue is cleared before the call.
+//  2. `SSL_get_error` is asked at once: it looks at BIO flags that the next call changes.
+//  3. The queue is drained after the call, on the same thread, before anything else runs.
+
+internal import COpenSSL
+
+enum OpenSSLCall {
+    /// Runs a call whose failure is nil or not positive, and throws `code` with OpenSSL's error queue.
+    static func require<Value>(
+        _ operation: String,
+        or code: TLSError.Code,
+        _ message: @autoclosure () -> String,
+        _ body: () -> Value?
+    ) throws(TLSError) -> Value {
+        ERR_clear_error()
+        let value = body()
+        let entries = OpenSSLError.drainQueue()
+        guard let value else {
+            throw TLSError(code, message(), operation: operation, openSSLStack: entries.map(\.text))
+        }
+        return value
+    }
+
+    /// Runs a call that answers 1 for success, and throws `code` with OpenSSL's error queue for anything below.
+    static func requireSuccess(
+        _ operation: String,
+        or code: TLSError.Code = .internalError,
+        _ message: @autoclosure () -> String = "OpenSSL failed to set up TLS.",
+        _ body: () -> Int32
+    ) throws(TLSError) {
+        _ = try require(operation, or: code, message()) { body() > 0 ? true : nil }
+    }
+
+    /// Runs an I/O call on `ssl` and says how it ended.
+    static func perform(on ssl: OpaquePointer, _ body: () -> Int32) -> Outcome {
+        ERR_clear_error()
+        let result = body()
+        if result > 0 {
+            ERR_clear_error()
+            return .success
+        }
+        let reason = SSL_get_error(ssl, result)
+        let entries = OpenSSLError.drainQueue()
+        switch reason {
+        case SSL_ERROR_WANT_READ: return .wantsRead
+        case SSL_ERROR_WANT_WRITE: return .wantsWrite
+        case SSL_ERROR_WANT_RETRY_VERIFY: return .wantsTrust
+        case SSL_ERROR_ZERO_RETURN: return .closed
+        default: return .failure(entries)
+        }
+    }
+
+    enum Outcome {
+        case success
+        case wantsRead
+        case wantsWrite
+        case wantsTrust
+        case closed
+        case failure([OpenSSLError])
+    }
+}
+
+/// One entry of OpenSSL's error queue.
+struct OpenSSLError: Sendable {
+    /// `ERR_GET_REASON`, which is an `SSL_R_*` when `isFromSSL`.
+    let reason: Int32
+    /// `ERR_GET_LIB`.
+    let library: Int32
+    let text: String
+
+    /// Takes every entry from the queue of this thread, oldest first.
+    static func drainQueue() -> [OpenSSLError] {
+        var entries: [OpenSSLError] = []
+        var detail: UnsafePointer<CChar>?
+        var flags: Int32 = 0
+        while true {
+            let code = ERR_get_error_all(nil, nil, nil, &detail, &flags)
+            guard code != 0 else { return entries }
+            entries.append(OpenSSLError(code: code, detail: flags & ERR_TXT_STRING != 0 ? detail : nil))
+        }
+    }
+
+    private init(code: UInt, detail: UnsafePointer<CChar>?) {
+        reason = ERR_GET_REASON(code)
+        library = ERR_GET_LIB(code)
+        let words = ERR_reason_error_string(code).map { String(cString: $0) } ?? "error \(code)"
+        let extra = detail.map { String(cString: $0) } ?? ""
+        text = extra.isEmpty ? words : "\(words) (\(extra))"
+    }
+
+    var isFromSSL: Bool { library == ERR_LIB_SSL }
+
+    /// The alert that the peer sent, when this entry reports one.
+    var peerAlert: TLSAlert? {
+        guard isFromSSL, reason > SSL_AD_REASON_OFFSET, reason <= SSL_AD_REASON_OFFSET + 255 else { return nil }
+        return TLSAlert(rawValue: UInt8(reason - SSL_AD_REASON_OFFSET))
+    }
+}

@@ -1,0 +1,62 @@
+// Reads PEM with a passphrase callback that is always set: without one OpenSSL asks on the terminal and waits.
+
+internal import COpenSSL
+internal import Glibc
+
+/// A read-only memory BIO over PEM text, and the passphrase for what is encrypted in it.
+final class PEMReader {
+    private let text: SecretBytes
+    private let passphrase: SecretBytes?
+    private let bio: OpaquePointer
+    /// OpenSSL met an encrypted block.
+    private(set) var askedForPassphrase = false
+
+    init(_ text: SecretBytes, passphrase: String? = nil) throws(TLSError) {
+        let bytes = text.bytes
+        self.text = text
+        self.passphrase = passphrase.map { SecretBytes($0) }
+        bio = try OpenSSLCall.require("BIO_new_mem_buf", or: .internalError, "OpenSSL has no memory to read PEM.") {
+            BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
+        }
+    }
+
+    deinit { BIO_free(bio) }
+
+    /// The next certificate, or nil after the last one. Blocks of other kinds are skipped.
+    func nextCertificate() throws(TLSError) -> OpaquePointer? {
+        ERR_clear_error()
+        let certificate = PEM_read_bio_X509(bio, nil, answerPassphrase, Unmanaged.passUnretained(self).toOpaque())
+        let entries = OpenSSLError.drainQueue()
+        if let certificate { return certificate }
+        if entries.last?.isEndOfPEM == true { return nil }
+        throw TLSError(
+            .invalidCertificate, "The text is not a certificate in PEM form.", operation: "PEM_read_bio_X509",
+            openSSLStack: entries.map(\.text))
+    }
+
+    /// The first private key, or nil when it cannot be read; the errors say why.
+    func privateKey() -> (key: OpaquePointer?, entries: [OpenSSLError]) {
+        ERR_clear_error()
+        let key = PEM_read_bio_PrivateKey(bio, nil, answerPassphrase, Unmanaged.passUnretained(self).toOpaque())
+        return (key, OpenSSLError.drainQueue())
+    }
+
+    fileprivate func copyPassphrase(to buffer: UnsafeMutablePointer<CChar>, size: Int) -> Int32 {
+        askedForPassphrase = true
+        guard let bytes = passphrase?.bytes, bytes.count <= size else { return -1 }
+        if let base = bytes.baseAddress { memcpy(buffer, base, bytes.count) }
+        return Int32(bytes.count)
+    }
+}
+
+/// A `pem_password_cb`; a C function cannot be a stored property.
+private func answerPassphrase(
+    _ buffer: UnsafeMutablePointer<CChar>?, _ size: Int32, _: Int32, _ reader: UnsafeMutableRawPointer?
+) -> Int32 {
+    guard let buffer, let reader else { return -1 }
+    return Unmanaged<PEMReader>.fromOpaque(reader).takeUnretainedValue().copyPassphrase(to: buffer, size: Int(size))
+}
+
+extension OpenSSLError {
+    fileprivate var isEndOfPEM: Bool { library == Int32(ERR_LIB_PEM) && reason == PEM_R_NO_START_LINE }
+}

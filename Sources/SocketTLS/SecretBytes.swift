@@ -1,0 +1,61 @@
+internal import COpenSSL
+internal import Glibc
+
+/// Bytes that are wiped before their memory is given back: keys, passphrases, and files that hold them.
+final class SecretBytes {
+    private let storage: UnsafeMutableRawBufferPointer
+
+    init(_ text: String) {
+        storage = .allocate(byteCount: text.utf8.count, alignment: 1)
+        storage.copyBytes(from: text.utf8)
+    }
+
+    private init(_ storage: UnsafeMutableRawBufferPointer) {
+        self.storage = storage
+    }
+
+    deinit {
+        OPENSSL_cleanse(storage.baseAddress, storage.count)
+        storage.deallocate()
+    }
+
+    var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(storage) }
+
+    /// Reads a whole file. `code` says what the file was meant to be.
+    static func contents(ofFile path: String, or code: TLSError.Code) throws(TLSError) -> SecretBytes {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw unreadable(path, errno, code) }
+        defer { close(descriptor) }
+        var facts = stat()
+        guard fstat(descriptor, &facts) == 0 else { throw unreadable(path, errno, code) }
+        guard facts.st_mode & S_IFMT == S_IFREG else {
+            throw TLSError(code, "\"\(path)\" is not a regular file.", operation: "open")
+        }
+        guard facts.st_size <= sizeLimit else {
+            throw TLSError(code, "\"\(path)\" is larger than \(sizeLimit) bytes.", operation: "open")
+        }
+        return try read(Int(facts.st_size), from: descriptor, path, code)
+    }
+
+    /// No bundle of certificates comes near it; it keeps a wrong path from filling the memory.
+    private static let sizeLimit = 64 * 1024 * 1024
+
+    private static func read(
+        _ size: Int, from descriptor: Int32, _ path: String, _ code: TLSError.Code
+    ) throws(TLSError) -> SecretBytes {
+        let secret = SecretBytes(.allocate(byteCount: size, alignment: 1))
+        var filled = 0
+        while filled < size {
+            let taken = Glibc.read(descriptor, secret.storage.baseAddress.map { $0 + filled }, size - filled)
+            if taken < 0, errno == EINTR { continue }
+            guard taken > 0 else { throw unreadable(path, taken < 0 ? errno : EIO, code) }
+            filled += taken
+        }
+        return secret
+    }
+
+    private static func unreadable(_ path: String, _ errorNumber: Int32, _ code: TLSError.Code) -> TLSError {
+        let reason = String(cString: strerror(errorNumber))
+        return TLSError(code, "\"\(path)\" cannot be read: \(reason).", operation: "open")
+    }
+}

@@ -1,0 +1,69 @@
+internal import COpenSSL
+internal import Glibc
+
+/// The name a client expects of its server: checked, and without the dot at the end.
+enum ServerName: Equatable {
+    case hostName(String)
+    /// The text as it was given, and its 4 or 16 bytes.
+    case address(String, [UInt8])
+
+    init(_ text: String) throws(TLSError) {
+        if let bytes = Self.addressBytes(text) {
+            self = .address(text, bytes)
+            return
+        }
+        let name = text.hasSuffix(".") ? String(text.dropLast()) : text
+        if let complaint = Self.complaint(about: name) {
+            throw TLSError(.invalidSettings, "The server name \"\(Self.printable(text))\" \(complaint).", operation: "serverName")
+        }
+        self = .hostName(name)
+    }
+
+    var text: String {
+        switch self {
+        case .hostName(let name), .address(let name, _): name
+        }
+    }
+
+    /// Makes OpenSSL verify the peer's certificate for this name.
+    func require(on parameters: OpaquePointer?) -> Int32 {
+        switch self {
+        case .hostName(let name): X509_VERIFY_PARAM_set1_host(parameters, name, name.utf8.count)
+        case .address(_, let bytes): X509_VERIFY_PARAM_set1_ip(parameters, bytes, bytes.count)
+        }
+    }
+
+    /// A zone ("%eth0") says which link to take; no certificate knows it.
+    private static func addressBytes(_ text: String) -> [UInt8]? {
+        let address = text.prefix { $0 != "%" }
+        guard !text.utf8.contains(0) else { return nil }
+        var bytes = [UInt8](repeating: 0, count: 16)
+        if address.count == text.count, inet_pton(AF_INET, text, &bytes) == 1 { return Array(bytes.prefix(4)) }
+        return inet_pton(AF_INET6, String(address), &bytes) == 1 ? bytes : nil
+    }
+
+    private static func complaint(about name: String) -> String? {
+        if name.isEmpty { return "is empty" }
+        if name.utf8.contains(0) { return "contains a NUL character" }
+        if !name.utf8.allSatisfy({ $0 < 0x80 }) { return "is not ASCII: give it as A-labels (\"xn--…\")" }
+        if name.utf8.count > 253 { return "is longer than 253 characters" }
+        // A leading dot would make OpenSSL accept every subdomain.
+        let labels = name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        if labels.contains(where: \.isEmpty) { return "has an empty label" }
+        if labels.contains(where: { $0.count > 63 }) { return "has a label longer than 63 characters" }
+        return name.utf8.allSatisfy(isNameCharacter) ? nil : "contains characters that no host name has"
+    }
+
+    private static func isNameCharacter(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "0")...UInt8(ascii: "9"),
+            UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"):
+            true
+        default: false
+        }
+    }
+
+    private static func printable(_ text: String) -> String {
+        String(text.unicodeScalars.prefix(80).map { $0.value < 0x20 || $0.value == 0x7F ? "\u{FFFD}" : Character($0) })
+    }
+}

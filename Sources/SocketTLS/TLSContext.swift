@@ -1,0 +1,117 @@
+// Rules of a context:
+//  1. It holds what many connections share and nothing of a single one: no server name, no timeout, no trust mode.
+//  2. It is never changed after it was built, so that connections on any thread may share it.
+//  3. Everything that openssl.cnf could have set is set again, after `SSL_CTX_new`.
+//  4. Nothing is ever resumed: no tickets, no session cache. Resumption would skip the decision about the certificate.
+
+internal import COpenSSL
+internal import SocketBuffers
+
+/// Owns one `SSL_CTX`: versions, identity, roots and protocols, shared by every connection whose settings agree on them.
+package final class TLSContext: Sendable {
+    /// The context for `settings`: one that exists already, or a new one.
+    ///
+    /// Building one reads the roots (4 to 28 ms for the system's, once): never call this on an event loop. Throws
+    /// `invalidSettings`, `invalidCertificate` or `internalError`.
+    package static func context(for settings: TLSSettings) throws(TLSError) -> TLSContext {
+        try settings.validate()
+        let key = ContextKey(settings)
+        return try ContextCache.shared.context(for: key) { () throws(TLSError) in try TLSContext(key) }
+    }
+
+    let handle: ContextHandle
+    private let applicationProtocols: ApplicationProtocols?
+
+    init(_ key: ContextKey) throws(TLSError) {
+        handle = try ContextHandle(isServer: key.isServer)
+        applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
+        let context = handle.context
+        try Self.setVersions(key, on: context)
+        Self.setOptions(on: context)
+        if let identity = key.identity { try Self.show(identity, on: context) }
+        if key.verifiesPeer { try Self.verifyPeer(key, on: context) }
+        try negotiateProtocols(key, on: context)
+        EngineCallbacks.install(on: context)
+    }
+
+    private static func setVersions(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_min_proto_version") {
+            COpenSSL_CTX_setMinimumVersion(context, Int32(key.minimumVersion.wireValue))
+        }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_max_proto_version") {
+            COpenSSL_CTX_setMaximumVersion(context, Int32(key.maximumVersion?.wireValue ?? 0))
+        }
+    }
+
+    private static func setOptions(on context: OpaquePointer) {
+        COpenSSL_CTX_setMode(context, COpenSSL_engineModes())
+        SSL_CTX_set_options(
+            context, COpenSSL_commonOptions() | COpenSSL_noTicketOption() | COpenSSL_noCertificateCompressionOptions())
+        COpenSSL_CTX_disableSessionCache(context)
+        SSL_CTX_set_num_tickets(context, 0)
+    }
+
+    private static func show(_ identity: TLSIdentity, on context: OpaquePointer) throws(TLSError) {
+        let complaint = "The certificate of \"\(identity.certificateChain.first?.displayName ?? "")\" cannot be used for TLS."
+        for (index, certificate) in identity.certificateChain.enumerated() {
+            try OpenSSLCall.requireSuccess("SSL_CTX_use_certificate", or: .invalidCertificate, complaint) {
+                index == 0
+                    ? SSL_CTX_use_certificate(context, certificate.handle.x509)
+                    : COpenSSL_CTX_addChainCertificate(context, certificate.handle.x509)
+            }
+        }
+        try OpenSSLCall.requireSuccess("SSL_CTX_use_PrivateKey", or: .invalidPrivateKey, "The private key cannot be used for TLS.") {
+            SSL_CTX_use_PrivateKey(context, identity.privateKey.handle.key)
+        }
+    }
+
+    private static func verifyPeer(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+        try key.roots.trustStore().share(with: context)
+        let requires = !key.isServer || key.clientCertificates == .required
+        SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_PEER, nil)
+        if key.isServer { try identifySessions(on: context) }
+        if key.isServer { try nameAcceptedIssuers(key, on: context) }
+    }
+
+    /// Without an identifier OpenSSL refuses to go on once a client certificate was shown; a random one is never shared.
+    private static func identifySessions(on context: OpaquePointer) throws(TLSError) {
+        var identifier = [UInt8](repeating: 0, count: Int(SSL_MAX_SID_CTX_LENGTH))
+        try OpenSSLCall.requireSuccess("RAND_bytes") { RAND_bytes(&identifier, Int32(identifier.count)) }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_session_id_context") {
+            SSL_CTX_set_session_id_context(context, identifier, UInt32(identifier.count))
+        }
+    }
+
+    /// Tells clients which issuers are accepted, so that they can choose; the system's bundle would be far too long.
+    private static func nameAcceptedIssuers(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+        guard let names = COpenSSL_sk_X509_NAME_new() else { return }
+        for certificate in try key.roots.listedCertificates() {
+            guard let name = X509_NAME_dup(X509_get_subject_name(certificate.handle.x509)) else { continue }
+            if COpenSSL_sk_X509_NAME_push(names, name) <= 0 { X509_NAME_free(name) }
+        }
+        SSL_CTX_set_client_CA_list(context, names)
+    }
+
+    private func negotiateProtocols(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+        guard let applicationProtocols else { return }
+        if key.isServer {
+            applicationProtocols.choose(on: context)
+        } else {
+            try OpenSSLCall.requireSuccess("SSL_CTX_set_alpn_protos") { applicationProtocols.offer(on: context) }
+        }
+    }
+}
+
+/// Owns one reference to an `SSL_CTX`.
+final class ContextHandle: @unchecked Sendable {
+    // Unchecked: the context is set up by the one thread that makes it; after that OpenSSL only reads it, and counts references.
+    let context: OpaquePointer
+
+    init(isServer: Bool) throws(TLSError) {
+        context = try OpenSSLCall.require("SSL_CTX_new", or: .internalError, "OpenSSL cannot make a TLS context.") {
+            SSL_CTX_new(isServer ? TLS_server_method() : TLS_client_method())
+        }
+    }
+
+    deinit { SSL_CTX_free(context) }
+}

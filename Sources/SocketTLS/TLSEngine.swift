@@ -1,0 +1,292 @@
+// A TLS connection without a socket. The owner moves ciphertext, the engine turns it into plaintext and back. Rules for the owner:
+//  1. One thread at a time: the engine has no lock of its own. Any thread will do; nothing is kept per thread between calls.
+//  2. Ciphertext from the transport is appended to `received`. When the transport has ended, `receiveEndOfFile()`.
+//  3. After EVERY call, whatever it answered, send what is in `output` and consume what was sent: a failed call leaves an alert
+//     there, a read may leave the answer to a KeyUpdate.
+//  4. First `handshake()`, again after every arrival, until `.complete` or `.failed`. Start with one call before anything arrives.
+//  5. After `.complete` call `read` at once: data may be waiting in `received` that no socket event will announce. Then read until
+//     `.incomplete` after every arrival.
+//  6. After `.awaitingTrust` ask, and call `decideTrust` once, then `handshake()`. Until then every call answers `.incomplete`
+//     and touches nothing; arrivals may be appended but are not looked at, so stop reading the transport when there are many.
+//  7. `write` takes at most 16 KiB a call, and nothing while `output` is at its limit: send, then write the same bytes again. It
+//     also answers `.incomplete` when a message of the peer is half there: write again after the next arrival.
+//  8. `.failed` is for ever, and for both directions. `.closed` ends only the reading: writing may go on (half-close).
+//  9. To end in order: `shutdown()`, send `output`, then close the transport's writing side. Nothing can be written after it.
+//
+// Rules that hold inside:
+// 10. OpenSSL is only called through `OpenSSLCall`. Its callbacks reach `bio` and `events`, never the engine itself.
+// 11. Room in `output` is checked before `SSL_write`, which is therefore never told to try again by the BIO.
+// 12. No byte of data passes before the phase is `.established`, and that is only reached through the trust gate.
+
+internal import COpenSSL
+package import SocketBuffers
+
+/// One TLS connection: ciphertext in and out of two buffers, plaintext in and out of calls. Not Sendable: its owner confines it.
+package final class TLSEngine {
+    /// Ciphertext that has arrived: the `sslPreBuffer`. The owner appends to it, and only that.
+    package var received: PreBuffer { bio.received }
+    /// Ciphertext to be sent. The owner sends and consumes it, and only that.
+    package var output: PreBuffer { bio.output }
+    /// What was agreed on; nil before `.complete`.
+    package private(set) var session: TLSSession?
+
+    private let context: TLSContext
+    private let serverName: ServerName?
+    private let bio: EngineBIO
+    private let events: EngineEvents
+    private let ssl: OpaquePointer
+    private var phase = Phase.handshaking
+    private var hasReceivedClose = false
+    private var hasSentClose = false
+    /// OpenSSL could not send an answer to the peer: the next read must call it even when nothing has arrived.
+    private var hasUnsentAnswer = false
+
+    private enum Phase {
+        case handshaking
+        case established
+        case failed(TLSError)
+    }
+
+    /// `write` answers `.incomplete` while `output` holds this many bytes or more.
+    package static let outputLimit = 128 * 1024
+    /// `read` answers `.incomplete` while `output` holds this many bytes or more. It is higher than `outputLimit`, so that two sides
+    /// that both write before they read do not wait for each other.
+    package static let outputLimitForReading = 256 * 1024
+    /// The most that one `write` takes: the data of one record.
+    package static let recordLimit = 16 * 1024
+
+    /// A new connection. `context` is that of the same `settings`.
+    package init(context: TLSContext, settings: TLSSettings) throws(TLSError) {
+        let serverName: ServerName?
+        switch settings.role {
+        case .client(let name): serverName = try ServerName(name)
+        case .server: serverName = nil
+        }
+        let gate = TrustGate(settings.trustEvaluation)
+        let isServer = settings.role == .server
+        let bio = EngineBIO()
+        self.bio = bio
+        self.context = context
+        self.serverName = serverName
+        events = EngineEvents(bio: bio, isServer: isServer, expectedName: serverName?.text, gate: gate)
+        ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
+            SSL_new(context.handle.context)
+        }
+        try attach()
+        if let serverName { try expect(serverName, verifies: settings.verifiesHostName) }
+        if isServer { SSL_set_accept_state(ssl) } else { SSL_set_connect_state(ssl) }
+    }
+
+    deinit {
+        EngineBIO.detach(SSL_get_rbio(ssl))
+        EngineCallbacks.detach(from: ssl)
+        SSL_free(ssl)
+    }
+
+    private func attach() throws(TLSError) {
+        try OpenSSLCall.requireSuccess("SSL_set_ex_data") { EngineCallbacks.attach(events, to: ssl) }
+        let handle = try OpenSSLCall.require("BIO_new", or: .internalError, "OpenSSL has no memory for a BIO.") { bio.makeBIO() }
+        SSL_set_bio(ssl, handle, handle)
+    }
+
+    private func expect(_ name: ServerName, verifies: Bool) throws(TLSError) {
+        let parameters = SSL_get0_param(ssl)
+        X509_VERIFY_PARAM_set_hostflags(
+            parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT))
+        if verifies { try OpenSSLCall.requireSuccess("X509_VERIFY_PARAM_set1_host") { name.require(on: parameters) } }
+        // An address is never sent (RFC 6066, 3).
+        if case .hostName(let host) = name {
+            try OpenSSLCall.requireSuccess("SSL_set_tlsext_host_name") { COpenSSL_setServerNameIndication(ssl, host) }
+        }
+    }
+
+    /// The transport has ended: nothing more will be appended to `received`.
+    package func receiveEndOfFile() {
+        bio.hasReachedEndOfFile = true
+    }
+}
+
+// MARK: - Handshake and trust
+
+extension TLSEngine {
+    package enum HandshakeAnswer {
+        /// Send `output`; call again when something has arrived.
+        case incomplete
+        /// Ask, call `decideTrust`, then call again.
+        case awaitingTrust(PeerTrust)
+        /// Data may be read and written, and `session` is there.
+        case complete
+        case failed(TLSError)
+    }
+
+    /// Goes on with the handshake as far as it can.
+    package func handshake() -> HandshakeAnswer {
+        switch phase {
+        case .failed(let error): return .failed(error)
+        case .established: return .complete
+        case .handshaking: break
+        }
+        if isAwaitingTrust { return .incomplete }
+        if events.isServer, case .byDecision = events.gate.refusal { return .failed(refuseClient()) }
+        bio.limitsOutput = true
+        defer { bio.limitsOutput = false }
+        switch OpenSSLCall.perform(on: ssl, { SSL_do_handshake(ssl) }) {
+        case .success: return question ?? establish()
+        case .wantsTrust: return question ?? .incomplete
+        case .wantsRead: return (bio.isHeld ? question : nil) ?? .incomplete
+        case .wantsWrite: return .incomplete
+        case .closed: return .failed(fail("SSL_do_handshake", []))
+        case .failure(let entries): return .failed(fail("SSL_do_handshake", entries))
+        }
+    }
+
+    /// A trust question was answered by `.awaitingTrust` and has no decision yet.
+    package var isAwaitingTrust: Bool { events.gate.isAwaitingDecision }
+
+    /// The decision about the question of `.awaitingTrust`; call `handshake()` after it. Without an open question, nothing happens.
+    package func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
+        guard events.gate.decide(accepted, refusal) else { return }
+        if accepted { bio.isHeld = false }
+    }
+
+    private var question: HandshakeAnswer? {
+        events.gate.takeQuestion().map { .awaitingTrust($0) }
+    }
+
+    private func establish() -> HandshakeAnswer {
+        phase = .established
+        events.isEstablished = true
+        session = TLSSession(of: ssl, isServer: events.isServer)
+        return .complete
+    }
+
+    /// A server that said no: the alert, by the way that is open at this point.
+    private func refuseClient() -> TLSError {
+        if bio.isHeld {
+            // TLS 1.2, before this side's ChangeCipherSpec: an alert is three plain numbers in a plain record (RFC 5246, 7.2).
+            let record: [UInt8] = [21, 3, 3, 0, 2, 2, TLSAlert.badCertificate.rawValue]
+            record.withUnsafeBytes { output.append($0) }
+            events.sawAlert(.badCertificate, isFatal: true, isOurs: true)
+        } else if SSL_version(ssl) == TLS1_3_VERSION {
+            events.alertInsteadOfTicket = .badCertificate
+            _ = OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) }
+            _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
+        }
+        if events.sentAlert == nil { _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) } }
+        return fail("SSL_do_handshake", [])
+    }
+
+    private func fail(_ operation: String, _ entries: [OpenSSLError]) -> TLSError {
+        let isInHandshake = !events.isEstablished
+        let error = EngineFailure(operation: operation, entries: entries, events: events, isInHandshake: isInHandshake).error
+        phase = .failed(error)
+        return error
+    }
+}
+
+// MARK: - Data
+
+extension TLSEngine {
+    package enum ReadAnswer {
+        /// This many bytes, more than none, were appended to the buffer.
+        case bytes(Int)
+        /// Nothing to read until more has arrived.
+        case incomplete
+        /// The peer has sent close_notify: it will send nothing more.
+        case closed
+        case failed(TLSError)
+    }
+
+    /// Appends at most `limit` bytes of plaintext to `buffer`.
+    package func read(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
+        switch phase {
+        case .failed(let error): return .failed(error)
+        case .handshaking: return .incomplete
+        case .established: break
+        }
+        if hasReceivedClose { return .closed }
+        guard limit > 0, output.count < Self.outputLimitForReading, mayHaveData else { return .incomplete }
+        bio.limitsOutput = true
+        defer { bio.limitsOutput = false }
+        var total = 0
+        while total < limit {
+            let answer = readRecord(into: buffer, limit: limit - total)
+            guard case .bytes(let count) = answer else {
+                // What ended the loop is remembered, and answered the next time.
+                return total > 0 ? .bytes(total) : answer
+            }
+            total += count
+        }
+        return .bytes(total)
+    }
+
+    private var mayHaveData: Bool {
+        !received.isEmpty || bio.hasReachedEndOfFile || hasUnsentAnswer || events.isFlooded || SSL_pending(ssl) > 0
+    }
+
+    private func readRecord(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
+        let room = buffer.writableBytes(minimum: min(limit, 4096))
+        var count = 0
+        let outcome = OpenSSLCall.perform(on: ssl) { SSL_read_ex(ssl, room.baseAddress, min(room.count, limit), &count) }
+        hasUnsentAnswer = false
+        if case .success = outcome {
+            buffer.commit(count)
+            events.sawData()
+            return .bytes(count)
+        }
+        buffer.commit(0)
+        return answer(to: outcome)
+    }
+
+    private func answer(to outcome: OpenSSLCall.Outcome) -> ReadAnswer {
+        switch outcome {
+        case .success, .wantsRead, .wantsTrust: return .incomplete
+        case .wantsWrite:
+            hasUnsentAnswer = true
+            return .incomplete
+        case .closed:
+            hasReceivedClose = true
+            return .closed
+        case .failure(let entries): return .failed(fail("SSL_read_ex", entries))
+        }
+    }
+
+    package enum WriteAnswer {
+        /// The first so many bytes are encrypted, in `output`.
+        case accepted(Int)
+        /// Nothing was taken: see rule 7.
+        case incomplete
+        case failed(TLSError)
+    }
+
+    /// Encrypts the beginning of `bytes`.
+    package func write(_ bytes: UnsafeRawBufferPointer) -> WriteAnswer {
+        switch phase {
+        case .failed(let error): return .failed(error)
+        case .handshaking: return .incomplete
+        case .established: break
+        }
+        if hasSentClose {
+            return .failed(TLSError(.internalError, "Data was written after close_notify had been sent.", operation: "SSL_write_ex"))
+        }
+        guard !bytes.isEmpty else { return .accepted(0) }
+        guard output.count < Self.outputLimit else { return .incomplete }
+        var count = 0
+        let outcome = OpenSSLCall.perform(on: ssl) {
+            SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.recordLimit), &count)
+        }
+        switch outcome {
+        case .success: return .accepted(count)
+        case .wantsRead, .wantsWrite, .wantsTrust: return .incomplete
+        case .closed: return .failed(fail("SSL_write_ex", []))
+        case .failure(let entries): return .failed(fail("SSL_write_ex", entries))
+        }
+    }
+
+    /// Puts close_notify into `output`, once, if it is legal now: never during a handshake or after a failure.
+    package func shutdown() {
+        guard case .established = phase, !hasSentClose else { return }
+        hasSentClose = true
+        _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) }
+    }
+}

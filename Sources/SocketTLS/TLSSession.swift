@@ -1,0 +1,52 @@
+internal import COpenSSL
+
+/// What two sides agreed on in a handshake.
+public struct TLSSession: Sendable, Hashable {
+    /// The protocol version.
+    public let protocolVersion: TLSVersion
+    /// The cipher suite by its IANA name, such as "TLS_AES_256_GCM_SHA384".
+    public let cipherSuite: String
+    /// The key exchange group by its OpenSSL name, such as "x25519", or nil when the key exchange has none.
+    public let group: String?
+    /// The protocol chosen by ALPN, or nil.
+    public let applicationProtocol: String?
+    /// The peer's certificates as it sent them, its own first; empty when it showed none.
+    public let peerCertificates: [Certificate]
+    /// The name that was asked for by SNI: sent on a client, received on a server; nil when there was none.
+    public let serverName: String?
+    /// The session was resumed from an earlier one, so that no certificate was shown.
+    public let isResumed: Bool
+}
+
+extension TLSSession {
+    /// The facts of an `SSL` whose handshake is complete.
+    init(of ssl: OpaquePointer, isServer: Bool) {
+        protocolVersion = TLSVersion(wireValue: UInt16(truncatingIfNeeded: SSL_version(ssl)))
+        cipherSuite = Self.cipherSuite(of: ssl)
+        group = SSL_group_to_name(ssl, COpenSSL_negotiatedGroup(ssl)).map { String(cString: $0) }
+        applicationProtocol = Self.applicationProtocol(of: ssl)
+        peerCertificates = Self.peerCertificates(of: ssl, isServer: isServer)
+        serverName = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name).map { String(cString: $0) }
+        isResumed = SSL_session_reused(ssl) == 1
+    }
+
+    private static func cipherSuite(of ssl: OpaquePointer) -> String {
+        let cipher = SSL_get_current_cipher(ssl)
+        return (SSL_CIPHER_standard_name(cipher) ?? SSL_CIPHER_get_name(cipher)).map { String(cString: $0) } ?? ""
+    }
+
+    private static func applicationProtocol(of ssl: OpaquePointer) -> String? {
+        var name: UnsafePointer<UInt8>?
+        var length: UInt32 = 0
+        SSL_get0_alpn_selected(ssl, &name, &length)
+        guard let name, length > 0 else { return nil }
+        return String(decoding: UnsafeBufferPointer(start: name, count: Int(length)), as: UTF8.self)
+    }
+
+    /// OpenSSL's chain has the peer's own certificate on a client, and lacks it on a server.
+    private static func peerCertificates(of ssl: OpaquePointer, isServer: Bool) -> [Certificate] {
+        let chain = Certificate.certificates(sharing: SSL_get_peer_cert_chain(ssl))
+        guard isServer, let leaf = SSL_get0_peer_certificate(ssl) else { return chain }
+        return [Certificate(sharing: leaf)] + chain
+    }
+}

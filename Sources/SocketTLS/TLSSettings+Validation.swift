@@ -1,0 +1,59 @@
+extension TLSSettings {
+    /// Throws `invalidSettings` for the first thing that cannot work. The certificates and keys were checked when they were made.
+    func validate() throws(TLSError) {
+        try validateRole()
+        try validateVersions()
+        try validateApplicationProtocols()
+        try Self.validate(seconds: handshakeTimeout, "handshakeTimeout")
+        try Self.validate(seconds: trustTimeout, "trustTimeout")
+        if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesPeer {
+            throw Self.invalid("trustRoots is an empty list, so that no certificate could ever be trusted")
+        }
+    }
+
+    /// The peer will be asked for a certificate.
+    var verifiesPeer: Bool {
+        switch role {
+        case .client: true
+        case .server: clientCertificates != .none
+        }
+    }
+
+    private func validateRole() throws(TLSError) {
+        switch role {
+        case .client(let serverName):
+            _ = try ServerName(serverName)
+            if clientCertificates != .none { throw Self.invalid("clientCertificates is for servers") }
+        case .server:
+            if identity == nil { throw Self.invalid("a server needs an identity") }
+        }
+    }
+
+    private func validateVersions() throws(TLSError) {
+        if let maximumVersion, minimumVersion > maximumVersion {
+            throw Self.invalid("minimumVersion \(minimumVersion) is newer than maximumVersion \(maximumVersion)")
+        }
+    }
+
+    private func validateApplicationProtocols() throws(TLSError) {
+        var length = 0
+        for name in applicationProtocols {
+            guard (1...255).contains(name.utf8.count) else {
+                throw Self.invalid("an application protocol must have 1 to 255 bytes, and \"\(name.prefix(32))\" has \(name.utf8.count)")
+            }
+            length += 1 + name.utf8.count
+        }
+        guard length <= 0xFFFF - 2 else { throw Self.invalid("applicationProtocols has more than 65,533 bytes") }
+        guard Set(applicationProtocols).count == applicationProtocols.count else {
+            throw Self.invalid("applicationProtocols names a protocol twice")
+        }
+    }
+
+    private static func validate(seconds: Double, _ name: String) throws(TLSError) {
+        guard seconds.isFinite, seconds > 0 else { throw invalid("\(name) is \(seconds), and must be a finite number above zero") }
+    }
+
+    private static func invalid(_ complaint: String) -> TLSError {
+        TLSError(.invalidSettings, "The TLS settings cannot be used: \(complaint).", operation: "TLSSettings")
+    }
+}

@@ -1,0 +1,94 @@
+/// How one side of a connection does TLS.
+///
+/// Start from `client(serverName:)` or `server(identity:)` and change what differs. What is not changed is safe: TLS 1.2 or
+/// newer, and a client verifies the server's certificate and name against the system's roots.
+public struct TLSSettings: Sendable, Hashable {
+    /// The side, and what belongs to it.
+    public let role: Role
+    /// The own certificate and key: required for a server; for a client, what it shows if it is asked.
+    public var identity: TLSIdentity?
+    /// The roots that the peer's certificate must lead to. For a server: those of client certificates.
+    public var trustRoots: TrustRoots = .system
+    /// Whether the server's certificate must be for the name in `role`.
+    ///
+    /// **Dangerous to turn off**: anybody with a valid certificate for *any* name can then pose as the server.
+    public var verifiesHostName = true
+    /// The oldest version that is accepted.
+    public var minimumVersion: TLSVersion = .tls12
+    /// The newest version that is accepted; nil for the newest there is.
+    public var maximumVersion: TLSVersion?
+    /// Application protocols for ALPN (RFC 7301), the preferred first; empty for none.
+    ///
+    /// A server that shares none with a client's list ends the handshake with `no_application_protocol`. A client goes on
+    /// without one when the server chooses none: look at `TLSSession.applicationProtocol`.
+    public var applicationProtocols: [String] = []
+    /// Whether a server asks for a client certificate. Anything but `.none` is an error on a client.
+    public var clientCertificates: ClientCertificates = .none
+    /// Who decides about the peer's certificate.
+    public var trustEvaluation: TrustEvaluation = .builtIn
+    /// The seconds that the handshake may take, without the time in which the trust callback thinks.
+    public var handshakeTimeout: Double = 30
+    /// The seconds that the trust callback may think.
+    public var trustTimeout: Double = 30
+    /// What happens to bytes that had arrived, and were not read, when the upgrade to TLS began.
+    public var bytesBufferedAtUpgrade: BytesBufferedAtUpgrade
+
+    /// A client that expects `serverName`, a host name or an IP address.
+    ///
+    /// The server's certificate is verified for it, and it is sent by SNI unless it is an address. Names outside ASCII must be
+    /// given as A-labels ("xn--…"). One dot at the end is ignored.
+    public static func client(serverName: String) -> TLSSettings {
+        TLSSettings(role: .client(serverName: serverName), identity: nil, bytesBufferedAtUpgrade: .reject)
+    }
+
+    /// A server that shows `identity`.
+    public static func server(identity: TLSIdentity) -> TLSSettings {
+        TLSSettings(role: .server, identity: identity, bytesBufferedAtUpgrade: .feedToTLS)
+    }
+
+    private init(role: Role, identity: TLSIdentity?, bytesBufferedAtUpgrade: BytesBufferedAtUpgrade) {
+        self.role = role
+        self.identity = identity
+        self.bytesBufferedAtUpgrade = bytesBufferedAtUpgrade
+    }
+}
+
+extension TLSSettings {
+    /// A side of the handshake.
+    public enum Role: Sendable, Hashable {
+        /// The side that begins, and the name or address it expects.
+        case client(serverName: String)
+        /// The side that answers.
+        case server
+    }
+
+    /// Whether a server asks for a client certificate.
+    public enum ClientCertificates: Sendable, Hashable {
+        /// It does not ask.
+        case none
+        /// It asks; a client without one is let in, a client with a bad one is not.
+        case optional
+        /// It asks, and nobody is let in without a good one.
+        case required
+    }
+
+    /// Who decides about the peer's certificate.
+    public enum TrustEvaluation: Sendable, Hashable {
+        /// OpenSSL alone.
+        case builtIn
+        /// OpenSSL, and then the trust callback, which may only narrow: it is asked when OpenSSL said yes.
+        case delegate
+        /// The trust callback alone, which is told what OpenSSL found.
+        ///
+        /// **Dangerous**: a callback that says yes to everything lets anybody pose as the peer.
+        case manual
+    }
+
+    /// What happens to bytes that had arrived when the upgrade to TLS began.
+    public enum BytesBufferedAtUpgrade: Sendable, Hashable {
+        /// They end the connection: a peer that never speaks first in TLS cannot have sent them honestly.
+        case reject
+        /// They are the beginning of the TLS handshake, or it fails.
+        case feedToTLS
+    }
+}

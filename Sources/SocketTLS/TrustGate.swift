@@ -1,0 +1,99 @@
+// Rules of the gate:
+//  1. OpenSSL judges the chain once; when its callback runs again, the gate answers from what it knows.
+//  2. `.builtIn`: OpenSSL's verdict is the decision, and nobody is asked.
+//  3. `.delegate`: OpenSSL's no is the decision; its yes is a question.
+//  4. `.manual`: always a question.
+//  5. A question is put once, and the first decision counts. A decision without an open question changes nothing.
+//  6. While a question is open the client's handshake is parked by OpenSSL. OpenSSL cannot park a server, so there the
+//     certificate passes for the moment and the engine lets no data up or down until the decision.
+//  7. A peer without a certificate is not a question: nobody is asked.
+
+/// Who may decide about the peer's certificate, and what was decided.
+struct TrustGate {
+    private let evaluation: TLSSettings.TrustEvaluation
+    private var state = State.unjudged
+
+    init(_ evaluation: TLSSettings.TrustEvaluation) {
+        self.evaluation = evaluation
+    }
+
+    private enum State {
+        case unjudged
+        case asking(PeerTrust, isPut: Bool)
+        case accepted
+        case refused(Refusal)
+    }
+
+    /// Who said no.
+    enum Refusal: Equatable {
+        case byVerification(PeerTrust)
+        case byDecision(PeerTrust, TrustRefusal)
+    }
+
+    /// What OpenSSL's verify callback answers.
+    enum Ruling: Equatable {
+        case accept
+        case refuse
+        case undecided
+    }
+
+    /// What the gate knows already, or nil when the chain has not been judged.
+    var ruling: Ruling? {
+        switch state {
+        case .unjudged: nil
+        case .asking: .undecided
+        case .accepted: .accept
+        case .refused: .refuse
+        }
+    }
+
+    var refusal: Refusal? {
+        if case .refused(let refusal) = state { return refusal }
+        return nil
+    }
+
+    /// A question is open, whether or not it was put.
+    var isUndecided: Bool {
+        if case .asking = state { return true }
+        return false
+    }
+
+    /// A question was put and waits for its decision.
+    var isAwaitingDecision: Bool {
+        if case .asking(_, isPut: true) = state { return true }
+        return false
+    }
+
+    /// OpenSSL has judged the peer's chain.
+    mutating func judge(_ trust: PeerTrust) -> Ruling {
+        if let ruling { return ruling }
+        switch (evaluation, trust.verdict) {
+        case (.builtIn, .trusted): state = .accepted
+        case (.builtIn, .untrusted), (.delegate, .untrusted): state = .refused(.byVerification(trust))
+        case (.delegate, .trusted), (.manual, _): state = .asking(trust, isPut: false)
+        }
+        return ruling ?? .refuse
+    }
+
+    /// The question, the first time it is taken.
+    mutating func takeQuestion() -> PeerTrust? {
+        guard case .asking(let trust, isPut: false) = state else { return nil }
+        state = .asking(trust, isPut: true)
+        return trust
+    }
+
+    /// The answer to the question. Returns false when it answers nothing.
+    mutating func decide(_ accepted: Bool, _ refusal: TrustRefusal) -> Bool {
+        guard case .asking(let trust, isPut: true) = state else { return false }
+        state = accepted ? .accepted : .refused(.byDecision(trust, refusal))
+        return true
+    }
+}
+
+/// Why a trust question was answered with no.
+package enum TrustRefusal: Sendable, Hashable {
+    /// The trust callback said no.
+    case rejected
+    /// The trust callback did not answer in time.
+    case timedOut
+}
