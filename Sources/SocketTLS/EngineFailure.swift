@@ -9,7 +9,10 @@ struct EngineFailure {
     let operation: String
     let entries: [OpenSSLError]
     let events: EngineEvents
-    let isInHandshake: Bool
+    /// close_notify has arrived.
+    let hasPeerClosed: Bool
+
+    private var isInHandshake: Bool { !events.isEstablished }
 
     var error: TLSError {
         var error = refusalError ?? floodError ?? alertError ?? endError ?? notTLSError ?? reasonError
@@ -51,8 +54,8 @@ struct EngineFailure {
     }
 
     private var endError: TLSError? {
-        let isEnd = has(SSL_R_UNEXPECTED_EOF_WHILE_READING) || (entries.isEmpty && events.bio.hasReachedEndOfFile)
-        guard isEnd else { return nil }
+        let hasEnded = events.bio.hasReachedEndOfFile || hasPeerClosed
+        guard has(SSL_R_UNEXPECTED_EOF_WHILE_READING) || (entries.isEmpty && hasEnded) else { return nil }
         return isInHandshake
             ? error(.closedDuringHandshake, "The peer closed the connection before the TLS handshake was complete.")
             : error(.truncated, "The peer closed the connection without close_notify: what it sent may be cut short.")

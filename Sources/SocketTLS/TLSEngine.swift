@@ -177,8 +177,10 @@ extension TLSEngine {
     }
 
     private func fail(_ operation: String, _ entries: [OpenSSLError]) -> TLSError {
-        let isInHandshake = !events.isEstablished
-        let error = EngineFailure(operation: operation, entries: entries, events: events, isInHandshake: isInHandshake).error
+        let error = EngineFailure(
+            operation: operation, entries: entries, events: events,
+            hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0
+        ).error
         phase = .failed(error)
         return error
     }

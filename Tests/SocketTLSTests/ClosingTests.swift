@@ -1,0 +1,122 @@
+import SocketBuffers
+import SocketTLS
+import Testing
+
+@Suite struct ClosingTests {
+    private func connected(_ version: TLSVersion) throws -> EnginePair {
+        let pair = try Fixture(version).pair()
+        pair.shakeHands()
+        try #require(pair.isComplete)
+        return pair
+    }
+
+    @Test(arguments: versions)
+    func closeNotifyEndsReadingInOrder(version: TLSVersion) throws {
+        let pair = try connected(version)
+        _ = pair.client.write("bye")
+        pair.client.shutdown()
+        pair.carryAll()
+        let (text, end) = pair.server.readAll()
+        #expect(text == "bye")
+        #expect(end.isClosed)
+        #expect(pair.server.readAll().end.isClosed)
+        pair.server.receiveEndOfFile()
+        #expect(pair.server.readAll().end.isClosed)
+    }
+
+    @Test(arguments: versions)
+    func theOtherHalfStaysOpenAfterCloseNotify(version: TLSVersion) throws {
+        let pair = try connected(version)
+        pair.client.shutdown()
+        pair.carryAll()
+        #expect(pair.server.readAll().end.isClosed)
+        #expect(pair.server.write("still here").accepted == 10)
+        pair.server.shutdown()
+        pair.carryAll()
+        let (text, end) = pair.client.readAll()
+        #expect(text == "still here")
+        #expect(end.isClosed)
+    }
+
+    @Test(arguments: versions)
+    func anEndWithoutCloseNotifyIsATruncation(version: TLSVersion) throws {
+        let pair = try connected(version)
+        _ = pair.client.write("half a senten")
+        pair.carryAll()
+        pair.server.receiveEndOfFile()
+        let (text, end) = pair.server.readAll()
+        #expect(text == "half a senten")
+        #expect(end.error?.code == .truncated)
+        #expect(end.error?.blame == .peer)
+        #expect(pair.server.readAll().end.error?.code == .truncated)
+    }
+
+    @Test(arguments: versions)
+    func anEndInTheMiddleOfARecordIsATruncation(version: TLSVersion) throws {
+        let pair = try connected(version)
+        _ = pair.client.write("lost")
+        pair.chunk = 9
+        pair.carry()
+        pair.server.receiveEndOfFile()
+        let (text, end) = pair.server.readAll()
+        #expect(text.isEmpty)
+        #expect(end.error?.code == .truncated)
+    }
+
+    @Test(arguments: versions)
+    func closeNotifyIsSentOnce(version: TLSVersion) throws {
+        let pair = try connected(version)
+        pair.client.shutdown()
+        let count = pair.client.output.count
+        #expect(count > 0)
+        pair.client.shutdown()
+        #expect(pair.client.output.count == count)
+    }
+
+    @Test(arguments: versions)
+    func nothingCanBeWrittenAfterCloseNotify(version: TLSVersion) throws {
+        let pair = try connected(version)
+        pair.client.shutdown()
+        #expect(pair.client.write("x").error?.code == .internalError)
+    }
+
+    @Test(arguments: versions)
+    func shutdownDuringTheHandshakeDoesNothing(version: TLSVersion) throws {
+        let pair = try Fixture(version).pair()
+        pair.client.shutdown()
+        #expect(pair.client.output.isEmpty)
+        _ = pair.client.handshake()
+        let hello = pair.client.output.count
+        pair.client.shutdown()
+        #expect(pair.client.output.count == hello)
+        pair.shakeHands()
+        #expect(pair.isComplete)
+    }
+
+    @Test(arguments: versions)
+    func changedBytesEndTheConnectionAndTheAlertArrives(version: TLSVersion) throws {
+        let pair = try connected(version)
+        _ = pair.client.write("hello")
+        var bytes = Array(pair.client.output.readableBytes)
+        bytes[bytes.count - 1] ^= 1
+        pair.client.output.consume(bytes.count)
+        pair.server.receive(bytes)
+        let error = pair.server.readAll().end.error
+        #expect(error?.code == .protocolViolation)
+        #expect(error?.sentAlert == .badRecordMAC)
+        pair.carryAll()
+        let answer = pair.client.readAll().end.error
+        #expect(answer?.code == .peerAlert)
+        #expect(answer?.alert == .badRecordMAC)
+        #expect(pair.server.write("x").error?.code == .protocolViolation)
+        pair.server.shutdown()
+        #expect(pair.server.output.isEmpty)
+    }
+
+    @Test(arguments: versions)
+    func plainBytesInsideTheConnectionAreAViolation(version: TLSVersion) throws {
+        let pair = try connected(version)
+        pair.server.receive("QUIT\r\nQUIT\r\nQUIT\r\n")
+        #expect(pair.server.readAll().end.error?.code == .protocolViolation)
+    }
+}

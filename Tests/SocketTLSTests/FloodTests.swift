@@ -1,0 +1,112 @@
+import COpenSSL
+import SocketBuffers
+import SocketTLS
+import Testing
+
+@Suite struct FloodTests {
+    private func connected() throws -> (RawPeer, TLSEngine) {
+        let fixture = try Fixture(.tls13)
+        let server = try TLSEngine(context: TLSContext.context(for: fixture.server), settings: fixture.server)
+        let peer = try RawPeer(.tls13)
+        peer.shakeHands(with: server)
+        try #require(server.handshake().isComplete)
+        return (peer, server)
+    }
+
+    @Test func aFewKeyUpdatesBetweenDataAreFine() throws {
+        let (peer, server) = try connected()
+        for round in 0..<100 {
+            for _ in 0..<3 { peer.sendKeyUpdate() }
+            peer.send("data \(round)")
+            peer.carryTo(server)
+            #expect(server.readAll().text == "data \(round)")
+            peer.carryFrom(server)
+            _ = peer.read()
+        }
+    }
+
+    @Test func aFloodOfKeyUpdatesEndsTheConnectionWithinOneRead() throws {
+        let (peer, server) = try connected()
+        for _ in 0..<5_000 { peer.sendKeyUpdate() }
+        peer.send("never read")
+        peer.carryTo(server)
+        let (text, end) = server.readAll()
+        #expect(text.isEmpty)
+        #expect(end.error?.code == .tooManyKeyUpdates)
+        #expect(end.error?.sentAlert == .unexpectedMessage)
+        // 33 answers and the alert, and not 5,000.
+        #expect(server.output.count < 40 * 30)
+        #expect(server.received.count > 100_000)
+    }
+
+    @Test func theAlertOfAFloodArrives() throws {
+        let (peer, server) = try connected()
+        for _ in 0..<40 { peer.sendKeyUpdate() }
+        peer.carryTo(server)
+        _ = server.readAll()
+        peer.carryFrom(server)
+        #expect(peer.read() == nil)
+        #expect(peer.lastAlert() == TLSAlert.unexpectedMessage.rawValue)
+    }
+
+    @Test func theCountOfAFloodGoesOnAcrossReads() throws {
+        let (peer, server) = try connected()
+        var failed = false
+        for _ in 0..<40 where !failed {
+            peer.sendKeyUpdate()
+            peer.carryTo(server)
+            failed = server.readAll().end.error?.code == .tooManyKeyUpdates
+        }
+        #expect(failed)
+    }
+
+    @Test func aFloodOfTicketsEndsTheConnection() throws {
+        var fixture = try Fixture(.tls13)
+        let issued = try fixture.authority.issue(.host(Fixture.host))
+        fixture.client.trustRoots = try .certificates([fixture.authority.certificate])
+        let client = try TLSEngine(context: TLSContext.context(for: fixture.client), settings: fixture.client)
+        let peer = try RawPeer(.tls13, serverPEM: issued.certificatePEM + issued.key.pem())
+        peer.shakeHands(with: client)
+        try #require(client.handshake().isComplete)
+        for _ in 0..<200 {
+            SSL_new_session_ticket(peer.ssl)
+            SSL_do_handshake(peer.ssl)
+        }
+        peer.carryTo(client)
+        #expect(client.readAll().end.error?.code == .tooManyKeyUpdates)
+    }
+
+    @Test func renegotiationIsRefused() throws {
+        let fixture = try Fixture(.tls12)
+        let server = try TLSEngine(context: TLSContext.context(for: fixture.server), settings: fixture.server)
+        let peer = try RawPeer(.tls12)
+        peer.shakeHands(with: server)
+        try #require(server.handshake().isComplete)
+        SSL_renegotiate(peer.ssl)
+        SSL_do_handshake(peer.ssl)
+        peer.carryTo(server)
+        #expect(server.readAll().end.isIncomplete)
+        peer.carryFrom(server)
+        #expect(SSL_do_handshake(peer.ssl) <= 0)
+        #expect(peer.lastAlert() == TLSAlert.noRenegotiation.rawValue || ERR_peek_last_error() != 0)
+    }
+
+    @Test func aTLS12FloodOfRenegotiationRequestsEndsTheConnection() throws {
+        let fixture = try Fixture(.tls12)
+        let issued = try fixture.authority.issue(.host(Fixture.host))
+        let client = try TLSEngine(context: TLSContext.context(for: fixture.client), settings: fixture.client)
+        let peer = try RawPeer(.tls12, serverPEM: issued.certificatePEM + issued.key.pem())
+        peer.shakeHands(with: client)
+        try #require(client.handshake().isComplete)
+        var ended = false
+        for _ in 0..<200 where !ended {
+            SSL_renegotiate(peer.ssl)
+            SSL_do_handshake(peer.ssl)
+            peer.carryTo(client)
+            ended = client.readAll().end.error != nil
+            peer.carryFrom(client)
+            ERR_clear_error()
+        }
+        #expect(client.output.count < 100_000)
+    }
+}

@@ -1,0 +1,102 @@
+import COpenSSL
+import SocketBuffers
+import SocketTLS
+
+/// A bare OpenSSL peer over memory BIOs, which does what our own engine never would.
+final class RawPeer {
+    private let context: OpaquePointer
+    let ssl: OpaquePointer
+    private let input: OpaquePointer
+    private let output: OpaquePointer
+
+    /// A client that trusts anybody, or a server with `identity`.
+    init(_ version: TLSVersion, serverPEM: String? = nil) throws {
+        guard let context = SSL_CTX_new(serverPEM == nil ? TLS_client_method() : TLS_server_method()),
+            let ssl = SSL_new(context), let input = BIO_new(BIO_s_mem()), let output = BIO_new(BIO_s_mem())
+        else { throw TestFailure(what: "raw peer") }
+        self.context = context
+        self.ssl = ssl
+        self.input = input
+        self.output = output
+        SSL_set_bio(ssl, input, output)
+        let wanted = version == .tls12 ? TLS1_2_VERSION : TLS1_3_VERSION
+        SSL_ctrl(ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, Int(wanted), nil)
+        SSL_ctrl(ssl, SSL_CTRL_SET_MAX_PROTO_VERSION, Int(wanted), nil)
+        if let serverPEM { try show(serverPEM) }
+        if serverPEM == nil { SSL_set_connect_state(ssl) } else { SSL_set_accept_state(ssl) }
+    }
+
+    deinit {
+        SSL_free(ssl)
+        SSL_CTX_free(context)
+    }
+
+    private func show(_ pem: String) throws {
+        let text = Array(pem.utf8)
+        guard let bio = BIO_new_mem_buf(text, Int32(text.count)) else { throw TestFailure(what: "BIO") }
+        defer { BIO_free(bio) }
+        let certificate = PEM_read_bio_X509(bio, nil, nil, nil)
+        let key = PEM_read_bio_PrivateKey(bio, nil, nil, nil)
+        defer {
+            X509_free(certificate)
+            EVP_PKEY_free(key)
+        }
+        guard SSL_use_certificate(ssl, certificate) == 1, SSL_use_PrivateKey(ssl, key) == 1 else { throw TestFailure(what: "use") }
+    }
+
+    func shakeHands(with engine: TLSEngine) {
+        for _ in 0..<20 {
+            ERR_clear_error()
+            SSL_do_handshake(ssl)
+            carryTo(engine)
+            _ = engine.handshake()
+            carryFrom(engine)
+        }
+    }
+
+    func carryTo(_ engine: TLSEngine) {
+        engine.receive(takeOutput())
+    }
+
+    func takeOutput() -> [UInt8] {
+        var taken: [UInt8] = []
+        var block = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = BIO_read(output, &block, Int32(block.count))
+            guard count > 0 else { return taken }
+            taken += block.prefix(Int(count))
+        }
+    }
+
+    func carryFrom(_ engine: TLSEngine) {
+        let bytes = Array(engine.output.readableBytes)
+        engine.output.consume(bytes.count)
+        if !bytes.isEmpty { BIO_write(input, bytes, Int32(bytes.count)) }
+    }
+
+    /// One KeyUpdate that asks for an answer, unencrypted by nobody: it goes out with the next flush.
+    func sendKeyUpdate() {
+        ERR_clear_error()
+        SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED)
+        SSL_do_handshake(ssl)
+    }
+
+    func send(_ text: String) {
+        ERR_clear_error()
+        SSL_write(ssl, Array(text.utf8), Int32(text.utf8.count))
+    }
+
+    /// What arrived, or nil when the engine's alert or nothing did.
+    func read() -> String? {
+        ERR_clear_error()
+        var block = [UInt8](repeating: 0, count: 65_536)
+        let count = SSL_read(ssl, &block, Int32(block.count))
+        return count > 0 ? String(decoding: block.prefix(Int(count)), as: UTF8.self) : nil
+    }
+
+    /// The alert that the last failed call reported.
+    func lastAlert() -> UInt8? {
+        let reason = Int32(ERR_GET_REASON(ERR_peek_last_error()))
+        return reason > 1000 && reason < 1256 ? UInt8(reason - 1000) : nil
+    }
+}
