@@ -33,6 +33,11 @@ static inline uint64_t COpenSSL_commonOptions(void) {
     return SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION;
 }
 
+// Stands for the options that openssl.cnf may set and no context may have: a truncation that looks like an end, and renegotiation.
+static inline uint64_t COpenSSL_unsafeOptions(void) {
+    return SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_ALLOW_UNSAFE_LEGACY_RENEGOTIATION | SSL_OP_ALLOW_CLIENT_RENEGOTIATION;
+}
+
 // Stands for `SSL_OP_NO_TICKET`.
 static inline uint64_t COpenSSL_noTicketOption(void) {
     return SSL_OP_NO_TICKET;

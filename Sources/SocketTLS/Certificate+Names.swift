@@ -41,7 +41,7 @@ extension Certificate {
 
     /// The words by which a message names this certificate: the common name, else the first host name, else the subject.
     var displayName: String {
-        commonName ?? dnsNames.first ?? (subject.isEmpty ? "serial number \(serialNumber)" : subject)
+        (commonName ?? dnsNames.first ?? (subject.isEmpty ? "serial number \(serialNumber)" : subject)).printable
     }
 
     private func alternativeNames(ofType wanted: Int32, _ convert: (UnsafeRawBufferPointer) -> String?) -> [String] {

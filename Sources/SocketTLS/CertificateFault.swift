@@ -36,7 +36,7 @@ struct CertificateFault {
         guard let certificate, certificate.subject != certificate.issuer else {
             return "\(owner) is self-signed, and not a trusted root (\(detail))."
         }
-        return "\(owner) was issued by \"\(certificate.issuer)\", which no trusted root vouches for (\(detail))."
+        return "\(owner) was issued by \"\(certificate.issuer.printable)\", which no trusted root vouches for (\(detail))."
     }
 
     private var owner: String {
@@ -48,7 +48,7 @@ struct CertificateFault {
     private var leafNames: String {
         let names = (leaf?.dnsNames ?? []) + (leaf?.ipAddresses ?? [])
         guard !names.isEmpty else { return "no host name at all" }
-        let shown = names.prefix(4).map { "\"\($0)\"" }.joined(separator: ", ")
+        let shown = names.prefix(4).map { "\"\($0.printable)\"" }.joined(separator: ", ")
         return names.count > 4 ? "\(shown) and \(names.count - 4) more" : shown
     }
 

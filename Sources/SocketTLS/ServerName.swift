@@ -14,7 +14,7 @@ enum ServerName: Equatable {
         }
         let name = text.hasSuffix(".") ? String(text.dropLast()) : text
         if let complaint = Self.complaint(about: name) {
-            throw TLSError(.invalidSettings, "The server name \"\(Self.printable(text))\" \(complaint).", operation: "serverName")
+            throw TLSError(.invalidSettings, "The server name \"\(text.printable)\" \(complaint).", operation: "serverName")
         }
         self = .hostName(name)
     }
@@ -61,9 +61,5 @@ enum ServerName: Equatable {
             true
         default: false
         }
-    }
-
-    private static func printable(_ text: String) -> String {
-        String(text.unicodeScalars.prefix(80).map { $0.value < 0x20 || $0.value == 0x7F ? "\u{FFFD}" : Character($0) })
     }
 }

@@ -1,7 +1,7 @@
 // Rules of a context:
 //  1. It holds what many connections share and nothing of a single one: no server name, no timeout, no trust mode.
 //  2. It is never changed after it was built, so that connections on any thread may share it.
-//  3. Everything that openssl.cnf could have set is set again, after `SSL_CTX_new`.
+//  3. What openssl.cnf could have made less safe is set again, after `SSL_CTX_new`. Its cipher suites and security level stand.
 //  4. Nothing is ever resumed: no tickets, no session cache. Resumption would skip the decision about the certificate.
 
 internal import COpenSSL
@@ -45,6 +45,7 @@ package final class TLSContext: Sendable {
 
     private static func setOptions(on context: OpaquePointer) {
         COpenSSL_CTX_setMode(context, COpenSSL_engineModes())
+        SSL_CTX_clear_options(context, COpenSSL_unsafeOptions())
         SSL_CTX_set_options(
             context, COpenSSL_commonOptions() | COpenSSL_noTicketOption() | COpenSSL_noCertificateCompressionOptions())
         COpenSSL_CTX_disableSessionCache(context)

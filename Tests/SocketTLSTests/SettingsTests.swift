@@ -1,0 +1,175 @@
+import SocketTLS
+import Testing
+
+@Suite struct SettingsTests {
+    private func complaint(_ settings: TLSSettings) -> TLSError? {
+        do {
+            _ = try TLSContext.context(for: settings)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test(arguments: [
+        ("", "is empty"), (".", "is empty"), ("mail\0.example.org", "NUL"), ("bücher.example", "A-labels"),
+        (".example.org", "empty label"), ("a..b", "empty label"), ("mail example", "no host name"), ("*.example.org", "no host name"),
+        ("mail.example.org\r\n", "no host name"), ("[::1]", "no host name"), (String(repeating: "a", count: 64), "longer than 63"),
+        (String(repeating: "a.", count: 127) + "a", "longer than 253"), ("a%eth0", "no host name"),
+    ])
+    func aServerNameThatCannotBeOneIsRefused(name: String, words: String) {
+        let error = complaint(.client(serverName: name))
+        #expect(error?.code == .invalidSettings)
+        #expect(error?.blame == .caller)
+        #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
+    }
+
+    @Test(arguments: ["mail.example.org", "mail.example.org.", "localhost", "_smtp.example.org", "127.0.0.1", "::1", "fe80::1%eth0"])
+    func aServerNameThatCanBeOneIsAccepted(name: String) {
+        #expect(complaint(.client(serverName: name)) == nil)
+    }
+
+    @Test(arguments: [0, -1, Double.nan, .infinity])
+    func aTimeoutMustBeAboveZero(seconds: Double) {
+        var settings = TLSSettings.client(serverName: "a")
+        settings.handshakeTimeout = seconds
+        #expect(complaint(settings)?.code == .invalidSettings)
+        settings.handshakeTimeout = 1
+        settings.trustTimeout = seconds
+        #expect(complaint(settings)?.message.contains("trustTimeout") == true)
+    }
+
+    @Test func theOldestVersionCannotBeNewerThanTheNewest() {
+        var settings = TLSSettings.client(serverName: "a")
+        settings.minimumVersion = .tls13
+        settings.maximumVersion = .tls12
+        #expect(complaint(settings)?.message.contains("TLSv1.3") == true)
+    }
+
+    @Test(arguments: [[""], [String(repeating: "a", count: 256)], ["h2", "h2"]])
+    func anApplicationProtocolMustBeUsable(protocols: [String]) {
+        var settings = TLSSettings.client(serverName: "a")
+        settings.applicationProtocols = protocols
+        #expect(complaint(settings)?.code == .invalidSettings)
+    }
+
+    @Test func tooManyApplicationProtocolsAreRefused() {
+        var settings = TLSSettings.client(serverName: "a")
+        settings.applicationProtocols = (0..<300).map { "\($0)" + String(repeating: "a", count: 250) }
+        #expect(complaint(settings)?.code == .invalidSettings)
+    }
+
+    @Test func aServerNeedsAnIdentity() throws {
+        var settings = try Fixture().server
+        settings.identity = nil
+        #expect(complaint(settings)?.message.contains("identity") == true)
+    }
+
+    @Test func aClientAsksForNoClientCertificates() {
+        var settings = TLSSettings.client(serverName: "a")
+        settings.clientCertificates = .optional
+        #expect(complaint(settings)?.code == .invalidSettings)
+    }
+
+    @Test func anEmptyListOfRootsIsRefused() {
+        var settings = TLSSettings.client(serverName: "a")
+        settings.trustRoots = .certificates([])
+        #expect(complaint(settings)?.code == .invalidSettings)
+    }
+
+    @Test func aMissingFileOfRootsIsNamed() {
+        var settings = TLSSettings.client(serverName: "a")
+        settings.trustRoots = .file(path: "/nonexistent/roots.pem")
+        let error = complaint(settings)
+        #expect(error?.code == .invalidCertificate)
+        #expect(error?.message.contains("/nonexistent/roots.pem") == true)
+    }
+
+    @Test func whatIsNotChangedIsSafe() throws {
+        let client = TLSSettings.client(serverName: "a")
+        #expect(client.minimumVersion == .tls12)
+        #expect(client.verifiesHostName)
+        #expect(client.trustRoots == .system)
+        #expect(client.trustEvaluation == .builtIn)
+        #expect(client.bytesBufferedAtUpgrade == .reject)
+        #expect(client.handshakeTimeout == 30)
+        #expect(try Fixture().server.bytesBufferedAtUpgrade == .feedToTLS)
+    }
+}
+
+@Suite struct ContextTests {
+    @Test func connectionsToDifferentServersShareAContext() throws {
+        let first = try TLSContext.context(for: .client(serverName: "a.example.org"))
+        var settings = TLSSettings.client(serverName: "b.example.org")
+        settings.handshakeTimeout = 7
+        settings.trustEvaluation = .manual
+        #expect(try TLSContext.context(for: settings) === first)
+    }
+
+    @Test func whatTheHandshakeDependsOnMakesAnotherContext() throws {
+        let fixture = try Fixture()
+        let context = try TLSContext.context(for: fixture.server)
+        #expect(try TLSContext.context(for: fixture.server) === context)
+        var settings = fixture.server
+        settings.minimumVersion = .tls12
+        #expect(try TLSContext.context(for: settings) !== context)
+        settings = fixture.server
+        settings.applicationProtocols = ["h2"]
+        #expect(try TLSContext.context(for: settings) !== context)
+        settings = fixture.server
+        settings.identity = try fixture.authority.identity(.host("other"))
+        #expect(try TLSContext.context(for: settings) !== context)
+        settings = fixture.server
+        settings.clientCertificates = .optional
+        settings.trustRoots = try .certificates([fixture.authority.certificate])
+        #expect(try TLSContext.context(for: settings) !== context)
+    }
+
+    @Test func aChangedFileOfRootsMakesAnotherContext() throws {
+        let file = try TemporaryFile(TestAuthority().pem)
+        var settings = TLSSettings.client(serverName: "a")
+        settings.trustRoots = .file(path: file.path)
+        let context = try TLSContext.context(for: settings)
+        #expect(try TLSContext.context(for: settings) === context)
+        try file.replace(with: TestAuthority(name: "A longer name").pem)
+        #expect(try TLSContext.context(for: settings) !== context)
+    }
+
+    @Test func aFileOfRootsIsTrusted() throws {
+        var fixture = try Fixture()
+        let file = try TemporaryFile(fixture.authority.pem)
+        fixture.client.trustRoots = .file(path: file.path)
+        let pair = try fixture.pair()
+        pair.shakeHands()
+        #expect(pair.isComplete)
+    }
+
+    @Test func aContextOutlivesTheCache() throws {
+        let fixture = try Fixture()
+        let pair = try fixture.pair()
+        for number in 0..<200 {
+            var settings = fixture.client
+            settings.applicationProtocols = ["protocol \(number)"]
+            _ = try TLSContext.context(for: settings)
+        }
+        pair.shakeHands()
+        #expect(pair.isComplete)
+    }
+
+    @Test func contextsAreBuiltOnManyThreadsAtOnce() async throws {
+        let fixture = try Fixture()
+        let (client, server) = (fixture.client, fixture.server)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<200 {
+                group.addTask {
+                    var settings = client
+                    settings.applicationProtocols = ["p\(number % 70)"]
+                    let pair = try EnginePair(settings, server)
+                    pair.shakeHands()
+                    #expect(pair.isComplete)
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+}

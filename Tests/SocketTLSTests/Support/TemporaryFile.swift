@@ -1,0 +1,19 @@
+import Glibc
+
+/// A file that goes with its object.
+final class TemporaryFile {
+    let path: String
+
+    init(_ text: String) throws {
+        path = "/tmp/SocketTLSTests-\(getpid())-\(UInt64.random(in: 0...UInt64.max))"
+        try replace(with: text)
+    }
+
+    func replace(with text: String) throws {
+        guard let file = fopen(path, "w") else { throw TestFailure(what: path) }
+        fputs(text, file)
+        fclose(file)
+    }
+
+    deinit { unlink(path) }
+}
