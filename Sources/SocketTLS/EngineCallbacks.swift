@@ -34,9 +34,9 @@ enum EngineCallbacks {
     }
 
     private static func verify(_ store: OpaquePointer?) -> Int32 {
-        guard let store, let ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()).map(OpaquePointer.init),
-            let events = events(of: ssl)
-        else { return 0 }
+        guard let store, let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()) else { return 0 }
+        let ssl = OpaquePointer(data)
+        guard let events = events(of: ssl) else { return 0 }
         let ruling = events.gate.ruling ?? events.gate.judge(trust(in: store, events))
         return events.apply(ruling, to: store, on: ssl)
     }

@@ -33,7 +33,8 @@ struct EngineFailure {
             guard case .untrusted(let reason, let code, _) = trust.verdict else { return nil }
             return TLSError(TLSError.Code(verifyCode: code), reason, operation: operation, verifyCode: code)
         case .byDecision(let trust, let refusal):
-            return TLSError(refusal.code, refusal.sentence(about: trust.leaf), operation: operation, verifyCode: trust.verifyCode)
+            return TLSError(
+                refusal.code, refusal.sentence(about: trust.leaf), operation: operation, verifyCode: trust.verifyCode)
         case nil: return nil
         }
     }
@@ -42,7 +43,8 @@ struct EngineFailure {
         guard events.isFlooded else { return nil }
         return error(
             .tooManyKeyUpdates,
-            "The peer sent more than \(EngineEvents.messageLimit) post-handshake messages in a row without any data between them.")
+            "The peer sent more than \(EngineEvents.messageLimit) post-handshake messages in a row without any data between them."
+        )
     }
 
     private var alertError: TLSError? {

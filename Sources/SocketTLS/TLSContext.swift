@@ -61,9 +61,9 @@ package final class TLSContext: Sendable {
                     : COpenSSL_CTX_addChainCertificate(context, certificate.handle.x509)
             }
         }
-        try OpenSSLCall.requireSuccess("SSL_CTX_use_PrivateKey", or: .invalidPrivateKey, "The private key cannot be used for TLS.") {
-            SSL_CTX_use_PrivateKey(context, identity.privateKey.handle.key)
-        }
+        try OpenSSLCall.requireSuccess(
+            "SSL_CTX_use_PrivateKey", or: .invalidPrivateKey, "The private key cannot be used for TLS."
+        ) { SSL_CTX_use_PrivateKey(context, identity.privateKey.handle.key) }
     }
 
     private static func verifyPeer(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {

@@ -5,7 +5,8 @@
 //     there, a read may leave the answer to a KeyUpdate.
 //  4. First `handshake()`, again after every arrival, until `.complete` or `.failed`. Start with one call before anything arrives.
 //  5. After `.complete` call `read` at once: data may be waiting in `received` that no socket event will announce. Then read until
-//     `.incomplete` after every arrival.
+//     `.incomplete` after every arrival, and after sending when `output` had reached `outputLimitForReading`: the answers to a
+//     peer that does not take them stop the reading.
 //  6. After `.awaitingTrust` ask, and call `decideTrust` once, then `handshake()`. Until then every call answers `.incomplete`
 //     and touches nothing; arrivals may be appended but are not looked at, so stop reading the transport when there are many.
 //  7. `write` takes at most 16 KiB a call, and nothing while `output` is at its limit: send, then write the same bytes again. It
@@ -207,11 +208,11 @@ extension TLSEngine {
         case .established: break
         }
         if hasReceivedClose { return .closed }
-        guard limit > 0, output.count < Self.outputLimitForReading, mayHaveData else { return .incomplete }
+        guard limit > 0, hasRoomForAnswers, mayHaveData else { return .incomplete }
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
         var total = 0
-        while total < limit {
+        while total < limit, hasRoomForAnswers {
             let answer = readRecord(into: buffer, limit: limit - total)
             guard case .bytes(let count) = answer else {
                 // What ended the loop is remembered, and answered the next time.
@@ -221,6 +222,8 @@ extension TLSEngine {
         }
         return .bytes(total)
     }
+
+    private var hasRoomForAnswers: Bool { output.count < Self.outputLimitForReading }
 
     private var mayHaveData: Bool {
         !received.isEmpty || bio.hasReachedEndOfFile || hasUnsentAnswer || events.isFlooded || SSL_pending(ssl) > 0
@@ -269,7 +272,8 @@ extension TLSEngine {
         case .established: break
         }
         if hasSentClose {
-            return .failed(TLSError(.internalError, "Data was written after close_notify had been sent.", operation: "SSL_write_ex"))
+            return .failed(
+                TLSError(.internalError, "Data was written after close_notify had been sent.", operation: "SSL_write_ex"))
         }
         guard !bytes.isEmpty else { return .accepted(0) }
         guard output.count < Self.outputLimit else { return .incomplete }

@@ -39,7 +39,8 @@ extension TLSSettings {
         var length = 0
         for name in applicationProtocols {
             guard (1...255).contains(name.utf8.count) else {
-                throw Self.invalid("an application protocol must have 1 to 255 bytes, and \"\(name.prefix(32))\" has \(name.utf8.count)")
+                throw Self.invalid(
+                    "an application protocol must have 1 to 255 bytes, and \"\(name.prefix(32))\" has \(name.utf8.count)")
             }
             length += 1 + name.utf8.count
         }
@@ -50,7 +51,9 @@ extension TLSSettings {
     }
 
     private static func validate(seconds: Double, _ name: String) throws(TLSError) {
-        guard seconds.isFinite, seconds > 0 else { throw invalid("\(name) is \(seconds), and must be a finite number above zero") }
+        guard seconds.isFinite, seconds > 0 else {
+            throw invalid("\(name) is \(seconds), and must be a finite number above zero")
+        }
     }
 
     private static func invalid(_ complaint: String) -> TLSError {

@@ -3,7 +3,9 @@ import SocketTLS
 import Testing
 
 @Suite struct BrokenHandshakeTests {
-    @Test(arguments: ["HTTP/1.1 400 Bad Request\r\n\r\n", "220 mail.example.org ESMTP\r\n", "SSH-2.0-OpenSSH_9.2\r\n", "+OK\r\n+OK\r\n"])
+    @Test(arguments: [
+        "HTTP/1.1 400 Bad Request\r\n\r\n", "220 mail.example.org ESMTP\r\n", "SSH-2.0-OpenSSH_9.2\r\n", "+OK\r\n+OK\r\n",
+    ])
     func aServerThatDoesNotSpeakTLSIsToldApart(greeting: String) throws {
         let pair = try Fixture().pair()
         _ = pair.client.handshake()

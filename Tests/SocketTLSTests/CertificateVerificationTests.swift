@@ -84,6 +84,21 @@ import Testing
         #expect(errors.client?.message.contains("Test Intermediate") == true)
     }
 
+    @Test(arguments: versions)
+    func aSelfSignedCertificateIsTrustedWhenItIsGivenAsARoot(version: TLSVersion) throws {
+        var fixture = try Fixture(version)
+        let issued = try TestAuthority.selfSigned(.host(Fixture.host))
+        fixture.server.identity = try TLSIdentity(pem: issued.certificatePEM + issued.key.pem())
+        let refused = try fixture.pair()
+        refused.shakeHands()
+        #expect(refused.clientError?.code == .unknownIssuer)
+        #expect(refused.clientError?.message.contains("self-signed") == true)
+        fixture.client.trustRoots = try .certificates([Certificate(pem: issued.certificatePEM)])
+        let accepted = try fixture.pair()
+        accepted.shakeHands()
+        #expect(accepted.isComplete)
+    }
+
     @Test(arguments: [
         ("mail.example.org.", "DNS:mail.example.org"), ("MAIL.example.org", "DNS:mail.example.org"),
         ("mail.example.org", "DNS:*.example.org"), ("127.0.0.1", "IP:127.0.0.1"), ("::1", "IP:::1"),
@@ -97,7 +112,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("a.b.example.org", "DNS:*.example.org"), ("example.org", "DNS:*.example.org"), ("mail.example.org", "DNS:m*.example.org"),
+        ("a.b.example.org", "DNS:*.example.org"), ("example.org", "DNS:*.example.org"),
+        ("mail.example.org", "DNS:m*.example.org"),
         ("127.0.0.1", "DNS:127.0.0.1"), ("127.0.0.2", "IP:127.0.0.1"), ("mail.example.org", "IP:127.0.0.1"),
         ("sub.mail.example.org", "DNS:mail.example.org"),
     ])
@@ -178,6 +194,16 @@ import Testing
         #expect(pair.serverError?.code == .unknownIssuer)
         let clientError = version == .tls13 ? pair.client.readAll().end.error : pair.clientError
         #expect(clientError?.alert == .unknownCA)
+    }
+
+    @Test(arguments: versions)
+    func theClientIsToldWhoseCertificatesAreAccepted(version: TLSVersion) throws {
+        var fixture = try Fixture(version)
+        try fixture.askForClientCertificate(.optional)
+        let server = try TLSEngine(context: TLSContext.context(for: fixture.server), settings: fixture.server)
+        let peer = try RawPeer(version)
+        peer.shakeHands(with: server)
+        #expect(peer.acceptedIssuers() == ["/CN=Test Root"])
     }
 
     @Test(arguments: versions)

@@ -76,6 +76,25 @@ import Testing
         #expect(client.readAll().end.error?.code == .tooManyKeyUpdates)
     }
 
+    @Test func answersThatNobodyTakesStopTheReading() throws {
+        let (peer, server) = try connected()
+        for _ in 0..<400 {
+            for _ in 0..<32 { peer.sendKeyUpdate() }
+            peer.send("x")
+        }
+        peer.carryTo(server)
+        var total = server.readAll().text.count
+        #expect(total < 400)
+        #expect(server.output.count >= TLSEngine.outputLimitForReading)
+        #expect(server.output.count < TLSEngine.outputLimitForReading + 64 * 1024)
+        #expect(server.readAll().end.isIncomplete)
+        while server.output.count > 0 {
+            peer.carryFrom(server)
+            total += server.readAll().text.count
+        }
+        #expect(total == 400)
+    }
+
     @Test func renegotiationIsRefused() throws {
         let fixture = try Fixture(.tls12)
         let server = try TLSEngine(context: TLSContext.context(for: fixture.server), settings: fixture.server)

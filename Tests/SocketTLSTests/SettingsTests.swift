@@ -13,8 +13,9 @@ import Testing
 
     @Test(arguments: [
         ("", "is empty"), (".", "is empty"), ("mail\0.example.org", "NUL"), ("bücher.example", "A-labels"),
-        (".example.org", "empty label"), ("a..b", "empty label"), ("mail example", "no host name"), ("*.example.org", "no host name"),
-        ("mail.example.org\r\n", "no host name"), ("[::1]", "no host name"), (String(repeating: "a", count: 64), "longer than 63"),
+        (".example.org", "empty label"), ("a..b", "empty label"), ("mail example", "no host name"),
+        ("*.example.org", "no host name"), ("mail.example.org\r\n", "no host name"), ("[::1]", "no host name"),
+        (String(repeating: "a", count: 64), "longer than 63"),
         (String(repeating: "a.", count: 127) + "a", "longer than 253"), ("a%eth0", "no host name"),
     ])
     func aServerNameThatCannotBeOneIsRefused(name: String, words: String) {
@@ -24,7 +25,9 @@ import Testing
         #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
     }
 
-    @Test(arguments: ["mail.example.org", "mail.example.org.", "localhost", "_smtp.example.org", "127.0.0.1", "::1", "fe80::1%eth0"])
+    @Test(arguments: [
+        "mail.example.org", "mail.example.org.", "localhost", "_smtp.example.org", "127.0.0.1", "::1", "fe80::1%eth0",
+    ])
     func aServerNameThatCanBeOneIsAccepted(name: String) {
         #expect(complaint(.client(serverName: name)) == nil)
     }

@@ -41,7 +41,9 @@ final class RawPeer {
             X509_free(certificate)
             EVP_PKEY_free(key)
         }
-        guard SSL_use_certificate(ssl, certificate) == 1, SSL_use_PrivateKey(ssl, key) == 1 else { throw TestFailure(what: "use") }
+        guard SSL_use_certificate(ssl, certificate) == 1, SSL_use_PrivateKey(ssl, key) == 1 else {
+            throw TestFailure(what: "use")
+        }
     }
 
     func shakeHands(with engine: TLSEngine) {
@@ -74,7 +76,7 @@ final class RawPeer {
         if !bytes.isEmpty { BIO_write(input, bytes, Int32(bytes.count)) }
     }
 
-    /// One KeyUpdate that asks for an answer, unencrypted by nobody: it goes out with the next flush.
+    /// One KeyUpdate that asks for an answer.
     func sendKeyUpdate() {
         ERR_clear_error()
         SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED)
@@ -92,6 +94,16 @@ final class RawPeer {
         var block = [UInt8](repeating: 0, count: 65_536)
         let count = SSL_read(ssl, &block, Int32(block.count))
         return count > 0 ? String(decoding: block.prefix(Int(count)), as: UTF8.self) : nil
+    }
+
+    /// The issuers that the server named when it asked for a certificate.
+    func acceptedIssuers() -> [String] {
+        let names = SSL_get0_peer_CA_list(ssl)
+        return (0..<OPENSSL_sk_num(names)).map { index in
+            let text = X509_NAME_oneline(OpaquePointer(OPENSSL_sk_value(names, index)), nil, 0)
+            defer { COpenSSL_free(text) }
+            return text.map { String(cString: $0) } ?? ""
+        }
     }
 
     /// The alert that the last failed call reported.

@@ -39,6 +39,11 @@ struct TestAuthority {
         return Issued(certificatePEM: leaf.pem + (includingIssuer ? pem : ""), key: leafKey)
     }
 
+    static func selfSigned(_ request: CertificateRequest) throws -> Issued {
+        let key = try TestKey()
+        return try Issued(certificatePEM: X509Box.make(request, key: key, issuer: nil, issuerKey: key).pem, key: key)
+    }
+
     func identity(_ request: CertificateRequest, includingIssuer: Bool = false) throws -> TLSIdentity {
         let issued = try issue(request, includingIssuer: includingIssuer)
         return try TLSIdentity(pem: issued.certificatePEM + issued.key.pem())

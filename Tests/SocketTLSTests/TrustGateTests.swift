@@ -1,0 +1,54 @@
+import Testing
+
+@testable import SocketTLS
+
+@Suite struct TrustGateTests {
+    private func trust(_ isTrusted: Bool) -> PeerTrust {
+        PeerTrust(
+            peer: .server, chain: [], verdict: isTrusted ? .trusted : .untrusted(reason: "no", code: 20, depth: 0),
+            serverName: nil)
+    }
+
+    @Test(arguments: [
+        (TLSSettings.TrustEvaluation.builtIn, true, TrustGate.Ruling.accept), (.builtIn, false, .refuse),
+        (.delegate, true, .undecided), (.delegate, false, .refuse), (.manual, true, .undecided), (.manual, false, .undecided),
+    ])
+    func theModeSaysWhoDecides(mode: TLSSettings.TrustEvaluation, isTrusted: Bool, ruling: TrustGate.Ruling) {
+        var gate = TrustGate(mode)
+        #expect(gate.ruling == nil)
+        #expect(gate.judge(trust(isTrusted)) == ruling)
+        #expect(gate.ruling == ruling)
+        #expect(gate.isUndecided == (ruling == .undecided))
+    }
+
+    @Test func aChainIsJudgedOnce() {
+        var gate = TrustGate(.builtIn)
+        #expect(gate.judge(trust(true)) == .accept)
+        #expect(gate.judge(trust(false)) == .accept)
+    }
+
+    @Test func aQuestionIsPutOnceAndDecidedOnce() {
+        var gate = TrustGate(.manual)
+        #expect(gate.takeQuestion() == nil)
+        _ = gate.judge(trust(true))
+        #expect(!gate.isAwaitingDecision)
+        #expect(gate.takeQuestion() != nil)
+        #expect(gate.takeQuestion() == nil)
+        #expect(gate.isAwaitingDecision)
+        let wasFirst = gate.decide(false, .rejected)
+        #expect(wasFirst)
+        let wasSecond = gate.decide(true, .rejected)
+        #expect(!wasSecond)
+        #expect(gate.ruling == .refuse)
+    }
+
+    @Test func aDecisionThatNobodyAskedForChangesNothing() {
+        var gate = TrustGate(.manual)
+        let beforeJudging = gate.decide(true, .rejected)
+        #expect(!beforeJudging)
+        _ = gate.judge(trust(true))
+        let beforeAsking = gate.decide(true, .rejected)
+        #expect(!beforeAsking)
+        #expect(gate.ruling == .undecided)
+    }
+}
