@@ -66,15 +66,18 @@ extension AsyncSocket {
     /// On the delegate queue: makes a socket of an accepted descriptor and hands it to the delegate.
     ///
     /// Without a delegate the descriptor is closed when it goes out of scope.
-    func adopt(_ descriptor: SocketDescriptor, for delegate: (any AsyncSocketDelegate)?) {
-        guard let delegate, let address = descriptor.remoteAddress else { return }
-        let queue = delegate.newSocketQueueForConnection(fromAddress: address, on: self)
+    func adopt(_ descriptor: SocketDescriptor, from peer: SocketAddress, for delegate: (any AsyncSocketDelegate)?) {
+        guard let delegate else { return }
+        let queue = delegate.newSocketQueueForConnection(fromAddress: peer, on: self)
         let socket = AsyncSocket(delegate: delegate, delegateQueue: delegateQueue, socketQueue: queue)
         do throws(AsyncSocketError) {
-            try socket.begin("accept", .adopt(descriptor))
+            let connection = try socket.makeConnection("accept")
+            connection.introduce(descriptor, peer: peer)
+            // What happens on the connection is told after the socket itself has been: so it begins to live only now.
+            delegate.socket(self, didAcceptNewSocket: socket)
+            connection.post(.adopt(descriptor))
         } catch {
-            return socketLogger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
+            socketLogger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
         }
-        delegate.socket(self, didAcceptNewSocket: socket)
     }
 }

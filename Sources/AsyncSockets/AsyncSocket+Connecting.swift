@@ -16,14 +16,16 @@ extension AsyncSocket {
         guard !host.isEmpty, !host.utf8.contains(0) else { throw .badParameter("connect", "the host is empty, or no host name") }
         guard port > 0 else { throw .badParameter("connect", "nobody listens on port 0") }
         guard !timeout.isNaN else { throw .badParameter("connect", "the timeout is not a number") }
-        try begin("connect", .connect(ConnectionPhase.Destination(host: host, port: port), timeout: timeout))
+        let connection = try makeConnection("connect")
+        connection.post(.connect(ConnectionPhase.Destination(host: host, port: port), timeout: timeout))
     }
 
-    /// Starts a connection and gives it its first message.
-    func begin(_ operation: String, _ message: StreamConnection.Message) throws(AsyncSocketError) {
+    /// A connection for this socket, on a loop, that has not been told yet what to do.
+    func makeConnection(_ operation: String) throws(AsyncSocketError) -> StreamConnection {
         let connection = StreamConnection(for: self, socketQueue: socketQueue, loop: try nextLoop(operation))
         try occupy(operation, with: .connection(connection))
-        connection.start(message)
+        connection.register()
+        return connection
     }
 
     func nextLoop(_ operation: String) throws(AsyncSocketError) -> EventLoop {

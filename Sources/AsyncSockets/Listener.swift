@@ -56,7 +56,7 @@ final class Listener: Sendable {
         openCount: Locked<Int>, deliver: @escaping @Sendable (DelegateEvent) -> Void
     ) -> Acceptor.Receiver {
         Acceptor.Receiver(
-            accepted: { deliver(.didAccept($0)) },
+            accepted: { deliver(.didAccept($0, from: $1)) },
             paused: { reason, seconds in
                 socketLogger.warning("accepting pauses", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
             },

@@ -102,10 +102,16 @@ extension StreamConnection {
         reads.mayHaveBytes = true
         writes.canAcceptBytes = true
         descriptor.setNoDelay()
+        if let peer = facts.withLock({ $0.remoteAddress }) ?? descriptor.remoteAddress { introduce(descriptor, peer: peer) }
+    }
+
+    /// Anywhere: makes the facts of a connected descriptor known.
+    func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress) {
+        let local = descriptor.localAddress
         facts.withLock { facts in
             facts.isConnected = true
-            facts.localAddress = descriptor.localAddress
-            facts.remoteAddress = descriptor.remoteAddress
+            facts.localAddress = local
+            facts.remoteAddress = peer
         }
     }
 }

@@ -59,10 +59,9 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         turn = SocketTurn(queue: socketQueue)
     }
 
-    /// Puts the connection on its loop, which keeps it alive, and tells it what to do.
-    func start(_ message: Message) {
+    /// Puts the connection on its loop, which keeps it alive until it is over. Call it once, before the first message.
+    func register() {
         registration = loop.register(self)
-        post(message)
     }
 
     // MARK: - Anywhere
@@ -171,6 +170,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
             case .secure(let engine):
                 pumpWrites(through: engine, to: descriptor)
                 pumpReads(through: engine, from: descriptor)
+                // A message of the peer that had come by half holds up writes; reading may have completed it.
+                pumpWrites(through: engine, to: descriptor)
                 goesOn = false
             }
             guard case .connected = phase else { return }

@@ -15,7 +15,7 @@ public import SocketTLS
 ///         .expect("STARTTLS\r\n"),
 ///         .send("220 go ahead\r\n250 injected\r\n"),
 ///     ])
-///     let socket = try await AsyncSocket.connect(to: "127.0.0.1", port: peer.port)
+///     try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
 ///     …
 ///     let report = try await peer.finish()
 ///

@@ -11,7 +11,7 @@ internal import SocketBuffers
 ///
 ///     let reply = "220 go ahead\r\n"
 ///     let relay = try TamperingRelay(toPort: server.port, fromServer: [.inject(Array("250 injected\r\n".utf8), at: reply.utf8.count)])
-///     let socket = try await AsyncSocket.connect(to: "127.0.0.1", port: relay.port)
+///     try socket.connect(toHost: "127.0.0.1", onPort: relay.port)
 public final class TamperingRelay: Sendable {
     /// The port on which the relay listens.
     public let port: UInt16

@@ -19,12 +19,12 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
 
     /// Who gets the connections and hears of troubles; called on the loop, inside the listener's turn.
     package struct Receiver: Sendable {
-        let accepted: @Sendable (SocketDescriptor) -> Void
+        let accepted: @Sendable (SocketDescriptor, SocketAddress) -> Void
         let paused: @Sendable (SystemError, Double) -> Void
         let closed: @Sendable () -> Void
 
         package init(
-            accepted: @escaping @Sendable (SocketDescriptor) -> Void,
+            accepted: @escaping @Sendable (_ connection: SocketDescriptor, _ peer: SocketAddress) -> Void,
             paused: @escaping @Sendable (_ reason: SystemError, _ seconds: Double) -> Void,
             closed: @escaping @Sendable () -> Void
         ) {
@@ -93,9 +93,9 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
         guard let registration else { return }
         for _ in 0..<Self.batchLimit {
             switch descriptor.accept() {
-            case .accepted(let connection):
+            case .accepted(let connection, let peer):
                 pause = Self.shortestPause
-                receiver.accepted(connection)
+                receiver.accepted(connection, peer)
             case .none: return
             case .skipped: continue
             case .exhausted(let error): return backOff(error, registration)
@@ -128,7 +128,7 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
 
 extension SocketDescriptor {
     fileprivate enum AcceptAnswer {
-        case accepted(SocketDescriptor)
+        case accepted(SocketDescriptor, from: SocketAddress)
         case none
         case skipped
         case exhausted(SystemError)
@@ -144,8 +144,18 @@ extension SocketDescriptor {
 
     fileprivate func accept() -> AcceptAnswer {
         let flags = CInt(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
-        let connection = retryingOnInterrupt { accept4(rawValue, nil, nil, flags) }
-        if connection >= 0 { return .accepted(SocketDescriptor(adopting: connection)) }
+        var storage = sockaddr_storage()
+        var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        // The address is asked for here: a peer that has reset the connection meanwhile has none later.
+        let connection = withUnsafeMutablePointer(to: &storage) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                retryingOnInterrupt { accept4(rawValue, address, &length, flags) }
+            }
+        }
+        if connection >= 0 {
+            let descriptor = SocketDescriptor(adopting: connection)
+            return SocketAddress(storage: storage, length: length).map { .accepted(descriptor, from: $0) } ?? .skipped
+        }
         switch errno {
         case EAGAIN, EBADF, EINVAL: return .none
         case EMFILE, ENFILE, ENOBUFS, ENOMEM: return .exhausted(SystemError("accept4"))

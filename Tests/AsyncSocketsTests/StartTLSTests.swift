@@ -152,14 +152,6 @@ import Testing
     // MARK: - The end of a secure connection
 
     @Test(arguments: TLSVersion.tested)
-    func aCleanCloseATruncationAndAResetAreToldApart(_ version: TLSVersion) async throws {
-        let clean = try await Link.make()
-        try await clean.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
-        clean.server.disconnect()
-        #expect(try await clean.atClient.disconnected()?.code == .closedByPeer)
-    }
-
-    @Test(arguments: TLSVersion.tested)
     func bytesBeforeTheCloseNotifyStayReadable(_ version: TLSVersion) async throws {
         let link = try await Link.make()
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())

@@ -6,7 +6,7 @@ import Testing
 @Suite(.timeLimit(.minutes(1))) struct AcceptorTests {
     /// What a listener tells its owner.
     private enum Told: Sendable {
-        case accepted(SocketDescriptor)
+        case accepted(SocketDescriptor, from: SocketAddress)
         case paused(SystemError, seconds: Double)
         case closed
     }
@@ -15,7 +15,7 @@ import Testing
         let address = try #require(SocketAddress(literal: "127.0.0.1", port: 0))
         let (stream, continuation) = AsyncStream<Told>.makeStream()
         let receiver = Acceptor.Receiver(
-            accepted: { continuation.yield(.accepted($0)) },
+            accepted: { continuation.yield(.accepted($0, from: $1)) },
             paused: { continuation.yield(.paused($0, seconds: $1)) },
             closed: { continuation.yield(.closed) }
         )
@@ -36,7 +36,7 @@ import Testing
         let clients = try (0..<200).map { _ in try Self.connect(to: acceptor.localAddress) }
         var ports: Set<UInt16> = []
         for await event in told {
-            if case .accepted(let descriptor) = event, let port = descriptor.remoteAddress?.port { ports.insert(port) }
+            if case .accepted(_, let peer) = event, let port = peer.port { ports.insert(port) }
             if ports.count == clients.count { break }
         }
         #expect(ports == Set(clients.compactMap { $0.localAddress?.port }))
@@ -55,7 +55,7 @@ import Testing
             return
         }
         #expect(loop.registrationCount == 0)
-        let quiet = Acceptor.Receiver(accepted: { _ in }, paused: { _, _ in }, closed: {})
+        let quiet = Acceptor.Receiver(accepted: { _, _ in }, paused: { _, _ in }, closed: {})
         #expect(try Acceptor(on: address, loop: loop, receiver: quiet).localAddress == address)
     }
 
@@ -66,7 +66,7 @@ import Testing
             let (acceptor, told) = try Self.listen(on: loop)
             var client: SocketDescriptor? = try Self.connect(to: acceptor.localAddress)
             var iterator = told.makeAsyncIterator()
-            guard case .accepted(let first) = await iterator.next() else { throw SystemError("accept4", errno: 0) }
+            guard case .accepted(let first, _) = await iterator.next() else { throw SystemError("accept4", errno: 0) }
             // The last descriptors but one are taken away; that one becomes a client whose connection cannot be accepted.
             var limit = rlimit(rlim_cur: 64, rlim_max: 64)
             setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
@@ -87,7 +87,7 @@ import Testing
             }
             client = nil
             first.close()
-            guard case .accepted(let late) = await iterator.next(), late.remoteAddress == second.localAddress else {
+            guard case .accepted(_, let peer) = await iterator.next(), peer == second.localAddress else {
                 throw SystemError("the waiting connection is lost", errno: 0)
             }
             _ = client

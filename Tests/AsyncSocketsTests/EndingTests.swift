@@ -1,0 +1,198 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import FoundationEssentials
+import SocketTestSupport
+import Testing
+
+/// How a connection ends when the peer is awkward, hostile or gone.
+@Suite(.timeLimit(.minutes(3))) struct EndingTests {
+    /// A socket of ours that is connected to a scripted peer.
+    private func connect(to peer: ScriptedPeer) async throws -> (AsyncSocket, Recorder) {
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 20)
+        try await recorder.connected()
+        return (socket, recorder)
+    }
+
+    // MARK: - Plain
+
+    @Test func aResetIsToldFromAClose() async throws {
+        let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.expect("hello"), .reset]))
+        socket.write(Data("hello"), withTimeout: 5, tag: 0)
+        socket.readData(withTimeout: 20, tag: 0)
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .connectionReset)
+        #expect(error.blame == .peer)
+        #expect(error.errno != nil)
+    }
+
+    @Test func aResetIsNoticedWithoutARead() async throws {
+        let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.expect("hello"), .reset]))
+        socket.write(Data("hello"), withTimeout: 5, tag: 0)
+        #expect(try await recorder.disconnected()?.code == .connectionReset)
+    }
+
+    @Test func aLineInPiecesOfOneByteArrivesWhole() async throws {
+        let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.send("a line, byte by byte\r\n", inPiecesOf: 1)]))
+        socket.readData(to: .lineEnd, withTimeout: 20, tag: 0)
+        #expect(try await recorder.readText() == "a line, byte by byte\r\n")
+    }
+
+    // MARK: - Secure
+
+    private enum Ending: CaseIterable {
+        case closeNotify, truncation, reset
+
+        var steps: [ScriptedPeer.Step] {
+            switch self {
+            case .closeNotify: [.sendCloseNotify, .finish]
+            case .truncation: [.finish]
+            case .reset: [.reset]
+            }
+        }
+
+        var code: AsyncSocketError.Code {
+            switch self {
+            case .closeNotify: .closedByPeer
+            case .truncation: .truncated
+            case .reset: .connectionReset
+            }
+        }
+    }
+
+    @Test(arguments: TLSVersion.tested)
+    func aCloseNotifyATruncationAndAResetAreToldApart(_ version: TLSVersion) async throws {
+        for ending in Ending.allCases {
+            let steps: [ScriptedPeer.Step] = [.startTLS(try TestCertificates.server()), .expect("bye")]
+            let (socket, recorder) = try await connect(to: ScriptedPeer.listening(steps + ending.steps))
+            try socket.startTLS(settings: TestCertificates.client().only(version))
+            try await recorder.secured()
+            socket.write(Data("bye"), withTimeout: 5, tag: 0)
+            socket.readData(withTimeout: 20, tag: 0)
+            let error = try #require(try await recorder.disconnected())
+            #expect(error.code == ending.code, "\(ending)")
+            #expect(error.blame == .peer)
+        }
+    }
+
+    @Test(arguments: TLSVersion.tested)
+    func bytesBeforeATruncationAreDeliveredAndThenItIsReported(_ version: TLSVersion) async throws {
+        let (socket, recorder) = try await connect(
+            to: ScriptedPeer.listening([.startTLS(TestCertificates.server()), .send("half a sen"), .finish]))
+        try socket.startTLS(settings: TestCertificates.client().only(version))
+        try await recorder.secured()
+        socket.readData(toLength: 10, withTimeout: 20, tag: 0)
+        #expect(try await recorder.readText() == "half a sen")
+        socket.readData(withTimeout: 20, tag: 0)
+        #expect(try await recorder.disconnected()?.code == .truncated)
+    }
+
+    @Test(arguments: TLSVersion.tested)
+    func ourDisconnectSendsACloseNotify(_ version: TLSVersion) async throws {
+        let peer = try ScriptedPeer.listening([.startTLS(TestCertificates.server()), .expect("bye"), .expectEnd])
+        let (socket, recorder) = try await connect(to: peer)
+        try socket.startTLS(settings: TestCertificates.client().only(version))
+        try await recorder.secured()
+        socket.write(Data("bye"), withTimeout: 5, tag: 0)
+        socket.disconnectAfterWriting()
+        #expect(try await recorder.disconnected() == nil)
+        _ = try await peer.finish()
+    }
+
+    @Test(arguments: TLSVersion.tested)
+    func aHandshakeInPiecesOfOneByteSucceeds(_ version: TLSVersion) async throws {
+        let peer = try ScriptedPeer.listening([.startTLS(TestCertificates.server()), .send("hello")])
+        let relay = try TamperingRelay(toPort: peer.port, fromClient: [.pieces(of: 1)], fromServer: [.pieces(of: 1)])
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: relay.port, withTimeout: 20)
+        try socket.startTLS(settings: TestCertificates.client().only(version))
+        socket.readData(toLength: 5, withTimeout: 20, tag: 0)
+        try await recorder.connected()
+        try await recorder.secured()
+        #expect(try await recorder.readText() == "hello")
+    }
+
+    // MARK: - A peer that goes away in the middle of the handshake
+
+    /// How long the handshake is in the direction from the peer to us.
+    private func handshakeLength(ofPeer settings: TLSSettings, with ours: TLSSettings) async throws -> Int {
+        let atOurs = Recorder { socket, told in
+            guard case .accepted(let socket) = told else { return }
+            try? socket.startTLS(settings: ours)
+        }
+        let peer: ScriptedPeer
+        let listener = AsyncSocket(delegate: atOurs)
+        if ours.role == .server {
+            try listener.accept(onInterface: "127.0.0.1", port: 0)
+            peer = try ScriptedPeer.connecting(toPort: listener.localPort, [.startTLS(settings), .finish])
+        } else {
+            peer = try ScriptedPeer.listening([.startTLS(settings), .finish])
+            try listener.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 20)
+            try listener.startTLS(settings: ours)
+        }
+        let transcript = try await peer.finish().transcript
+        return ours.role == .server ? transcript.fromClient.count : transcript.fromServer.count
+    }
+
+    /// Alternately a FIN and a reset, behind each byte of what the peer sends.
+    private func breakOff(
+        _ range: Range<Int>, _ body: @escaping @Sendable (ScriptedPeer.HandshakeCut) async throws -> AsyncSocketError?
+    ) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for lane in 0..<8 {
+                group.addTask {
+                    for length in range where length % 8 == lane {
+                        let ending: ScriptedPeer.HandshakeCut.Ending = length / 8 % 2 == 0 ? .finish : .reset
+                        let error = try await body(ScriptedPeer.HandshakeCut(after: length, ending))
+                        let found = try #require(error, "no error after \(length) bytes")
+                        #expect(found.blame == .peer, "after \(length) bytes: \(found)")
+                        // A peer that closes at once may be gone before the upgrade is asked for.
+                        let isEarly = length == 0 && found.code == .closedByPeer
+                        #expect(
+                            found.tls?.code == .closedDuringHandshake || found.code == .connectionReset || isEarly,
+                            "after \(length) bytes: \(found)")
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    @Test(arguments: TLSVersion.tested)
+    func aServerThatGoesAwayAtAnyByteOfTheHandshakeIsATypedError(_ version: TLSVersion) async throws {
+        // RSA signatures have one length, so that every handshake has the same.
+        let identity = try TestCertificates.authority.issue(.server(names: ["localhost"]), keyType: .rsa2048).identity()
+        let server = TLSSettings.server(identity: identity)
+        let client = try TestCertificates.client().only(version)
+        let length = try await handshakeLength(ofPeer: server, with: client)
+        #expect(length > 500)
+        try await breakOff(0..<length) { cut in
+            let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.startTLS(server, cut: cut)]))
+            try socket.startTLS(settings: client)
+            return try await recorder.disconnected()
+        }
+    }
+
+    @Test(arguments: TLSVersion.tested)
+    func aClientThatGoesAwayAtAnyByteOfTheHandshakeIsATypedError(_ version: TLSVersion) async throws {
+        var (client, server) = try TestCertificates.mutual()
+        client.identity = try TestCertificates.authority.issue(.client(commonName: "alice"), keyType: .rsa2048).identity()
+        let (peer, ours) = (client.only(version), server)
+        let length = try await handshakeLength(ofPeer: peer, with: ours)
+        #expect(length > 500)
+        try await breakOff(0..<length) { cut in
+            let atListener = Recorder { _, told in
+                guard case .accepted(let socket) = told else { return }
+                try? socket.startTLS(settings: ours)
+            }
+            let listener = AsyncSocket(delegate: atListener)
+            try listener.accept(onInterface: "127.0.0.1", port: 0)
+            _ = try ScriptedPeer.connecting(toPort: listener.localPort, [.startTLS(peer, cut: cut)])
+            let socket = try await atListener.accepted()
+            defer { withExtendedLifetime(socket) { listener.disconnect() } }
+            return try await atListener.disconnected()
+        }
+    }
+}
