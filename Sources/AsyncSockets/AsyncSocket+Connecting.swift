@@ -12,7 +12,8 @@ extension AsyncSocket {
     ///   - port: A TCP port, 1 to 65535.
     ///   - timeout: Seconds for the resolving and connecting together; negative: no limit.
     /// - Throws: `.badConfiguration` when the socket is in use, `.badParameter` for an empty host or port 0.
-    public func connect(toHost host: String, onPort port: UInt16, withTimeout timeout: TimeInterval = -1) throws(AsyncSocketError) {
+    public func connect(toHost host: String, onPort port: UInt16, withTimeout timeout: TimeInterval = -1) throws(AsyncSocketError)
+    {
         guard !host.isEmpty, !host.utf8.contains(0) else { throw .badParameter("connect", "the host is empty, or no host name") }
         guard port > 0 else { throw .badParameter("connect", "nobody listens on port 0") }
         guard !timeout.isNaN else { throw .badParameter("connect", "the timeout is not a number") }

@@ -97,26 +97,42 @@ public enum ConnectionProgress: Sendable, Hashable {
 
 // The defaults that make every method optional.
 extension AsyncSocketDelegate {
+    /// Lets go of `newSocket`, which closes it.
     public func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {}
+    /// Answers nil: on the event loops.
     public func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue? { nil }
+    /// Does nothing.
     public func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {}
+    /// Does nothing.
     public func socket(_ socket: AsyncSocket, didConnectTo url: URL) {}
+    /// Does nothing.
     public func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress) {}
+    /// Does nothing.
     public func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {}
+    /// Does nothing.
     public func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {}
+    /// Answers zero: the connection ends.
     public func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval { 0 }
+    /// Does nothing.
     public func socketDidCloseReadStream(_ socket: AsyncSocket) {}
+    /// Does nothing.
     public func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) {}
+    /// Does nothing.
     public func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int) {}
+    /// Answers zero: the connection ends.
     public func socket(
         _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval { 0 }
+    /// Does nothing.
     public func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int) {}
+    /// Answers no.
     public func socket(
         _ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void
     ) { completionHandler(false) }
+    /// Does nothing.
     public func socketDidSecure(_ socket: AsyncSocket) {}
+    /// Does nothing.
     public func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {}
 }

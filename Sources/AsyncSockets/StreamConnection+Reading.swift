@@ -155,7 +155,8 @@ extension StreamConnection {
     }
 
     private func reportReadProgress() {
-        let progress = reads.queue.withPacket(at: 0) { packet in packet.newProgress(in: reads.preBuffer).map { ($0, packet.tag) } }
+        let progress = reads.queue.withPacket(at: 0) { packet in packet.newProgress(in: reads.preBuffer).map { ($0, packet.tag) }
+        }
         if let (count, tag) = progress ?? nil { report(.didReadPartial(count, tag: tag)) }
     }
 }

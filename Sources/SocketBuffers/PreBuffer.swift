@@ -41,7 +41,9 @@ package final class PreBuffer {
 
     /// The first `count` bytes of the room that `writableBytes(minimum:)` gave have been filled.
     package func commit(_ count: Int) {
-        precondition(count >= 0 && tail + count <= capacity, "commit(_:) may announce only bytes that writableBytes(minimum:) gave room for")
+        precondition(
+            count >= 0 && tail + count <= capacity,
+            "commit(_:) may announce only bytes that writableBytes(minimum:) gave room for")
         tail += count
         if isEmpty { releaseStorage() }
     }

@@ -24,7 +24,8 @@ struct ResponseInjectionScene {
             error?.code == .bytesBufferedAtUpgrade && error?.blame == .peer,
             "the client refused: \(error?.message ?? "it did not")", on: stage.screen)
         verdict.check(
-            error?.message.contains("\(injected.utf8.count)") == true, "it counted the \(injected.utf8.count) injected bytes", on: stage.screen)
+            error?.message.contains("\(injected.utf8.count)") == true, "it counted the \(injected.utf8.count) injected bytes",
+            on: stage.screen)
         verdict.check(
             client.answers.withLock { answers in !answers.contains { $0.contains("password") } },
             "the injected reply was delivered to nobody", on: stage.screen)
@@ -73,8 +74,10 @@ struct WrongHostScene {
         stage.screen.title("Attack: a certificate for another host")
         let server = try MailServer(screen: stage.screen, settings: stage.serverSettings())
         let recorder = try RecorderProcess(target: server.port, folder: stage.folder)
-        stage.screen.note("the client wants mail.example.org; the certificate is for localhost, and by an authority that the client trusts")
-        let client = try MailClient(screen: stage.screen, settings: stage.clientSettings(for: "mail.example.org"), port: recorder.port)
+        stage.screen.note(
+            "the client wants mail.example.org; the certificate is for localhost, and by an authority that the client trusts")
+        let client = try MailClient(
+            screen: stage.screen, settings: stage.clientSettings(for: "mail.example.org"), port: recorder.port)
         let error = await client.ending.wait()
         let serverError = await server.ending.wait()
         _ = try await recorder.recordings()

@@ -65,11 +65,15 @@ final class MailClient: AsyncSocketDelegate, @unchecked Sendable {
 
     func socketDidSecure(_ socket: AsyncSocket) {
         screen.step("client", "secure: \(socket.tlsSession?.summary ?? "") (handshake \(startedTLS.millisecondsAgo))")
-        screen.step("client", "the server is \(socket.tlsSession?.peerCertificates.first?.subject ?? "unknown"), and its name was verified")
+        screen.step(
+            "client",
+            "the server is \(socket.tlsSession?.peerCertificates.first?.subject ?? "unknown"), and its name was verified")
     }
 
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
-        screen.step("client", error.map { "disconnected: \($0.message) (\($0.tls?.code.description ?? $0.code.description))" } ?? "disconnected")
+        screen.step(
+            "client",
+            error.map { "disconnected: \($0.message) (\($0.tls?.code.description ?? $0.code.description))" } ?? "disconnected")
         ending.set(error)
     }
 

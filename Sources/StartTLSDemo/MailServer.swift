@@ -74,7 +74,9 @@ final class MailServer: AsyncSocketDelegate, @unchecked Sendable {
 
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
         guard socket === connection else { return }
-        screen.step("server", error.map { "disconnected: \($0.message) (\($0.tls?.code.description ?? $0.code.description))" } ?? "disconnected")
+        screen.step(
+            "server",
+            error.map { "disconnected: \($0.message) (\($0.tls?.code.description ?? $0.code.description))" } ?? "disconnected")
         ending.set(error)
     }
 

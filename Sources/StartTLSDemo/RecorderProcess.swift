@@ -11,7 +11,8 @@ final class RecorderProcess {
     init(target: UInt16, folder: String, injection: [String] = []) throws {
         let output = Pipe()
         let executable = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        process = try ChildProcess([executable, "record", "--target", String(target), "--folder", folder] + injection, output: output)
+        process = try ChildProcess(
+            [executable, "record", "--target", String(target), "--folder", folder] + injection, output: output)
         self.folder = folder
         guard let line = String(data: output.fileHandleForReading.availableData, encoding: .utf8),
             let port = UInt16(line.trimmingCharacters(in: .newlines))

@@ -6,7 +6,9 @@ struct Recording {
     func plaintextCount(upTo lastLine: String) -> Int? {
         let needle = Array(lastLine.utf8)
         guard bytes.count >= needle.count else { return nil }
-        return (0...(bytes.count - needle.count)).first { Array(bytes[$0..<($0 + needle.count)]) == needle }.map { $0 + needle.count }
+        return (0...(bytes.count - needle.count)).first { Array(bytes[$0..<($0 + needle.count)]) == needle }.map {
+            $0 + needle.count
+        }
     }
 
     /// The records behind the first `offset` bytes; nil when anything there is not a whole TLS record.

@@ -15,7 +15,8 @@ struct Stage: Sendable {
         self.screen = screen
         self.isTLS12Only = isTLS12Only
         let url = FileManager.default.temporaryDirectory.appendingPathComponent("starttls-demo-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: url, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        try FileManager.default.createDirectory(
+            at: url, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
         folder = url.path
         authority = try CertificateAuthority(name: "Demo Authority")
         server = try authority.issue(.server(names: ["localhost"]))

@@ -34,7 +34,11 @@ struct Run: AsyncParsableCommand {
         let screen = Screen()
         let stage = try Stage(screen: screen, isTLS12Only: isTLS12Only)
         defer { stage.clear() }
-        var verdicts = [try await UpgradeScene(stage, server: usesOpenSSLServer ? .openSSL : .ours, client: usesOpenSSLClient ? .openSSL : .ours).play()]
+        var verdicts = [
+            try await UpgradeScene(
+                stage, server: usesOpenSSLServer ? .openSSL : .ours, client: usesOpenSSLClient ? .openSSL : .ours
+            ).play()
+        ]
         if !usesOpenSSLServer, !usesOpenSSLClient {
             verdicts.append(try await ResponseInjectionScene(stage).play())
             verdicts.append(try await CommandInjectionScene(stage).play())

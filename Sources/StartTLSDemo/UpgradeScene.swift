@@ -94,8 +94,10 @@ struct UpgradeScene {
         guard let clientOffset = fromClient.plaintextCount(upTo: "STARTTLS\r\n"),
             let serverOffset = fromServer.plaintextCount(upTo: "start TLS\r\n")
         else { return verdict.check(false, "the recorder saw the plaintext agreement", on: stage.screen) }
-        stage.screen.step("recorder", "client: \(clientOffset) bytes of plaintext, then \(fromClient.bytes.count - clientOffset) of TLS; "
-            + "server: \(serverOffset), then \(fromServer.bytes.count - serverOffset)")
+        stage.screen.step(
+            "recorder",
+            "client: \(clientOffset) bytes of plaintext, then \(fromClient.bytes.count - clientOffset) of TLS; "
+                + "server: \(serverOffset), then \(fromServer.bytes.count - serverOffset)")
         verdict.check(true, "the recorder saw the agreement in plaintext", on: stage.screen)
         let clientRecords = fromClient.records(from: clientOffset)
         let serverRecords = fromServer.records(from: serverOffset)

@@ -186,11 +186,14 @@ import Testing
         let echo = Echo()
         let listener = AsyncSocket(delegate: echo)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
-        let flood = try await Link.make(.inline, atClient: Recorder { socket, told in
-            if case .wrote = told { socket.write(Data(count: 1 << 20), withTimeout: -1, tag: 0) }
-        }, atServer: Recorder { socket, told in
-            if case .read = told { socket.readData(withTimeout: -1, tag: 0) }
-        })
+        let flood = try await Link.make(
+            .inline,
+            atClient: Recorder { socket, told in
+                if case .wrote = told { socket.write(Data(count: 1 << 20), withTimeout: -1, tag: 0) }
+            },
+            atServer: Recorder { socket, told in
+                if case .read = told { socket.readData(withTimeout: -1, tag: 0) }
+            })
         flood.server.readData(withTimeout: -1, tag: 0)
         flood.client.write(Data(count: 1 << 20), withTimeout: -1, tag: 0)
         let recorders = (0..<8).map { _ in Recorder() }

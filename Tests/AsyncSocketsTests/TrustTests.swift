@@ -8,7 +8,9 @@ import Testing
 @Suite(.timeLimit(.minutes(1))) struct TrustTests {
     // MARK: - OpenSSL's verdict
 
-    private func failure(client: TLSSettings, server: TLSSettings) async throws -> (client: AsyncSocketError, server: AsyncSocketError) {
+    private func failure(client: TLSSettings, server: TLSSettings) async throws -> (
+        client: AsyncSocketError, server: AsyncSocketError
+    ) {
         let link = try await Link.make()
         try link.startTLS(client: client, server: server)
         link.client.readData(withTimeout: -1, tag: 0)

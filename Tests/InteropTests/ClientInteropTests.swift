@@ -41,7 +41,8 @@ import Testing
         let session = try await secure(socket, recorder, settings.only(version))
         #expect(session.protocolVersion == version)
         for (line, code) in [
-            ("EHLO client.example", "250"), ("MAIL FROM:<from@localhost>", "250"), ("RCPT TO:<to@localhost>", "250"), ("DATA", "354"),
+            ("EHLO client.example", "250"), ("MAIL FROM:<from@localhost>", "250"), ("RCPT TO:<to@localhost>", "250"),
+            ("DATA", "354"),
         ] {
             #expect(try await say(line, over: socket, recorder).hasPrefix(code))
         }

@@ -34,7 +34,8 @@ import Testing
     func opensslClientUpgrades(_ version: TLSVersion, withClientCertificate: Bool) async throws {
         let server = try makeServer(version, wantsClientCertificate: withClientCertificate)
         var arguments = [
-            "openssl", "s_client", "-connect", "127.0.0.1:\(server.port)", "-starttls", "smtp", "-CAfile", root, "-verify_return_error",
+            "openssl", "s_client", "-connect", "127.0.0.1:\(server.port)", "-starttls", "smtp", "-CAfile", root,
+            "-verify_return_error",
             "-verify_hostname", "localhost", "-servername", "localhost", "-quiet", "-crlf",
         ]
         if withClientCertificate {
@@ -69,7 +70,8 @@ import Testing
     func gnutlsClientUpgrades(_ version: TLSVersion, withClientCertificate: Bool) async throws {
         let server = try makeServer(version, wantsClientCertificate: withClientCertificate)
         var arguments = [
-            "gnutls-cli", "--port", "\(server.port)", "--starttls-proto", "smtp", "--x509cafile", root, "--verify-hostname", "localhost",
+            "gnutls-cli", "--port", "\(server.port)", "--starttls-proto", "smtp", "--x509cafile", root, "--verify-hostname",
+            "localhost",
             "--crlf",
         ]
         if withClientCertificate {
@@ -85,7 +87,8 @@ import Testing
     @Test func opensslClientWithoutACertificateIsRefused() async throws {
         let server = try makeServer(.tls12, wantsClientCertificate: true)
         let program = try Program(
-            ["openssl", "s_client", "-connect", "127.0.0.1:\(server.port)", "-starttls", "smtp", "-CAfile", root, "-quiet"], input: "QUIT\n")
+            ["openssl", "s_client", "-connect", "127.0.0.1:\(server.port)", "-starttls", "smtp", "-CAfile", root, "-quiet"],
+            input: "QUIT\n")
         #expect(await program.exitStatus() != 0)
         #expect(program.printed.contains("alert"), "\(program.printed)")
         #expect(server.sessions.isEmpty)
@@ -95,7 +98,10 @@ import Testing
         let settings = try TestCertificates.server(for: ["mail.example.org"])
         let server = try MiniSMTPServer(settings)
         let program = try Program(
-            ["curl", "--silent", "--show-error", "--ssl-reqd", "--cacert", root, "--max-time", "30", "smtp://localhost:\(server.port)"])
+            [
+                "curl", "--silent", "--show-error", "--ssl-reqd", "--cacert", root, "--max-time", "30",
+                "smtp://localhost:\(server.port)",
+            ])
         #expect(await program.exitStatus() != 0)
         #expect(server.securedLines.isEmpty)
     }

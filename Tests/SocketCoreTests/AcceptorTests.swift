@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import SocketBuffers
 import SocketCore
@@ -12,16 +13,37 @@ import Testing
     }
 
     private static func listen(on loop: EventLoop) throws -> (Acceptor, AsyncStream<Told>) {
-        let address = try #require(SocketAddress(literal: "127.0.0.1", port: 0))
         let (stream, continuation) = AsyncStream<Told>.makeStream()
+        return (try listen(on: loop) { continuation.yield($0) }, stream)
+    }
+
+    private static func listen(on loop: EventLoop, tell: @escaping @Sendable (Told) -> Void) throws -> Acceptor {
+        let address = try #require(SocketAddress(literal: "127.0.0.1", port: 0))
         let receiver = Acceptor.Receiver(
-            accepted: { continuation.yield(.accepted($0, from: $1)) },
-            paused: { continuation.yield(.paused($0, seconds: $1)) },
-            closed: { continuation.yield(.closed) }
+            accepted: { tell(.accepted($0, from: $1)) },
+            paused: { tell(.paused($0, seconds: $1)) },
+            closed: { tell(.closed) }
         )
         let acceptor = try Acceptor(on: address, loop: loop, receiver: receiver)
         try acceptor.start()
-        return (acceptor, stream)
+        return acceptor
+    }
+
+    /// What was told, for a thread that waits: with no descriptor left, libdispatch cannot count its workers and traps as soon as
+    /// there is work for more of them, so the test below gives it none.
+    private final class Mailbox: Sendable {
+        private let told = Locked<[Told]>([])
+        private let arrivals = DispatchSemaphore(value: 0)
+
+        func put(_ event: Told) {
+            told.withLock { $0.append(event) }
+            arrivals.signal()
+        }
+
+        func next() -> Told {
+            arrivals.wait()
+            return told.withLock { $0.removeFirst() }
+        }
     }
 
     private static func connect(to address: SocketAddress) throws -> SocketDescriptor {
@@ -63,10 +85,10 @@ import Testing
     @Test func anExhaustedDescriptorTablePausesTheListenerAndLosesNoConnection() async {
         await #expect(processExitsWith: .success) {
             let loop = try EventLoop()
-            let (acceptor, told) = try Self.listen(on: loop)
+            let mailbox = Mailbox()
+            let acceptor = try Self.listen(on: loop) { mailbox.put($0) }
             var client: SocketDescriptor? = try Self.connect(to: acceptor.localAddress)
-            var iterator = told.makeAsyncIterator()
-            guard case .accepted(let first, _) = await iterator.next() else { throw SystemError("accept4", errno: 0) }
+            guard case .accepted(let first, _) = mailbox.next() else { throw SystemError("accept4", errno: 0) }
             // The last descriptors but one are taken away; that one becomes a client whose connection cannot be accepted.
             var limit = rlimit(rlim_cur: 64, rlim_max: 64)
             setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
@@ -76,7 +98,7 @@ import Testing
             let second = try Self.connect(to: acceptor.localAddress)
 
             var pauses: [(length: Double, at: Deadline)] = []
-            while pauses.count < 3, case .paused(let error, let seconds)? = await iterator.next() {
+            while pauses.count < 3, case .paused(let error, let seconds) = mailbox.next() {
                 guard error.errno == EMFILE else { throw error }
                 pauses.append((seconds, .now))
             }
@@ -87,7 +109,7 @@ import Testing
             }
             client = nil
             first.close()
-            guard case .accepted(_, let peer) = await iterator.next(), peer == second.localAddress else {
+            guard case .accepted(_, let peer) = mailbox.next(), peer == second.localAddress else {
                 throw SystemError("the waiting connection is lost", errno: 0)
             }
             _ = client

@@ -138,11 +138,15 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
 
     // MARK: - AsyncSocketDelegate
 
-    package func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) { record(.accepted(newSocket), from: socket) }
+    package func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+        record(.accepted(newSocket), from: socket)
+    }
     package func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
         record(.connected(host: host, port: port), from: socket)
     }
-    package func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) { record(.read(data, tag: tag), from: socket) }
+    package func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+        record(.read(data, tag: tag), from: socket)
+    }
     package func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {
         if recordsProgress { record(.readPartial(partialLength, tag: tag), from: socket) }
     }
@@ -153,7 +157,8 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     package func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval { readExtension }
-    package func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void) {
+    package func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void)
+    {
         record(.asked(trust, answer: completionHandler), from: socket)
     }
     package func socketDidSecure(_ socket: AsyncSocket) { record(.secured, from: socket) }

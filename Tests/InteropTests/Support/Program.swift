@@ -68,7 +68,8 @@ final class TemporaryFolder: Sendable {
     init() throws {
         path = FileManager.default.temporaryDirectory.appendingPathComponent("interop-\(UUID().uuidString)").path
         // Daemons that change to a user of their own have to get in.
-        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o755])
+        try FileManager.default.createDirectory(
+            atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o755])
     }
 
     deinit {
