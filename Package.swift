@@ -54,11 +54,17 @@ let package = Package(
             path: "Tests/SocketTestSupport",
             swiftSettings: strict
         ),
+        .executableTarget(
+            name: "EngineProbe",
+            dependencies: ["AsyncSockets", "SocketBuffers", "SocketCore"],
+            path: "Tests/EngineProbe",
+            swiftSettings: strict
+        ),
         .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: strict),
         .testTarget(name: "SocketCoreTests", dependencies: ["SocketCore", "SocketBuffers"], swiftSettings: strict),
         .testTarget(
             name: "AsyncSocketsTests",
-            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketTestSupport"],
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "EngineProbe", "SocketBuffers", "SocketTestSupport"],
             swiftSettings: strict
         ),
         .testTarget(

@@ -5,12 +5,12 @@ import SocketTestSupport
 import Testing
 
 /// How a connection ends when the peer is awkward, hostile or gone.
-@Suite(.timeLimit(.minutes(3))) struct EndingTests {
+@Suite(.timeLimit(.minutes(5)), .serialized) struct EndingTests {
     /// A socket of ours that is connected to a scripted peer.
     private func connect(to peer: ScriptedPeer) async throws -> (AsyncSocket, Recorder) {
         let recorder = Recorder()
         let socket = AsyncSocket(delegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 20)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
         return (socket, recorder)
     }
@@ -19,8 +19,8 @@ import Testing
 
     @Test func aResetIsToldFromAClose() async throws {
         let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.expect("hello"), .reset]))
-        socket.write(Data("hello"), withTimeout: 5, tag: 0)
-        socket.readData(withTimeout: 20, tag: 0)
+        socket.write(Data("hello"), withTimeout: 60, tag: 0)
+        socket.readData(withTimeout: 60, tag: 0)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectionReset)
         #expect(error.blame == .peer)
@@ -29,13 +29,13 @@ import Testing
 
     @Test func aResetIsNoticedWithoutARead() async throws {
         let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.expect("hello"), .reset]))
-        socket.write(Data("hello"), withTimeout: 5, tag: 0)
+        socket.write(Data("hello"), withTimeout: 60, tag: 0)
         #expect(try await recorder.disconnected()?.code == .connectionReset)
     }
 
     @Test func aLineInPiecesOfOneByteArrivesWhole() async throws {
         let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.send("a line, byte by byte\r\n", inPiecesOf: 1)]))
-        socket.readData(to: .lineEnd, withTimeout: 20, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         #expect(try await recorder.readText() == "a line, byte by byte\r\n")
     }
 
@@ -68,8 +68,8 @@ import Testing
             let (socket, recorder) = try await connect(to: ScriptedPeer.listening(steps + ending.steps))
             try socket.startTLS(settings: TestCertificates.client().only(version))
             try await recorder.secured()
-            socket.write(Data("bye"), withTimeout: 5, tag: 0)
-            socket.readData(withTimeout: 20, tag: 0)
+            socket.write(Data("bye"), withTimeout: 60, tag: 0)
+            socket.readData(withTimeout: 60, tag: 0)
             let error = try #require(try await recorder.disconnected())
             #expect(error.code == ending.code, "\(ending)")
             #expect(error.blame == .peer)
@@ -82,9 +82,9 @@ import Testing
             to: ScriptedPeer.listening([.startTLS(TestCertificates.server()), .send("half a sen"), .finish]))
         try socket.startTLS(settings: TestCertificates.client().only(version))
         try await recorder.secured()
-        socket.readData(toLength: 10, withTimeout: 20, tag: 0)
+        socket.readData(toLength: 10, withTimeout: 60, tag: 0)
         #expect(try await recorder.readText() == "half a sen")
-        socket.readData(withTimeout: 20, tag: 0)
+        socket.readData(withTimeout: 60, tag: 0)
         #expect(try await recorder.disconnected()?.code == .truncated)
     }
 
@@ -94,7 +94,7 @@ import Testing
         let (socket, recorder) = try await connect(to: peer)
         try socket.startTLS(settings: TestCertificates.client().only(version))
         try await recorder.secured()
-        socket.write(Data("bye"), withTimeout: 5, tag: 0)
+        socket.write(Data("bye"), withTimeout: 60, tag: 0)
         socket.disconnectAfterWriting()
         #expect(try await recorder.disconnected() == nil)
         _ = try await peer.finish()
@@ -106,9 +106,9 @@ import Testing
         let relay = try TamperingRelay(toPort: peer.port, fromClient: [.pieces(of: 1)], fromServer: [.pieces(of: 1)])
         let recorder = Recorder()
         let socket = AsyncSocket(delegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: relay.port, withTimeout: 20)
+        try socket.connect(toHost: "127.0.0.1", onPort: relay.port, withTimeout: 60)
         try socket.startTLS(settings: TestCertificates.client().only(version))
-        socket.readData(toLength: 5, withTimeout: 20, tag: 0)
+        socket.readData(toLength: 5, withTimeout: 60, tag: 0)
         try await recorder.connected()
         try await recorder.secured()
         #expect(try await recorder.readText() == "hello")
@@ -129,7 +129,7 @@ import Testing
             peer = try ScriptedPeer.connecting(toPort: listener.localPort, [.startTLS(settings), .finish])
         } else {
             peer = try ScriptedPeer.listening([.startTLS(settings), .finish])
-            try listener.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 20)
+            try listener.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
             try listener.startTLS(settings: ours)
         }
         let transcript = try await peer.finish().transcript

@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// Plaintext that an attacker slips in around the STARTTLS exchange. `Recorder.disconnected()` fails the test when data is delivered.
-@Suite(.timeLimit(.minutes(1))) struct InjectionTests {
+@Suite(.timeLimit(.minutes(5))) struct InjectionTests {
     /// When the injected bytes come.
     enum Moment: CaseIterable, Sendable {
         /// In one segment with the last line of plaintext.
@@ -23,23 +23,23 @@ import Testing
     @Test(arguments: Moment.allCases, Link.Delivery.allCases)
     func aResponseInjectedIntoAClientIsNeverDelivered(_ moment: Moment, _ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
-        link.client.write(Data("STARTTLS\r\n"), withTimeout: 5, tag: 0)
-        link.client.readData(to: .lineEnd, withTimeout: 5, tag: 1)
+        link.client.write(Data("STARTTLS\r\n"), withTimeout: 60, tag: 0)
+        link.client.readData(to: .lineEnd, withTimeout: 60, tag: 1)
         let reply = Data("220 go\r\n")
-        link.server.write(moment == .sameSegment ? reply + Self.injected : reply, withTimeout: 5, tag: 0)
+        link.server.write(moment == .sameSegment ? reply + Self.injected : reply, withTimeout: 60, tag: 0)
         #expect(try await link.atClient.readText() == "220 go\r\n")
         if moment == .nextSegment {
-            link.server.write(Self.injected, withTimeout: 5, tag: 1)
+            link.server.write(Self.injected, withTimeout: 60, tag: 1)
             _ = try await link.atServer.wrote()
             _ = try await link.atServer.wrote()
         }
         // What was injected is in this process's kernel now. A read that was queued before the upgrade would get it; one after must not.
         try link.client.startTLS(settings: TestCertificates.client())
-        link.client.readData(withTimeout: 5, tag: 2)
+        link.client.readData(withTimeout: 60, tag: 2)
         if moment == .late {
-            link.server.readData(to: Data([0x16, 0x03]), withTimeout: 5, tag: 2)
+            link.server.readData(to: Data([0x16, 0x03]), withTimeout: 60, tag: 2)
             _ = try await link.atServer.readData()
-            link.server.write(Self.injected, withTimeout: 5, tag: 1)
+            link.server.write(Self.injected, withTimeout: 60, tag: 1)
         }
         let error = try #require(try await link.atClient.disconnected())
         #expect(error.blame == .peer)
@@ -55,13 +55,13 @@ import Testing
 
     @Test func aClientThatFeedsEarlyBytesToTLSFailsTheHandshake() async throws {
         let link = try await Link.make()
-        link.client.readData(to: .lineEnd, withTimeout: 5, tag: 1)
-        link.server.write(Data("220 go\r\n") + Self.injected, withTimeout: 5, tag: 0)
+        link.client.readData(to: .lineEnd, withTimeout: 60, tag: 1)
+        link.server.write(Data("220 go\r\n") + Self.injected, withTimeout: 60, tag: 0)
         #expect(try await link.atClient.readText() == "220 go\r\n")
         var settings = try TestCertificates.client()
         settings.bytesBufferedAtUpgrade = .feedToTLS
         try link.client.startTLS(settings: settings)
-        link.client.readData(withTimeout: 5, tag: 2)
+        link.client.readData(withTimeout: 60, tag: 2)
         let error = try #require(try await link.atClient.disconnected())
         #expect(error.tls?.code == .notTLS)
         #expect(error.blame == .peer)
@@ -72,16 +72,16 @@ import Testing
         let link = try await Link.make(delivery)
         let evil = Data("MAIL FROM:<evil>\r\n")
         let command = Data("STARTTLS\r\n")
-        link.client.write(moment == .sameSegment ? command + evil : command, withTimeout: 5, tag: 0)
-        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 0)
+        link.client.write(moment == .sameSegment ? command + evil : command, withTimeout: 60, tag: 0)
+        link.server.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         #expect(try await link.atServer.readText() == "STARTTLS\r\n")
-        if moment == .nextSegment { link.client.write(evil, withTimeout: 5, tag: 1) }
-        link.server.write(Data("220 go\r\n"), withTimeout: 5, tag: 1)
+        if moment == .nextSegment { link.client.write(evil, withTimeout: 60, tag: 1) }
+        link.server.write(Data("220 go\r\n"), withTimeout: 60, tag: 1)
         try link.server.startTLS(settings: TestCertificates.server())
-        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 2)
-        link.client.readData(to: .lineEnd, withTimeout: 5, tag: 0)
+        link.server.readData(to: .lineEnd, withTimeout: 60, tag: 2)
+        link.client.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         #expect(try await link.atClient.readText() == "220 go\r\n")
-        if moment == .late { link.client.write(evil, withTimeout: 5, tag: 1) }
+        if moment == .late { link.client.write(evil, withTimeout: 60, tag: 1) }
         let error = try #require(try await link.atServer.disconnected())
         #expect(error.tls?.code == .notTLS)
         #expect(error.blame == .peer)
@@ -90,13 +90,13 @@ import Testing
     /// The attacker sends a command and lets the victim's own handshake follow it.
     @Test func aCommandInjectedBeforeARealHandshakeIsNeverDelivered() async throws {
         let link = try await Link.make()
-        link.client.write(Data("STARTTLS\r\nRCPT TO:<evil>\r\n"), withTimeout: 5, tag: 0)
+        link.client.write(Data("STARTTLS\r\nRCPT TO:<evil>\r\n"), withTimeout: 60, tag: 0)
         try link.client.startTLS(settings: TestCertificates.client())
-        link.client.write(Data("DATA\r\n"), withTimeout: 5, tag: 1)
-        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 0)
+        link.client.write(Data("DATA\r\n"), withTimeout: 60, tag: 1)
+        link.server.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         #expect(try await link.atServer.readText() == "STARTTLS\r\n")
         try link.server.startTLS(settings: TestCertificates.server())
-        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 1)
+        link.server.readData(to: .lineEnd, withTimeout: 60, tag: 1)
         #expect(try await link.atServer.disconnected()?.tls?.code == .notTLS)
         let atClient = try #require(try await link.atClient.disconnected())
         #expect(atClient.blame == .peer)

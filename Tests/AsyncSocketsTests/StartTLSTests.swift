@@ -5,42 +5,42 @@ import SocketTestSupport
 import Testing
 
 /// `startTLS` between two of our sockets.
-@Suite(.timeLimit(.minutes(1))) struct StartTLSTests {
+@Suite(.timeLimit(.minutes(5))) struct StartTLSTests {
     // MARK: - The upgrade
 
     @Test(arguments: TLSVersion.tested, Link.Delivery.allCases)
     func plaintextBecomesTLSOnALiveConnection(_ version: TLSVersion, _ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
-        link.client.write(Data("STARTTLS\r\n"), withTimeout: 5, tag: 0)
-        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 0)
+        link.client.write(Data("STARTTLS\r\n"), withTimeout: 60, tag: 0)
+        link.server.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         #expect(try await link.atServer.readText() == "STARTTLS\r\n")
         #expect(try await link.atClient.wrote() == 0)
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
-        link.client.write(Data("secret\r\n"), withTimeout: 5, tag: 1)
-        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 1)
+        link.client.write(Data("secret\r\n"), withTimeout: 60, tag: 1)
+        link.server.readData(to: .lineEnd, withTimeout: 60, tag: 1)
         #expect(try await link.atServer.readText() == "secret\r\n")
-        link.server.write(Data("answer\r\n"), withTimeout: 5, tag: 2)
-        link.client.readData(to: .lineEnd, withTimeout: 5, tag: 2)
+        link.server.write(Data("answer\r\n"), withTimeout: 60, tag: 2)
+        link.client.readData(to: .lineEnd, withTimeout: 60, tag: 2)
         #expect(try await link.atClient.readText() == "answer\r\n")
     }
 
     @Test(arguments: Link.Delivery.allCases)
     func theHandshakeStandsInLineBehindEarlierReadsAndWrites(_ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
-        link.client.write(Data("STARTTLS\r\n"), withTimeout: 5, tag: 1)
-        link.client.readData(to: .lineEnd, withTimeout: 5, tag: 2)
+        link.client.write(Data("STARTTLS\r\n"), withTimeout: 60, tag: 1)
+        link.client.readData(to: .lineEnd, withTimeout: 60, tag: 2)
         try link.client.startTLS(settings: TestCertificates.client())
-        link.client.write(Data("secret\r\n"), withTimeout: 5, tag: 3)
-        link.client.readData(to: .lineEnd, withTimeout: 5, tag: 4)
+        link.client.write(Data("secret\r\n"), withTimeout: 60, tag: 3)
+        link.client.readData(to: .lineEnd, withTimeout: 60, tag: 4)
         #expect(!link.client.isSecure)
         #expect(try await link.atClient.wrote() == 1)
 
-        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 1)
+        link.server.readData(to: .lineEnd, withTimeout: 60, tag: 1)
         #expect(try await link.atServer.readText() == "STARTTLS\r\n")
-        link.server.write(Data("220 go\r\n"), withTimeout: 5, tag: 2)
+        link.server.write(Data("220 go\r\n"), withTimeout: 60, tag: 2)
         try link.server.startTLS(settings: TestCertificates.server())
-        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 3)
-        link.server.write(Data("answer\r\n"), withTimeout: 5, tag: 4)
+        link.server.readData(to: .lineEnd, withTimeout: 60, tag: 3)
+        link.server.write(Data("answer\r\n"), withTimeout: 60, tag: 4)
         #expect(try await link.atServer.wrote() == 2)
         try await link.atServer.secured()
         #expect(try await link.atServer.readText() == "secret\r\n")
@@ -55,15 +55,15 @@ import Testing
         let atListener = Recorder { _, told in
             guard case .accepted(let socket) = told else { return }
             try? socket.startTLS(settings: server)
-            socket.write(Data("hello\r\n"), withTimeout: 5, tag: 0)
+            socket.write(Data("hello\r\n"), withTimeout: 60, tag: 0)
         }
         let listener = AsyncSocket(delegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let atClient = Recorder()
         let client = AsyncSocket(delegate: atClient)
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 5)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         try client.startTLS(settings: TestCertificates.client())
-        client.readData(to: .lineEnd, withTimeout: 5, tag: 0)
+        client.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         try await atClient.connected()
         try await atClient.secured()
         #expect(try await atClient.readText() == "hello\r\n")
@@ -95,10 +95,10 @@ import Testing
         let link = try await Link.make()
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         let data = Data((0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 9) })
-        link.client.write(data, withTimeout: 30, tag: 1)
-        link.server.write(data, withTimeout: 30, tag: 2)
-        link.server.readData(toLength: data.count, withTimeout: 30, tag: 3)
-        link.client.readData(toLength: data.count, withTimeout: 30, tag: 4)
+        link.client.write(data, withTimeout: 60, tag: 1)
+        link.server.write(data, withTimeout: 60, tag: 2)
+        link.server.readData(toLength: data.count, withTimeout: 60, tag: 3)
+        link.client.readData(toLength: data.count, withTimeout: 60, tag: 4)
         #expect(try await link.atServer.readData() == data)
         #expect(try await link.atClient.readData() == data)
     }
@@ -108,10 +108,10 @@ import Testing
         try await link.secure(client: TestCertificates.client(), server: TestCertificates.server())
         var expected = ""
         for number in 0..<2_000 {
-            link.client.write(Data("\(number),"), withTimeout: 20, tag: number)
+            link.client.write(Data("\(number),"), withTimeout: 60, tag: number)
             expected += "\(number),"
         }
-        link.server.readData(toLength: expected.utf8.count, withTimeout: 20, tag: 0)
+        link.server.readData(toLength: expected.utf8.count, withTimeout: 60, tag: 0)
         #expect(try await link.atServer.readText() == expected)
         for number in 0..<2_000 { #expect(try await link.atClient.wrote() == number) }
     }
@@ -124,8 +124,8 @@ import Testing
         let error = #expect(throws: AsyncSocketError.self) { try link.client.startTLS(settings: TestCertificates.client()) }
         #expect(error?.code == .badConfiguration)
         #expect(error?.blame == .caller)
-        link.client.write(Data("still secure"), withTimeout: 5, tag: 0)
-        link.server.readData(toLength: 12, withTimeout: 5, tag: 0)
+        link.client.write(Data("still secure"), withTimeout: 60, tag: 0)
+        link.server.readData(toLength: 12, withTimeout: 60, tag: 0)
         #expect(try await link.atServer.readText() == "still secure")
     }
 
@@ -142,8 +142,8 @@ import Testing
         #expect(error?.code == .tls)
         #expect(error?.blame == .caller)
         // The connection is as it was: plaintext, and free for another try.
-        link.client.write(Data("plain\r\n"), withTimeout: 5, tag: 0)
-        link.server.readData(to: .lineEnd, withTimeout: 5, tag: 0)
+        link.client.write(Data("plain\r\n"), withTimeout: 60, tag: 0)
+        link.server.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         #expect(try await link.atServer.readText() == "plain\r\n")
         _ = try await link.atClient.wrote()
         try await link.secure(client: TestCertificates.client(), server: TestCertificates.server())
@@ -155,12 +155,12 @@ import Testing
     func bytesBeforeTheCloseNotifyStayReadable(_ version: TLSVersion) async throws {
         let link = try await Link.make()
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
-        link.server.write(Data("last words"), withTimeout: 5, tag: 0)
+        link.server.write(Data("last words"), withTimeout: 60, tag: 0)
         link.server.disconnectAfterWriting()
         #expect(try await link.atServer.disconnected() == nil)
-        link.client.readData(toLength: 4, withTimeout: 5, tag: 1)
+        link.client.readData(toLength: 4, withTimeout: 60, tag: 1)
         #expect(try await link.atClient.readText() == "last")
-        link.client.readData(toLength: 6, withTimeout: 5, tag: 2)
+        link.client.readData(toLength: 6, withTimeout: 60, tag: 2)
         #expect(try await link.atClient.readText() == " words")
         #expect(try await link.atClient.disconnected()?.code == .closedByPeer)
     }

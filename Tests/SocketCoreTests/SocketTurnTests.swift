@@ -48,7 +48,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
     }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct SocketTurnTests {
+@Suite(.timeLimit(.minutes(5))) struct SocketTurnTests {
     @Test(arguments: [false, true])
     func messagesFromManyThreadsNeverOverlapAndKeepEachThreadsOrder(onQueue: Bool) async {
         let counter = Counter(queue: onQueue ? DispatchQueue(label: "turns") : nil)

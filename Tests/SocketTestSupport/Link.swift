@@ -29,7 +29,7 @@ package struct Link {
         let listener = AsyncSocket(delegate: atListener, delegateQueue: delivery.delegateQueue)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = AsyncSocket(delegate: atClient, delegateQueue: delivery.delegateQueue, socketQueue: delivery.socketQueue)
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 10)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         try await atClient.connected()
         let server = try await atListener.accepted()
         server.delegate = atServer

@@ -19,7 +19,7 @@ enum Loopback {
         for _ in 0..<200 {
             let recorder = Recorder()
             let socket = AsyncSocket(delegate: recorder)
-            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 5)
+            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 60)
             if case .connected = await recorder.next() { return (socket, recorder) }
             try await clock.tick(seconds: 0.1)
         }
@@ -32,7 +32,7 @@ extension Link {
     func tick(seconds: Double) async throws {
         let recorder = Recorder()
         let socket = AsyncSocket(delegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 5)
+        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         try await recorder.connected()
         socket.readData(withTimeout: seconds, tag: 0)
         _ = try await recorder.disconnected()

@@ -1,0 +1,73 @@
+internal import Glibc
+internal import SocketCore
+
+/// A listener whose process runs out of descriptors: it pauses, longer each time, and loses no connection.
+enum DescriptorProbe {
+    private enum Told: Sendable {
+        case accepted(SocketDescriptor, from: SocketAddress)
+        case paused(SystemError, seconds: Double, at: Deadline)
+    }
+
+    static func run() throws {
+        let mailbox = Mailbox<Told>()
+        let acceptor = try listen { mailbox.put($0) }
+        let client = try connect(to: acceptor.localAddress)
+        guard case .accepted(let first, _) = try mailbox.next() else { throw ProbeFailure(description: "paused at once") }
+        try useUpDescriptors(butOne: true)
+        // It takes the last one, so that its connection cannot be accepted.
+        let second = try connect(to: acceptor.localAddress)
+        try expectPauses(in: mailbox)
+        client.close()
+        first.close()
+        while true {
+            guard case .accepted(_, let peer) = try mailbox.next() else { continue }
+            guard peer == second.localAddress else { throw ProbeFailure(description: "another connection came: \(peer)") }
+            return
+        }
+    }
+
+    private static func listen(tell: @escaping @Sendable (Told) -> Void) throws -> Acceptor {
+        guard let address = SocketAddress(literal: "127.0.0.1", port: 0) else { throw ProbeFailure(description: "no address") }
+        let receiver = Acceptor.Receiver(
+            accepted: { tell(.accepted($0, from: $1)) },
+            paused: { tell(.paused($0, seconds: $1, at: .now)) },
+            closed: {}
+        )
+        let acceptor = try Acceptor(on: address, loop: EventLoop.next(), receiver: receiver)
+        try acceptor.start()
+        return acceptor
+    }
+
+    private static func connect(to address: SocketAddress) throws -> SocketDescriptor {
+        let descriptor = try SocketDescriptor(streamOf: .ipv4)
+        if case .failed(let error) = descriptor.connect(to: address) { throw error }
+        return descriptor
+    }
+
+    private static func useUpDescriptors(butOne: Bool) throws {
+        var limit = rlimit(rlim_cur: 64, rlim_max: 64)
+        guard setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {
+            throw ProbeFailure(description: "setrlimit")
+        }
+        var last: CInt = -1
+        while case let descriptor = dup(0), descriptor >= 0 { last = descriptor }
+        close(last)
+    }
+
+    /// Three pauses in a row, each twice as long as the one before, and each kept.
+    private static func expectPauses(in mailbox: Mailbox<Told>) throws {
+        var previous: (seconds: Double, at: Deadline)?
+        for expected in [0.05, 0.1, 0.2] {
+            guard case .paused(let error, let seconds, let time) = try mailbox.next() else {
+                throw ProbeFailure(description: "a connection was accepted without a descriptor")
+            }
+            guard error.errno == EMFILE, seconds == expected else {
+                throw ProbeFailure(description: "\(error), a pause of \(seconds) s instead of \(expected)")
+            }
+            if let previous, time.seconds(since: previous.at) < previous.seconds {
+                throw ProbeFailure(description: "the pause of \(previous.seconds) s was cut short")
+            }
+            previous = (seconds, time)
+        }
+    }
+}

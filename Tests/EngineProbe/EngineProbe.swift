@@ -1,0 +1,47 @@
+// What is measured in a process of its own: the test process has threads of its own and, with its descriptors used up, libdispatch could not
+// count the workers of the global queues, which it traps on. Nothing here uses a global queue or Swift concurrency.
+
+internal import AsyncSockets
+internal import Dispatch
+internal import Foundation
+internal import SocketBuffers
+internal import SocketCore
+
+/// Something is not as it has to be.
+struct ProbeFailure: Error, CustomStringConvertible {
+    let description: String
+}
+
+@main
+enum EngineProbe {
+    static func main() {
+        do {
+            switch CommandLine.arguments.dropFirst().first {
+            case "descriptors": try DescriptorProbe.run()
+            case "threads": try ThreadProbe.run()
+            default: throw ProbeFailure(description: "say descriptors or threads")
+            }
+        } catch {
+            print("failed: \(error)")
+            exit(1)
+        }
+    }
+}
+
+/// Things that were told on other threads, for one that waits.
+final class Mailbox<Item: Sendable>: Sendable {
+    private let items = Locked<[Item]>([])
+    private let arrivals = DispatchSemaphore(value: 0)
+
+    func put(_ item: Item) {
+        items.withLock { $0.append(item) }
+        arrivals.signal()
+    }
+
+    func next() throws -> Item {
+        guard arrivals.wait(timeout: .now() + 60) == .success else {
+            throw ProbeFailure(description: "nothing came for a minute")
+        }
+        return items.withLock { $0.removeFirst() }
+    }
+}
