@@ -61,19 +61,20 @@ import Testing
     }
 
     @Test func aRefusedConnectionNamesTheAddressAndTheErrno() async throws {
+        // An address that no other test uses, so that nobody takes the port meanwhile.
         let atListener = Recorder()
         let listener = AsyncSocket(delegate: atListener)
-        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        try listener.accept(onInterface: "127.0.0.78", port: 0)
         let port = listener.localPort
         listener.disconnect()
         let recorder = Recorder()
         let client = AsyncSocket(delegate: recorder)
-        try client.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 60)
+        try client.connect(toHost: "127.0.0.78", onPort: port, withTimeout: 60)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectFailed)
         #expect(error.blame == .peer)
         #expect(error.errno == ECONNREFUSED)
-        #expect(error.message.contains("127.0.0.1:\(port)"))
+        #expect(error.message.contains("127.0.0.78:\(port)"))
         #expect(client.isDisconnected)
     }
 

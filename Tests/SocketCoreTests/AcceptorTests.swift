@@ -9,8 +9,8 @@ import Testing
         case closed
     }
 
-    private static func listen(on loop: EventLoop) throws -> (Acceptor, AsyncStream<Told>) {
-        let address = try #require(SocketAddress(literal: "127.0.0.1", port: 0))
+    private static func listen(on loop: EventLoop, host: String = "127.0.0.1") throws -> (Acceptor, AsyncStream<Told>) {
+        let address = try #require(SocketAddress(literal: host, port: 0))
         let (stream, continuation) = AsyncStream<Told>.makeStream()
         let receiver = Acceptor.Receiver(
             accepted: { continuation.yield(.accepted($0, from: $1)) },
@@ -43,7 +43,8 @@ import Testing
 
     @Test func closingIsToldOnceAndFreesThePort() async throws {
         let loop = try EventLoop()
-        let (acceptor, told) = try Self.listen(on: loop)
+        // An address that no other test uses, so that nobody takes the port meanwhile.
+        let (acceptor, told) = try Self.listen(on: loop, host: "127.0.0.77")
         let address = acceptor.localAddress
         acceptor.close()
         acceptor.close()

@@ -4,13 +4,17 @@ import Testing
 
 /// Ports of 127.0.0.1.
 enum Loopback {
-    /// A port that nobody listened on a moment ago.
+    /// A port that nobody listened on a moment ago, below those that the kernel hands out by itself.
     static func freePort() throws -> UInt16 {
-        let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
-        try socket.accept(onInterface: "127.0.0.1", port: 0)
-        defer { socket.disconnect() }
-        return socket.localPort
+        for _ in 0..<100 {
+            let recorder = Recorder()
+            let socket = AsyncSocket(delegate: recorder)
+            let port = UInt16.random(in: 10_240..<32_000)
+            guard (try? socket.accept(onInterface: "127.0.0.1", port: port)) != nil else { continue }
+            socket.disconnect()
+            return port
+        }
+        throw Unexpected(description: "no port is free")
     }
 
     /// Connects again and again until `program` listens: each refusal is an event, and the clock is a read that times out on a connection of our own.
