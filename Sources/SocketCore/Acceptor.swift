@@ -2,7 +2,7 @@
 //  1. One `accept4` after the other until EAGAIN, at most `batchLimit` in a turn; then others have theirs.
 //  2. An error that concerns one connection (ECONNABORTED and its like, accept(2)) skips that connection.
 //  3. Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): pause, at first for 50 ms and then twice as long up to a second, and
-//     never spin. The connections wait in the backlog meanwhile.
+//     never spin. The connections wait in the backlog meanwhile, and new ones do not shorten the pause.
 
 internal import CLinux
 internal import Glibc
@@ -43,6 +43,7 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
     private let descriptor: SocketDescriptor
     private var registration: LoopRegistration?
     private var isClosed = false
+    private var isPaused = false
     private var pause = Acceptor.shortestPause
 
     private static let batchLimit = 64
@@ -81,13 +82,19 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
 
     package func receive(_ message: Message) {
         switch message {
-        case .events: if isClosed { retire() } else { acceptSome() }
+        case .events(let events): react(to: events)
         case .close: closeNow()
         }
     }
 
     package func finishTurn() {}
     package func didLeaveTurn() {}
+
+    private func react(to events: LoopEvents) {
+        if isClosed { return retire() }
+        if events.contains(.deadline) { isPaused = false }
+        if !isPaused { acceptSome() }
+    }
 
     private func acceptSome() {
         guard let registration else { return }
@@ -105,6 +112,7 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
     }
 
     private func backOff(_ error: SystemError, _ registration: LoopRegistration) {
+        isPaused = true
         receiver.paused(error, pause)
         loop.setDeadline(Deadline(after: pause), of: registration)
         pause = min(pause * 2, Self.longestPause)

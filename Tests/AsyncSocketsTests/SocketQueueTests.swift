@@ -71,6 +71,8 @@ import Testing
         var iterator = finished.makeAsyncIterator()
         await iterator.next()
         await iterator.next()
+        // Delegates are held weakly, and an optimised build lets go of what is not used any more.
+        withExtendedLifetime((echo, listener, relays, sockets)) {}
     }
 
     /// Each side's callback closes the other side.
@@ -124,6 +126,7 @@ import Testing
                 #expect(text == "round \(round)\r\n")
             }
         }
+        withExtendedLifetime((echo, listener)) {}
     }
 
     @Test func callsOnTheSocketQueueItselfDoNotWait() async throws {
@@ -207,6 +210,7 @@ import Testing
             }
         }
         flood.client.disconnect()
+        withExtendedLifetime((echo, listener, flood)) {}
     }
 
     @Test func closingFromAnotherThreadWhileEventsAreInFlightLosesNoEnd() async throws {
@@ -225,5 +229,6 @@ import Testing
             #expect(recorder.unread.isEmpty)
             #expect(socket.isDisconnected)
         }
+        withExtendedLifetime((echo, listener)) {}
     }
 }
