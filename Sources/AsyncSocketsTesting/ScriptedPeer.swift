@@ -33,7 +33,9 @@ public final class ScriptedPeer: Sendable {
 
     /// A peer that listens on a port of 127.0.0.1 that the system chooses, accepts one connection and then performs `steps`.
     ///
-    /// - Parameter timeout: How long accepting, and each wait in a step, may take.
+    /// - Parameters:
+    ///   - steps: The script.
+    ///   - timeout: How long accepting, and each wait in a step, may take.
     public static func listening(
         _ steps: [Step], timeout: Duration = .seconds(30)
     ) throws(LoopbackError) -> ScriptedPeer {
@@ -46,7 +48,10 @@ public final class ScriptedPeer: Sendable {
 
     /// A peer that connects to `port` on 127.0.0.1 and then performs `steps`.
     ///
-    /// - Parameter timeout: How long connecting, and each wait in a step, may take.
+    /// - Parameters:
+    ///   - port: The port of 127.0.0.1 where the other side listens.
+    ///   - steps: The script.
+    ///   - timeout: How long connecting, and each wait in a step, may take.
     public static func connecting(
         toPort port: UInt16, _ steps: [Step], timeout: Duration = .seconds(30)
     ) throws(LoopbackError) -> ScriptedPeer {

@@ -22,7 +22,11 @@ public final class TamperingRelay: Sendable {
     ///
     /// It lives until both sides have ended, whether you keep it or not.
     ///
-    /// - Parameter timeout: How long each wait may take, for the connection as for the next byte.
+    /// - Parameters:
+    ///   - target: The port of 127.0.0.1 where the server listens.
+    ///   - fromClient: What is done to the bytes that the client sends.
+    ///   - fromServer: What is done to the bytes that the server sends.
+    ///   - timeout: How long each wait may take, for the connection as for the next byte.
     public init(
         toPort target: UInt16,
         fromClient: [Tampering] = [],
