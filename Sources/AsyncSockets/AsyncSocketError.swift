@@ -36,7 +36,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// The name of the code, for logs.
         public let description: String
 
-        /// The socket is in no state for the call: already connected, not listening, a second `startTLS`, a read too long ago.
+        /// The socket is in no state for the call: already connected or listening, no connection to upgrade, a second `startTLS`.
         public static let badConfiguration = Code(description: "badConfiguration")
         /// An argument has no meaning: a negative length, an empty delimiter, a port that is no number.
         public static let badParameter = Code(description: "badParameter")

@@ -16,7 +16,6 @@ enum DelegateEvent: Sendable {
     case writeTimedOut(TimedOutOperation)
     case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
     case didSecure
-    case perform(@Sendable () -> Void)
     case didDisconnect(AsyncSocketError?)
 }
 
@@ -62,8 +61,6 @@ extension DelegateEvent {
             delegate.socket(socket, didReceive: trust, completionHandler: answer)
         case .didSecure:
             delegate?.socketDidSecure(socket)
-        case .perform(let block):
-            block()
         case .didDisconnect(let error):
             delegate?.socketDidDisconnect(socket, withError: error)
         }

@@ -128,8 +128,10 @@ extension StreamConnection {
         return false
     }
 
-    /// One `recv` into `sslPreBuffer`. The end of the stream is the engine's to judge: true then too, so that it is asked.
+    /// One `recv` into `sslPreBuffer`, unless the engine has yet to take what is there. The end of the stream is the engine's to judge: true then
+    /// too, so that it is asked.
     func receiveCiphertext(for engine: TLSEngine, from descriptor: SocketDescriptor) -> Bool {
+        guard engine.received.count < BufferPool.blockSize else { return false }
         if receive(into: engine.received, limit: BufferPool.blockSize, from: descriptor) { return true }
         guard let ending = reads.ending, ending.code == .closedByPeer, !reads.engineKnowsEnd else { return false }
         reads.ending = nil

@@ -29,7 +29,6 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case extendWrite(operation: UInt64, seconds: Double)
         case close(CloseIntent)
         case fail(AsyncSocketError)
-        case perform(@Sendable () -> Void)
         case retire
     }
 
@@ -103,7 +102,6 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
         case .close(let intent): closeWhenDone(intent)
         case .fail(let error): close(error)
-        case .perform(let block): report(.perform(block))
         case .retire: break
         }
     }
