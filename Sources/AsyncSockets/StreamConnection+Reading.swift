@@ -142,16 +142,18 @@ extension StreamConnection {
 
     /// Gives the reads at the front what is in `preBuffer`, until one has to wait.
     private func serveReads() {
-        while case .packet(let packet) = reads.queue.front {
-            guard let answer = reads.queue.withPacket(at: 0, { $0.take(from: reads.preBuffer) }) else { return }
+        // No copy of the packet is held meanwhile: it would make each piece copy all the bytes that the read has so far.
+        while let (answer, tag, maxLength) = reads.queue.withPacket(
+            at: 0, { ($0.take(from: reads.preBuffer), $0.tag, $0.maxLength) })
+        {
             switch answer {
             case .incomplete: return reportReadProgress()
             case .complete(let data):
                 reads.queue.removeFront()
                 reads.timer.advance()
-                report(.didRead(data, tag: packet.tag))
+                report(.didRead(data, tag: tag))
             case .maxedOut:
-                return close(.readMaxedOut(packet.maxLength ?? 0))
+                return close(.readMaxedOut(maxLength ?? 0))
             }
         }
     }

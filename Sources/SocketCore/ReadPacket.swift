@@ -74,8 +74,8 @@ package struct ReadPacket: Sendable {
         let missing = length - taken.count
         if taken.isEmpty, buffer.count >= length { return .complete(buffer.takeData(length)) }
         let count = min(missing, buffer.count)
-        if count > 0 {
-            taken.append(contentsOf: buffer.readableBytes.prefix(count))
+        if count > 0, let bytes = buffer.readableBytes.baseAddress {
+            taken.append(bytes.assumingMemoryBound(to: UInt8.self), count: count)
             buffer.consume(count)
         }
         guard taken.count == length else { return .incomplete }
@@ -98,7 +98,8 @@ package struct ReadPacket: Sendable {
 extension PreBuffer {
     /// The first `count` bytes, taken out.
     package func takeData(_ count: Int) -> Data {
-        let data = Data(readableBytes.prefix(count))
+        guard count > 0, let bytes = readableBytes.baseAddress else { return Data() }
+        let data = Data(bytes: bytes, count: count)
         consume(count)
         return data
     }

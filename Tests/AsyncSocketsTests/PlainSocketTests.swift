@@ -97,6 +97,34 @@ import Testing
         #expect(error.code == .connectTimeout)
     }
 
+    @Test func theDelegateIsToldOfEachStepToAConnection() async throws {
+        final class Observer: AsyncSocketDelegate, Sendable {
+            let steps = AsyncStream<ConnectionProgress?>.makeStream()
+
+            func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress) {
+                steps.continuation.yield(progress)
+            }
+
+            func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) { steps.continuation.finish() }
+        }
+        let atListener = Recorder()
+        let listener = AsyncSocket(delegate: atListener)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let observer = Observer()
+        let client = AsyncSocket(delegate: observer)
+        try client.connect(toHost: "localhost", onPort: listener.localPort, withTimeout: 60)
+        var steps: [ConnectionProgress] = []
+        for await step in observer.steps.stream { if let step { steps.append(step) } }
+        guard case .resolved(let addresses) = steps.first, case .connected(let address) = steps.last else {
+            Issue.record("\(steps)")
+            return
+        }
+        #expect(addresses.map(\.host) == ["127.0.0.1", "::1"])
+        #expect(steps.contains(.trying(address)))
+        #expect(address == client.connectedAddress)
+        _ = try await atListener.accepted()
+    }
+
     @Test func connectRefusesWhatMakesNoSense() throws {
         let recorder = Recorder()
         let socket = AsyncSocket(delegate: recorder)
@@ -184,6 +212,20 @@ import Testing
         }
         link.server.write(Data("567890"), withTimeout: 60, tag: 0)
         #expect(try await link.atClient.readText() == "1234567890")
+    }
+
+    @Test func aWriteThatFillsTheKernelReportsItsProgress() async throws {
+        let link = try await Link.make(atClient: Recorder(recordsProgress: true))
+        let count = 32 * 1024 * 1024
+        link.client.write(Data(count: count), withTimeout: 60, tag: 9)
+        guard case .wrotePartial(let first, tag: 9) = await link.atClient.next() else {
+            Issue.record("no progress")
+            return
+        }
+        #expect(first > 0 && first < count)
+        link.server.readData(toLength: count, withTimeout: 60, tag: 0)
+        #expect(try await link.atServer.readData().count == count)
+        withExtendedLifetime(link) {}
     }
 
     @Test func aReadTimesOutAndSaysSo() async throws {
