@@ -43,7 +43,7 @@ extension AsyncSocket {
     }
 
     private func bind(to addresses: [SocketAddress]) throws(AsyncSocketError) -> Listener {
-        let loop = try nextLoop("accept")
+        let loop = try chooseLoop("accept")
         do throws(SystemError) {
             return try Listener.listen(on: addresses, loop: loop) { [weak self] event in self?.deliver(event) }
         } catch {

@@ -1,4 +1,5 @@
 public import FoundationEssentials
+internal import SocketBuffers
 internal import SocketCore
 
 extension AsyncSocket {
@@ -23,15 +24,22 @@ extension AsyncSocket {
 
     /// A connection for this socket, on a loop, that has not been told yet what to do.
     func makeConnection(_ operation: String) throws(AsyncSocketError) -> StreamConnection {
-        let connection = StreamConnection(for: self, socketQueue: socketQueue, loop: try nextLoop(operation))
+        let connection = StreamConnection(for: self, socketQueue: socketQueue, loop: try chooseLoop(operation))
         try occupy(operation, with: .connection(connection))
         connection.register()
         return connection
     }
 
-    func nextLoop(_ operation: String) throws(AsyncSocketError) -> EventLoop {
+    /// The socket's loop.
+    func chooseLoop(_ operation: String) throws(AsyncSocketError) -> EventLoop {
+        if let loop = state.withLock({ $0.loop }) { return loop }
         do throws(SystemError) {
-            return try EventLoop.next()
+            let loop = try EventLoop.next()
+            return state.withLock { state in
+                let chosen = state.loop ?? loop
+                state.loop = chosen
+                return chosen
+            }
         } catch {
             throw AsyncSocketError(error, operation: operation)
         }

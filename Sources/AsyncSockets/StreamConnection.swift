@@ -133,7 +133,10 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private func react(to events: LoopEvents) {
         if events.contains(.deadline) { expire() }
         switch phase {
-        case .connecting where !events.isDisjoint(with: [.writable, .brokenOff]): finishConnecting()
+        case .connecting where !events.isDisjoint(with: [.writable, .brokenOff]):
+            finishConnecting()
+            // The peer may have finished already, which is said once: with the event that says that we are connected.
+            if case .connected(let descriptor) = phase { note(events, descriptor) }
         case .connected(let descriptor): note(events, descriptor)
         case .idle, .resolving, .connecting, .closed: break
         }

@@ -138,8 +138,9 @@ package final class EventLoop: @unchecked Sendable {
     /// Serves one batch; true when handlers wait for another turn.
     private func serve(eventCount: Int) -> Bool {
         state.withLock { state in
-            for event in events.prefix(eventCount) { collect(event, &state) }
+            // Turns that were asked for come before what the kernel says now: they are older.
             state.table.takeResumed(into: &ready)
+            for event in events.prefix(eventCount) { collect(event, &state) }
         }
         for (handler, events) in ready { handler.handle(events) }
         ready.removeAll(keepingCapacity: true)

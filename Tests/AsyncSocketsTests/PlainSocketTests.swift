@@ -154,6 +154,22 @@ import Testing
         }
     }
 
+    @Test(arguments: Link.Delivery.allCases)
+    func theEndOfAConnectionIsToldBeforeTheBeginningOfTheNext(_ delivery: Link.Delivery) async throws {
+        let link = try await Link.make(delivery)
+        for _ in 0..<200 {
+            link.client.disconnect()
+            while !link.client.isDisconnected { await Task.yield() }
+            try link.client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort, withTimeout: 60)
+            guard case .disconnected(nil) = await link.atClient.next() else {
+                Issue.record("the next connection overtook the end of the last")
+                return
+            }
+            try await link.atClient.connected()
+        }
+        withExtendedLifetime(link) {}
+    }
+
     @Test func aPortThatIsTakenIsASystemError() async throws {
         let link = try await Link.make()
         let recorder = Recorder()
