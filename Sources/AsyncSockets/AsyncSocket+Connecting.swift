@@ -24,7 +24,7 @@ extension AsyncSocket {
 
     /// A connection for this socket, on a loop, that has not been told yet what to do.
     func makeConnection(_ operation: String) throws(AsyncSocketError) -> StreamConnection {
-        let connection = StreamConnection(for: self, socketQueue: socketQueue, loop: try chooseLoop(operation))
+        let connection = StreamConnection(for: self, configuration: configuration, loop: try chooseLoop(operation))
         try occupy(operation, with: .connection(connection))
         connection.register()
         return connection

@@ -22,6 +22,7 @@ public final class AsyncSocket: Sendable {
         weak var delegate: (any AsyncSocketDelegate)?
         var delegateQueue: DispatchQueue?
         var occupation = Occupation.nothing
+        var configuration = SocketConfiguration()
         /// Chosen at the first use, and kept: the end of one connection is then told before the beginning of the next.
         var loop: EventLoop?
     }

@@ -6,7 +6,6 @@
 //  5. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last event.
 //  6. The loop keeps the connection alive until it is closed and its last event is on its way.
 
-internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
@@ -28,6 +27,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case extendRead(operation: UInt64, seconds: Double)
         case extendWrite(operation: UInt64, seconds: Double)
         case close(CloseIntent)
+        case configure(SocketConfiguration)
         case fail(AsyncSocketError)
         case retire
     }
@@ -39,6 +39,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private(set) var registration: LoopRegistration?
 
     // Inside the turn.
+    var configuration: SocketConfiguration
     var phase = ConnectionPhase.idle
     var upgrade = TLSUpgrade.plaintext
     var clock: PhaseClock?
@@ -52,10 +53,11 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private var outbox: [DelegateEvent] = []
     var armedDeadline: Deadline?
 
-    init(for socket: AsyncSocket, socketQueue: DispatchQueue?, loop: EventLoop) {
+    init(for socket: AsyncSocket, configuration: SocketConfiguration, loop: EventLoop) {
         self.loop = loop
-        relay = DelegateRelay(to: socket, socketQueue: socketQueue)
-        turn = SocketTurn(queue: socketQueue)
+        self.configuration = configuration
+        relay = DelegateRelay(to: socket, socketQueue: socket.socketQueue)
+        turn = SocketTurn(queue: socket.socketQueue)
     }
 
     /// Puts the connection on its loop, which keeps it alive until it is over. Call it once, before the first message.
@@ -101,6 +103,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .extendRead(let operation, let seconds): extendRead(operation, by: seconds)
         case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
         case .close(let intent): closeWhenDone(intent)
+        case .configure(let configuration): self.configuration = configuration
         case .fail(let error): close(error)
         case .retire: break
         }

@@ -1,0 +1,45 @@
+public import FoundationEssentials
+internal import SocketBuffers
+
+// What a socket keeps from one connection to the next. A change concerns the connection that stands, too, where its comment does not say otherwise.
+extension AsyncSocket {
+    /// Whether addresses of IPv4 are used, for connecting and for listening. True at first. It counts from the next `connect` or `accept` on.
+    public var isIPv4Enabled: Bool {
+        get { configuration.isIPv4Enabled }
+        set { configure { $0.isIPv4Enabled = newValue } }
+    }
+
+    /// Whether addresses of IPv6 are used, for connecting and for listening. True at first. It counts from the next `connect` or `accept` on.
+    public var isIPv6Enabled: Bool {
+        get { configuration.isIPv6Enabled }
+        set { configure { $0.isIPv6Enabled = newValue } }
+    }
+
+    /// Which family is tried first when a host has addresses of both. True at first, as in CocoaAsyncSocket. It counts from the next `connect` on.
+    public var isIPv4PreferredOverIPv6: Bool {
+        get { configuration.isIPv4PreferredOverIPv6 }
+        set { configure { $0.isIPv4PreferredOverIPv6 = newValue } }
+    }
+
+    /// Seconds between the beginning of one attempt to connect and that of the next (RFC 8305, section 5, calls it the connection attempt delay). 0.3 at
+    /// first. When an attempt fails, the next one begins at once. It counts from the next `connect` on.
+    public var alternateAddressDelay: TimeInterval {
+        get { configuration.alternateAddressDelay }
+        set { configure { $0.alternateAddressDelay = newValue } }
+    }
+
+    // MARK: - Inside
+
+    var configuration: SocketConfiguration {
+        state.withLock { $0.configuration }
+    }
+
+    /// Changes the configuration, and tells the connection that there is.
+    func configure(_ change: (inout SocketConfiguration) -> Void) {
+        let configuration = state.withLock { state in
+            change(&state.configuration)
+            return state.configuration
+        }
+        connection?.post(.configure(configuration))
+    }
+}

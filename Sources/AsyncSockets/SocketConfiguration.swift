@@ -1,0 +1,21 @@
+internal import FoundationEssentials
+
+/// What the user of a socket has set for its connections. A plain value: each connection has its own, and hears of changes by a message.
+struct SocketConfiguration: Sendable {
+    /// `kIPv4Disabled`, the other way round.
+    var isIPv4Enabled = true
+    /// `kIPv6Disabled`, the other way round.
+    var isIPv6Enabled = true
+    /// `kPreferIPv6`, the other way round.
+    var isIPv4PreferredOverIPv6 = true
+    /// Seconds between the beginning of one attempt to connect and that of the next.
+    var alternateAddressDelay: TimeInterval = 0.3
+    /// `kAllowHalfDuplexConnection`, the other way round.
+    var autoDisconnectOnClosedReadStream = true
+    /// A read that times out ends alone, and not the connection.
+    var keepsConnectionOnReadTimeout = false
+    /// The bytes that may wait to be written at most; nil: no limit.
+    var maximumPendingWriteBytes: Int?
+    /// The number of waiting bytes from which on the delegate is told; nil: never.
+    var writeHighWaterMark: Int?
+}
