@@ -19,7 +19,10 @@ enum EngineProbe {
             switch CommandLine.arguments.dropFirst().first {
             case "descriptors": try DescriptorProbe.run()
             case "threads": try ThreadProbe.run()
-            default: throw ProbeFailure(description: "say descriptors or threads")
+            case "connecting": try ConnectProbe.run()
+            case "scopes": try NamespaceProbe.runScoped()
+            case "no-ipv6": try NamespaceProbe.runWithoutIPv6()
+            default: throw ProbeFailure(description: "say which probe")
             }
         } catch {
             print("failed: \(error)")
