@@ -22,6 +22,8 @@ enum EngineProbe {
             case "connecting": try ConnectProbe.run()
             case "scopes": try NamespaceProbe.runScoped()
             case "no-ipv6": try NamespaceProbe.runWithoutIPv6()
+            case "loops": try LoopProbe.run()
+            case "trust": try TrustProbe.run()
             default: throw ProbeFailure(description: "say which probe")
             }
         } catch {
