@@ -8,17 +8,22 @@ extension AsyncSocket {
     /// Returns at once. The name is resolved and its addresses are tried in order; then the delegate gets `socket(_:didConnectToHost:port:)` or
     /// `socketDidDisconnect(_:withError:)`. Reads, writes and `startTLS` may be queued before that.
     ///
+    /// With a `proxy`, the proxy does the resolving and connecting.
+    ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address.
     ///   - port: A TCP port, 1 to 65535.
     ///   - timeout: Seconds for the resolving and connecting together; negative: no limit.
-    /// - Throws: `.badConfiguration` when the socket is in use, `.badParameter` for an empty host or port 0.
+    /// - Throws: `.badConfiguration` when the socket is in use, `.badParameter` for an empty host or port 0, and for a host, a proxy or credentials that cannot be sent in
+    ///   a request to a proxy (RFC 1928, RFC 9110): a name of more than 255 bytes or with other characters than letters, digits, hyphens, underscores and dots.
     public func connect(toHost host: String, onPort port: UInt16, withTimeout timeout: TimeInterval = -1) throws(AsyncSocketError)
     {
         guard !host.isEmpty, !host.utf8.contains(0) else { throw .badParameter("connect", "the host is empty, or no host name") }
         guard port > 0 else { throw .badParameter("connect", "nobody listens on port 0") }
         guard !timeout.isNaN else { throw .badParameter("connect", "the timeout is not a number") }
+        let tunnel = try proxy.map { proxy throws(AsyncSocketError) in try Tunnel(through: proxy, toHost: host, port: port) }
         let connection = try makeConnection("connect")
+        if let tunnel { return connection.post(.tunnel(tunnel, timeout: timeout)) }
         connection.post(.connect(ConnectionPhase.Destination(host: host, port: port), timeout: timeout))
     }
 

@@ -19,7 +19,7 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// The queue on which the state of an accepted socket shall be handled; nil (the default): on the event loops.
     func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue?
 
-    /// The connection stands. `host` is the peer's address in numbers.
+    /// The connection stands. `host` is the peer's address in numbers or, behind a proxy, the host that was asked for.
     func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16)
 
     /// The connection to a Unix-domain socket stands.
@@ -91,7 +91,7 @@ public enum ConnectionProgress: Sendable, Hashable {
     case trying(SocketAddress)
     /// The attempt has failed; others may follow.
     case failed(SocketAddress, AsyncSocketError)
-    /// The connection stands.
+    /// The connection stands; with a proxy, the one to the proxy.
     case connected(SocketAddress)
 }
 

@@ -8,6 +8,8 @@ enum ConnectionPhase {
     case resolving(Destination)
     /// One address is being tried.
     case connecting(SocketDescriptor, to: SocketAddress, ConnectAttempts, Destination)
+    /// The connection to a proxy stands, and the proxy is being asked for the one that was wanted.
+    case negotiating(SocketDescriptor, Tunnel)
     /// It stands (`kConnected`).
     case connected(SocketDescriptor)
     /// It has ended; nothing changes any more.

@@ -37,7 +37,7 @@ extension StreamConnection {
         let ended = phase
         phase = .closed
         switch ended {
-        case .connecting(let descriptor, _, _, _):
+        case .connecting(let descriptor, _, _, _), .negotiating(let descriptor, _):
             loop.unwatch(descriptor)
             descriptor.close()
         case .connected(let descriptor): part(from: descriptor, error)
@@ -68,6 +68,7 @@ extension StreamConnection {
 
     private func dropEverything() {
         clock = nil
+        wantedTunnel = nil
         upgrade = .plaintext
         reads.queue.removeAll()
         reads.preBuffer.reset()

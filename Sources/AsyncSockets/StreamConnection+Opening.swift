@@ -78,6 +78,7 @@ extension StreamConnection {
     }
 
     private func didConnect(_ descriptor: SocketDescriptor, _ destination: ConnectionPhase.Destination) {
+        if let tunnel = wantedTunnel { return negotiate(tunnel, over: descriptor) }
         stand(descriptor)
         let address = descriptor.remoteAddress
         if let address { report(.progressed(.connected(address))) }
@@ -96,7 +97,7 @@ extension StreamConnection {
         pump()
     }
 
-    private func stand(_ descriptor: SocketDescriptor) {
+    func stand(_ descriptor: SocketDescriptor) {
         clock = nil
         phase = .connected(descriptor)
         reads.mayHaveBytes = true

@@ -17,6 +17,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     /// What can be asked of a connection.
     enum Message: Sendable {
         case connect(ConnectionPhase.Destination, timeout: Double)
+        case tunnel(Tunnel, timeout: Double)
         case resolved(Result<[SocketAddress], ResolveError>)
         case adopt(SocketDescriptor)
         case events(LoopEvents)
@@ -41,6 +42,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     // Inside the turn.
     var configuration: SocketConfiguration
     var phase = ConnectionPhase.idle
+    /// What to ask of the host that is being connected to, if it is a proxy.
+    var wantedTunnel: Tunnel?
     var upgrade = TLSUpgrade.plaintext
     var clock: PhaseClock?
     /// What the handshake's clock had left when it stopped for the trust verdict.
@@ -93,6 +96,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         }
         switch message {
         case .connect(let destination, let timeout): connect(to: destination, timeout: timeout)
+        case .tunnel(let tunnel, let timeout): connect(through: tunnel, timeout: timeout)
         case .resolved(let result): didResolve(result)
         case .adopt(let descriptor): adopt(descriptor)
         case .events(let events): react(to: events)
@@ -139,23 +143,31 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .connecting where !events.isDisjoint(with: [.writable, .brokenOff]):
             finishConnecting()
             // The peer may have finished already, which is said once: with the event that says that we are connected.
-            if case .connected(let descriptor) = phase { note(events, descriptor) }
-        case .connected(let descriptor): note(events, descriptor)
+            note(events)
+        case .connected, .negotiating: note(events)
         case .idle, .resolving, .connecting, .closed: break
         }
     }
 
-    private func note(_ events: LoopEvents, _ descriptor: SocketDescriptor) {
+    private func note(_ events: LoopEvents) {
+        switch phase {
+        case .connected, .negotiating: break
+        case .idle, .resolving, .connecting, .closed: return
+        }
         if events.contains(.readable) { reads.mayHaveBytes = true }
         if events.contains(.peerFinished) { reads.peerHasFinished = true }
         if events.contains(.writable) { writes.canAcceptBytes = true }
         if events.contains(.brokenOff) { reads.isBrokenOff = true }
-        pump(descriptor)
+        pump()
     }
 
     /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
     func pump() {
-        if case .connected(let descriptor) = phase { pump(descriptor) }
+        switch phase {
+        case .connected(let descriptor): pump(descriptor)
+        case .negotiating(let descriptor, let tunnel): pumpNegotiation(tunnel, descriptor)
+        case .idle, .resolving, .connecting, .closed: break
+        }
     }
 
     private func pump(_ descriptor: SocketDescriptor) {
