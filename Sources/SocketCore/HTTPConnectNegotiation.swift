@@ -96,7 +96,8 @@ package struct HTTPConnectNegotiation: Sendable {
         case 101: throw ProxyFailure(.misbehaved, "it changes the protocol unasked: \(line.quoted)")
         case 100..<200: return true
         case 200..<300: return false
-        case 407: throw ProxyFailure(.authenticationRequired, "it answered \(line.quoted)")
+        // 407 is the proxy's word for it (RFC 9110, section 15.5.8); tinyproxy answers 401 to credentials that it does not know.
+        case 401, 407: throw ProxyFailure(.authenticationRequired, "it answered \(line.quoted)")
         default: throw ProxyFailure(.refused, "it answered \(line.quoted)")
         }
     }

@@ -45,7 +45,7 @@ import Testing
         case 101, 0..<100, 600...: #expect(transcript.failure?.kind == .misbehaved)
         case 100..<200: #expect(transcript.answer == .incomplete)
         case 200..<300: #expect(transcript.answer == .established)
-        case 407: #expect(transcript.failure?.kind == .authenticationRequired)
+        case 401, 407: #expect(transcript.failure?.kind == .authenticationRequired)
         default: #expect(transcript.failure?.kind == .refused)
         }
         if let failure = transcript.failure { #expect(failure.message.contains("\"HTTP/1.1 \(code) Word\"")) }
