@@ -56,7 +56,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "EngineProbe",
-            dependencies: ["AsyncSockets", "SocketBuffers", "SocketCore"],
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketCore"],
             path: "Tests/EngineProbe",
             swiftSettings: strict
         ),

@@ -109,7 +109,7 @@ extension StreamConnection {
         reads.mayHaveBytes = false
         switch answer {
         case .bytes, .wouldBlock: break
-        case .endOfFile: reads.ending = .closedByPeer
+        case .endOfFile: reads.ending = writes.reset ?? .closedByPeer
         case .failed(let error): reads.ending = AsyncSocketError(error, operation: "read")
         }
     }

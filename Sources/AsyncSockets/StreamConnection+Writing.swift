@@ -1,3 +1,4 @@
+internal import Glibc
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
@@ -20,6 +21,9 @@ final class WriteHalf {
     let scratch = PreBuffer()
 
     var canSend: Bool { canAcceptBytes && ending == nil }
+
+    /// The reset that a write has met. The kernel tells of it once: who receives after that is told of an end in good order.
+    var reset: AsyncSocketError? { ending?.errno == ECONNRESET ? ending : nil }
 
     /// How far the oldest write has come; nil when there is none.
     var progress: OperationProgress? {

@@ -23,6 +23,16 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    @Test func anEventLoopThatLacksADescriptorFailsAndLeavesNothingBehind() async throws {
+        let (status, output) = try await run("loops")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func d9BytesThatArriveDuringATrustPauseCostNoProcessorTime() async throws {
+        let (status, output) = try await run("trust")
+        #expect(status == 0, "\(output)")
+    }
+
     @Test func aThousandSocketsThatShareADelegateQueueNeedFewThreads() async throws {
         let (status, output) = try await run("threads")
         #expect(status == 0, "\(output)")

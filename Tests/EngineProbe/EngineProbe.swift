@@ -19,7 +19,9 @@ enum EngineProbe {
             switch CommandLine.arguments.dropFirst().first {
             case "descriptors": try DescriptorProbe.run()
             case "threads": try ThreadProbe.run()
-            default: throw ProbeFailure(description: "say descriptors or threads")
+            case "loops": try LoopProbe.run()
+            case "trust": try TrustProbe.run()
+            default: throw ProbeFailure(description: "say descriptors, threads, loops or trust")
             }
         } catch {
             print("failed: \(error)")
