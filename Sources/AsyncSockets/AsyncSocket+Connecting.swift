@@ -11,6 +11,8 @@ extension AsyncSocket {
     /// `.connectFailed` (its message names every address) or `.connectTimeout`. Reads, writes and `startTLS` may be queued before that. `disconnect()`
     /// ends it at any time. `isIPv4Enabled` and its like count as they are now.
     ///
+    /// With a `proxy`, the proxy does the resolving and connecting.
+    ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address. `localhost` is this machine, whatever a name server says (RFC 6761).
     ///   - port: A TCP port, 1 to 65535.
@@ -19,7 +21,9 @@ extension AsyncSocket {
     ///     kernel's routes still decide about the way. A link-local host without a scope gets this interface's. Nil: any.
     ///   - timeout: Seconds for the resolving and connecting together; negative: no limit.
     /// - Throws: `.badConfiguration` when the socket is in use or both families are disabled, `.badParameter` for an empty host, port 0 or an unknown
-    ///   interface, `.noUsableAddress` for an interface without an address of an enabled family.
+    ///   interface, `.noUsableAddress` for an interface without an address of an enabled family. With a proxy, `.badParameter` also for a host, a proxy or
+    ///   credentials that cannot be sent in a request to it (RFC 1928, RFC 9110): a name of more than 255 bytes or with other characters than letters, digits,
+    ///   hyphens, underscores and dots.
     public func connect(
         toHost host: String, onPort port: UInt16, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = -1
     ) throws(AsyncSocketError) {
@@ -48,10 +52,12 @@ extension AsyncSocket {
             throw .badParameter("connect", "a Unix-domain address is on no interface: leave the interface out")
         }
         let policy = isUnix ? RoutePolicy() : try routePolicy(via: interface)
-        do throws(NoRoute) {
-            _ = try policy.routes(to: [address])
-        } catch {
-            throw AsyncSocketError(error, destination: "\(address)")
+        if isUnix || proxy == nil {
+            do throws(NoRoute) {
+                _ = try policy.routes(to: [address])
+            } catch {
+                throw AsyncSocketError(error, destination: "\(address)")
+            }
         }
         try connect(to: .address(address), policy: policy, timeout: timeout)
     }
@@ -77,9 +83,21 @@ extension AsyncSocket {
 
     private func connect(to target: Destination.Target, policy: RoutePolicy, timeout: TimeInterval) throws(AsyncSocketError) {
         guard !timeout.isNaN else { throw .badParameter("connect", "the timeout is not a number") }
+        let destination = try destination(target, policy)
         let connection = try makeConnection("connect")
-        let destination = Destination(target: target, policy: policy, resolver: configuration.resolver)
         connection.post(.connect(destination, timeout: timeout))
+    }
+
+    /// Straight there or, with a proxy, to the proxy. The Unix domain has no proxies.
+    private func destination(_ target: Destination.Target, _ policy: RoutePolicy) throws(AsyncSocketError) -> Destination {
+        let configuration = configuration
+        guard let proxy = configuration.proxy, let (host, port) = target.hostAndPort else {
+            return Destination(target: target, policy: policy, resolver: configuration.resolver)
+        }
+        return Destination(
+            target: .host(proxy.host, port: proxy.port), tunnel: try Tunnel(through: proxy, toHost: host, port: port),
+            policy: policy,
+            resolver: configuration.resolver)
     }
 
     private func routePolicy(via text: String?) throws(AsyncSocketError) -> RoutePolicy {

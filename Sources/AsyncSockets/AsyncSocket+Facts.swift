@@ -33,7 +33,7 @@ extension AsyncSocket {
         facts?.session
     }
 
-    /// The peer's address; nil while there is no connection. It stays after the connection's end.
+    /// The peer's address, or that of the proxy through which it is reached; nil while there is no connection. It stays after the connection's end.
     public var connectedAddress: SocketAddress? {
         facts?.remoteAddress
     }

@@ -46,6 +46,12 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let noUsableAddress = Code(description: "noUsableAddress")
         /// No address of the host accepted the connection.
         public static let connectFailed = Code(description: "connectFailed")
+        /// The proxy would not make the connection, or could not; the message has its words.
+        public static let proxyRefused = Code(description: "proxyRefused")
+        /// The proxy wants a user name and a password: there were none, or it did not accept them.
+        public static let proxyAuthenticationRequired = Code(description: "proxyAuthenticationRequired")
+        /// The proxy said something that is not its protocol, or ended the connection, before the tunnel stood.
+        public static let proxyFailed = Code(description: "proxyFailed")
         /// The connection was not made in time.
         public static let connectTimeout = Code(description: "connectTimeout")
         /// A read was not complete in time.

@@ -8,6 +8,8 @@ enum ConnectionPhase {
     case resolving(Destination, Resolver.Lookup?)
     /// The addresses are being tried.
     case connecting(Connector, Destination)
+    /// The connection to a proxy stands, and the proxy is being asked for the one that was wanted.
+    case negotiating(SocketDescriptor, Tunnel)
     /// It stands (`kConnected`).
     case connected(SocketDescriptor)
     /// It has ended; nothing changes any more.
@@ -24,9 +26,19 @@ struct Destination: Sendable {
     enum Target: Sendable {
         case host(String, port: UInt16)
         case address(SocketAddress)
+
+        /// Nil in the Unix domain.
+        var hostAndPort: (host: String, port: UInt16)? {
+            switch self {
+            case .host(let host, let port): (host, port)
+            case .address(let address): address.host.flatMap { host in address.port.map { (host, $0) } }
+            }
+        }
     }
 
     let target: Target
+    /// Through a proxy, which is the target then; nil: straight there.
+    var tunnel: Tunnel?
     let policy: RoutePolicy
     let resolver: Resolver
 

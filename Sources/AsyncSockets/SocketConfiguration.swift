@@ -13,6 +13,8 @@ struct SocketConfiguration: Sendable {
     var alternateAddressDelay: TimeInterval = 0.3
     /// Who is asked for the addresses of hosts.
     var resolver = Resolver.system
+    /// Who makes connections to hosts on our behalf; nil: nobody.
+    var proxy: Proxy?
     /// `kAllowHalfDuplexConnection`, the other way round.
     var autoDisconnectOnClosedReadStream = true
     /// A read that times out ends alone, and not the connection.

@@ -57,6 +57,9 @@ extension StreamConnection {
         switch ended {
         case .resolving(_, let lookup): lookup?.cancel()
         case .connecting(let connector, _): connector.cancel()
+        case .negotiating(let descriptor, _):
+            loop.unwatch(descriptor)
+            descriptor.close()
         case .connected(let descriptor): part(from: descriptor, error)
         case .idle: break
         case .closed: return

@@ -60,21 +60,22 @@ extension StreamConnection {
             case .failed(let address, let error):
                 report(.progressed(.failed(address, AsyncSocketError(error, operation: "connect"))))
             case .connected(let descriptor):
-                didConnect(descriptor)
+                didConnect(descriptor, destination)
             case .exhausted(let failures):
                 close(AsyncSocketError(failedAttempts: failures, destination: destination.name))
             }
         }
     }
 
-    /// The transport stands, and nobody has been told yet. A negotiation with a proxy belongs between here and `didStand`.
-    private func didConnect(_ descriptor: SocketDescriptor) {
+    /// The transport stands, and nobody has been told yet.
+    private func didConnect(_ descriptor: SocketDescriptor, _ destination: Destination) {
         do throws(SystemError) {
             try watch(descriptor)
         } catch {
             return close(AsyncSocketError(error, operation: "connect"))
         }
         if let address = descriptor.remoteAddress { report(.progressed(.connected(address))) }
+        if let tunnel = destination.tunnel { return negotiate(tunnel, over: descriptor) }
         didStand(descriptor)
     }
 
@@ -106,7 +107,7 @@ extension StreamConnection {
         if let registration { try loop.watch(descriptor, for: registration) }
     }
 
-    private func stand(_ descriptor: SocketDescriptor) {
+    func stand(_ descriptor: SocketDescriptor) {
         clock = nil
         phase = .connected(descriptor)
         reads.mayHaveBytes = true

@@ -170,20 +170,24 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     private func react(to events: LoopEvents) {
         if events.contains(.deadline) { expire() }
-        if case .connected(let descriptor) = phase { note(events, descriptor) }
-    }
-
-    private func note(_ events: LoopEvents, _ descriptor: SocketDescriptor) {
+        switch phase {
+        case .connected, .negotiating: break
+        case .idle, .resolving, .connecting, .closed: return
+        }
         if events.contains(.readable) { reads.mayHaveBytes = true }
         if events.contains(.peerFinished) { reads.peerHasFinished = true }
         if events.contains(.writable) { writes.canAcceptBytes = true }
         if events.contains(.brokenOff) { reads.isBrokenOff = true }
-        pump(descriptor)
+        pump()
     }
 
     /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
     func pump() {
-        if case .connected(let descriptor) = phase { pump(descriptor) }
+        switch phase {
+        case .connected(let descriptor): pump(descriptor)
+        case .negotiating(let descriptor, let tunnel): pumpNegotiation(tunnel, descriptor)
+        case .idle, .resolving, .connecting, .closed: break
+        }
     }
 
     private func pump(_ descriptor: SocketDescriptor) {

@@ -34,9 +34,19 @@ package struct Unexpected: Error, CustomStringConvertible {
 /// Progress is left out: tests that want it say so.
 package final class Recorder: AsyncSocketDelegate, Sendable {
     private struct State {
-        var told: [Told] = []
+        /// Two stacks make a queue, so that a hundred thousand events take no longer each than ten.
+        var incoming: [Told] = []
+        var outgoing: [Told] = []
         var waiter: CheckedContinuation<Told, Never>?
         var accepted: [AsyncSocket] = []
+
+        mutating func takeOldest() -> Told? {
+            if outgoing.isEmpty {
+                outgoing = incoming.reversed()
+                incoming = []
+            }
+            return outgoing.popLast()
+        }
     }
 
     private let state = Locked(State())
@@ -61,7 +71,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         let waiter = state.withLock { state -> CheckedContinuation<Told, Never>? in
             if case .accepted(let socket) = told { state.accepted.append(socket) }
             guard let waiter = state.waiter else {
-                state.told.append(told)
+                state.incoming.append(told)
                 return nil
             }
             state.waiter = nil
@@ -74,7 +84,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     package func next() async -> Told {
         await withCheckedContinuation { continuation in
             let told = state.withLock { state -> Told? in
-                guard state.told.isEmpty else { return state.told.removeFirst() }
+                if let oldest = state.takeOldest() { return oldest }
                 state.waiter = continuation
                 return nil
             }
@@ -83,7 +93,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     }
 
     /// What was told and not waited for.
-    package var unread: [Told] { state.withLock { $0.told } }
+    package var unread: [Told] { state.withLock { $0.outgoing.reversed() + $0.incoming } }
 
     // MARK: - Waiting for something in particular
 
