@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import SocketTLS
 import Testing
 
@@ -23,8 +24,8 @@ import Testing
     func aServerMaySendOneWithItsCertificateRequest(number: UInt32) throws {
         let fixture = try Fixture(.tls13)
         let client = try TLSEngine(context: TLSContext.context(for: fixture.client), settings: fixture.client)
-        let issued = try fixture.authority.issue(.host(Fixture.host))
-        let peer = try RawPeer(.tls13, serverPEM: issued.certificatePEM + issued.key.pem(), customExtension: number)
+        let issued = try fixture.authority.issue(.server(names: [Fixture.host]), signedBy: .root)
+        let peer = try RawPeer(.tls13, serverPEM: issued.pem, customExtension: number)
         peer.askForCertificate()
         peer.shakeHands(with: client)
         let answer = client.handshake()
@@ -37,8 +38,8 @@ import Testing
         try fixture.askForClientCertificate()
         fixture.server.trustEvaluation = .delegate
         let server = try TLSEngine(context: TLSContext.context(for: fixture.server), settings: fixture.server)
-        let issued = try fixture.authority.issue(.person("mallory"))
-        let peer = try RawPeer(.tls13, clientPEM: issued.certificatePEM + issued.key.pem(), customExtension: 0xFF5A)
+        let issued = try fixture.authority.issue(.client(commonName: "mallory"), signedBy: .root)
+        let peer = try RawPeer(.tls13, clientPEM: issued.pem, customExtension: 0xFF5A)
         peer.shakeHands(with: server)
         try #require(server.isAwaitingTrust)
         server.decideTrust(false)
