@@ -28,6 +28,36 @@ extension AsyncSocket {
         set { configure { $0.alternateAddressDelay = newValue } }
     }
 
+    /// Whether the connection ends as soon as the peer has closed its side (a FIN or, with TLS, a close_notify) and the bytes before that have been read. True at first.
+    ///
+    /// When false, `socketDidCloseReadStream(_:)` tells of it, and writing may go on until `disconnect()` or `closeWriteStream()`.
+    public var autoDisconnectOnClosedReadStream: Bool {
+        get { configuration.autoDisconnectOnClosedReadStream }
+        set { configure { $0.autoDisconnectOnClosedReadStream = newValue } }
+    }
+
+    /// Whether a read that times out ends alone, with `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`, and the connection goes on. False at
+    /// first: the connection ends with `.readTimeout`. A write that times out always ends the connection, since the peer may have a part of it.
+    public var keepsConnectionOnReadTimeout: Bool {
+        get { configuration.keepsConnectionOnReadTimeout }
+        set { configure { $0.keepsConnectionOnReadTimeout = newValue } }
+    }
+
+    /// How many bytes may wait to be written; nil, at first: no limit.
+    ///
+    /// A write that would exceed it ends the connection with `.writeQueueFull`: to leave out that one write would corrupt the stream. It keeps a peer that does not read from
+    /// filling the memory.
+    public var maximumPendingWriteBytes: Int? {
+        get { configuration.maximumPendingWriteBytes }
+        set { configure { $0.maximumPendingWriteBytes = newValue } }
+    }
+
+    /// How many bytes have to wait to be written for the delegate to get `socket(_:writeQueueReachedHighWater:)`; nil, at first: never.
+    public var writeHighWaterMark: Int? {
+        get { configuration.writeHighWaterMark }
+        set { configure { $0.writeHighWaterMark = newValue } }
+    }
+
     // MARK: - Inside
 
     var configuration: SocketConfiguration {

@@ -25,8 +25,14 @@ extension AsyncSocket {
     /// A connection for this socket, on a loop, that has not been told yet what to do.
     func makeConnection(_ operation: String) throws(AsyncSocketError) -> StreamConnection {
         let connection = StreamConnection(for: self, configuration: configuration, loop: try chooseLoop(operation))
-        try occupy(operation, with: .connection(connection))
+        // Before anybody can reach it: a `disconnect()` from elsewhere finds a connection that can tell of its end.
         connection.register()
+        do throws(AsyncSocketError) {
+            try occupy(operation, with: .connection(connection))
+        } catch {
+            connection.deregister()
+            throw error
+        }
         return connection
     }
 

@@ -76,6 +76,10 @@ public final class AsyncSocket: Sendable {
     func occupy(_ operation: String, with occupation: Occupation) throws(AsyncSocketError) {
         let isFree = state.withLock { state in
             guard state.occupation.isOver else { return false }
+            if case .connection(let old) = state.occupation {
+                old.relay.supersede()
+                if case .connection(let new) = occupation { new.predecessor = old }
+            }
             state.occupation = occupation
             return true
         }

@@ -36,12 +36,26 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// A read has received `partialLength` more bytes and is not complete yet.
     func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int)
 
-    /// A read has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the connection.
+    /// A read has ended without being complete, and the connection goes on.
+    ///
+    /// It has timed out on a socket with `keepsConnectionOnReadTimeout`, or the peer had closed its side on one without
+    /// `autoDisconnectOnClosedReadStream`.
+    ///
+    /// - Parameters:
+    ///   - data: What the read had so far; it will not be delivered again.
+    ///   - error: `.readTimeout` or `.closedByPeer`.
+    func socket(_ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError)
+
+    /// A read has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the connection or, with
+    /// `keepsConnectionOnReadTimeout`, the read.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
 
     /// The peer will send no more, and the connection stays open for writing.
+    ///
+    /// Called once, on a socket without `autoDisconnectOnClosedReadStream`, after the last byte has been delivered. Reads that are queued then or later end with
+    /// `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`.
     func socketDidCloseReadStream(_ socket: AsyncSocket)
 
     // MARK: Writing
@@ -57,7 +71,9 @@ public protocol AsyncSocketDelegate: AnyObject {
         _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
 
-    /// The bytes waiting to be written have passed the high-water mark: stop writing until some writes are complete.
+    /// The bytes waiting to be written have reached `writeHighWaterMark`: stop writing until some writes are complete.
+    ///
+    /// Called again once no more than half of the mark has been waiting in between.
     func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int)
 
     // MARK: TLS
@@ -111,6 +127,10 @@ extension AsyncSocketDelegate {
     public func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {}
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {}
+    /// Does nothing.
+    public func socket(
+        _ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError
+    ) {}
     /// Answers zero: the connection ends.
     public func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int

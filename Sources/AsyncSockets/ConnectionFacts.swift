@@ -4,12 +4,25 @@ internal import SocketTLS
 /// What anyone may ask about a connection at any time: a snapshot behind a lock, written inside the turn.
 struct ConnectionFacts {
     var isConnected = false
-    /// Closed, or never to be connected.
+    /// Closed, or never to be connected; or `disconnect()` has been called, and it is about to be. The socket may be used again.
     var isOver = false
+    /// A `disconnectAfter…` method has been called: nothing new is taken.
+    var isClosing = false
+    /// `closeWriteStream()` has been called.
+    var isWriteStreamClosing = false
     var isSecure = false
     /// `startTLS` has been called: it can be only once.
     var isUpgradeClaimed = false
     var localAddress: SocketAddress?
     var remoteAddress: SocketAddress?
     var session: TLSSession?
+    var progress = Progress()
+
+    /// How far the oldest operations have come.
+    struct Progress: Equatable {
+        var read: OperationProgress?
+        var write: OperationProgress?
+        /// Bytes that neither the kernel nor TLS has taken yet.
+        var waitingByteCount = 0
+    }
 }

@@ -10,8 +10,11 @@ enum DelegateEvent: Sendable {
     case progressed(ConnectionProgress)
     case didRead(Data, tag: Int)
     case didReadPartial(Int, tag: Int)
+    case didNotRead(Data, tag: Int, AsyncSocketError)
+    case didCloseReadStream
     case didWrite(tag: Int)
     case didWritePartial(Int, tag: Int)
+    case highWater(Int)
     case readTimedOut(TimedOutOperation)
     case writeTimedOut(TimedOutOperation)
     case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
@@ -44,10 +47,16 @@ extension DelegateEvent {
             delegate?.socket(socket, didRead: data, withTag: tag)
         case .didReadPartial(let count, let tag):
             delegate?.socket(socket, didReadPartialDataOfLength: count, tag: tag)
+        case .didNotRead(let data, let tag, let error):
+            delegate?.socket(socket, didNotReadDataWithTag: tag, bytesSoFar: data, dueToError: error)
+        case .didCloseReadStream:
+            delegate?.socketDidCloseReadStream(socket)
         case .didWrite(let tag):
             delegate?.socket(socket, didWriteDataWithTag: tag)
         case .didWritePartial(let count, let tag):
             delegate?.socket(socket, didWritePartialDataOfLength: count, tag: tag)
+        case .highWater(let count):
+            delegate?.socket(socket, writeQueueReachedHighWater: count)
         case .readTimedOut(let late):
             late.answer(
                 delegate?.socket(

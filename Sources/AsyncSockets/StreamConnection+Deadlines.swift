@@ -51,8 +51,11 @@ extension StreamConnection {
     /// The delegate's answer, which counts for the operation that was asked about and for no other.
     func extendRead(_ operation: UInt64, by seconds: Double) {
         guard operation == reads.timer.operation, case .packet(let packet) = reads.queue.front else { return }
-        guard seconds > 0 else { return close(.timeout(.readTimeout, "read", seconds: packet.timeout)) }
-        reads.timer.extend(by: seconds)
+        if seconds > 0 { return reads.timer.extend(by: seconds) }
+        let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: packet.timeout)
+        guard configuration.keepsConnectionOnReadTimeout else { return close(error) }
+        abandonRead(error)
+        pump()
     }
 
     /// The delegate's answer, which counts for the operation that was asked about and for no other.

@@ -90,6 +90,10 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
     package func finishTurn() {}
     package func didLeaveTurn() {}
 
+    package func leaveRestToLoop() {
+        if let registration { loop.resume(registration) }
+    }
+
     private func react(to events: LoopEvents) {
         if isClosed { return retire() }
         if events.contains(.deadline) { isPaused = false }

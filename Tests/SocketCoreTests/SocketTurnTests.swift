@@ -17,6 +17,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
     var overlaps = 0
     var lastOfThread: [Int: Int] = [:]
     var outOfOrder = 0
+    var leftovers = 0
 
     init(queue: DispatchQueue? = nil) {
         turn = SocketTurn(queue: queue)
@@ -41,6 +42,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
 
     func finishTurn() {}
     func didLeaveTurn() {}
+    func leaveRestToLoop() { leftovers += 1 }
 
     /// Waits until all that was posted before is done.
     func settle() async {

@@ -8,6 +8,9 @@ package enum Told: Sendable {
     case connected(host: String, port: UInt16)
     case read(Data, tag: Int)
     case readPartial(Int, tag: Int)
+    case notRead(Data, tag: Int, AsyncSocketError)
+    case readStreamClosed
+    case highWater(Int)
     case wrote(tag: Int)
     case wrotePartial(Int, tag: Int)
     case asked(PeerTrust, answer: @Sendable (Bool) -> Void)
@@ -91,6 +94,24 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         guard case .connected = told else { throw Unexpected(description: "\(told)") }
     }
 
+    /// The next read that did not come to its end.
+    package func notRead() async throws -> (data: Data, tag: Int, error: AsyncSocketError) {
+        let told = await next()
+        guard case .notRead(let data, let tag, let error) = told else { throw Unexpected(description: "\(told)") }
+        return (data, tag, error)
+    }
+
+    package func readStreamClosed() async throws {
+        let told = await next()
+        guard case .readStreamClosed = told else { throw Unexpected(description: "\(told)") }
+    }
+
+    package func highWater() async throws -> Int {
+        let told = await next()
+        guard case .highWater(let count) = told else { throw Unexpected(description: "\(told)") }
+        return count
+    }
+
     package func wrote() async throws -> Int {
         let told = await next()
         guard case .wrote(let tag) = told else { throw Unexpected(description: "\(told)") }
@@ -149,6 +170,15 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     }
     package func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {
         if recordsProgress { record(.readPartial(partialLength, tag: tag), from: socket) }
+    }
+    package func socket(
+        _ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError
+    ) {
+        record(.notRead(data, tag: tag, error), from: socket)
+    }
+    package func socketDidCloseReadStream(_ socket: AsyncSocket) { record(.readStreamClosed, from: socket) }
+    package func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int) {
+        record(.highWater(byteCount), from: socket)
     }
     package func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) { record(.wrote(tag: tag), from: socket) }
     package func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int) {
