@@ -56,7 +56,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "EngineProbe",
-            dependencies: ["AsyncSockets", "SocketBuffers", "SocketCore"],
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketCore"],
             path: "Tests/EngineProbe",
             swiftSettings: strict
         ),
@@ -64,7 +64,9 @@ let package = Package(
         .testTarget(name: "SocketCoreTests", dependencies: ["SocketCore", "SocketBuffers"], swiftSettings: strict),
         .testTarget(
             name: "AsyncSocketsTests",
-            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "EngineProbe", "SocketBuffers", "SocketTestSupport"],
+            dependencies: [
+                "AsyncSockets", "AsyncSocketsTesting", "EngineProbe", "SocketBuffers", "SocketCore", "SocketTestSupport",
+            ],
             swiftSettings: strict
         ),
         .testTarget(

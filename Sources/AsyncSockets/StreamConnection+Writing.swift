@@ -144,7 +144,8 @@ extension StreamConnection {
         }
     }
 
-    private func noteSent(_ answer: SocketDescriptor.SendAnswer) -> Int? {
+    /// The number of bytes that the kernel took, if it took any; otherwise notes why it did not.
+    func noteSent(_ answer: SocketDescriptor.SendAnswer) -> Int? {
         switch answer {
         case .bytes(let count): return count
         case .wouldBlock: writes.canAcceptBytes = false

@@ -16,8 +16,9 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     /// What can be asked of a connection.
     enum Message: Sendable {
-        case connect(ConnectionPhase.Destination, timeout: Double)
-        case resolved(Result<[SocketAddress], ResolveError>)
+        case connect(Destination, timeout: Double)
+        case resolved(Resolver.Answer)
+        case attempt(Int, LoopEvents)
         case adopt(SocketDescriptor)
         case events(LoopEvents)
         case read(ReadPacket)
@@ -108,7 +109,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         switch message {
         case .connect(let destination, let timeout):
             if !waitsForPredecessor(with: message) { connect(to: destination, timeout: timeout) }
-        case .resolved(let result): didResolve(result)
+        case .resolved(let answer): didResolve(answer)
+        case .attempt(let number, let events): react(to: events, ofAttempt: number)
         case .adopt(let descriptor): adopt(descriptor)
         case .events(let events): react(to: events)
         case .read(let packet): enqueue(packet)
@@ -169,26 +171,23 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private func react(to events: LoopEvents) {
         if events.contains(.deadline) { expire() }
         switch phase {
-        case .connecting where !events.isDisjoint(with: [.writable, .brokenOff]):
-            finishConnecting()
-            // The peer may have finished already, which is said once: with the event that says that we are connected.
-            if case .connected(let descriptor) = phase { note(events, descriptor) }
-        case .connected(let descriptor): note(events, descriptor)
-        case .idle, .resolving, .connecting, .closed: break
+        case .connected, .negotiating: break
+        case .idle, .resolving, .connecting, .closed: return
         }
-    }
-
-    private func note(_ events: LoopEvents, _ descriptor: SocketDescriptor) {
         if events.contains(.readable) { reads.mayHaveBytes = true }
         if events.contains(.peerFinished) { reads.peerHasFinished = true }
         if events.contains(.writable) { writes.canAcceptBytes = true }
         if events.contains(.brokenOff) { reads.isBrokenOff = true }
-        pump(descriptor)
+        pump()
     }
 
     /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
     func pump() {
-        if case .connected(let descriptor) = phase { pump(descriptor) }
+        switch phase {
+        case .connected(let descriptor): pump(descriptor)
+        case .negotiating(let descriptor, let tunnel): pumpNegotiation(tunnel, descriptor)
+        case .idle, .resolving, .connecting, .closed: break
+        }
     }
 
     private func pump(_ descriptor: SocketDescriptor) {

@@ -91,6 +91,11 @@ package final class EventLoop: @unchecked Sendable {
         state.withLock { $0.table.registrationCount }
     }
 
+    /// How many deadlines the loop keeps, replaced ones among them.
+    package var deadlineCount: Int {
+        state.withLock { $0.table.deadlineCount }
+    }
+
     // MARK: - Turns and deadlines
 
     /// Asks for a turn on the loop; any number of calls before it comes count as one.

@@ -1,7 +1,7 @@
 // Rules of a farewell:
 //  1. What the engine had still to say (`output`: the rest of a record, an alert, a close_notify) is sent before the FIN.
 //  2. What the peer still sends is discarded. Closing at once would answer it with a reset, and a reset makes the peer drop what it has not read yet.
-//  3. It is over when both sides are done, when the connection breaks, or after a second or `byteLimit` bytes.
+//  3. It is over when both sides are done, when the connection breaks, or after a second (five when there was something to send) or `byteLimit` bytes.
 
 internal import SocketBuffers
 
@@ -17,7 +17,7 @@ package final class Farewell: EventHandler, @unchecked Sendable {
     private var peerIsDone = false
 
     private static let byteLimit = 1024 * 1024
-    private static let seconds = 1.0
+    private static let seconds = (discarding: 1.0, sending: 5.0)
 
     /// Takes over a descriptor that has left the loop, and what is still to be sent on it.
     package static func begin(with descriptor: SocketDescriptor, sending output: UnsafeRawBufferPointer?, on loop: EventLoop) {
@@ -25,8 +25,8 @@ package final class Farewell: EventHandler, @unchecked Sendable {
         if let output { farewell.output.append(output) }
         let registration = loop.register(farewell)
         farewell.registration = registration
-        loop.setDeadline(Deadline(after: seconds), of: registration)
         farewell.sendRest()
+        loop.setDeadline(Deadline(after: farewell.hasSentAll ? seconds.discarding : seconds.sending), of: registration)
         do throws(SystemError) {
             try loop.watch(descriptor, for: registration)
         } catch {
