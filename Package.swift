@@ -64,7 +64,9 @@ let package = Package(
         .testTarget(name: "SocketCoreTests", dependencies: ["SocketCore", "SocketBuffers"], swiftSettings: strict),
         .testTarget(
             name: "AsyncSocketsTests",
-            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "EngineProbe", "SocketBuffers", "SocketTestSupport"],
+            dependencies: [
+                "AsyncSockets", "AsyncSocketsTesting", "EngineProbe", "SocketBuffers", "SocketCore", "SocketTestSupport",
+            ],
             swiftSettings: strict
         ),
         .testTarget(

@@ -4,10 +4,10 @@ internal import SocketCore
 enum ConnectionPhase {
     /// Made, and not told yet what to do.
     case idle
-    /// The host's addresses are being looked up.
-    case resolving(Destination)
-    /// One address is being tried.
-    case connecting(SocketDescriptor, to: SocketAddress, ConnectAttempts, Destination)
+    /// The host's addresses are being looked up; nil: the answer is on its way.
+    case resolving(Destination, Resolver.Lookup?)
+    /// The addresses are being tried.
+    case connecting(Connector, Destination)
     /// The connection to a proxy stands, and the proxy is being asked for the one that was wanted.
     case negotiating(SocketDescriptor, Tunnel)
     /// It stands (`kConnected`).
@@ -15,10 +15,31 @@ enum ConnectionPhase {
     /// It has ended; nothing changes any more.
     case closed
 
-    /// Where a connection goes.
-    struct Destination: Sendable {
-        let host: String
-        let port: UInt16
+    /// When something has to be done about connecting, apart from the limit on the whole.
+    var deadline: Deadline? {
+        if case .connecting(let connector, _) = self { connector.deadline } else { nil }
+    }
+}
+
+/// Where a connection goes, and how, as it was asked for: later changes of the socket's configuration do not concern it.
+struct Destination: Sendable {
+    enum Target: Sendable {
+        case host(String, port: UInt16)
+        case address(SocketAddress)
+    }
+
+    let target: Target
+    let policy: RoutePolicy
+    let resolver: Resolver
+    /// What to ask of the target, if it is a proxy.
+    var tunnel: Tunnel?
+
+    /// For messages.
+    var name: String {
+        switch target {
+        case .host(let host, _): host
+        case .address(let address): "\(address)"
+        }
     }
 }
 

@@ -7,6 +7,7 @@ internal import SocketTLS
 enum DelegateEvent: Sendable {
     case didAccept(SocketDescriptor, from: SocketAddress)
     case didConnect(host: String, port: UInt16)
+    case didConnectTo(URL)
     case progressed(ConnectionProgress)
     case didRead(Data, tag: Int)
     case didReadPartial(Int, tag: Int)
@@ -41,6 +42,8 @@ extension DelegateEvent {
             socket.adopt(descriptor, from: peer, for: delegate)
         case .didConnect(let host, let port):
             delegate?.socket(socket, didConnectToHost: host, port: port)
+        case .didConnectTo(let url):
+            delegate?.socket(socket, didConnectTo: url)
         case .progressed(let progress):
             delegate?.socket(socket, connectionProgressed: progress)
         case .didRead(let data, let tag):

@@ -55,11 +55,13 @@ extension StreamConnection {
         let ended = phase
         phase = .closed
         switch ended {
-        case .connecting(let descriptor, _, _, _), .negotiating(let descriptor, _):
+        case .resolving(_, let lookup): lookup?.cancel()
+        case .connecting(let connector, _): connector.cancel()
+        case .negotiating(let descriptor, _):
             loop.unwatch(descriptor)
             descriptor.close()
         case .connected(let descriptor): part(from: descriptor, error)
-        case .idle, .resolving: break
+        case .idle: break
         case .closed: return
         }
         dropEverything()
@@ -88,7 +90,6 @@ extension StreamConnection {
     /// Also stops the pump that may have found the end: nothing is fetched or sent after it.
     private func dropEverything() {
         clock = nil
-        wantedTunnel = nil
         upgrade = .plaintext
         reads.mayHaveBytes = false
         reads.ending = reads.ending ?? .closedByPeer

@@ -1,5 +1,5 @@
 // Rules of a tunnel:
-//  1. It is asked for before the connection is, and the connection is then made to the proxy, as it would be to any other host.
+//  1. It is checked before the connection is begun, and the connection is then made to the proxy, as it would be to any other host.
 //  2. While it is negotiated nothing is served: reads and writes wait in their queues, and so does an upgrade.
 //  3. Bytes flow through the functions that every connection uses. What follows the proxy's last reply stays in `preBuffer`: it is what came first through the
 //     tunnel, and early bytes are judged at an upgrade as on any other connection.
@@ -12,18 +12,32 @@ internal import SocketCore
 /// A way through a proxy, from the wish to have one to its being there.
 struct Tunnel: Sendable {
     let proxy: Proxy
-    /// The host that was asked for, as the caller wrote it.
+    /// Where it leads, in the caller's words.
     let host: String
     let port: UInt16
     var negotiation: ProxyNegotiation
 
-    /// - Throws: `.badParameter` when the proxy or the target has something about it that cannot be sent.
-    init(through proxy: Proxy, toHost host: String, port: UInt16) throws(AsyncSocketError) {
+    fileprivate init(through proxy: Proxy, to target: Destination.Target) throws(ProxyFailure) {
         self.proxy = proxy
-        self.host = host
-        self.port = port
-        do throws(ProxyFailure) {
+        switch target {
+        case .host(let host, let port):
+            (self.host, self.port) = (host, port)
             negotiation = try proxy.negotiation(for: ProxyTarget(host: host, port: port))
+        case .address(let address):
+            (host, port) = (address.host ?? "\(address)", address.port ?? 0)
+            negotiation = try proxy.negotiation(for: ProxyTarget(address))
+        }
+    }
+}
+
+extension Destination {
+    /// The way to the proxy, and the tunnel from there to here.
+    ///
+    /// - Throws: `.badParameter` when the proxy or the target has something about it that cannot be sent.
+    func reached(through proxy: Proxy) throws(AsyncSocketError) -> Destination {
+        do throws(ProxyFailure) {
+            let tunnel = try Tunnel(through: proxy, to: target)
+            return Destination(target: .host(proxy.host, port: proxy.port), policy: policy, resolver: resolver, tunnel: tunnel)
         } catch {
             throw AsyncSocketError(error, of: proxy)
         }
@@ -35,19 +49,12 @@ extension StreamConnection {
     /// The most bytes that are received at once while the proxy has the word.
     private static let receiveLimit = BufferPool.blockSize / 4
 
-    func connect(through tunnel: Tunnel, timeout: Double) {
-        wantedTunnel = tunnel
-        connect(to: ConnectionPhase.Destination(host: tunnel.proxy.host, port: tunnel.proxy.port), timeout: timeout)
-    }
-
     /// The connection to the proxy stands: asks it for the one that was wanted.
     func negotiate(_ tunnel: Tunnel, over descriptor: SocketDescriptor) {
-        wantedTunnel = nil
         phase = .negotiating(descriptor, tunnel)
         reads.mayHaveBytes = true
         writes.canAcceptBytes = true
         descriptor.setNoDelay()
-        if let address = descriptor.remoteAddress { report(.progressed(.connected(address))) }
         pump()
     }
 

@@ -16,9 +16,9 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     /// What can be asked of a connection.
     enum Message: Sendable {
-        case connect(ConnectionPhase.Destination, timeout: Double)
-        case tunnel(Tunnel, timeout: Double)
-        case resolved(Result<[SocketAddress], ResolveError>)
+        case connect(Destination, timeout: Double)
+        case resolved(Resolver.Answer)
+        case attempt(Int, LoopEvents)
         case adopt(SocketDescriptor)
         case events(LoopEvents)
         case read(ReadPacket)
@@ -45,8 +45,6 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     // Inside the turn.
     var configuration: SocketConfiguration
     var phase = ConnectionPhase.idle
-    /// What to ask of the host that is being connected to, if it is a proxy.
-    var wantedTunnel: Tunnel?
     var upgrade = TLSUpgrade.plaintext
     var clock: PhaseClock?
     /// What the handshake's clock had left when it stopped for the trust verdict.
@@ -111,9 +109,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         switch message {
         case .connect(let destination, let timeout):
             if !waitsForPredecessor(with: message) { connect(to: destination, timeout: timeout) }
-        case .tunnel(let tunnel, let timeout):
-            if !waitsForPredecessor(with: message) { connect(through: tunnel, timeout: timeout) }
-        case .resolved(let result): didResolve(result)
+        case .resolved(let answer): didResolve(answer)
+        case .attempt(let number, let events): react(to: events, ofAttempt: number)
         case .adopt(let descriptor): adopt(descriptor)
         case .events(let events): react(to: events)
         case .read(let packet): enqueue(packet)
@@ -174,20 +171,12 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private func react(to events: LoopEvents) {
         if events.contains(.deadline) { expire() }
         switch phase {
-        case .connecting where !events.isDisjoint(with: [.writable, .brokenOff]):
-            finishConnecting()
-            // The peer may have finished already, which is said once: with the event that says that we are connected.
-            note(events)
         case .connected, .negotiating: note(events)
         case .idle, .resolving, .connecting, .closed: break
         }
     }
 
     private func note(_ events: LoopEvents) {
-        switch phase {
-        case .connected, .negotiating: break
-        case .idle, .resolving, .connecting, .closed: return
-        }
         if events.contains(.readable) { reads.mayHaveBytes = true }
         if events.contains(.peerFinished) { reads.peerHasFinished = true }
         if events.contains(.writable) { writes.canAcceptBytes = true }

@@ -11,10 +11,10 @@ import Testing
     /// The original reported whatever `errno` happened to hold.
     @Test(arguments: TLSVersion.tested)
     func d1ATLSFailureWhileWritesWaitIsToldAsWhatItIs(_ version: TLSVersion) async throws {
-        let garbage: [UInt8] = [23, 3, 3, 0, 5, 1, 2, 3, 4, 5]
-        let full = try TestSignal()
+        let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)
+        let (full, over) = (try TestSignal(), try TestSignal())
         let peer = try ScriptedPeer.listening([
-            .startTLS(TestCertificates.server()), .wait(for: full), .sendRaw(garbage), .expectEnd,
+            .startTLS(TestCertificates.server()), .wait(for: full), .sendRaw(garbage), .wait(for: over),
         ])
         let recorder = Recorder(recordsProgress: true)
         let socket = AsyncSocket(delegate: recorder)
@@ -26,10 +26,11 @@ import Testing
         guard case .wrotePartial = await recorder.next() else { throw Unexpected(description: "no progress") }
         full.fire()
         let error = try #require(try await recorder.disconnected())
-        #expect(error.code == .tls)
+        #expect(error.code == .tls, "\(error) \(String(describing: error.tls))")
         #expect(error.blame == .peer)
         #expect(error.tls?.sentAlert == .badRecordMAC)
         #expect(error.errno == nil)
+        over.fire()
         peer.stop()
     }
 

@@ -6,7 +6,9 @@ import Testing
 
 /// One side has said all it had to say, and the other goes on.
 @Suite(.timeLimit(.minutes(5))) struct HalfCloseTests {
-    private func connect(_ steps: [ScriptedPeer.Step], tls version: TLSVersion? = nil) async throws -> (AsyncSocket, Recorder, ScriptedPeer) {
+    private func connect(_ steps: [ScriptedPeer.Step], tls version: TLSVersion? = nil) async throws -> (
+        AsyncSocket, Recorder, ScriptedPeer
+    ) {
         let start: [ScriptedPeer.Step] = version == nil ? [] : [.startTLS(try TestCertificates.server())]
         let peer = try ScriptedPeer.listening(start + steps)
         let recorder = Recorder()

@@ -6,6 +6,8 @@ internal import SocketBuffers
 package enum Told: Sendable {
     case accepted(AsyncSocket)
     case connected(host: String, port: UInt16)
+    case connectedTo(URL)
+    case progressed(ConnectionProgress)
     case read(Data, tag: Int)
     case readPartial(Int, tag: Int)
     case notRead(Data, tag: Int, AsyncSocketError)
@@ -32,22 +34,34 @@ package struct Unexpected: Error, CustomStringConvertible {
 /// Progress is left out: tests that want it say so.
 package final class Recorder: AsyncSocketDelegate, Sendable {
     private struct State {
-        var told: [Told] = []
+        /// Two stacks make a queue, so that a hundred thousand events take no longer each than ten.
+        var incoming: [Told] = []
+        var outgoing: [Told] = []
         var waiter: CheckedContinuation<Told, Never>?
         var accepted: [AsyncSocket] = []
+
+        mutating func takeOldest() -> Told? {
+            if outgoing.isEmpty {
+                outgoing = incoming.reversed()
+                incoming = []
+            }
+            return outgoing.popLast()
+        }
     }
 
     private let state = Locked(State())
     private let recordsProgress: Bool
+    private let recordsSteps: Bool
     private let readExtension: TimeInterval
     /// Called on the delegate queue, before the event is recorded.
     package let reaction: (@Sendable (AsyncSocket, Told) -> Void)?
 
     package init(
-        recordsProgress: Bool = false, readExtension: TimeInterval = 0,
+        recordsProgress: Bool = false, recordsSteps: Bool = false, readExtension: TimeInterval = 0,
         reaction: (@Sendable (AsyncSocket, Told) -> Void)? = nil
     ) {
         self.recordsProgress = recordsProgress
+        self.recordsSteps = recordsSteps
         self.readExtension = readExtension
         self.reaction = reaction
     }
@@ -57,7 +71,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         let waiter = state.withLock { state -> CheckedContinuation<Told, Never>? in
             if case .accepted(let socket) = told { state.accepted.append(socket) }
             guard let waiter = state.waiter else {
-                state.told.append(told)
+                state.incoming.append(told)
                 return nil
             }
             state.waiter = nil
@@ -70,7 +84,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     package func next() async -> Told {
         await withCheckedContinuation { continuation in
             let told = state.withLock { state -> Told? in
-                guard state.told.isEmpty else { return state.told.removeFirst() }
+                if let oldest = state.takeOldest() { return oldest }
                 state.waiter = continuation
                 return nil
             }
@@ -79,7 +93,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     }
 
     /// What was told and not waited for.
-    package var unread: [Told] { state.withLock { $0.told } }
+    package var unread: [Told] { state.withLock { $0.outgoing.reversed() + $0.incoming } }
 
     // MARK: - Waiting for something in particular
 
@@ -92,6 +106,19 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     package func connected() async throws {
         let told = await next()
         guard case .connected = told else { throw Unexpected(description: "\(told)") }
+    }
+
+    package func connectedTo() async throws -> URL {
+        let told = await next()
+        guard case .connectedTo(let url) = told else { throw Unexpected(description: "\(told)") }
+        return url
+    }
+
+    /// The steps to a connection, until it stands or has failed; for a recorder that `recordsSteps`.
+    package func steps() async -> [ConnectionProgress] {
+        var steps: [ConnectionProgress] = []
+        while case .progressed(let step) = await next() { steps.append(step) }
+        return steps
     }
 
     /// The next read that did not come to its end.
@@ -164,6 +191,10 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     }
     package func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
         record(.connected(host: host, port: port), from: socket)
+    }
+    package func socket(_ socket: AsyncSocket, didConnectTo url: URL) { record(.connectedTo(url), from: socket) }
+    package func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress) {
+        if recordsSteps { record(.progressed(progress), from: socket) }
     }
     package func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         record(.read(data, tag: tag), from: socket)
