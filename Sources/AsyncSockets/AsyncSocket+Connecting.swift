@@ -21,21 +21,22 @@ extension AsyncSocket {
     ///     kernel's routes still decide about the way. A link-local host without a scope gets this interface's. Nil: any.
     ///   - timeout: Seconds for the resolving and connecting together; negative: no limit.
     /// - Throws: `.badConfiguration` when the socket is in use or both families are disabled, `.badParameter` for an empty host, port 0 or an unknown
-    ///   interface, `.noUsableAddress` for an interface without an address of an enabled family. With a proxy, `.badParameter` also for a host or credentials that cannot be
-    ///   sent to it: a name of more than 255 bytes, or with other characters than letters, digits, hyphens, underscores and dots (RFC 1928, RFC 9110).
+    ///   interface, `.noUsableAddress` for an interface without an address of an enabled family. With a proxy, `.badParameter` also for a host, a proxy or
+    ///   credentials that cannot be sent in a request to it (RFC 1928, RFC 9110): a name of more than 255 bytes or with other characters than letters, digits,
+    ///   hyphens, underscores and dots.
     public func connect(
         toHost host: String, onPort port: UInt16, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = -1
     ) throws(AsyncSocketError) {
         guard !host.isEmpty, !host.utf8.contains(0) else { throw .badParameter("connect", "the host is empty, or no host name") }
         guard port > 0 else { throw .badParameter("connect", "nobody listens on port 0") }
-        try connect(to: .host(host, port: port), through: proxy, policy: routePolicy(via: interface), timeout: timeout)
+        try connect(to: .host(host, port: port), policy: routePolicy(via: interface), timeout: timeout)
     }
 
     /// Connects to an address: IPv4, IPv6, or a Unix-domain path or abstract name.
     ///
     /// Returns at once; then the delegate gets `socket(_:didConnectToHost:port:)`, for a path `socket(_:didConnectTo:)`, or
-    /// `socketDidDisconnect(_:withError:)`. For an abstract name the "host" is the address's description and the port 0. A `proxy` is asked for an IPv4 or IPv6
-    /// address, and has nothing to do with a Unix-domain one.
+    /// `socketDidDisconnect(_:withError:)`. For an abstract name the "host" is the address's description and the port 0. A `proxy` is asked for an
+    /// IPv4 or IPv6 address, and has nothing to do with a Unix-domain one.
     ///
     /// - Parameters:
     ///   - address: Where to. A Unix-domain listener whose backlog is full is asked again until it takes the connection, as a blocking connect(2) would.
@@ -52,15 +53,14 @@ extension AsyncSocket {
             throw .badParameter("connect", "a Unix-domain address is on no interface: leave the interface out")
         }
         let policy = isUnix ? RoutePolicy() : try routePolicy(via: interface)
-        let proxy = isUnix ? nil : proxy
-        if proxy == nil {
+        if isUnix || proxy == nil {
             do throws(NoRoute) {
                 _ = try policy.routes(to: [address])
             } catch {
                 throw AsyncSocketError(error, destination: "\(address)")
             }
         }
-        try connect(to: .address(address), through: proxy, policy: policy, timeout: timeout)
+        try connect(to: .address(address), policy: policy, timeout: timeout)
     }
 
     /// Connects to the Unix-domain socket at a path.
@@ -82,14 +82,23 @@ extension AsyncSocket {
 
     // MARK: - Inside
 
-    private func connect(
-        to target: Destination.Target, through proxy: Proxy?, policy: RoutePolicy, timeout: TimeInterval
-    ) throws(AsyncSocketError) {
+    private func connect(to target: Destination.Target, policy: RoutePolicy, timeout: TimeInterval) throws(AsyncSocketError) {
         guard !timeout.isNaN else { throw .badParameter("connect", "the timeout is not a number") }
-        var destination = Destination(target: target, policy: policy, resolver: configuration.resolver)
-        if let proxy { destination = try destination.reached(through: proxy) }
+        let destination = try destination(target, policy)
         let connection = try makeConnection("connect")
         connection.post(.connect(destination, timeout: timeout))
+    }
+
+    /// Straight there or, with a proxy, to the proxy. The Unix domain has no proxies.
+    private func destination(_ target: Destination.Target, _ policy: RoutePolicy) throws(AsyncSocketError) -> Destination {
+        let configuration = configuration
+        guard let proxy = configuration.proxy, let (host, port) = target.hostAndPort else {
+            return Destination(target: target, policy: policy, resolver: configuration.resolver)
+        }
+        return Destination(
+            target: .host(proxy.host, port: proxy.port), tunnel: try Tunnel(through: proxy, toHost: host, port: port),
+            policy: policy,
+            resolver: configuration.resolver)
     }
 
     private func routePolicy(via text: String?) throws(AsyncSocketError) -> RoutePolicy {

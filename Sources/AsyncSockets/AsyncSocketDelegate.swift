@@ -19,7 +19,8 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// The queue on which the state of an accepted socket shall be handled; nil (the default): on the event loops.
     func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue?
 
-    /// The connection stands. `host` is the peer's address in numbers; behind a proxy, the host that was asked for; for an abstract name of the Unix domain its description, and the port is 0.
+    /// The connection stands. `host` is the peer's address in numbers; behind a proxy the host that was asked for; for an abstract name of the Unix domain its
+    /// description, and the port is 0.
     func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16)
 
     /// The connection to the Unix-domain socket at a path stands.
@@ -110,7 +111,7 @@ public enum ConnectionProgress: Sendable, Hashable {
     case trying(SocketAddress)
     /// The attempt has failed; others may follow.
     case failed(SocketAddress, AsyncSocketError)
-    /// The connection stands (with a proxy, the one to the proxy); the other attempts have been given up.
+    /// The connection stands; the other attempts have been given up. With a proxy, this is the one to the proxy.
     case connected(SocketAddress)
 }
 

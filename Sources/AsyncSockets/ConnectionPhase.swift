@@ -26,13 +26,21 @@ struct Destination: Sendable {
     enum Target: Sendable {
         case host(String, port: UInt16)
         case address(SocketAddress)
+
+        /// Nil in the Unix domain.
+        var hostAndPort: (host: String, port: UInt16)? {
+            switch self {
+            case .host(let host, let port): (host, port)
+            case .address(let address): address.host.flatMap { host in address.port.map { (host, $0) } }
+            }
+        }
     }
 
     let target: Target
+    /// Through a proxy, which is the target then; nil: straight there.
+    var tunnel: Tunnel?
     let policy: RoutePolicy
     let resolver: Resolver
-    /// What to ask of the target, if it is a proxy.
-    var tunnel: Tunnel?
 
     /// For messages.
     var name: String {

@@ -11,10 +11,10 @@ struct SocketConfiguration: Sendable {
     var isIPv4PreferredOverIPv6 = true
     /// Seconds between the beginning of one attempt to connect and that of the next.
     var alternateAddressDelay: TimeInterval = 0.3
-    /// Who makes connections on our behalf; nil: nobody.
-    var proxy: Proxy?
     /// Who is asked for the addresses of hosts.
     var resolver = Resolver.system
+    /// Who makes connections to hosts on our behalf; nil: nobody.
+    var proxy: Proxy?
     /// `kAllowHalfDuplexConnection`, the other way round.
     var autoDisconnectOnClosedReadStream = true
     /// A read that times out ends alone, and not the connection.

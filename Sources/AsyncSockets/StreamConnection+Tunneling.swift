@@ -1,5 +1,5 @@
 // Rules of a tunnel:
-//  1. It is checked before the connection is begun, and the connection is then made to the proxy, as it would be to any other host.
+//  1. It is asked for before the connection is, and the connection is then made to the proxy, as it would be to any other host.
 //  2. While it is negotiated nothing is served: reads and writes wait in their queues, and so does an upgrade.
 //  3. Bytes flow through the functions that every connection uses. What follows the proxy's last reply stays in `preBuffer`: it is what came first through the
 //     tunnel, and early bytes are judged at an upgrade as on any other connection.
@@ -12,32 +12,18 @@ internal import SocketCore
 /// A way through a proxy, from the wish to have one to its being there.
 struct Tunnel: Sendable {
     let proxy: Proxy
-    /// Where it leads, in the caller's words.
+    /// The host that was asked for, as the caller wrote it.
     let host: String
     let port: UInt16
     var negotiation: ProxyNegotiation
 
-    fileprivate init(through proxy: Proxy, to target: Destination.Target) throws(ProxyFailure) {
-        self.proxy = proxy
-        switch target {
-        case .host(let host, let port):
-            (self.host, self.port) = (host, port)
-            negotiation = try proxy.negotiation(for: ProxyTarget(host: host, port: port))
-        case .address(let address):
-            (host, port) = (address.host ?? "\(address)", address.port ?? 0)
-            negotiation = try proxy.negotiation(for: ProxyTarget(address))
-        }
-    }
-}
-
-extension Destination {
-    /// The way to the proxy, and the tunnel from there to here.
-    ///
     /// - Throws: `.badParameter` when the proxy or the target has something about it that cannot be sent.
-    func reached(through proxy: Proxy) throws(AsyncSocketError) -> Destination {
+    init(through proxy: Proxy, toHost host: String, port: UInt16) throws(AsyncSocketError) {
+        self.proxy = proxy
+        self.host = host
+        self.port = port
         do throws(ProxyFailure) {
-            let tunnel = try Tunnel(through: proxy, to: target)
-            return Destination(target: .host(proxy.host, port: proxy.port), policy: policy, resolver: resolver, tunnel: tunnel)
+            negotiation = try proxy.negotiation(for: ProxyTarget(host: host, port: port))
         } catch {
             throw AsyncSocketError(error, of: proxy)
         }

@@ -171,12 +171,9 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private func react(to events: LoopEvents) {
         if events.contains(.deadline) { expire() }
         switch phase {
-        case .connected, .negotiating: note(events)
-        case .idle, .resolving, .connecting, .closed: break
+        case .connected, .negotiating: break
+        case .idle, .resolving, .connecting, .closed: return
         }
-    }
-
-    private func note(_ events: LoopEvents) {
         if events.contains(.readable) { reads.mayHaveBytes = true }
         if events.contains(.peerFinished) { reads.peerHasFinished = true }
         if events.contains(.writable) { writes.canAcceptBytes = true }
