@@ -12,6 +12,8 @@ internal import Glibc
 package final class SocketDescriptor: @unchecked Sendable {
     // Unchecked: used only inside its owner's turn.
     package private(set) var rawValue: CInt
+    /// For an accepted connection: what counts it as open.
+    var place: AcceptQuota.Place?
 
     /// What came of asking the kernel for bytes.
     package enum ReceiveAnswer {
@@ -40,8 +42,10 @@ package final class SocketDescriptor: @unchecked Sendable {
         self.rawValue = rawValue
     }
 
-    /// A new TCP or Unix-domain stream socket.
-    package convenience init(streamOf family: SocketAddress.Family) throws(SystemError) {
+    /// A new TCP or Unix-domain stream socket, with `options` set.
+    package convenience init(
+        streamOf family: SocketAddress.Family, options: SocketOptionSet = SocketOptionSet()
+    ) throws(SystemError) {
         let domain: CInt =
             switch family {
             case .ipv4: AF_INET
@@ -52,6 +56,7 @@ package final class SocketDescriptor: @unchecked Sendable {
         let descriptor = socket(domain, type, 0)
         guard descriptor >= 0 else { throw SystemError("socket") }
         self.init(adopting: descriptor)
+        try options.apply(toNew: self)
     }
 
     deinit { close() }
@@ -98,6 +103,7 @@ package final class SocketDescriptor: @unchecked Sendable {
         // Linux releases the number even when close is interrupted: never call it twice.
         _ = Glibc.close(rawValue)
         rawValue = -1
+        place = nil
     }
 
     // MARK: - Facts and options
