@@ -36,6 +36,7 @@ extension StreamConnection {
     func close(_ error: AsyncSocketError?) {
         let ended = phase
         phase = .closed
+        withdrawDescriptor()
         switch ended {
         case .connecting(let descriptor, _, _, _):
             loop.unwatch(descriptor)
@@ -63,6 +64,15 @@ extension StreamConnection {
             Farewell.begin(with: descriptor, on: loop)
         } else {
             descriptor.close()
+        }
+    }
+
+    /// From here on nobody else can reach the descriptor.
+    private func withdrawDescriptor() {
+        // Handed out of the lock: what goes with the last reference takes locks of its own.
+        _ = facts.withLock { facts -> SocketDescriptor? in
+            defer { facts.descriptor = nil }
+            return facts.descriptor
         }
     }
 

@@ -39,7 +39,7 @@ extension StreamConnection {
     private func beginConnecting(
         to address: SocketAddress, _ attempts: ConnectAttempts, _ destination: ConnectionPhase.Destination
     ) throws(SystemError) -> Bool {
-        let descriptor = try SocketDescriptor(streamOf: address.family)
+        let descriptor = try SocketDescriptor(streamOf: address.family, options: facts.withLock { $0.options })
         switch descriptor.connect(to: address) {
         case .connected:
             try watch(descriptor)
@@ -78,7 +78,11 @@ extension StreamConnection {
     }
 
     private func didConnect(_ descriptor: SocketDescriptor, _ destination: ConnectionPhase.Destination) {
-        stand(descriptor)
+        do throws(SystemError) {
+            try stand(descriptor)
+        } catch {
+            return close(AsyncSocketError(error, operation: "connect"))
+        }
         let address = descriptor.remoteAddress
         if let address { report(.progressed(.connected(address))) }
         report(.didConnect(host: address?.host ?? destination.host, port: address?.port ?? destination.port))
@@ -89,26 +93,32 @@ extension StreamConnection {
     func adopt(_ descriptor: SocketDescriptor) {
         do throws(SystemError) {
             try watch(descriptor)
+            try stand(descriptor)
         } catch {
             return close(AsyncSocketError(error, operation: "accept"))
         }
-        stand(descriptor)
         pump()
     }
 
-    private func stand(_ descriptor: SocketDescriptor) {
+    private func stand(_ descriptor: SocketDescriptor) throws(SystemError) {
         clock = nil
         phase = .connected(descriptor)
         reads.mayHaveBytes = true
         writes.canAcceptBytes = true
-        descriptor.setNoDelay()
-        if let peer = facts.withLock({ $0.remoteAddress }) ?? descriptor.remoteAddress { introduce(descriptor, peer: peer) }
+        let (known, noDelay) = facts.withLock { ($0.remoteAddress, $0.options.value(of: .noDelay)) }
+        if noDelay == nil { descriptor.setNoDelay() }
+        try introduce(descriptor, peer: known ?? descriptor.remoteAddress)
     }
 
-    /// Anywhere: makes the facts of a connected descriptor known.
-    func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress) {
+    /// Anywhere: makes the facts of a connected descriptor known, and itself for options to be set on.
+    func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress?) throws(SystemError) {
         let local = descriptor.localAddress
-        facts.withLock { facts in
+        try facts.withLock { facts throws(SystemError) in
+            guard !facts.isOver else { return }
+            try facts.lateOptions.apply(toConnected: descriptor)
+            facts.lateOptions = SocketOptionSet()
+            facts.descriptor = descriptor
+            guard let peer else { return }
             facts.isConnected = true
             facts.localAddress = local
             facts.remoteAddress = peer

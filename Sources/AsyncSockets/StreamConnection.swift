@@ -29,6 +29,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case close(CloseIntent)
         case configure(SocketConfiguration)
         case fail(AsyncSocketError)
+        case perform(@Sendable (Int32?) -> Void)
         case retire
     }
 
@@ -89,6 +90,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     func receive(_ message: Message) {
         if case .closed = phase {
             if case .retire = message { retireIfSilent() }
+            if case .perform(let body) = message { body(nil) }
             return
         }
         switch message {
@@ -105,6 +107,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .close(let intent): closeWhenDone(intent)
         case .configure(let configuration): self.configuration = configuration
         case .fail(let error): close(error)
+        case .perform(let body): body(facts.withLock { $0.descriptor?.rawValue })
         case .retire: break
         }
     }
