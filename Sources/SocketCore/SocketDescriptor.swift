@@ -53,7 +53,9 @@ package final class SocketDescriptor: @unchecked Sendable {
             case .unix: AF_UNIX
             }
         let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
-        let descriptor = socket(domain, type, 0)
+        var descriptor: CInt = -1
+        if options.usesMultipathTCP, family != .unix { descriptor = socket(domain, type, CInt(IPPROTO_MPTCP)) }
+        if descriptor < 0 { descriptor = socket(domain, type, 0) }
         guard descriptor >= 0 else { throw SystemError("socket") }
         self.init(adopting: descriptor)
         try options.apply(toNew: self)

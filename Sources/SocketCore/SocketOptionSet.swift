@@ -1,6 +1,7 @@
 internal import Glibc
 
-/// Options that wait for descriptors to be set on, each with its last value, in the order in which they were first set.
+/// What descriptors are made with: the protocol, and options that wait to be set on them, each with its last value, in the order in which they were
+/// first set.
 package struct SocketOptionSet: Sendable {
     private struct Entry {
         let name: String
@@ -10,6 +11,8 @@ package struct SocketOptionSet: Sendable {
     }
 
     private var entries: [Entry] = []
+    /// Ask the kernel for Multipath TCP, and do with TCP where it has none.
+    package var usesMultipathTCP = false
 
     package init() {}
 

@@ -56,11 +56,8 @@ import Testing
         #expect(error?.errno == EADDRINUSE)
         #expect(error?.message.contains("in use") == true)
         let client = try RawClient(to: try #require(first.localAddress))
-        // The first one to come was the question whether anybody answers.
-        _ = try await recorders[0].accepted()
-        let child = try await recorders[0].accepted()
-        child.write(Data("first"), withTimeout: 60, tag: 0)
-        #expect(try client.receive() == "first")
+        client.send("to the first")
+        #expect(await firstText(at: recorders[0]) == "to the first")
         withExtendedLifetime((first, recorders)) {}
     }
 
