@@ -56,7 +56,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "EngineProbe",
-            dependencies: ["AsyncSockets", "SocketBuffers", "SocketCore"],
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketCore"],
             path: "Tests/EngineProbe",
             swiftSettings: strict
         ),
@@ -65,7 +65,7 @@ let package = Package(
         .testTarget(
             name: "AsyncSocketsTests",
             dependencies: [
-                "AsyncSockets", "AsyncSocketsTesting", "EngineProbe", "SocketBuffers", "SocketTestSupport",
+                "AsyncSockets", "AsyncSocketsTesting", "EngineProbe", "SocketBuffers", "SocketCore", "SocketTestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict

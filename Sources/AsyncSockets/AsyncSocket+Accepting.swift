@@ -16,18 +16,22 @@ extension AsyncSocket {
         try accept(on: ["0.0.0.0", "::"].compactMap { SocketAddress(literal: $0, port: port) })
     }
 
-    /// Listens on a port of one interface.
+    /// Listens on a port of one interface: on all its addresses.
     ///
     /// - Parameters:
-    ///   - interface: The address of the interface, such as `127.0.0.1` or `::1`; `localhost` and `loopback` mean both of these; nil: every interface.
+    ///   - interface: The interface's name, such as `eth0`, or its address, such as `127.0.0.1` or `::1`; `localhost` and `loopback` mean both of these;
+    ///     nil: every interface.
     ///   - port: The port; 0 lets the kernel choose a free one.
-    /// - Throws: `.badParameter` when `interface` is no address, and otherwise what `accept(onPort:)` throws.
+    /// - Throws: `.badParameter` when there is no such interface, `.noUsableAddress` when it has no address of a family that is enabled, and otherwise what
+    ///   `accept(onPort:)` throws.
     public func accept(onInterface interface: String?, port: UInt16) throws(AsyncSocketError) {
-        guard let interface else { return try accept(onPort: port) }
-        let literals = interface == "localhost" || interface == "loopback" ? ["127.0.0.1", "::1"] : [interface]
-        let addresses = literals.compactMap { SocketAddress(literal: $0, port: port) }
-        guard !addresses.isEmpty else { throw .badParameter("accept", "\(interface) is not the address of an interface") }
-        try accept(on: addresses)
+        guard let interface, !interface.isEmpty else { return try accept(onPort: port) }
+        let families = try configuration.enabledFamilies("accept")
+        let addresses = try LocalInterface.named(interface, "accept", families: families).addresses
+        guard addresses.allSatisfy({ $0.port == 0 }) else {
+            throw .badParameter("accept", "the port stands beside the interface, not in \(interface)")
+        }
+        try accept(on: addresses.map { $0.withPort(port) })
     }
 
     /// Listens on one address: IPv4, IPv6, a path of the file system as `accept(on:)` does, or an abstract name (unix(7)).

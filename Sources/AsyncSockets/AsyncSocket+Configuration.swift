@@ -1,5 +1,6 @@
 public import FoundationEssentials
 internal import SocketBuffers
+public import SocketCore
 
 // What a socket keeps from one connection to the next. A change concerns the connection that stands, too, where its comment does not say otherwise.
 extension AsyncSocket {
@@ -26,6 +27,50 @@ extension AsyncSocket {
     public var alternateAddressDelay: TimeInterval {
         get { configuration.alternateAddressDelay }
         set { configure { $0.alternateAddressDelay = newValue } }
+    }
+
+    /// The proxy that makes connections to hosts on the socket's behalf; nil, at first: none. It counts from the next `connect` on.
+    ///
+    /// With a proxy, `connect` connects to it, asks it for the host, and tells `socket(_:didConnectToHost:port:)`, with the host as you wrote it, when the way through
+    /// stands. A host name is handed on and resolved by the proxy; nothing is looked up here but the proxy itself. The timeout of `connect` covers all of it.
+    /// `connectedAddress` is the proxy's. Reads, writes and `startTLS` know no difference: what the proxy sends behind its last reply is
+    /// what came first from the peer. Unix-domain sockets and listeners have nothing to do with it.
+    ///
+    /// A proxy that refuses ends the attempt with `.proxyRefused` or `.proxyAuthenticationRequired`, one that misbehaves with `.proxyFailed`. Towards the
+    /// proxy nothing is encrypted: it sees what you do not protect by `startTLS`, and your credentials with it travel in plaintext.
+    public var proxy: Proxy? {
+        get { configuration.proxy }
+        set { configure { $0.proxy = newValue } }
+    }
+
+    /// Whether the connection ends as soon as the peer has closed its side (a FIN or, with TLS, a close_notify) and the bytes before that have been read. True at first.
+    ///
+    /// When false, `socketDidCloseReadStream(_:)` tells of it, and writing may go on until `disconnect()` or `closeWriteStream()`.
+    public var autoDisconnectOnClosedReadStream: Bool {
+        get { configuration.autoDisconnectOnClosedReadStream }
+        set { configure { $0.autoDisconnectOnClosedReadStream = newValue } }
+    }
+
+    /// Whether a read that times out ends alone, with `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`, and the connection goes on. False at
+    /// first: the connection ends with `.readTimeout`. A write that times out always ends the connection, since the peer may have a part of it.
+    public var keepsConnectionOnReadTimeout: Bool {
+        get { configuration.keepsConnectionOnReadTimeout }
+        set { configure { $0.keepsConnectionOnReadTimeout = newValue } }
+    }
+
+    /// How many bytes may wait to be written; nil, at first: no limit.
+    ///
+    /// A write that would exceed it ends the connection with `.writeQueueFull`: to leave out that one write would corrupt the stream. It keeps a peer that does not read from
+    /// filling the memory.
+    public var maximumPendingWriteBytes: Int? {
+        get { configuration.maximumPendingWriteBytes }
+        set { configure { $0.maximumPendingWriteBytes = newValue } }
+    }
+
+    /// How many bytes have to wait to be written for the delegate to get `socket(_:writeQueueReachedHighWater:)`; nil, at first: never.
+    public var writeHighWaterMark: Int? {
+        get { configuration.writeHighWaterMark }
+        set { configure { $0.writeHighWaterMark = newValue } }
     }
 
     // MARK: - Inside

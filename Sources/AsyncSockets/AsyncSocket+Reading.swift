@@ -1,5 +1,6 @@
 public import FoundationEssentials
-internal import SocketCore
+internal import SocketBuffers
+public import SocketCore
 
 // Reads are served in the order in which they were queued, each as soon as it has what it asked for, with `socket(_:didRead:withTag:)`.
 //
@@ -11,65 +12,71 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - timeout: Seconds; negative: no limit.
+    ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
+    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with `.badParameter`.
+    ///   - maxLength: The most bytes to deliver, more than zero; otherwise the connection ends with `.badParameter`. Nil: no limit.
     ///   - tag: Comes back with the data.
-    public func readData(withTimeout timeout: TimeInterval, tag: Int) {
-        enqueue(ReadPacket(goal: .anyBytes, timeout: timeout, tag: tag))
-    }
-
-    /// Reads the first bytes there are, at most `maxLength`.
-    ///
-    /// - Parameters:
-    ///   - timeout: Seconds; negative: no limit.
-    ///   - maxLength: More than zero; otherwise the connection ends with `.badParameter`.
-    ///   - tag: Comes back with the data.
-    public func readData(withTimeout timeout: TimeInterval, maxLength: Int, tag: Int) {
-        guard maxLength > 0 else { return refuse("read", "maxLength must be more than zero, and is \(maxLength)") }
-        enqueue(ReadPacket(goal: .anyBytes, maxLength: maxLength, timeout: timeout, tag: tag))
+    public func readData(
+        withTimeout timeout: TimeInterval, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0, maxLength: Int? = nil,
+        tag: Int
+    ) {
+        if let maxLength, maxLength <= 0 { return refuse("maxLength must be more than zero, and is \(maxLength)") }
+        enqueue(.anyBytes, maxLength: maxLength, timeout, tag, buffer, offset)
     }
 
     /// Reads exactly `length` bytes.
     ///
     /// - Parameters:
-    ///   - length: Zero completes with no bytes when its turn comes; a negative number ends the connection with `.badParameter`.
+    ///   - length: Zero completes with no bytes when its turn comes; a negative number ends the connection with `.badParameter`. Memory is
+    ///     used for the bytes that have come, not for those that were announced.
     ///   - timeout: Seconds; negative: no limit.
+    ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
+    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with `.badParameter`.
     ///   - tag: Comes back with the data.
-    public func readData(toLength length: Int, withTimeout timeout: TimeInterval, tag: Int) {
-        guard length >= 0 else { return refuse("read", "the length must not be negative, and is \(length)") }
-        enqueue(ReadPacket(goal: .length(length), timeout: timeout, tag: tag))
+    public func readData(
+        toLength length: Int, withTimeout timeout: TimeInterval, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0, tag: Int
+    ) {
+        guard length >= 0 else { return refuse("the length must not be negative, and is \(length)") }
+        enqueue(.length(length), maxLength: nil, timeout, tag, buffer, offset)
     }
 
     /// Reads up to and including the first occurrence of `delimiter`.
     ///
-    /// Without a limit the peer decides how much memory the read takes: use `readData(to:withTimeout:maxLength:tag:)` towards peers that you do not trust.
+    /// With `maxLength`, the connection ends with `.readMaxedOut` when so many bytes are there without the delimiter; a delimiter that ends exactly at
+    /// `maxLength` is found. Without it the peer decides how much memory the read takes: set it towards peers that you do not trust.
     ///
     /// - Parameters:
-    ///   - delimiter: At least one byte; otherwise the connection ends with `.badParameter`. Part of the data that is delivered.
+    ///   - delimiter: At least one byte and at most `maxLength`; otherwise the connection ends with `.badParameter`. Part of the data that is delivered.
     ///   - timeout: Seconds; negative: no limit.
+    ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
+    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with `.badParameter`.
+    ///   - maxLength: The most bytes that are delivered, the delimiter among them; nil: no limit.
     ///   - tag: Comes back with the data.
-    public func readData(to delimiter: Data, withTimeout timeout: TimeInterval, tag: Int) {
-        readData(to: delimiter, withTimeout: timeout, maxLength: .max, tag: tag)
+    public func readData(
+        to delimiter: Data, withTimeout timeout: TimeInterval, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
+        maxLength: Int? = nil, tag: Int
+    ) {
+        guard !delimiter.isEmpty else { return refuse("a delimiter has at least one byte") }
+        if let maxLength, delimiter.count > maxLength { return refuse("the delimiter is longer than maxLength, \(maxLength)") }
+        enqueue(.delimiter(delimiter), maxLength: maxLength, timeout, tag, buffer, offset)
     }
 
-    /// Reads up to and including the first occurrence of `delimiter`, at most `maxLength` bytes.
-    ///
-    /// When so many bytes are there without the delimiter the connection ends with `.readMaxedOut`. A delimiter that ends exactly at `maxLength` is found.
-    ///
-    /// - Parameters:
-    ///   - delimiter: At least one byte and at most `maxLength`; otherwise the connection ends with `.badParameter`.
-    ///   - timeout: Seconds; negative: no limit.
-    ///   - maxLength: The most bytes that are delivered, the delimiter among them.
-    ///   - tag: Comes back with the data.
-    public func readData(to delimiter: Data, withTimeout timeout: TimeInterval, maxLength: Int, tag: Int) {
-        guard !delimiter.isEmpty else { return refuse("read", "a delimiter has at least one byte") }
-        guard delimiter.count <= maxLength else { return refuse("read", "the delimiter is longer than maxLength, \(maxLength)") }
-        enqueue(ReadPacket(goal: .delimiter(delimiter), maxLength: maxLength, timeout: timeout, tag: tag))
+    /// How far the oldest read has come that is not complete; nil when none is queued. A snapshot: the read may be further by now.
+    public var readProgress: OperationProgress? {
+        connection?.facts.withLock { $0.progress.read }
     }
 
-    private func enqueue(_ packet: ReadPacket) {
-        connection?.post(.read(packet))
+    private func enqueue(
+        _ goal: ReadPacket.Goal, maxLength: Int?, _ timeout: TimeInterval, _ tag: Int, _ buffer: ReadBuffer?, _ offset: Int
+    ) {
+        if let buffer, !(0...buffer.count).contains(offset) {
+            return refuse("the offset \(offset) lies outside of the buffer, which has \(buffer.count) bytes")
+        }
+        let target = buffer.map { (buffer: $0, offset: offset) }
+        connection?.post(.read(ReadPacket(goal: goal, maxLength: maxLength, timeout: timeout, tag: tag, target: target)))
     }
 
-    private func refuse(_ operation: String, _ message: String) {
-        connection?.post(.fail(.badParameter(operation, message)))
+    private func refuse(_ message: String) {
+        connection?.post(.fail(.badParameter("read", message)))
     }
 }

@@ -22,6 +22,7 @@ extension AsyncSocket {
         guard let connection else { throw .badConfiguration("startTLS", "there is no connection, and none is being made") }
         let refusal = connection.facts.withLock { facts -> String? in
             if facts.isOver { return "the connection has ended" }
+            if facts.isClosing || facts.isWriteStreamClosing { return "the connection is being closed" }
             if facts.isUpgradeClaimed { return "startTLS was called on this connection before" }
             facts.isUpgradeClaimed = true
             return nil

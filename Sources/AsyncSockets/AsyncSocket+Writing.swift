@@ -1,4 +1,6 @@
 public import FoundationEssentials
+internal import Glibc
+internal import SocketBuffers
 internal import SocketCore
 
 extension AsyncSocket {
@@ -14,5 +16,50 @@ extension AsyncSocket {
     ///   - tag: Comes back with the completion.
     public func write(_ data: Data, withTimeout timeout: TimeInterval, tag: Int) {
         connection?.post(.write(WritePacket(data: data, timeout: timeout, tag: tag)))
+    }
+
+    /// Writes a part of a file, after the writes that were queued before.
+    ///
+    /// Without TLS the kernel sends it from its own memory (sendfile(2)). Otherwise this is like `write(_:withTimeout:tag:)`. The file is opened
+    /// now. When it turns out shorter than promised, the connection ends with `.system` and the errno `ENODATA`, since the peer cannot be told
+    /// otherwise that bytes are missing.
+    ///
+    /// - Parameters:
+    ///   - file: A regular file.
+    ///   - offset: The first byte to send.
+    ///   - length: The number of bytes; nil: to the end of the file, as it is now.
+    ///   - timeout: As for `write(_:withTimeout:tag:)`.
+    ///   - tag: Comes back with the completion.
+    /// - Throws: `.badParameter` when the file is no regular file, or the part lies outside of it; `.system` when it cannot be opened.
+    public func write(
+        contentsOf file: URL, offset: Int = 0, length: Int? = nil, withTimeout timeout: TimeInterval, tag: Int
+    ) throws(AsyncSocketError) {
+        guard file.isFileURL else { throw .badParameter("write", "\(file) names no file") }
+        do throws(SystemError) {
+            let region = try FileRegion(path: file.path, offset: offset, length: length)
+            connection?.post(.write(WritePacket(file: region, timeout: timeout, tag: tag)))
+        } catch {
+            throw AsyncSocketError(file: error, path: file.path)
+        }
+    }
+
+    /// How far the oldest write has come that is not complete; nil when none is queued. A snapshot: the write may be further by now.
+    public var writeProgress: OperationProgress? {
+        connection?.facts.withLock { $0.progress.write }
+    }
+
+    /// How many bytes wait to be written: those that neither the kernel nor TLS has taken yet. A snapshot.
+    public var pendingWriteByteCount: Int {
+        connection?.facts.withLock { $0.progress.waitingByteCount } ?? 0
+    }
+}
+
+extension AsyncSocketError {
+    fileprivate init(file error: SystemError, path: String) {
+        switch error.errno {
+        case ERANGE: self = .badParameter("write", "the part to be sent lies outside of \(path)")
+        case EINVAL: self = .badParameter("write", "\(path) is no regular file")
+        default: self.init(error, operation: "write")
+        }
     }
 }

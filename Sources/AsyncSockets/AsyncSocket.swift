@@ -80,6 +80,10 @@ public final class AsyncSocket: Sendable {
     func occupy(_ operation: String, with occupation: Occupation) throws(AsyncSocketError) {
         let isFree = state.withLock { state in
             guard state.occupation.isOver else { return false }
+            if case .connection(let old) = state.occupation {
+                old.relay.supersede()
+                if case .connection(let new) = occupation { new.predecessor = old }
+            }
             state.occupation = occupation
             // Here, so that an option that is set from now on finds the connection, and one that was set before is not lost.
             if case .connection(let connection) = occupation { connection.facts.withLock { $0.options = state.options } }

@@ -19,10 +19,11 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// The queue on which the state of an accepted socket shall be handled; nil (the default): on the event loops.
     func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue?
 
-    /// The connection stands. `host` is the peer's address in numbers.
+    /// The connection stands. `host` is the peer's address in numbers; behind a proxy the host that was asked for; for an abstract name of the Unix domain its
+    /// description, and the port is 0.
     func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16)
 
-    /// The connection to a Unix-domain socket stands.
+    /// The connection to the Unix-domain socket at a path stands.
     func socket(_ socket: AsyncSocket, didConnectTo url: URL)
 
     /// A step on the way to a connection, for logs and progress displays.
@@ -36,12 +37,26 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// A read has received `partialLength` more bytes and is not complete yet.
     func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int)
 
-    /// A read has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the connection.
+    /// A read has ended without being complete, and the connection goes on.
+    ///
+    /// It has timed out on a socket with `keepsConnectionOnReadTimeout`, or the peer had closed its side on one without
+    /// `autoDisconnectOnClosedReadStream`.
+    ///
+    /// - Parameters:
+    ///   - data: What the read had so far; it will not be delivered again.
+    ///   - error: `.readTimeout` or `.closedByPeer`.
+    func socket(_ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError)
+
+    /// A read has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the connection or, with
+    /// `keepsConnectionOnReadTimeout`, the read.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
 
     /// The peer will send no more, and the connection stays open for writing.
+    ///
+    /// Called once, on a socket without `autoDisconnectOnClosedReadStream`, after the last byte has been delivered. Reads that are queued then or later end with
+    /// `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`.
     func socketDidCloseReadStream(_ socket: AsyncSocket)
 
     // MARK: Writing
@@ -57,7 +72,9 @@ public protocol AsyncSocketDelegate: AnyObject {
         _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
 
-    /// The bytes waiting to be written have passed the high-water mark: stop writing until some writes are complete.
+    /// The bytes waiting to be written have reached `writeHighWaterMark`: stop writing until some writes are complete.
+    ///
+    /// Called again once no more than half of the mark has been waiting in between.
     func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int)
 
     // MARK: TLS
@@ -84,14 +101,17 @@ public protocol AsyncSocketDelegate: AnyObject {
 }
 
 /// A step on the way to a connection.
+///
+/// Attempts go on beside each other (RFC 8305), so several addresses may be tried before the first has failed. One that is reported neither as failed nor
+/// as connected was given up because another one connected first, or because the whole has ended.
 public enum ConnectionProgress: Sendable, Hashable {
-    /// The host name has these addresses, in the order in which they will be tried.
+    /// The host has these addresses that may be used, in the order in which they will be tried. Not told when an address was given instead of a host.
     case resolved([SocketAddress])
-    /// A connection to this address is being attempted.
+    /// An attempt to connect to this address begins.
     case trying(SocketAddress)
     /// The attempt has failed; others may follow.
     case failed(SocketAddress, AsyncSocketError)
-    /// The connection stands.
+    /// The connection stands; the other attempts have been given up. With a proxy, this is the one to the proxy.
     case connected(SocketAddress)
 }
 
@@ -111,6 +131,10 @@ extension AsyncSocketDelegate {
     public func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {}
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {}
+    /// Does nothing.
+    public func socket(
+        _ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError
+    ) {}
     /// Answers zero: the connection ends.
     public func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int

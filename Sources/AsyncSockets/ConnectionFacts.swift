@@ -4,8 +4,12 @@ internal import SocketTLS
 /// What anyone may ask about a connection at any time: a snapshot behind a lock, written inside the turn.
 struct ConnectionFacts {
     var isConnected = false
-    /// Closed, or never to be connected.
+    /// Closed, or never to be connected; or `disconnect()` has been called, and it is about to be. The socket may be used again.
     var isOver = false
+    /// A `disconnectAfter…` method has been called: nothing new is taken.
+    var isClosing = false
+    /// `closeWriteStream()` has been called.
+    var isWriteStreamClosing = false
     var isSecure = false
     /// `startTLS` has been called: it can be only once.
     var isUpgradeClaimed = false
@@ -18,4 +22,13 @@ struct ConnectionFacts {
     var options = SocketOptionSet()
     /// Those of the options that the descriptor, once the connection stands, may not have yet.
     var lateOptions = SocketOptionSet()
+    var progress = Progress()
+
+    /// How far the oldest operations have come.
+    struct Progress: Equatable {
+        var read: OperationProgress?
+        var write: OperationProgress?
+        /// Bytes that neither the kernel nor TLS has taken yet.
+        var waitingByteCount = 0
+    }
 }

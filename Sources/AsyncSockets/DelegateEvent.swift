@@ -7,11 +7,15 @@ internal import SocketTLS
 enum DelegateEvent: Sendable {
     case didAccept(AcceptedConnection)
     case didConnect(host: String, port: UInt16)
+    case didConnectTo(URL)
     case progressed(ConnectionProgress)
     case didRead(Data, tag: Int)
     case didReadPartial(Int, tag: Int)
+    case didNotRead(Data, tag: Int, AsyncSocketError)
+    case didCloseReadStream
     case didWrite(tag: Int)
     case didWritePartial(Int, tag: Int)
+    case highWater(Int)
     case readTimedOut(TimedOutOperation)
     case writeTimedOut(TimedOutOperation)
     case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
@@ -38,16 +42,24 @@ extension DelegateEvent {
             socket.adopt(connection, for: delegate)
         case .didConnect(let host, let port):
             delegate?.socket(socket, didConnectToHost: host, port: port)
+        case .didConnectTo(let url):
+            delegate?.socket(socket, didConnectTo: url)
         case .progressed(let progress):
             delegate?.socket(socket, connectionProgressed: progress)
         case .didRead(let data, let tag):
             delegate?.socket(socket, didRead: data, withTag: tag)
         case .didReadPartial(let count, let tag):
             delegate?.socket(socket, didReadPartialDataOfLength: count, tag: tag)
+        case .didNotRead(let data, let tag, let error):
+            delegate?.socket(socket, didNotReadDataWithTag: tag, bytesSoFar: data, dueToError: error)
+        case .didCloseReadStream:
+            delegate?.socketDidCloseReadStream(socket)
         case .didWrite(let tag):
             delegate?.socket(socket, didWriteDataWithTag: tag)
         case .didWritePartial(let count, let tag):
             delegate?.socket(socket, didWritePartialDataOfLength: count, tag: tag)
+        case .highWater(let count):
+            delegate?.socket(socket, writeQueueReachedHighWater: count)
         case .readTimedOut(let late):
             late.answer(
                 delegate?.socket(

@@ -3,12 +3,14 @@
 //  2. Events of one turn go to the delegate queue as one block.
 //  3. Inline (no delegate queue, or the delegate queue is the socket queue): they wait in `backlog` until the turn has been left, and are delivered by the loop
 //     (or on the socket queue), never inside a call that the user makes. A delivery that is under way takes what comes meanwhile.
-//  4. No lock is held and no turn is taken while the delegate runs.
+//  4. Once the socket has taken up a new connection, nothing but the end is told of this one. The new one waits for that (`whenEndIsTold`).
+//  5. No lock is held and no turn is taken while the delegate runs.
 
 internal import Dispatch
 internal import SocketBuffers
+internal import Synchronization
 
-/// Brings the events of one connection or listener to the delegate of its socket.
+/// Brings the events of one connection to the delegate of its socket.
 final class DelegateRelay: Sendable {
     /// Where inline deliveries run.
     enum InlinePlace {
@@ -19,10 +21,13 @@ final class DelegateRelay: Sendable {
     private let socket: WeakSocket
     private let place: InlinePlace
     private let state = Locked(State())
+    private let isSuperseded = Atomic(false)
 
     private struct State {
         var backlog: [DelegateEvent] = []
         var isDelivering = false
+        var isEndTold = false
+        var sequel: (@Sendable () -> Void)?
     }
 
     /// The most events that one inline delivery brings before others on the loop have their turn.
@@ -37,8 +42,8 @@ final class DelegateRelay: Sendable {
     func send(_ events: [DelegateEvent]) -> Bool {
         guard !events.isEmpty else { return false }
         if let queue = socket.value?.delegateQueue, !isInline(queue) {
-            queue.async { [socket] in
-                for event in events { Self.deliver(event, to: socket) }
+            queue.async { [self] in
+                for event in events { deliver(event) }
             }
             return false
         }
@@ -79,7 +84,7 @@ final class DelegateRelay: Sendable {
     func deliverBacklog() -> Bool {
         var delivered = 0
         while delivered < Self.deliveryLimit, let events = takeBacklog() {
-            for event in events { Self.deliver(event, to: socket) }
+            for event in events { deliver(event) }
             delivered += events.count
         }
         return state.withLock { state in
@@ -97,9 +102,36 @@ final class DelegateRelay: Sendable {
         }
     }
 
-    private static func deliver(_ event: DelegateEvent, to socket: WeakSocket) {
+    private func deliver(_ event: DelegateEvent) {
+        // The end is told from here on: the delegate may connect again within the call.
+        if case .didDisconnect = event { noteEnd() } else if isSuperseded.load(ordering: .relaxed) { return }
         guard let socket = socket.value else { return }
         event.deliver(to: socket.delegate, from: socket)
+    }
+
+    // MARK: - One connection after the other
+
+    /// The socket has taken up a new connection.
+    func supersede() {
+        isSuperseded.store(true, ordering: .relaxed)
+    }
+
+    /// Calls `sequel` when the delegate is about to be told of the end, or at once when it has been.
+    func whenEndIsTold(_ sequel: @escaping @Sendable () -> Void) {
+        let isEndTold = state.withLock { state in
+            if !state.isEndTold { state.sequel = sequel }
+            return state.isEndTold
+        }
+        if isEndTold { sequel() }
+    }
+
+    private func noteEnd() {
+        let sequel = state.withLock { state in
+            state.isEndTold = true
+            defer { state.sequel = nil }
+            return state.sequel
+        }
+        sequel?()
     }
 }
 

@@ -13,19 +13,37 @@ extension StreamConnection {
 
     /// After the pumps have done what they could: starts the clocks of what is current now, and sees whether this is the end.
     func finishPump(_ descriptor: SocketDescriptor) {
+        finishWriting(descriptor)
+        closeReadStreamIfDone()
         if case .packet(let packet) = reads.queue.front { reads.timer.startIfNeeded(seconds: packet.timeout) }
         if let packet = writes.queue.current { writes.timer.startIfNeeded(seconds: packet.timeout) }
         if let closeIntent, closeIntent.isMet(readsDone: reads.queue.isEmpty, writesDone: writes.queue.isEmpty) {
             return close(nil)
         }
-        if let error = endOfConnection(descriptor) { close(error) }
+        if let error = endOfConnection(descriptor) { return close(error) }
+        publishProgress()
+    }
+
+    /// Half-duplex: the peer has closed its side in good order, and what it sent has been read. Reads cannot be served any more, and say so.
+    private func closeReadStreamIfDone() {
+        guard staysOpenForWriting, reads.isExhausted else { return }
+        if !reads.isClosed {
+            reads.isClosed = true
+            report(.didCloseReadStream)
+        }
+        while case .packet = reads.queue.front { abandonRead(.closedByPeer) }
+    }
+
+    private var staysOpenForWriting: Bool {
+        !configuration.autoDisconnectOnClosedReadStream && reads.ending?.code == .closedByPeer && !writes.isFinished
     }
 
     /// Why the connection cannot go on, if so. Bytes that came before the end stay readable for as long as someone may read them.
     private func endOfConnection(_ descriptor: SocketDescriptor) -> AsyncSocketError? {
-        if reads.isExhausted { return reads.ending }
+        if reads.isExhausted, !staysOpenForWriting { return reads.ending }
         let mayStillRead = reads.wantsBytes && reads.mayHaveBytes
-        if let error = writes.ending, !mayStillRead { return reads.ending ?? error }
+        if let error = writes.ending, !mayStillRead { return staysOpenForWriting ? error : reads.ending ?? error }
+        // What the kernel says of a connection that is not being read from, for whatever reason.
         if reads.isBrokenOff, !reads.wantsBytes, let error = descriptor.takeError(of: "poll") {
             return AsyncSocketError(error, operation: "read")
         }
@@ -38,11 +56,13 @@ extension StreamConnection {
         phase = .closed
         withdrawDescriptor()
         switch ended {
-        case .connecting(let descriptor, _, _, _):
+        case .resolving(_, let lookup): lookup?.cancel()
+        case .connecting(let connector, _): connector.cancel()
+        case .negotiating(let descriptor, _):
             loop.unwatch(descriptor)
             descriptor.close()
         case .connected(let descriptor): part(from: descriptor, error)
-        case .idle, .resolving: break
+        case .idle: break
         case .closed: return
         }
         dropEverything()
@@ -59,9 +79,10 @@ extension StreamConnection {
             sendCiphertext(engine, descriptor)
         }
         loop.unwatch(descriptor)
+        let rest = writes.ending == nil ? upgrade.engine?.output : nil
         // A close with unread bytes resets the connection, and a reset overtakes what we sent last: an alert, or the end of the data.
-        if error?.tls != nil || closeIntent?.contains(.afterWrites) == true {
-            Farewell.begin(with: descriptor, on: loop)
+        if error?.tls != nil || closeIntent?.contains(.afterWrites) == true || rest?.isEmpty == false {
+            Farewell.begin(with: descriptor, sending: rest?.readableBytes, on: loop)
         } else {
             descriptor.close()
         }
@@ -76,11 +97,15 @@ extension StreamConnection {
         }
     }
 
+    /// Also stops the pump that may have found the end: nothing is fetched or sent after it.
     private func dropEverything() {
         clock = nil
         upgrade = .plaintext
+        reads.mayHaveBytes = false
+        reads.ending = reads.ending ?? .closedByPeer
         reads.queue.removeAll()
         reads.preBuffer.reset()
+        writes.canAcceptBytes = false
         writes.queue.removeAll()
     }
 }

@@ -4,7 +4,7 @@ internal import SocketCore
 extension StreamConnection {
     /// Asks the loop for an event at the earliest of the deadlines.
     func armDeadline() {
-        let deadlines = [clock?.deadline, reads.timer.deadline, writes.timer.deadline]
+        let deadlines = [clock?.deadline, phase.deadline, reads.timer.deadline, writes.timer.deadline]
         guard let earliest = deadlines.compactMap({ $0 }).min() else { return }
         // A deadline that has moved away is left armed: it comes early, finds nothing expired, and the next one is armed then.
         if let armedDeadline, armedDeadline <= earliest { return }
@@ -17,6 +17,7 @@ extension StreamConnection {
         armedDeadline = nil
         let now = Deadline.now
         if let clock, let deadline = clock.deadline, deadline <= now { expire(clock) }
+        expireAttempts(at: now)
         expireRead(at: now)
         expireWrite(at: now)
     }
@@ -51,8 +52,11 @@ extension StreamConnection {
     /// The delegate's answer, which counts for the operation that was asked about and for no other.
     func extendRead(_ operation: UInt64, by seconds: Double) {
         guard operation == reads.timer.operation, case .packet(let packet) = reads.queue.front else { return }
-        guard seconds > 0 else { return close(.timeout(.readTimeout, "read", seconds: packet.timeout)) }
-        reads.timer.extend(by: seconds)
+        if seconds > 0 { return reads.timer.extend(by: seconds) }
+        let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: packet.timeout)
+        guard configuration.keepsConnectionOnReadTimeout else { return close(error) }
+        abandonRead(error)
+        pump()
     }
 
     /// The delegate's answer, which counts for the operation that was asked about and for no other.

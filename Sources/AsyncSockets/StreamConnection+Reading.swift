@@ -20,9 +20,17 @@ final class ReadHalf {
     var ending: AsyncSocketError?
     /// The TLS engine has been told of the FIN, and says itself how the stream ends.
     var engineKnowsEnd = false
+    /// The delegate knows that no byte will follow, and the connection goes on (`kReadStreamClosed`).
+    var isClosed = false
 
     /// How many bytes are read ahead of any request, so that a FIN is noticed.
     static let readAheadLimit = 64 * 1024
+
+    /// How far the oldest read has come; nil when there is none.
+    var progress: OperationProgress? {
+        guard case .packet(let packet) = queue.front else { return nil }
+        return OperationProgress(tag: packet.tag, bytesDone: packet.bytesDone(in: preBuffer), total: packet.total)
+    }
 
     /// True when the next bytes from the peer are wanted now.
     var wantsBytes: Bool {
@@ -76,7 +84,7 @@ extension StreamConnection {
             guard reads.wantsBytes, fetch() else { return serveReads() }
         }
         serveReads()
-        askForTurn()
+        if reads.wantsBytes { askForTurn() }
     }
 
     /// One `recv` of at most `limit` bytes into `buffer`; false when it brought nothing.
@@ -101,7 +109,7 @@ extension StreamConnection {
         reads.mayHaveBytes = false
         switch answer {
         case .bytes, .wouldBlock: break
-        case .endOfFile: reads.ending = .closedByPeer
+        case .endOfFile: reads.ending = writes.reset ?? .closedByPeer
         case .failed(let error): reads.ending = AsyncSocketError(error, operation: "read")
         }
     }
@@ -159,9 +167,19 @@ extension StreamConnection {
     }
 
     private func reportReadProgress() {
-        let progress = reads.queue.withPacket(at: 0) { packet in packet.newProgress(in: reads.preBuffer).map { ($0, packet.tag) }
+        let progress = reads.queue.withPacket(at: 0) { packet in
+            packet.newProgress(in: reads.preBuffer).map { ($0, packet.tag) }
         }
         if let (count, tag) = progress ?? nil { report(.didReadPartial(count, tag: tag)) }
+    }
+
+    /// Ends the oldest read without completing it.
+    func abandonRead(_ error: AsyncSocketError) {
+        let abandoned = reads.queue.withPacket(at: 0) { ($0.takeIncomplete(from: reads.preBuffer), $0.tag) }
+        guard let (data, tag) = abandoned else { return }
+        reads.queue.removeFront()
+        reads.timer.advance()
+        report(.didNotRead(data, tag: tag, error))
     }
 }
 

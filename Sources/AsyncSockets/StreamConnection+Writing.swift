@@ -1,3 +1,4 @@
+internal import Glibc
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
@@ -10,32 +11,60 @@ final class WriteHalf {
     var canAcceptBytes = false
     /// Why no byte can be sent any more.
     var ending: AsyncSocketError?
+    /// The user wants to write nothing after what is queued.
+    var isClosing = false
+    /// Our FIN has been sent, and with TLS the close_notify before it.
+    var isFinished = false
+    /// The delegate has been told of the high-water mark, and the queue has not been down to half of it since.
+    var isAboveHighWater = false
     /// Small writes are put together here; empty between turns.
     let scratch = PreBuffer()
 
     var canSend: Bool { canAcceptBytes && ending == nil }
+
+    /// The reset that a write has met. The kernel tells of it once: who receives after that is told of an end in good order.
+    var reset: AsyncSocketError? { ending?.errno == ECONNRESET ? ending : nil }
+
+    /// How far the oldest write has come; nil when there is none.
+    var progress: OperationProgress? {
+        queue.current.map { OperationProgress(tag: $0.tag, bytesDone: $0.handedOn, total: $0.count) }
+    }
 }
 
 /// Bytes going down: writes, engine, kernel.
 extension StreamConnection {
     /// Small plaintext writes are put together up to this many bytes.
     private static let gatherLimit = 64 * 1024
-    /// One TLS record.
-    private static let recordLimit = 16 * 1024
     /// Ciphertext is sent when this much has gathered.
     private static let ciphertextGoal = 64 * 1024
 
     func enqueue(_ packet: WritePacket) {
-        guard closeIntent == nil, !packet.data.isEmpty else { return }
+        guard closeIntent == nil, !writes.isClosing, packet.count > 0 else { return }
+        if let limit = configuration.maximumPendingWriteBytes, writes.queue.waitingByteCount + packet.count > limit {
+            return close(.writeQueueFull(limit))
+        }
         writes.queue.append(packet)
         pump()
+        reportHighWater()
+    }
+
+    /// Nothing is written after what is queued now (`shutdown(2)` with `SHUT_WR`, and a close_notify before it).
+    func closeWriteStream() {
+        writes.isClosing = true
+        pump()
+    }
+
+    private func reportHighWater() {
+        guard let mark = configuration.writeHighWaterMark, !writes.isAboveHighWater else { return }
+        let waiting = writes.queue.waitingByteCount
+        guard waiting >= mark, case .connected = phase else { return }
+        writes.isAboveHighWater = true
+        report(.highWater(waiting))
     }
 
     func pumpWrites(to descriptor: SocketDescriptor) {
         for _ in 0..<Self.roundsPerTurn {
-            guard writes.canSend else { return }
-            let answer = writes.queue.withNextBytes(limit: Self.gatherLimit, gatheringIn: writes.scratch) { descriptor.send($0) }
-            guard let answer else { return }
+            guard writes.canSend, let answer = sendNext(to: descriptor) else { return }
             if let count = noteSent(answer) {
                 writes.queue.handOn(count)
                 completeWrites()
@@ -44,29 +73,66 @@ extension StreamConnection {
         if writes.canSend { askForTurn() }
     }
 
+    /// Nil when there is nothing to send.
+    private func sendNext(to descriptor: SocketDescriptor) -> SocketDescriptor.SendAnswer? {
+        if let file = writes.queue.nextFile {
+            return descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.gatherLimit))
+        }
+        return writes.queue.withNextBytes(limit: Self.gatherLimit, gatheringIn: writes.scratch) { descriptor.send($0) }
+    }
+
     func pumpWrites(through engine: TLSEngine, to descriptor: SocketDescriptor) {
         for _ in 0..<Self.roundsPerTurn {
             sendCiphertext(engine, descriptor)
             guard writes.canSend, engine.output.isEmpty else { return }
             completeWrites()
-            guard encryptSome(with: engine) else { return }
+            guard encryptSome(with: engine, descriptor) else { return }
         }
         askForTurn()
     }
 
+    /// Sends our FIN, and the close_notify before it, once everything else has been sent.
+    func finishWriting(_ descriptor: SocketDescriptor) {
+        guard writes.isClosing, !writes.isFinished, writes.queue.isEmpty else { return }
+        if let engine = upgrade.engine {
+            engine.shutdown()
+            sendCiphertext(engine, descriptor)
+            guard engine.output.isEmpty else { return }
+        }
+        writes.isFinished = true
+        descriptor.shutdownWriting()
+    }
+
     /// Encrypts queued writes up to `ciphertextGoal`; false when there were none.
-    private func encryptSome(with engine: TLSEngine) -> Bool {
+    private func encryptSome(with engine: TLSEngine, _ descriptor: SocketDescriptor) -> Bool {
         while engine.output.count < Self.ciphertextGoal {
-            let answer = writes.queue.withNextBytes(limit: Self.recordLimit, gatheringIn: writes.scratch) { engine.write($0) }
-            switch answer {
+            switch encryptNext(with: engine) {
             case .accepted(let count): writes.queue.handOn(count)
             case nil, .incomplete: return !engine.output.isEmpty
             case .failed(let error):
+                // The alert goes out while it can.
+                sendCiphertext(engine, descriptor)
                 writes.ending = AsyncSocketError(error, operation: "write")
                 return false
             }
         }
         return true
+    }
+
+    /// One record at most; nil when there is nothing to encrypt.
+    private func encryptNext(with engine: TLSEngine) -> TLSEngine.WriteAnswer? {
+        guard let file = writes.queue.nextFile else {
+            return writes.queue.withNextBytes(limit: TLSEngine.recordLimit, gatheringIn: writes.scratch) { engine.write($0) }
+        }
+        let room = writes.scratch.writableBytes(minimum: TLSEngine.recordLimit).prefix(min(file.remaining, TLSEngine.recordLimit))
+        defer { writes.scratch.reset() }
+        do throws(SystemError) {
+            writes.scratch.commit(try file.region.read(at: file.position, into: UnsafeMutableRawBufferPointer(rebasing: room)))
+        } catch {
+            writes.ending = AsyncSocketError(error, operation: "write")
+            return nil
+        }
+        return engine.write(writes.scratch.readableBytes)
     }
 
     /// Sends what the engine has produced. Called after every call to the engine, failed ones too: an alert may be in it.
@@ -76,7 +142,8 @@ extension StreamConnection {
         }
     }
 
-    private func noteSent(_ answer: SocketDescriptor.SendAnswer) -> Int? {
+    /// The number of bytes that the kernel took, if it took any; otherwise notes why it did not.
+    func noteSent(_ answer: SocketDescriptor.SendAnswer) -> Int? {
         switch answer {
         case .bytes(let count): return count
         case .wouldBlock: writes.canAcceptBytes = false
@@ -92,5 +159,16 @@ extension StreamConnection {
             report(.didWrite(tag: packet.tag))
         }
         if let (count, tag) = writes.queue.takeProgress() { report(.didWritePartial(count, tag: tag)) }
+        if writes.isAboveHighWater, writes.queue.waitingByteCount <= (configuration.writeHighWaterMark ?? 0) / 2 {
+            writes.isAboveHighWater = false
+        }
+    }
+}
+
+extension AsyncSocketError {
+    fileprivate static func writeQueueFull(_ limit: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .writeQueueFull, blame: .caller, operation: "write",
+            message: "more than \(limit) bytes would have waited to be written")
     }
 }

@@ -12,12 +12,13 @@ internal import SocketTLS
 
 /// One TCP connection, from the attempt to make it to its last event. A socket that connects again gets a new one.
 final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
-    // Unchecked: by rule 1. `registration` is set once, before the first message.
+    // Unchecked: by rule 1. `registration` and `predecessor` are set before the first message.
 
     /// What can be asked of a connection.
     enum Message: Sendable {
-        case connect(ConnectionPhase.Destination, timeout: Double)
-        case resolved(Result<[SocketAddress], ResolveError>)
+        case connect(Destination, timeout: Double)
+        case resolved(Resolver.Answer)
+        case attempt(Int, LoopEvents)
         case adopt(SocketDescriptor)
         case events(LoopEvents)
         case read(ReadPacket)
@@ -27,6 +28,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case extendRead(operation: UInt64, seconds: Double)
         case extendWrite(operation: UInt64, seconds: Double)
         case close(CloseIntent)
+        case closeWriteStream
         case configure(SocketConfiguration)
         case fail(AsyncSocketError)
         case perform(@Sendable (Int32?) -> Void)
@@ -38,6 +40,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     let facts = Locked(ConnectionFacts())
     private let turn: SocketTurn<Message>
     private(set) var registration: LoopRegistration?
+    /// The socket's connection before this one, whose end has to be told first. Set before anybody else knows this one; then inside the turn.
+    var predecessor: StreamConnection?
 
     // Inside the turn.
     var configuration: SocketConfiguration
@@ -52,6 +56,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     let writes = WriteHalf()
     var closeIntent: CloseIntent?
     private var outbox: [DelegateEvent] = []
+    private var published = ConnectionFacts.Progress()
     var armedDeadline: Deadline?
 
     init(for socket: AsyncSocket, configuration: SocketConfiguration, loop: EventLoop) {
@@ -64,6 +69,11 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     /// Puts the connection on its loop, which keeps it alive until it is over. Call it once, before the first message.
     func register() {
         registration = loop.register(self)
+    }
+
+    /// Takes that back, when nobody has come to know the connection.
+    func deregister() {
+        if let registration { loop.deregister(registration) }
     }
 
     // MARK: - Anywhere
@@ -85,17 +95,24 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         if relay.deliversOnSocketQueue { while relay.deliverBacklog() {} }
     }
 
+    func leaveRestToLoop() {
+        askForTurn()
+    }
+
     // MARK: - Inside the turn
 
     func receive(_ message: Message) {
         if case .closed = phase {
+            predecessor = nil
             if case .retire = message { retireIfSilent() }
             if case .perform(let body) = message { body(nil) }
             return
         }
         switch message {
-        case .connect(let destination, let timeout): connect(to: destination, timeout: timeout)
-        case .resolved(let result): didResolve(result)
+        case .connect(let destination, let timeout):
+            if !waitsForPredecessor(with: message) { connect(to: destination, timeout: timeout) }
+        case .resolved(let answer): didResolve(answer)
+        case .attempt(let number, let events): react(to: events, ofAttempt: number)
         case .adopt(let descriptor): adopt(descriptor)
         case .events(let events): react(to: events)
         case .read(let packet): enqueue(packet)
@@ -105,11 +122,20 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .extendRead(let operation, let seconds): extendRead(operation, by: seconds)
         case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
         case .close(let intent): closeWhenDone(intent)
+        case .closeWriteStream: closeWriteStream()
         case .configure(let configuration): self.configuration = configuration
         case .fail(let error): close(error)
         case .perform(let body): body(facts.withLock { $0.descriptor?.rawValue })
         case .retire: break
         }
+    }
+
+    /// True when `message` will come again, once the end of the connection before has been told.
+    private func waitsForPredecessor(with message: Message) -> Bool {
+        guard let predecessor else { return false }
+        self.predecessor = nil
+        predecessor.relay.whenEndIsTold { [self] in post(message) }
+        return true
     }
 
     func report(_ event: DelegateEvent) {
@@ -123,6 +149,15 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
             if mustAsk, !relay.deliversOnSocketQueue { askForTurn() }
         }
         if case .closed = phase { retireIfSilent() } else { armDeadline() }
+    }
+
+    /// Makes known how far the current read and write have come, when that has changed.
+    func publishProgress() {
+        let progress = ConnectionFacts.Progress(
+            read: reads.progress, write: writes.progress, waitingByteCount: writes.queue.waitingByteCount)
+        guard progress != published else { return }
+        published = progress
+        facts.withLock { $0.progress = progress }
     }
 
     /// Asks the loop for another turn: there is more to do than one turn should.
@@ -139,26 +174,23 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private func react(to events: LoopEvents) {
         if events.contains(.deadline) { expire() }
         switch phase {
-        case .connecting where !events.isDisjoint(with: [.writable, .brokenOff]):
-            finishConnecting()
-            // The peer may have finished already, which is said once: with the event that says that we are connected.
-            if case .connected(let descriptor) = phase { note(events, descriptor) }
-        case .connected(let descriptor): note(events, descriptor)
-        case .idle, .resolving, .connecting, .closed: break
+        case .connected, .negotiating: break
+        case .idle, .resolving, .connecting, .closed: return
         }
-    }
-
-    private func note(_ events: LoopEvents, _ descriptor: SocketDescriptor) {
         if events.contains(.readable) { reads.mayHaveBytes = true }
         if events.contains(.peerFinished) { reads.peerHasFinished = true }
         if events.contains(.writable) { writes.canAcceptBytes = true }
         if events.contains(.brokenOff) { reads.isBrokenOff = true }
-        pump(descriptor)
+        pump()
     }
 
     /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
     func pump() {
-        if case .connected(let descriptor) = phase { pump(descriptor) }
+        switch phase {
+        case .connected(let descriptor): pump(descriptor)
+        case .negotiating(let descriptor, let tunnel): pumpNegotiation(tunnel, descriptor)
+        case .idle, .resolving, .connecting, .closed: break
+        }
     }
 
     private func pump(_ descriptor: SocketDescriptor) {

@@ -11,11 +11,13 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
@@ -35,6 +37,25 @@ static inline int CLinux_usable_processors(void) {
     int count = 0;
     for (size_t i = 0; i < sizeof set.__bits / sizeof set.__bits[0]; i++) count += __builtin_popcountl(set.__bits[i]);
     return count > 0 ? count : 1;
+}
+
+/// `sendfile` has no `MSG_NOSIGNAL`: keeps the SIGPIPE of a connection that is gone from the process. The answer, `EPIPE` included, is sendfile's.
+static inline ssize_t CLinux_sendfile_without_signal(int socket, int file, off_t *offset, size_t count) {
+    sigset_t pipe_signal, before, pending;
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    sigpending(&pending);
+    if (sigismember(&pending, SIGPIPE)) return sendfile(socket, file, offset, count);
+    pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+    ssize_t sent = sendfile(socket, file, offset, count);
+    int error = errno;
+    if (sent < 0 && error == EPIPE) {
+        struct timespec at_once = {0, 0};
+        while (sigtimedwait(&pipe_signal, NULL, &at_once) < 0 && errno == EINTR) {}
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return sent;
 }
 
 #endif

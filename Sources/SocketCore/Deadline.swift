@@ -12,9 +12,9 @@ package struct Deadline: Comparable, Hashable, Sendable {
         return Deadline(nanoseconds: UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec))
     }
 
-    /// `seconds` from now; nil when `seconds` is negative or not a number, which means: never.
+    /// `seconds` from now; nil when `seconds` is negative, infinite or not a number, which means: never.
     package init?(after seconds: Double) {
-        guard seconds >= 0 else { return nil }
+        guard seconds >= 0, seconds.isFinite else { return nil }
         // A century is as good as never, and keeps the sum in range.
         let nanoseconds = UInt64(min(seconds, 3_155_760_000) * 1_000_000_000)
         self.nanoseconds = Deadline.now.nanoseconds + nanoseconds

@@ -3,6 +3,13 @@ struct DeadlineHeap {
     private var entries: [(deadline: Deadline, registration: LoopRegistration)] = []
 
     var earliest: Deadline? { entries.first?.deadline }
+    var count: Int { entries.count }
+
+    /// Drops the entries that do not count any more. A sorted array is a heap.
+    mutating func removeAll(where isStale: (Deadline, LoopRegistration) -> Bool) {
+        entries.removeAll { isStale($0.deadline, $0.registration) }
+        entries.sort { $0.deadline < $1.deadline }
+    }
 
     mutating func insert(_ deadline: Deadline, _ registration: LoopRegistration) {
         entries.append((deadline, registration))

@@ -15,9 +15,9 @@ internal import SocketBuffers
 /// Serves many sockets on one thread at a time, and none while they are quiet.
 package final class EventLoop: @unchecked Sendable {
     // Unchecked: `ready` and `events` are only used by `run()`, which a serial queue runs; all else is immutable or locked.
-    private let epoll: CInt
-    private let timer: CInt
-    private let wake: CInt
+    private let epoll: OwnedDescriptor
+    private let timer: OwnedDescriptor
+    private let wake: OwnedDescriptor
     private let source: any DispatchSourceRead
     private let state = Locked(State())
     private var ready: [(any EventHandler, LoopEvents)] = []
@@ -36,15 +36,17 @@ package final class EventLoop: @unchecked Sendable {
     private static let wakeData = UInt64.max - 1
 
     package init(label: String = "AsyncSockets.EventLoop") throws(SystemError) {
-        epoll = try Self.checked("epoll_create1", epoll_create1(CInt(EPOLL_CLOEXEC)))
-        timer = try Self.checked("timerfd_create", timerfd_create(CLOCK_MONOTONIC, CInt(TFD_NONBLOCK | TFD_CLOEXEC)))
-        wake = try Self.checked("eventfd", eventfd(0, CInt(EFD_NONBLOCK | EFD_CLOEXEC)))
-        source = DispatchSource.makeReadSource(fileDescriptor: epoll, queue: DispatchQueue(label: label))
-        try add(timer, interest: EPOLLIN.rawValue | EPOLLET.rawValue, data: Self.timerData)
-        try add(wake, interest: EPOLLIN.rawValue | EPOLLET.rawValue, data: Self.wakeData)
+        let epoll = try OwnedDescriptor("epoll_create1", epoll_create1(CInt(EPOLL_CLOEXEC)))
+        let timer = try OwnedDescriptor("timerfd_create", timerfd_create(CLOCK_MONOTONIC, CInt(TFD_NONBLOCK | TFD_CLOEXEC)))
+        let wake = try OwnedDescriptor("eventfd", eventfd(0, CInt(EFD_NONBLOCK | EFD_CLOEXEC)))
+        try Self.add(timer.rawValue, to: epoll, interest: EPOLLIN.rawValue | EPOLLET.rawValue, data: Self.timerData)
+        try Self.add(wake.rawValue, to: epoll, interest: EPOLLIN.rawValue | EPOLLET.rawValue, data: Self.wakeData)
+        (self.epoll, self.timer, self.wake) = (epoll, timer, wake)
+        // Nothing fails from here on: a source must not be released before it was activated.
+        source = DispatchSource.makeReadSource(fileDescriptor: epoll.rawValue, queue: DispatchQueue(label: label))
         source.setEventHandler { [weak self] in self?.run() }
-        let descriptors = [epoll, timer, wake]
-        source.setCancelHandler { for descriptor in descriptors { close(descriptor) } }
+        // The source lets go of the descriptors when it is done with them.
+        source.setCancelHandler { withExtendedLifetime((epoll, timer, wake)) {} }
         source.activate()
     }
 
@@ -69,27 +71,29 @@ package final class EventLoop: @unchecked Sendable {
     /// Watches a descriptor in both directions, edge-triggered; what is ready already is reported too.
     package func watch(_ descriptor: SocketDescriptor, for registration: LoopRegistration) throws(SystemError) {
         let interest = EPOLLIN.rawValue | EPOLLOUT.rawValue | EPOLLRDHUP.rawValue | EPOLLET.rawValue
-        try add(descriptor.rawValue, interest: interest, data: registration.eventData)
+        try Self.add(descriptor.rawValue, to: epoll, interest: interest, data: registration.eventData)
     }
 
     /// Stops watching a descriptor. Call it before the descriptor is closed, always.
     package func unwatch(_ descriptor: SocketDescriptor) {
-        _ = epoll_ctl(epoll, EPOLL_CTL_DEL, descriptor.rawValue, nil)
+        _ = epoll_ctl(epoll.rawValue, EPOLL_CTL_DEL, descriptor.rawValue, nil)
     }
 
-    private func add(_ descriptor: CInt, interest: UInt32, data: UInt64) throws(SystemError) {
+    private static func add(
+        _ descriptor: CInt, to epoll: OwnedDescriptor, interest: UInt32, data: UInt64
+    ) throws(SystemError) {
         var event = epoll_event(events: interest, data: epoll_data_t(u64: data))
-        _ = try Self.checked("epoll_ctl", epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event))
-    }
-
-    private static func checked(_ call: String, _ result: CInt) throws(SystemError) -> CInt {
-        guard result >= 0 else { throw SystemError(call) }
-        return result
+        guard epoll_ctl(epoll.rawValue, EPOLL_CTL_ADD, descriptor, &event) == 0 else { throw SystemError("epoll_ctl") }
     }
 
     /// How many registrations there are.
     package var registrationCount: Int {
         state.withLock { $0.table.registrationCount }
+    }
+
+    /// How many deadlines the loop keeps, replaced ones among them.
+    package var deadlineCount: Int {
+        state.withLock { $0.table.deadlineCount }
     }
 
     // MARK: - Turns and deadlines
@@ -103,7 +107,7 @@ package final class EventLoop: @unchecked Sendable {
             state.isWoken = true
             return true
         }
-        if mustWake { eventfd_write(wake, 1) }
+        if mustWake { eventfd_write(wake.rawValue, 1) }
     }
 
     /// Asks for an event at `deadline`, in place of the one asked for before; nil: none.
@@ -119,7 +123,7 @@ package final class EventLoop: @unchecked Sendable {
         if let armed = state.armed, armed <= earliest { return }
         state.armed = earliest
         var specification = earliest.timerSpecification
-        timerfd_settime(timer, CInt(TFD_TIMER_ABSTIME), &specification, nil)
+        timerfd_settime(timer.rawValue, CInt(TFD_TIMER_ABSTIME), &specification, nil)
     }
 
     // MARK: - Running
@@ -128,7 +132,8 @@ package final class EventLoop: @unchecked Sendable {
         state.withLock { $0.runner = pthread_self() }
         var mustPoll = true
         while true {
-            let count = epoll_wait(epoll, events.baseAddress, CInt(Self.batchSize), mustPoll ? 0 : Self.lingerMilliseconds)
+            let count = epoll_wait(
+                epoll.rawValue, events.baseAddress, CInt(Self.batchSize), mustPoll ? 0 : Self.lingerMilliseconds)
             if count < 0, errno == EINTR { continue }
             mustPoll = serve(eventCount: Int(max(count, 0)))
             if count <= 0, !mustPoll, leave() { return }
@@ -151,11 +156,11 @@ package final class EventLoop: @unchecked Sendable {
         switch event.data.u64 {
         case Self.wakeData:
             var count: eventfd_t = 0
-            eventfd_read(wake, &count)
+            eventfd_read(wake.rawValue, &count)
             state.isWoken = false
         case Self.timerData:
             var expirations: UInt64 = 0
-            _ = read(timer, &expirations, MemoryLayout<UInt64>.size)
+            _ = read(timer.rawValue, &expirations, MemoryLayout<UInt64>.size)
             state.armed = nil
             state.table.takeExpired(at: .now, into: &ready)
             armTimer(&state)
@@ -185,13 +190,30 @@ extension EventLoop {
     /// A socket stays on its loop.
     package static func next() throws(SystemError) -> EventLoop {
         try shared.withLock { shared throws(SystemError) in
-            if shared.loops.isEmpty {
-                for number in 0..<Int(CLinux_usable_processors()) {
-                    shared.loops.append(try EventLoop(label: "AsyncSockets.EventLoop.\(number)"))
-                }
-            }
+            if shared.loops.isEmpty { shared.loops = try makeAll() }
             shared.next = (shared.next + 1) % shared.loops.count
             return shared.loops[shared.next]
         }
     }
+
+    /// All or none: when descriptors run out halfway, the next call begins anew.
+    private static func makeAll() throws(SystemError) -> [EventLoop] {
+        var loops: [EventLoop] = []
+        for number in 0..<Int(CLinux_usable_processors()) {
+            loops.append(try EventLoop(label: "AsyncSockets.EventLoop.\(number)"))
+        }
+        return loops
+    }
+}
+
+/// A descriptor of the loop's own, closed with its last reference.
+private final class OwnedDescriptor: Sendable {
+    let rawValue: CInt
+
+    init(_ call: String, _ rawValue: CInt) throws(SystemError) {
+        guard rawValue >= 0 else { throw SystemError(call) }
+        self.rawValue = rawValue
+    }
+
+    deinit { close(rawValue) }
 }

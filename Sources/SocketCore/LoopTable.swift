@@ -62,8 +62,21 @@ struct LoopTable {
     mutating func setDeadline(_ deadline: Deadline?, of registration: LoopRegistration) {
         guard isCurrent(registration) else { return }
         slots[Int(registration.index)].deadline = deadline
-        if let deadline { deadlines.insert(deadline, registration) }
+        guard let deadline else { return }
+        deadlines.insert(deadline, registration)
+        if deadlines.count > 2 * registrationCount + 64 { dropStaleDeadlines() }
     }
+
+    /// Each registration has one deadline at most: when there are many more entries, most of them were replaced or have lost their owner.
+    private mutating func dropStaleDeadlines() {
+        deadlines.removeAll { [slots] deadline, registration in
+            let slot = slots[Int(registration.index)]
+            return slot.generation != registration.generation || slot.deadline != deadline
+        }
+    }
+
+    /// How many entries the heap has, stale ones among them.
+    var deadlineCount: Int { deadlines.count }
 
     /// Moves those whose deadline has passed to the back of `ready`.
     mutating func takeExpired(at now: Deadline, into ready: inout [(any EventHandler, LoopEvents)]) {

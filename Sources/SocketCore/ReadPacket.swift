@@ -28,16 +28,20 @@ package struct ReadPacket: Sendable {
     package let tag: Int
 
     /// Bytes of a read to a length that have arrived; the other goals leave theirs in the buffer.
-    private var taken = Data()
+    private var taken: Destination
     /// Bytes seen by earlier calls, for the report of partial progress.
     private var reported = 0
     private var isSearching = false
 
-    package init(goal: Goal, maxLength: Int? = nil, timeout: Double, tag: Int) {
+    /// - Parameter target: The caller's buffer and the offset in it; nil: memory of the read's own.
+    package init(
+        goal: Goal, maxLength: Int? = nil, timeout: Double, tag: Int, target: (buffer: ReadBuffer, offset: Int)? = nil
+    ) {
         self.goal = goal
         self.maxLength = maxLength
         self.timeout = timeout
         self.tag = tag
+        taken = Destination(target: target)
     }
 
     /// Takes what the read needs out of the buffer.
@@ -49,12 +53,25 @@ package struct ReadPacket: Sendable {
         }
     }
 
+    /// Takes what the read has so far, when it will not be completed.
+    package mutating func takeIncomplete(from buffer: PreBuffer) -> Data {
+        switch goal {
+        case .anyBytes, .length: taken.data
+        case .delimiter: taken.takeAll(buffer, bytesDone(in: buffer))
+        }
+    }
+
     /// How many bytes the read has or sees in the buffer.
     package func bytesDone(in buffer: PreBuffer) -> Int {
         switch goal {
         case .length: taken.count
-        case .anyBytes, .delimiter: buffer.count
+        case .anyBytes, .delimiter: min(buffer.count, maxLength ?? .max)
         }
+    }
+
+    /// How many bytes the read will have brought, where that is known.
+    package var total: Int? {
+        if case .length(let length) = goal { length } else { nil }
     }
 
     /// The bytes that came since the last call, once; nil when there are none.
@@ -67,19 +84,14 @@ package struct ReadPacket: Sendable {
 
     private mutating func takeAnyBytes(from buffer: PreBuffer) -> Answer {
         guard !buffer.isEmpty else { return .incomplete }
-        return .complete(buffer.takeData(min(buffer.count, maxLength ?? .max)))
+        return .complete(taken.takeAll(buffer, min(buffer.count, maxLength ?? .max)))
     }
 
     private mutating func take(length: Int, from buffer: PreBuffer) -> Answer {
         let missing = length - taken.count
-        if taken.isEmpty, buffer.count >= length { return .complete(buffer.takeData(length)) }
-        let count = min(missing, buffer.count)
-        if count > 0, let bytes = buffer.readableBytes.baseAddress {
-            taken.append(bytes.assumingMemoryBound(to: UInt8.self), count: count)
-            buffer.consume(count)
-        }
-        guard taken.count == length else { return .incomplete }
-        return .complete(taken)
+        if taken.count == 0, buffer.count >= length { return .complete(taken.takeAll(buffer, length)) }
+        taken.append(buffer, min(missing, buffer.count))
+        return taken.count == length ? .complete(taken.data) : .incomplete
     }
 
     private mutating func take(to delimiter: Data, from buffer: PreBuffer) -> Answer {
@@ -89,9 +101,56 @@ package struct ReadPacket: Sendable {
         }
         let limit = maxLength ?? .max
         if let end = delimiter.withUnsafeBytes({ buffer.endOfFirst($0) }) {
-            return end <= limit ? .complete(buffer.takeData(end)) : .maxedOut
+            return end <= limit ? .complete(taken.takeAll(buffer, end)) : .maxedOut
         }
         return buffer.count >= limit ? .maxedOut : .incomplete
+    }
+}
+
+/// Where the bytes of a read go: into memory of its own, which grows with what arrives and never with what was announced, or into the caller's buffer.
+private enum Destination: Sendable {
+    case own(Data)
+    case caller(ReadBuffer, offset: Int, count: Int)
+
+    init(target: (buffer: ReadBuffer, offset: Int)?) {
+        self = target.map { .caller($0.buffer, offset: $0.offset, count: 0) } ?? .own(Data())
+    }
+
+    var count: Int {
+        switch self {
+        case .own(let data): data.count
+        case .caller(_, _, let count): count
+        }
+    }
+
+    var data: Data {
+        switch self {
+        case .own(let data): data
+        case .caller(let buffer, let offset, let count): buffer.view(at: offset, count: count)
+        }
+    }
+
+    /// The whole of a read at once.
+    mutating func takeAll(_ source: PreBuffer, _ count: Int) -> Data {
+        if case .own = self { return source.takeData(count) }
+        append(source, count)
+        return data
+    }
+
+    mutating func append(_ source: PreBuffer, _ count: Int) {
+        guard count > 0 else { return }
+        let bytes = UnsafeRawBufferPointer(rebasing: source.readableBytes.prefix(count))
+        switch self {
+        case .own(var data):
+            // Let go of the bytes meanwhile: a second owner would make each piece copy all that came before.
+            self = .own(Data())
+            data.append(contentsOf: bytes)
+            self = .own(data)
+        case .caller(let buffer, let offset, let held):
+            buffer.store(bytes, at: offset + held)
+            self = .caller(buffer, offset: offset, count: held + count)
+        }
+        source.consume(count)
     }
 }
 

@@ -4,7 +4,8 @@ internal import Glibc
 
 /// The address of one end of a socket: IPv4, IPv6 or a Unix-domain path.
 ///
-/// It holds a `sockaddr` as the kernel gave or takes it; nothing is resolved or looked up.
+/// It holds a `sockaddr` as the kernel gave or takes it; nothing is resolved or looked up. For what the class methods of `GCDAsyncSocket` said about
+/// an address in a `Data`, ask `SocketAddress(data:)` for its `host`, `port` and `family`.
 public struct SocketAddress: Sendable {
     var storage: sockaddr_storage
     var length: socklen_t
@@ -26,6 +27,14 @@ public struct SocketAddress: Sendable {
         var storage = sockaddr_storage()
         withUnsafeMutableBytes(of: &storage) { _ = data.copyBytes(to: $0) }
         self.init(storage: storage, length: socklen_t(data.count))
+    }
+
+    /// A `sockaddr` in memory.
+    init?(_ bytes: UnsafeRawBufferPointer) {
+        guard bytes.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
+        var storage = sockaddr_storage()
+        withUnsafeMutableBytes(of: &storage) { $0.copyMemory(from: bytes) }
+        self.init(storage: storage, length: socklen_t(bytes.count))
     }
 
     init?(storage: sockaddr_storage, length: socklen_t) {
@@ -53,12 +62,8 @@ public struct SocketAddress: Sendable {
     }
 
     init?(addrinfo: addrinfo) {
-        guard let address = addrinfo.ai_addr, Int(addrinfo.ai_addrlen) <= MemoryLayout<sockaddr_storage>.size else { return nil }
-        var storage = sockaddr_storage()
-        withUnsafeMutableBytes(of: &storage) {
-            $0.copyMemory(from: UnsafeRawBufferPointer(start: address, count: Int(addrinfo.ai_addrlen)))
-        }
-        self.init(storage: storage, length: addrinfo.ai_addrlen)
+        guard let address = addrinfo.ai_addr else { return nil }
+        self.init(UnsafeRawBufferPointer(start: address, count: Int(addrinfo.ai_addrlen)))
     }
 
     /// IPv4, IPv6 or Unix-domain.
@@ -133,9 +138,17 @@ extension SocketAddress: Hashable {
 }
 
 extension SocketAddress: CustomStringConvertible {
-    /// `127.0.0.1:25`, `[::1]:25`, or `unix`.
+    /// `127.0.0.1:25`, `[::1]:25`, `unix:/run/service` for a path, `unix:@service` for an abstract name and `unix:` for a socket without either.
+    ///
+    /// Control characters in a path or name, which the peer may have chosen, are shown as question marks.
     public var description: String {
-        guard let host, let port else { return "unix" }
+        guard let host, let port else { return "unix:" + Self.printable(unixPath ?? abstractName.map { "@" + $0 } ?? "") }
         return family == .ipv6 ? "[\(host)]:\(port)" : "\(host):\(port)"
+    }
+
+    private static func printable(_ text: String) -> String {
+        var printable = String.UnicodeScalarView()
+        printable.append(contentsOf: text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 })
+        return String(printable)
     }
 }

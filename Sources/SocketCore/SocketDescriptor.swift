@@ -108,6 +108,11 @@ package final class SocketDescriptor: @unchecked Sendable {
         place = nil
     }
 
+    /// Gives up the descriptor without closing it: it belongs to somebody else.
+    func relinquish() {
+        rawValue = -1
+    }
+
     // MARK: - Facts and options
 
     package var localAddress: SocketAddress? { address(getsockname) }

@@ -1,7 +1,8 @@
 // Rules of the turn:
 //  1. At any time at most one thread is inside; state that is confined to the turn needs no other protection.
 //  2. Nobody waits to get in. Who finds the turn free takes it; anyone else leaves a message and goes on.
-//  3. Who is inside takes every message left meanwhile, in the order they came, before leaving.
+//  3. Who is inside takes every message left meanwhile, in the order they came, before leaving; after `roundLimit` rounds it leaves the rest to the owner's
+//     loop, so that nobody works for others for ever.
 //  4. With a queue of the caller's, turns run there by `async`, at most one block outstanding; the queue is never waited for.
 //  5. A message posted from inside the turn is handled after the one that is being handled, never within it.
 
@@ -19,6 +20,8 @@ package protocol TurnOwner: AnyObject, Sendable {
     func finishTurn()
     /// Outside, on the thread that has just left the turn.
     func didLeaveTurn()
+    /// Outside: messages are left. Have the loop post another one soon.
+    func leaveRestToLoop()
 }
 
 /// The serial `socketQueue` of CocoaAsyncSocket without its dead ends: it serialises, and it never blocks.
@@ -34,6 +37,8 @@ package final class SocketTurn<Message: Sendable>: Sendable {
     private let state = Locked(State())
     private let queue: DispatchQueue?
 
+    private static var roundLimit: Int { 16 }
+
     /// A turn on the thread of whoever finds it free or, when a queue is given, always on that queue.
     package init(queue: DispatchQueue?) {
         self.queue = queue
@@ -41,26 +46,47 @@ package final class SocketTurn<Message: Sendable>: Sendable {
 
     /// Has `owner` receive `message`: at once when the turn is free, or else as soon as those before it are done.
     package func post<Owner: TurnOwner>(_ message: Message, to owner: Owner) where Owner.Message == Message {
-        let mustRun = state.withLock { state in
-            if queue != nil || state.isTaken { state.mailbox.append(message) }
+        let entry = state.withLock { state -> Entry in
+            let isFirst = state.mailbox.isEmpty && !state.isTaken && queue == nil
+            if !isFirst { state.mailbox.append(message) }
             defer { state.isTaken = true }
-            return !state.isTaken
+            return state.isTaken ? .elsewhere : isFirst ? .withMessage : .withMailbox
         }
-        guard mustRun else { return }
-        if let queue {
-            queue.async { self.drain(owner) }
-        } else {
-            owner.receive(message)
-            drain(owner)
-        }
+        if case .elsewhere = entry { return }
+        if let queue { return queue.async { self.drain(owner) } }
+        if case .withMessage = entry { owner.receive(message) }
+        drain(owner)
+    }
+
+    /// How a message gets into the turn.
+    private enum Entry {
+        /// Somebody is inside and will take it.
+        case elsewhere
+        /// In the hands of the poster.
+        case withMessage
+        /// By the mailbox, behind those that were left there.
+        case withMailbox
     }
 
     private func drain<Owner: TurnOwner>(_ owner: Owner) where Owner.Message == Message {
+        var rounds = 0
         repeat {
+            if rounds == Self.roundLimit { return leaveRest(owner) }
+            rounds += 1
             for message in takeMessages() { owner.receive(message) }
             owner.finishTurn()
         } while !leave()
         owner.didLeaveTurn()
+    }
+
+    private func leaveRest<Owner: TurnOwner>(_ owner: Owner) where Owner.Message == Message {
+        if let queue {
+            owner.didLeaveTurn()
+            return queue.async { self.drain(owner) }
+        }
+        state.withLock { $0.isTaken = false }
+        owner.didLeaveTurn()
+        owner.leaveRestToLoop()
     }
 
     private func takeMessages() -> [Message] {

@@ -36,7 +36,7 @@ final class UnixSocketFile: Sendable {
     static func make(
         for address: SocketAddress, _ listen: () throws(SystemError) -> Void
     ) throws(SystemError) -> UnixSocketFile? {
-        guard let name = address.unixPathBytes else {
+        guard let name = pathBytes(of: address) else {
             try listen()
             return nil
         }
@@ -96,6 +96,12 @@ final class UnixSocketFile: Sendable {
     }
 
     // MARK: - The name
+
+    /// The path in the file system, ending in a zero; nil for an address without one: other families, abstract and unnamed sockets.
+    private static func pathBytes(of address: SocketAddress) -> [CChar]? {
+        guard let name = address.sunPath?.prefix(while: { $0 != 0 }), !name.isEmpty else { return nil }
+        return name.map { CChar(bitPattern: $0) } + [0]
+    }
 
     private static func text(_ path: [CChar]) -> String {
         String(decoding: path.dropLast().map(UInt8.init(bitPattern:)), as: UTF8.self)

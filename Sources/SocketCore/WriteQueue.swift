@@ -7,6 +7,8 @@ package struct WriteQueue {
     private var packets = PacketQueue<WritePacket>()
     /// How many packets at the front are handed on whole and not yet complete.
     private var handedOnCount = 0
+    /// The bytes of all packets that are not handed on.
+    package private(set) var waitingByteCount = 0
 
     package init() {}
 
@@ -23,6 +25,7 @@ package struct WriteQueue {
 
     package mutating func append(_ packet: WritePacket) {
         packets.append(packet)
+        waitingByteCount += packet.count
     }
 
     package mutating func appendStartTLS() {
@@ -36,10 +39,17 @@ package struct WriteQueue {
     package mutating func removeAll() {
         packets.removeAll()
         handedOnCount = 0
+        waitingByteCount = 0
+    }
+
+    /// The file that is to be handed on next, and how much of it; nil when bytes are next, or nothing.
+    package var nextFile: (region: FileRegion, position: Int, remaining: Int)? {
+        guard let next = packets.packet(at: handedOnCount), case .file(let region) = next.payload else { return nil }
+        return (region, next.handedOn, next.remaining)
     }
 
     /// Gives `body` the bytes to hand on next: those of one packet, or of as many small ones together as fit into `limit` bytes up to the
-    /// next marker; nil when there are none. Nothing is delayed: only what is queued already is put together.
+    /// next marker or file; nil when there are none. Nothing is delayed: only what is queued already is put together.
     package func withNextBytes<Result>(
         limit: Int, gatheringIn scratch: PreBuffer, _ body: (UnsafeRawBufferPointer) -> Result
     ) -> Result? {
@@ -48,16 +58,17 @@ package struct WriteQueue {
             return first.withRemainingBytes(limit: limit, body)
         }
         var offset = handedOnCount
-        while let next = packets.packet(at: offset), scratch.count < limit {
-            next.withRemainingBytes(limit: limit - scratch.count) { scratch.append($0) }
+        while scratch.count < limit, let next = packets.packet(at: offset) {
+            guard next.withRemainingBytes(limit: limit - scratch.count, { scratch.append($0) }) != nil else { break }
             offset += 1
         }
         defer { scratch.reset() }
         return body(scratch.readableBytes)
     }
 
-    /// Notes that the first `count` of the bytes that `withNextBytes` gave were taken.
+    /// Notes that the first `count` of the bytes that `withNextBytes` gave, or of the next file, were taken.
     package mutating func handOn(_ count: Int) {
+        waitingByteCount -= count
         var left = count
         while left > 0, let remaining = packets.packet(at: handedOnCount)?.remaining {
             let step = min(left, remaining)
@@ -82,7 +93,9 @@ package struct WriteQueue {
 }
 
 extension WritePacket {
-    fileprivate func withRemainingBytes<Result>(limit: Int, _ body: (UnsafeRawBufferPointer) -> Result) -> Result {
-        data.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0.dropFirst(handedOn).prefix(limit))) }
+    /// Nil for a file.
+    fileprivate func withRemainingBytes<Result>(limit: Int, _ body: (UnsafeRawBufferPointer) -> Result) -> Result? {
+        guard case .bytes(let data) = payload else { return nil }
+        return data.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0.dropFirst(handedOn).prefix(limit))) }
     }
 }

@@ -96,7 +96,7 @@ import Testing
     }
 
     @Test(arguments: TLSVersion.tested)
-    func aCloseNotifyATruncationAndAResetAreToldApart(_ version: TLSVersion) async throws {
+    func d7ACloseNotifyATruncationAndAResetAreToldApart(_ version: TLSVersion) async throws {
         for ending in Ending.allCases {
             let steps: [ScriptedPeer.Step] = [.startTLS(try TestCertificates.server()), .expect("bye")]
             let (socket, recorder) = try await connect(to: ScriptedPeer.listening(steps + ending.steps))

@@ -70,7 +70,7 @@ import Testing
     }
 
     @Test(arguments: TLSVersion.tested)
-    func theSessionTellsTheFacts(_ version: TLSVersion) async throws {
+    func d19TheSessionTellsTheFacts(_ version: TLSVersion) async throws {
         let link = try await Link.make()
         var (client, server) = try TestCertificates.mutual()
         client.applicationProtocols = ["imap", "smtp"]

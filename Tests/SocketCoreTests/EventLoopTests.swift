@@ -189,4 +189,18 @@ private final class Handler: EventHandler {
         }
         loop.deregister(registration)
     }
+
+    @Test func deadlinesThatAreReplacedOrWhoseOwnerLeavesAreNotKept() throws {
+        let loop = try EventLoop()
+        let kept = loop.register(Handler { _ in })
+        for seconds in 0..<10_000 { loop.setDeadline(Deadline(after: 1_000 + Double(seconds)), of: kept) }
+        #expect(loop.deadlineCount < 200)
+        for _ in 0..<10_000 {
+            let passing = loop.register(Handler { _ in })
+            loop.setDeadline(Deadline(after: 1_000), of: passing)
+            loop.deregister(passing)
+        }
+        #expect(loop.deadlineCount < 200)
+        loop.deregister(kept)
+    }
 }

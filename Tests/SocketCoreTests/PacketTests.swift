@@ -164,4 +164,19 @@ import Testing
         }
         #expect(next == 1_000)
     }
+
+    /// The original compared the whole buffer again for each piece. Quadratic, these would be ten million megabytes to search.
+    @Test(.timeLimit(.minutes(5))) func d13ALongLineInSmallPiecesIsSearchedOnce() {
+        let buffer = PreBuffer()
+        var packet = line()
+        let piece = String(repeating: "a", count: 16)
+        var early = 0
+        for _ in 0..<1 << 20 {
+            append(piece, to: buffer)
+            if text(packet.take(from: buffer)) != nil { early += 1 }
+        }
+        append("\r\n", to: buffer)
+        #expect(text(packet.take(from: buffer))?.utf8.count == 16 << 20 + 2)
+        #expect(early == 0)
+    }
 }

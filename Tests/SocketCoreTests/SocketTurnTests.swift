@@ -17,6 +17,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
     var overlaps = 0
     var lastOfThread: [Int: Int] = [:]
     var outOfOrder = 0
+    var leftovers = 0
 
     init(queue: DispatchQueue? = nil) {
         turn = SocketTurn(queue: queue)
@@ -41,6 +42,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
 
     func finishTurn() {}
     func didLeaveTurn() {}
+    func leaveRestToLoop() { leftovers += 1 }
 
     /// Waits until all that was posted before is done.
     func settle() async {
@@ -78,4 +80,32 @@ private final class Counter: TurnOwner, @unchecked Sendable {
         counter.turn.post(.add(thread: 0, number: 1), to: counter)
         #expect(counter.total == 1)
     }
+
+    /// Whoever runs the turn does not run it for ever: what is left waits for the owner's loop.
+    @Test func aTurnThatFillsItselfIsLeftToTheLoop() {
+        let chain = Chain()
+        chain.turn.post(1_000, to: chain)
+        #expect(chain.handled > 0 && chain.handled < 100)
+        #expect(chain.leftovers == 1)
+        let handled = chain.handled
+        chain.turn.post(0, to: chain)
+        #expect(chain.handled > handled && chain.handled < 2 * handled + 10)
+        #expect(chain.leftovers == 2)
+    }
+}
+
+/// Each message posts the next smaller one.
+private final class Chain: TurnOwner, @unchecked Sendable {
+    let turn = SocketTurn<Int>(queue: nil)
+    var handled = 0
+    var leftovers = 0
+
+    func receive(_ message: Int) {
+        handled += 1
+        if message > 0 { turn.post(message - 1, to: self) }
+    }
+
+    func finishTurn() {}
+    func didLeaveTurn() {}
+    func leaveRestToLoop() { leftovers += 1 }
 }

@@ -6,8 +6,13 @@ internal import SocketBuffers
 package enum Told: Sendable {
     case accepted(AsyncSocket)
     case connected(host: String, port: UInt16)
+    case connectedTo(URL)
+    case progressed(ConnectionProgress)
     case read(Data, tag: Int)
     case readPartial(Int, tag: Int)
+    case notRead(Data, tag: Int, AsyncSocketError)
+    case readStreamClosed
+    case highWater(Int)
     case wrote(tag: Int)
     case wrotePartial(Int, tag: Int)
     case asked(PeerTrust, answer: @Sendable (Bool) -> Void)
@@ -29,22 +34,34 @@ package struct Unexpected: Error, CustomStringConvertible {
 /// Progress is left out: tests that want it say so.
 package final class Recorder: AsyncSocketDelegate, Sendable {
     private struct State {
-        var told: [Told] = []
+        /// Two stacks make a queue, so that a hundred thousand events take no longer each than ten.
+        var incoming: [Told] = []
+        var outgoing: [Told] = []
         var waiter: CheckedContinuation<Told, Never>?
         var accepted: [AsyncSocket] = []
+
+        mutating func takeOldest() -> Told? {
+            if outgoing.isEmpty {
+                outgoing = incoming.reversed()
+                incoming = []
+            }
+            return outgoing.popLast()
+        }
     }
 
     private let state = Locked(State())
     private let recordsProgress: Bool
+    private let recordsSteps: Bool
     private let readExtension: TimeInterval
     /// Called on the delegate queue, before the event is recorded.
     package let reaction: (@Sendable (AsyncSocket, Told) -> Void)?
 
     package init(
-        recordsProgress: Bool = false, readExtension: TimeInterval = 0,
+        recordsProgress: Bool = false, recordsSteps: Bool = false, readExtension: TimeInterval = 0,
         reaction: (@Sendable (AsyncSocket, Told) -> Void)? = nil
     ) {
         self.recordsProgress = recordsProgress
+        self.recordsSteps = recordsSteps
         self.readExtension = readExtension
         self.reaction = reaction
     }
@@ -54,7 +71,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         let waiter = state.withLock { state -> CheckedContinuation<Told, Never>? in
             if case .accepted(let socket) = told { state.accepted.append(socket) }
             guard let waiter = state.waiter else {
-                state.told.append(told)
+                state.incoming.append(told)
                 return nil
             }
             state.waiter = nil
@@ -67,7 +84,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     package func next() async -> Told {
         await withCheckedContinuation { continuation in
             let told = state.withLock { state -> Told? in
-                guard state.told.isEmpty else { return state.told.removeFirst() }
+                if let oldest = state.takeOldest() { return oldest }
                 state.waiter = continuation
                 return nil
             }
@@ -76,7 +93,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     }
 
     /// What was told and not waited for.
-    package var unread: [Told] { state.withLock { $0.told } }
+    package var unread: [Told] { state.withLock { $0.outgoing.reversed() + $0.incoming } }
 
     // MARK: - Waiting for something in particular
 
@@ -89,6 +106,37 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     package func connected() async throws {
         let told = await next()
         guard case .connected = told else { throw Unexpected(description: "\(told)") }
+    }
+
+    package func connectedTo() async throws -> URL {
+        let told = await next()
+        guard case .connectedTo(let url) = told else { throw Unexpected(description: "\(told)") }
+        return url
+    }
+
+    /// The steps to a connection, until it stands or has failed; for a recorder that `recordsSteps`.
+    package func steps() async -> [ConnectionProgress] {
+        var steps: [ConnectionProgress] = []
+        while case .progressed(let step) = await next() { steps.append(step) }
+        return steps
+    }
+
+    /// The next read that did not come to its end.
+    package func notRead() async throws -> (data: Data, tag: Int, error: AsyncSocketError) {
+        let told = await next()
+        guard case .notRead(let data, let tag, let error) = told else { throw Unexpected(description: "\(told)") }
+        return (data, tag, error)
+    }
+
+    package func readStreamClosed() async throws {
+        let told = await next()
+        guard case .readStreamClosed = told else { throw Unexpected(description: "\(told)") }
+    }
+
+    package func highWater() async throws -> Int {
+        let told = await next()
+        guard case .highWater(let count) = told else { throw Unexpected(description: "\(told)") }
+        return count
     }
 
     package func wrote() async throws -> Int {
@@ -144,11 +192,24 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     package func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
         record(.connected(host: host, port: port), from: socket)
     }
+    package func socket(_ socket: AsyncSocket, didConnectTo url: URL) { record(.connectedTo(url), from: socket) }
+    package func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress) {
+        if recordsSteps { record(.progressed(progress), from: socket) }
+    }
     package func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         record(.read(data, tag: tag), from: socket)
     }
     package func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {
         if recordsProgress { record(.readPartial(partialLength, tag: tag), from: socket) }
+    }
+    package func socket(
+        _ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError
+    ) {
+        record(.notRead(data, tag: tag, error), from: socket)
+    }
+    package func socketDidCloseReadStream(_ socket: AsyncSocket) { record(.readStreamClosed, from: socket) }
+    package func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int) {
+        record(.highWater(byteCount), from: socket)
     }
     package func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) { record(.wrote(tag: tag), from: socket) }
     package func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int) {

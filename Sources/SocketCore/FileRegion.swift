@@ -1,0 +1,63 @@
+internal import CLinux
+internal import Glibc
+
+/// A part of an open file, to be sent. The file is closed when the last write of it is gone.
+package final class FileRegion: Sendable {
+    package let offset: Int
+    package let length: Int
+    let descriptor: CInt
+
+    /// Opens a regular file.
+    ///
+    /// - Parameter length: nil: to the end of the file, as it is now.
+    package init(path: String, offset: Int, length: Int?) throws(SystemError) {
+        descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+        guard descriptor >= 0 else { throw SystemError("open") }
+        do throws(SystemError) {
+            let size = try Self.size(of: descriptor)
+            self.offset = offset
+            self.length = length ?? max(size - offset, 0)
+            guard offset >= 0, self.length >= 0, offset <= size, self.length <= size - offset else {
+                throw SystemError("open", errno: ERANGE)
+            }
+        } catch {
+            close(descriptor)
+            throw error
+        }
+    }
+
+    deinit { close(descriptor) }
+
+    private static func size(of descriptor: CInt) throws(SystemError) -> Int {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0 else { throw SystemError("fstat") }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw SystemError("open", errno: EINVAL) }
+        return Int(status.st_size)
+    }
+
+    /// Reads into `room` what stands `position` bytes behind the region's beginning.
+    ///
+    /// - Returns: the number of bytes; never zero, unless `room` is empty.
+    package func read(at position: Int, into room: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
+        let count = retryingOnInterrupt { pread(descriptor, room.baseAddress, room.count, offset + position) }
+        guard count >= 0 else { throw SystemError("pread") }
+        guard count > 0 || room.isEmpty else { throw Self.shrunk("pread") }
+        return count
+    }
+
+    /// The file has become shorter than the region: what was promised to the peer cannot be sent.
+    static func shrunk(_ call: String) -> SystemError {
+        SystemError(call, errno: ENODATA)
+    }
+}
+
+extension SocketDescriptor {
+    /// Sends at most `count` bytes of a file, from `position` in the region on, without bringing them into this process (sendfile(2)).
+    package func send(_ file: FileRegion, at position: Int, count: Int) -> SendAnswer {
+        var start = off_t(file.offset + position)
+        let sent = retryingOnInterrupt { CLinux_sendfile_without_signal(rawValue, file.descriptor, &start, count) }
+        if sent > 0 { return .bytes(sent) }
+        if sent == 0 { return count == 0 ? .bytes(0) : .failed(FileRegion.shrunk("sendfile")) }
+        return errno == EAGAIN ? .wouldBlock : .failed(SystemError("sendfile"))
+    }
+}

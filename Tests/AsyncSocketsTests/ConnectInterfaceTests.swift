@@ -1,0 +1,90 @@
+import AsyncSockets
+import FoundationEssentials
+import Glibc
+import SocketCore
+import SocketTestSupport
+import Testing
+
+/// Connections that leave from an interface or address of the caller's choosing.
+@Suite(.timeLimit(.minutes(5))) struct ConnectInterfaceTests {
+    @Test(arguments: [
+        ("127.0.0.5", "127.0.0.1", "127.0.0.5"), ("lo", "127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1", "127.0.0.1"),
+        ("lo", "::1", "::1"), ("::1", "::1", "::1"), ("[::1]", "::1", "::1"), ("loopback", "::1", "::1"),
+        ("", "127.0.0.1", "127.0.0.1"),
+    ])
+    func theConnectionComesFromThere(_ interface: String, _ host: String, _ from: String) async throws {
+        let listener = try RawSocket.listening(host)
+        let recorder = Recorder()
+        let client = AsyncSocket(delegate: recorder)
+        try client.connect(
+            toHost: host, onPort: try listener.localAddress.port ?? 0, viaInterface: interface, withTimeout: 60)
+        try await recorder.connected()
+        let peer = try listener.accepted().peerAddress
+        #expect(peer.host == from)
+        #expect(peer == client.localAddress)
+    }
+
+    @Test(arguments: [
+        ("127.0.0.6:", "127.0.0.1", "127.0.0.6"), ("[::1]:", "::1", "::1"), (":", "127.0.0.1", "127.0.0.1"),
+        ("lo:", "::1", "::1"),
+    ])
+    func thePortMayBeOurs(_ interface: String, _ host: String, _ from: String) async throws {
+        let listener = try RawSocket.listening(host)
+        // Free again once its holder has gone; nobody else uses that address.
+        let port = try RawSocket.refusing(from == "127.0.0.1" ? "127.0.0.7" : from).localAddress.port ?? 0
+        let recorder = Recorder()
+        let client = AsyncSocket(delegate: recorder)
+        try client.connect(toAddress: listener.localAddress, viaInterface: "\(interface)\(port)", withTimeout: 60)
+        try await recorder.connected()
+        #expect(client.localPort == port && client.localHost == from)
+        #expect(try listener.accepted().peerAddress == client.localAddress)
+    }
+
+    @Test func attemptsBesideEachOtherShareOnePortOfOurs() async throws {
+        let silent = try FullBacklog()
+        let listeners = try [RawSocket.listening(), RawSocket.listening("::1")]
+        let port = try RawSocket.refusing("127.0.0.8").localAddress.port ?? 0
+        let recorder = Recorder()
+        let addresses = try [#require(silent.address), listeners[1].localAddress]
+        let client = AsyncSocket.client(of: addresses, delay: 0.05, delegate: recorder)
+        try client.connect(toHost: "host.test", onPort: 1, viaInterface: ":\(port)", withTimeout: 60)
+        try await recorder.connected()
+        #expect(client.localPort == port)
+        withExtendedLifetime((client, silent, listeners)) {}
+    }
+
+    @Test func aHostInAFamilyThatTheInterfaceLacksIsAnErrorThatSaysSo() async throws {
+        let recorder = Recorder()
+        let client = AsyncSocket(delegate: recorder)
+        try client.connect(toHost: "::1", onPort: 1, viaInterface: "127.0.0.1", withTimeout: 60)
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .noUsableAddress && error.blame == .caller)
+        #expect(error.message.contains("127.0.0.1") && error.message.contains("IPv6"))
+        withExtendedLifetime(client) {}
+    }
+
+    @Test func anAddressThatIsNotOursFailsAsASystemError() async throws {
+        let recorder = Recorder()
+        let client = AsyncSocket(delegate: recorder)
+        try client.connect(toHost: "127.0.0.1", onPort: 1, viaInterface: "198.51.100.1", withTimeout: 60)
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .connectFailed && error.errno == EADDRNOTAVAIL && error.blame == .system)
+        withExtendedLifetime(client) {}
+    }
+
+    @Test func whatIsNoInterfaceIsRefusedAtOnce() throws {
+        let client = AsyncSocket()
+        for interface in ["nowhere0", "lo:port", "[::1", "lo:"] {
+            let error = #expect(throws: AsyncSocketError.self) {
+                try client.connect(toHost: "localhost", onPort: 1, viaInterface: interface)
+            }
+            #expect(error?.code == .badParameter)
+        }
+        client.isIPv4Enabled = false
+        let error = #expect(throws: AsyncSocketError.self) {
+            try client.connect(toHost: "localhost", onPort: 1, viaInterface: "127.0.0.1")
+        }
+        #expect(error?.code == .noUsableAddress)
+        #expect(client.isDisconnected)
+    }
+}

@@ -1,0 +1,116 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import Dispatch
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+/// Defects of the original that have no other suite. `Documentation/FromTheOriginal.md` says where the rest of D1 to D20 is tested.
+@Suite(.timeLimit(.minutes(5))) struct DefectTests {
+    /// The original reported whatever `errno` happened to hold.
+    @Test(arguments: TLSVersion.tested)
+    func d1ATLSFailureWhileWritesWaitIsToldAsWhatItIs(_ version: TLSVersion) async throws {
+        let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)
+        let (full, over) = (try TestSignal(), try TestSignal())
+        let peer = try ScriptedPeer.listening([
+            .startTLS(TestCertificates.server()), .wait(for: full), .sendRaw(garbage), .wait(for: over),
+        ])
+        let recorder = Recorder(recordsProgress: true)
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.startTLS(settings: TestCertificates.client().only(version))
+        try await recorder.connected()
+        try await recorder.secured()
+        socket.write(Data(count: 64 << 20), withTimeout: 60, tag: 0)
+        guard case .wrotePartial = await recorder.next() else { throw Unexpected(description: "no progress") }
+        full.fire()
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .tls, "\(error) \(String(describing: error.tls))")
+        #expect(error.blame == .peer)
+        #expect(error.tls?.sentAlert == .badRecordMAC)
+        #expect(error.errno == nil)
+        over.fire()
+        peer.stop()
+    }
+
+    /// The original went deeper into its stack with each of them.
+    @Test(arguments: Link.Delivery.allCases)
+    func d12AHundredThousandReadsAreServedFromWhatIsThere(_ delivery: Link.Delivery) async throws {
+        let count = 100_000
+        let link = try await Link.make(delivery)
+        for tag in 0..<count { link.client.readData(toLength: 1, withTimeout: -1, tag: tag) }
+        link.server.write(Data((0..<count).map { UInt8(truncatingIfNeeded: $0) }), withTimeout: 60, tag: 0)
+        for expected in 0..<count {
+            guard case .read(let data, let tag) = await link.atClient.next() else {
+                throw Unexpected(description: "no data after \(expected)")
+            }
+            guard tag == expected, data == Data([UInt8(truncatingIfNeeded: expected)]) else {
+                throw Unexpected(description: "\(data) with tag \(tag) instead of \(expected)")
+            }
+        }
+    }
+
+    /// The original allocated what a peer had announced.
+    @Test func d13AnAnnouncedLengthUsesNoMemory() async throws {
+        let link = try await Link.make(atClient: Recorder(recordsProgress: true))
+        let before = try addressSpace()
+        link.client.readData(toLength: 1 << 40, withTimeout: 60, tag: 0)
+        link.server.write(Data("abc"), withTimeout: 60, tag: 0)
+        guard case .readPartial(3, tag: 0) = await link.atClient.next() else { throw Unexpected(description: "no progress") }
+        #expect(try addressSpace() - before < 1 << 30)
+        #expect(link.client.readProgress?.total == 1 << 40)
+    }
+
+    /// Bytes of address space that the process has, used or not.
+    private func addressSpace() throws -> Int {
+        let text = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
+        let pages = try #require(text.split(separator: " ").first.flatMap { Int($0) })
+        return pages * sysconf(Int32(_SC_PAGESIZE))
+    }
+
+    @Test(arguments: [nil, TLSVersion.tls13])
+    func d13ALineOfAMegabyteArrivesInSmallPieces(_ version: TLSVersion?) async throws {
+        let text = String(repeating: "0123456789abcdef", count: 1 << 16) + "\r\n"
+        let start: [ScriptedPeer.Step] = version == nil ? [] : [.startTLS(try TestCertificates.server())]
+        let peer = try ScriptedPeer.listening(start + [.send(text, inPiecesOf: 1000)])
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        if version != nil { try socket.startTLS(settings: TestCertificates.client()) }
+        try await recorder.connected()
+        if version != nil { try await recorder.secured() }
+        socket.readData(to: .lineEnd, withTimeout: 60, maxLength: 2 << 20, tag: 0)
+        #expect(try await recorder.readText() == text)
+    }
+
+    @Test(arguments: ["afterReading", "afterWriting", "afterBoth", "at once"])
+    func startTLSOnAConnectionThatIsEndingIsTheCallersError(how: String) async throws {
+        let link = try await Link.make()
+        link.client.readData(withTimeout: 60, tag: 0)
+        switch how {
+        case "afterReading": link.client.disconnectAfterReading()
+        case "afterBoth": link.client.disconnectAfterReadingAndWriting()
+        case "afterWriting":
+            link.client.write(Data(count: 64 << 20), withTimeout: 60, tag: 0)
+            link.client.disconnectAfterWriting()
+        default: link.client.disconnect()
+        }
+        let error = #expect(throws: AsyncSocketError.self) { try link.client.startTLS(settings: TestCertificates.client()) }
+        #expect(error?.code == .badConfiguration)
+        link.client.disconnect()
+        #expect(try await link.atClient.disconnected() == nil)
+    }
+
+    /// The kernel is full when the connection is ended: the record that was begun, and the close_notify, are sent as soon as the peer reads.
+    @Test(arguments: TLSVersion.tested)
+    func aCloseNotifyIsNotCutByAFullSendBuffer(_ version: TLSVersion) async throws {
+        let link = try await Link.make(atClient: Recorder(recordsProgress: true))
+        try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
+        link.client.write(Data(count: 64 << 20), withTimeout: 60, tag: 0)
+        guard case .wrotePartial = await link.atClient.next() else { throw Unexpected(description: "no progress") }
+        link.client.disconnect()
+        link.server.readData(toLength: 64 << 20, withTimeout: 60, tag: 0)
+        #expect(try await link.atServer.disconnected()?.code == .closedByPeer)
+    }
+}

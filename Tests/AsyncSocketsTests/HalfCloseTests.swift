@@ -1,0 +1,119 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+/// One side has said all it had to say, and the other goes on.
+@Suite(.timeLimit(.minutes(5))) struct HalfCloseTests {
+    private func connect(_ steps: [ScriptedPeer.Step], tls version: TLSVersion? = nil) async throws -> (
+        AsyncSocket, Recorder, ScriptedPeer
+    ) {
+        let start: [ScriptedPeer.Step] = version == nil ? [] : [.startTLS(try TestCertificates.server())]
+        let peer = try ScriptedPeer.listening(start + steps)
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        socket.autoDisconnectOnClosedReadStream = false
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        if let version { try socket.startTLS(settings: TestCertificates.client().only(version)) }
+        try await recorder.connected()
+        if version != nil { try await recorder.secured() }
+        return (socket, recorder, peer)
+    }
+
+    private static let layers: [TLSVersion?] = [nil, .tls12, .tls13]
+
+    private func finish(_ version: TLSVersion?) -> [ScriptedPeer.Step] {
+        version == nil ? [.finish] : [.sendCloseNotify, .finish]
+    }
+
+    @Test(arguments: layers)
+    func afterThePeersLastByteWritingGoesOn(_ version: TLSVersion?) async throws {
+        let (socket, recorder, peer) = try await connect(
+            [.send("that is all\r\n")] + finish(version) + [.expect("and this is our answer")], tls: version)
+        socket.readData(to: .lineEnd, withTimeout: 60, tag: 1)
+        #expect(try await recorder.readText() == "that is all\r\n")
+        try await recorder.readStreamClosed()
+        #expect(socket.isConnected)
+        socket.write(Data("and this is our answer"), withTimeout: 60, tag: 2)
+        #expect(try await recorder.wrote() == 2)
+        socket.disconnectAfterWriting()
+        #expect(try await recorder.disconnected() == nil)
+        _ = try await peer.finish()
+    }
+
+    /// In the original such a read waited for ever, or timed out and took the connection with it.
+    @Test(arguments: layers)
+    func d18AReadBehindTheEndOfTheReadStreamEndsAtOnceAndAlone(_ version: TLSVersion?) async throws {
+        let (socket, recorder, peer) = try await connect([.send("abc")] + finish(version) + [.expect("ok")], tls: version)
+        socket.readData(toLength: 5, withTimeout: 60, tag: 1)
+        try await recorder.readStreamClosed()
+        let early = try await recorder.notRead()
+        #expect((early.data, early.tag) == (Data("abc"), 1))
+        #expect(early.error.code == .closedByPeer)
+        socket.readData(withTimeout: -1, tag: 2)
+        let late = try await recorder.notRead()
+        #expect((late.data, late.tag) == (Data(), 2))
+        socket.write(Data("ok"), withTimeout: 60, tag: 3)
+        #expect(try await recorder.wrote() == 3)
+        socket.disconnectAfterWriting()
+        #expect(try await recorder.disconnected() == nil)
+        _ = try await peer.finish()
+    }
+
+    @Test(arguments: layers)
+    func d18OurSideCanBeClosedWhileReadingGoesOn(_ version: TLSVersion?) async throws {
+        let (socket, recorder, peer) = try await connect(
+            [.expect("the question"), .expectEnd, .send("the answer\r\n")] + finish(version), tls: version)
+        socket.write(Data("the question"), withTimeout: 60, tag: 1)
+        socket.closeWriteStream()
+        socket.write(Data("not any more"), withTimeout: 60, tag: 2)
+        socket.readData(to: .lineEnd, withTimeout: 60, tag: 3)
+        #expect(try await recorder.readText() == "the answer\r\n")
+        // Both sides are closed now.
+        #expect(try await recorder.disconnected()?.code == .closedByPeer)
+        _ = try await peer.finish()
+    }
+
+    @Test func closingOurSideTwiceAndWithNothingConnectedIsHarmless() async throws {
+        let (socket, recorder, peer) = try await connect([.expectEnd, .finish])
+        socket.closeWriteStream()
+        socket.closeWriteStream()
+        #expect(try await recorder.disconnected()?.code == .closedByPeer)
+        socket.closeWriteStream()
+        #expect(socket.isDisconnected)
+        _ = try await peer.finish()
+    }
+
+    @Test func startTLSAfterOurSideIsClosedIsTheCallersError() async throws {
+        let (socket, _, peer) = try await connect([.expectEnd])
+        socket.closeWriteStream()
+        let error = #expect(throws: AsyncSocketError.self) { try socket.startTLS(settings: TestCertificates.client()) }
+        #expect(error?.code == .badConfiguration)
+        _ = try await peer.finish()
+    }
+
+    @Test(arguments: [TLSVersion.tls12, .tls13])
+    func aTruncationIsNoHalfClose(_ version: TLSVersion) async throws {
+        let (socket, recorder, _) = try await connect([.send("abc"), .finish], tls: version)
+        socket.readData(toLength: 5, withTimeout: 60, tag: 1)
+        #expect(try await recorder.disconnected()?.code == .truncated)
+    }
+
+    @Test func aResetAfterTheReadStreamHasEndedIsNoticed() async throws {
+        let signal = try TestSignal()
+        let (socket, recorder, peer) = try await connect([.finish, .wait(for: signal), .reset])
+        try await recorder.readStreamClosed()
+        signal.fire()
+        #expect(try await recorder.disconnected()?.code == .connectionReset)
+        withExtendedLifetime((socket, peer)) {}
+    }
+
+    @Test func withoutTheSettingTheConnectionEndsWithThePeersLastByte() async throws {
+        let (socket, recorder, _) = try await connect([.send("abc"), .finish])
+        socket.autoDisconnectOnClosedReadStream = true
+        socket.readData(toLength: 3, withTimeout: 60, tag: 1)
+        #expect(try await recorder.readText() == "abc")
+        #expect(try await recorder.disconnected()?.code == .closedByPeer)
+    }
+}

@@ -1,0 +1,140 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import Dispatch
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+/// What becomes of a read that takes too long is for the delegate and the settings to say.
+@Suite(.timeLimit(.minutes(5))) struct ReadTimeoutTests {
+    private func connect(
+        to peer: ScriptedPeer, _ recorder: Recorder, queue: DispatchQueue? = nil
+    ) async throws -> AsyncSocket {
+        let socket = AsyncSocket(delegate: recorder, delegateQueue: queue)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try await recorder.connected()
+        return socket
+    }
+
+    @Test(arguments: [false, true])
+    func d20AReadThatTimesOutCanHandOverItsBytesAndLeaveTheConnectionAlone(secure: Bool) async throws {
+        let start: [ScriptedPeer.Step] = secure ? [.startTLS(try TestCertificates.server())] : []
+        let peer = try ScriptedPeer.listening(start + [.send("abc"), .expect("go on"), .send("def\r\n")])
+        let recorder = Recorder()
+        let socket = try await connect(to: peer, recorder)
+        socket.keepsConnectionOnReadTimeout = true
+        if secure {
+            try socket.startTLS(settings: TestCertificates.client())
+            try await recorder.secured()
+        }
+        socket.readData(toLength: 3, withTimeout: 60, tag: 0)
+        #expect(try await recorder.readText() == "abc")
+        socket.readData(toLength: 5, withTimeout: 0.05, tag: 1)
+        let late = try await recorder.notRead()
+        #expect((late.data, late.tag) == (Data(), 1))
+        #expect(late.error.code == .readTimeout)
+        socket.write(Data("go on"), withTimeout: 60, tag: 2)
+        socket.readData(to: .lineEnd, withTimeout: 60, tag: 3)
+        #expect(try await recorder.readText() == "def\r\n")
+    }
+
+    @Test(arguments: ["length", "delimiter", "buffer"])
+    func d20TheBytesSoFarAreHandedOverOnce(kind: String) async throws {
+        let peer = try ScriptedPeer.listening([.send("abc"), .expect("go on"), .send("def\r\n")])
+        let recorder = Recorder(recordsProgress: true)
+        let socket = try await connect(to: peer, recorder)
+        socket.keepsConnectionOnReadTimeout = true
+        let buffer = ReadBuffer()
+        switch kind {
+        case "length": socket.readData(toLength: 10, withTimeout: 0.2, tag: 1)
+        case "delimiter": socket.readData(to: .lineEnd, withTimeout: 0.2, tag: 1)
+        default: socket.readData(toLength: 10, withTimeout: 0.2, buffer: buffer, tag: 1)
+        }
+        var told = await recorder.next()
+        if case .readPartial(let count, _) = told {
+            #expect(count == 3)
+            told = await recorder.next()
+        }
+        guard case .notRead(let data, tag: 1, let error) = told else { throw Unexpected(description: "\(told)") }
+        #expect(data == Data("abc"))
+        #expect(error.code == .readTimeout)
+        if kind == "buffer" { #expect(buffer.data == Data("abc")) }
+        socket.write(Data("go on"), withTimeout: 60, tag: 2)
+        socket.readData(toLength: 5, withTimeout: 60, tag: 3)
+        guard case .wrote(tag: 2) = await recorder.next() else { throw Unexpected(description: "the write is not told") }
+        var rest = await recorder.next()
+        while case .readPartial = rest { rest = await recorder.next() }
+        guard case .read(Data("def\r\n"), tag: 3) = rest else { throw Unexpected(description: "\(rest)") }
+    }
+
+    /// A delegate that answers the question about a read only when the next read is the current one.
+    private final class LateAnswer: AsyncSocketDelegate, Sendable {
+        let asked = AsyncStream<Void>.makeStream()
+        let mayAnswer = DispatchSemaphore(value: 0)
+        let recorder = Recorder()
+
+        func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
+            recorder.socket(socket, didConnectToHost: host, port: port)
+        }
+        func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+            recorder.socket(socket, didRead: data, withTag: tag)
+        }
+        func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+            recorder.socketDidDisconnect(socket, withError: error)
+        }
+        func socket(
+            _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
+        ) -> TimeInterval {
+            asked.continuation.yield()
+            return mayAnswer.wait(timeout: .now() + 60) == .success ? 0 : 60
+        }
+    }
+
+    @Test func d6ALateAnswerAboutOneReadDoesNotEndTheNext() async throws {
+        let (first, second) = (try TestSignal(), try TestSignal())
+        let peer = try ScriptedPeer.listening([.wait(for: first), .send("one"), .wait(for: second), .send("two")])
+        let delegate = LateAnswer()
+        let socket = AsyncSocket(delegate: delegate, delegateQueue: DispatchQueue(label: "delegate"))
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try await delegate.recorder.connected()
+        socket.readData(toLength: 3, withTimeout: 0.01, tag: 1)
+        socket.readData(toLength: 3, withTimeout: -1, tag: 2)
+        for await _ in delegate.asked.stream { break }
+        // The delegate sits in its answer. The read it was asked about is completed, and the next one is current.
+        first.fire()
+        while socket.readProgress?.tag != 2 { await Task.yield() }
+        delegate.mayAnswer.signal()
+        #expect(try await delegate.recorder.readText() == "one")
+        second.fire()
+        #expect(try await delegate.recorder.readText() == "two")
+    }
+
+    @Test func theDelegateCanGrantMoreTimeAndIsAskedAgain() async throws {
+        let peer = try ScriptedPeer.listening([.expect("enough"), .send("late")])
+        let asked = AskCounter()
+        let socket = AsyncSocket(delegate: asked)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        socket.readData(toLength: 4, withTimeout: 0.01, tag: 1)
+        #expect(try await asked.recorder.readText() == "late")
+        #expect(asked.recorder.unread.isEmpty)
+        _ = try await peer.finish()
+    }
+
+    /// Grants ten milliseconds, two times, and then a minute while it has the peer go on.
+    private final class AskCounter: AsyncSocketDelegate, Sendable {
+        let recorder = Recorder()
+        private let answers = Locked([0.01, 0.01, 60])
+
+        func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+            recorder.socket(socket, didRead: data, withTag: tag)
+        }
+        func socket(
+            _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
+        ) -> TimeInterval {
+            let answer = answers.withLock { $0.isEmpty ? 0 : $0.removeFirst() }
+            if answer == 60 { socket.write(Data("enough"), withTimeout: 60, tag: 2) }
+            return answer
+        }
+    }
+}

@@ -1,0 +1,111 @@
+import AsyncSockets
+import Dispatch
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+/// One socket, one connection after the other.
+@Suite(.timeLimit(.minutes(5))) struct ReuseTests {
+    /// Two listeners that greet with different words, so that the connections can be told apart.
+    private final class Greeter: Sendable {
+        let listener: AsyncSocket
+        private let recorder: Recorder
+
+        init(_ greeting: String) throws {
+            recorder = Recorder { _, told in
+                if case .accepted(let socket) = told { socket.write(Data(greeting), withTimeout: 60, tag: 0) }
+            }
+            listener = AsyncSocket(delegate: recorder)
+            try listener.accept(onInterface: "127.0.0.1", port: 0)
+        }
+
+        var port: UInt16 { listener.localPort }
+    }
+
+    /// The delegate queue is held up while the first connection is read from, ended and replaced. The data of the first must not be told then: the original
+    /// told it, to whoever was the delegate when it was read.
+    @Test func d11NothingButTheEndIsToldOfAConnectionThatWasReplaced() async throws {
+        let (first, second) = (try Greeter("first"), try Greeter("second"))
+        let recorder = Recorder()
+        let queue = DispatchQueue(label: "delegate")
+        let socket = AsyncSocket(delegate: recorder, delegateQueue: queue)
+        try socket.connect(toHost: "127.0.0.1", onPort: first.port, withTimeout: 60)
+        try await recorder.connected()
+        queue.suspend()
+        socket.readData(toLength: 5, withTimeout: 60, tag: 1)
+        socket.readData(toLength: 5, withTimeout: 60, tag: 2)
+        while socket.readProgress?.tag != 2 { await Task.yield() }
+        socket.disconnect()
+        try socket.connect(toHost: "127.0.0.1", onPort: second.port, withTimeout: 60)
+        socket.readData(toLength: 6, withTimeout: 60, tag: 3)
+        queue.resume()
+        #expect(try await recorder.disconnected() == nil)
+        try await recorder.connected()
+        #expect(try await recorder.readText() == "second")
+    }
+
+    @Test func d11PendingEventsGoToWhoeverIsTheDelegateWhenTheyArrive() async throws {
+        let greeter = try Greeter("hello")
+        let (old, new) = (Recorder(), Recorder())
+        let queue = DispatchQueue(label: "delegate")
+        let socket = AsyncSocket(delegate: old, delegateQueue: queue)
+        try socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: 60)
+        try await old.connected()
+        queue.suspend()
+        socket.readData(toLength: 5, withTimeout: 60, tag: 1)
+        socket.readData(toLength: 5, withTimeout: 60, tag: 2)
+        while socket.readProgress?.tag != 2 { await Task.yield() }
+        socket.delegate = new
+        queue.resume()
+        #expect(try await new.readText() == "hello")
+        #expect(old.unread.isEmpty)
+    }
+
+    @Test(arguments: Link.Delivery.allCases)
+    func aSocketCanBeConnectedAgainRightAfterDisconnect(_ delivery: Link.Delivery) async throws {
+        let greeter = try Greeter("hello")
+        let recorder = Recorder()
+        let socket = AsyncSocket(
+            delegate: recorder, delegateQueue: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        try socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: 60)
+        try await recorder.connected()
+        for _ in 0..<100 {
+            socket.disconnect()
+            #expect(socket.isDisconnected)
+            #expect(!socket.isConnected)
+            try socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: 60)
+            #expect(!socket.isDisconnected)
+            #expect(try await recorder.disconnected() == nil)
+            try await recorder.connected()
+        }
+        socket.readData(toLength: 5, withTimeout: 60, tag: -1)
+        #expect(try await recorder.readText() == "hello")
+    }
+
+    /// Attempts that are given up at once, from many threads, on one socket: each that began is told of once.
+    @Test func everyConnectionThatBeganEndsOnce() async throws {
+        let greeter = try Greeter("hello")
+        let ends = Locked(0)
+        let recorder = Recorder { _, told in
+            if case .disconnected = told { ends.withLock { $0 += 1 } }
+        }
+        let socket = AsyncSocket(delegate: recorder, delegateQueue: DispatchQueue(label: "delegate"))
+        let begun = await withTaskGroup(of: Int.self) { group in
+            for _ in 0..<4 {
+                group.addTask {
+                    var begun = 0
+                    for _ in 0..<250 {
+                        if (try? socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: 60)) != nil { begun += 1 }
+                        socket.disconnect()
+                    }
+                    return begun
+                }
+            }
+            return await group.reduce(0, +)
+        }
+        #expect(begun > 0)
+        for _ in 0..<begun { #expect(try await recorder.disconnected() == nil) }
+        #expect(ends.withLock { $0 } == begun)
+    }
+}

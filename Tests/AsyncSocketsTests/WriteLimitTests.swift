@@ -1,0 +1,147 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+/// What may wait to be written, and what the delegate hears of it.
+@Suite(.timeLimit(.minutes(5))) struct WriteLimitTests {
+    @Test(arguments: [false, true])
+    func d13AWriteQueueThatExceedsItsLimitEndsTheConnection(secure: Bool) async throws {
+        let link = try await Link.make()
+        if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
+        link.client.maximumPendingWriteBytes = 1 << 20
+        // The peer reads nothing: the kernel takes some, and the rest waits.
+        for tag in 0..<64 { link.client.write(Data(count: 1 << 20), withTimeout: 60, tag: tag) }
+        let error = try #require(try await link.atClient.disconnected())
+        #expect(error.code == .writeQueueFull)
+        #expect(error.blame == .caller)
+    }
+
+    @Test func aSingleWriteAboveTheLimitIsRefusedToo() async throws {
+        let link = try await Link.make()
+        link.client.maximumPendingWriteBytes = 10
+        link.client.write(Data(count: 11), withTimeout: 60, tag: 0)
+        #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
+    }
+
+    @Test func writesWithinTheLimitGoOnForEver() async throws {
+        let link = try await Link.make()
+        link.client.maximumPendingWriteBytes = 1000
+        for tag in 0..<1000 {
+            link.server.readData(toLength: 1000, withTimeout: 60, tag: tag)
+            link.client.write(Data(count: 1000), withTimeout: 60, tag: tag)
+            #expect(try await link.atClient.wrote() == tag)
+        }
+        #expect(link.client.isConnected)
+    }
+
+    @Test func d13TheHighWaterMarkIsToldOnceUntilHalfOfItIsLeft() async throws {
+        let link = try await Link.make()
+        link.client.writeHighWaterMark = 1 << 20
+        var written = 0
+        // Until the kernel is full and a MiB waits.
+        while link.atClient.unread.allSatisfy({ if case .highWater = $0 { false } else { true } }), written < 256 << 20 {
+            link.client.write(Data(count: 1 << 18), withTimeout: 60, tag: 0)
+            written += 1 << 18
+        }
+        for _ in 0..<8 {
+            link.client.write(Data(count: 1 << 18), withTimeout: 60, tag: 0)
+            written += 1 << 18
+        }
+        link.server.readData(toLength: written, withTimeout: 60, tag: 1)
+        #expect(try await link.atServer.readData().count == written)
+        var marks: [Int] = []
+        for _ in 0..<written >> 18 {
+            var told = await link.atClient.next()
+            if case .highWater(let count) = told {
+                marks.append(count)
+                told = await link.atClient.next()
+            }
+            guard case .wrote = told else { throw Unexpected(description: "\(told)") }
+        }
+        #expect(marks.count == 1)
+        #expect(marks.allSatisfy { $0 >= 1 << 20 })
+    }
+
+    // MARK: - Files
+
+    private func withFile(_ contents: Data, _ body: (URL) async throws -> Void) async throws {
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
+        try contents.write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        try await body(file)
+    }
+
+    private static let contents = Data((0..<3_000_001).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ $0 >> 11) })
+
+    @Test(arguments: [nil, TLSVersion.tls12, .tls13])
+    func aFileArrivesWholeBetweenOtherWrites(_ version: TLSVersion?) async throws {
+        let link = try await Link.make()
+        if let version {
+            try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
+        }
+        try await withFile(Self.contents) { file in
+            link.client.write(Data("before "), withTimeout: 60, tag: 1)
+            try link.client.write(contentsOf: file, withTimeout: 60, tag: 2)
+            link.client.write(Data(" between "), withTimeout: 60, tag: 3)
+            try link.client.write(contentsOf: file, offset: 1000, length: 70_000, withTimeout: 60, tag: 4)
+            link.client.write(Data(" after"), withTimeout: 60, tag: 5)
+        }
+        // The file is deleted by now; it was opened when it was queued.
+        let expected = Data("before ") + Self.contents + Data(" between ") + Self.contents[1000..<71_000] + Data(" after")
+        link.server.readData(toLength: expected.count, withTimeout: 60, tag: 0)
+        #expect(try await link.atServer.readData() == expected)
+        for tag in 1...5 { #expect(try await link.atClient.wrote() == tag) }
+    }
+
+    @Test func aPartOutsideOfTheFileIsRefusedAtOnce() async throws {
+        let link = try await Link.make()
+        try await withFile(Data("abc")) { file in
+            for (offset, length) in [(4, nil), (-1, nil), (0, 4), (2, 2), (0, -1), (1, .max)] as [(Int, Int?)] {
+                let error = #expect(throws: AsyncSocketError.self, "\(offset), \(String(describing: length))") {
+                    try link.client.write(contentsOf: file, offset: offset, length: length, withTimeout: 60, tag: 0)
+                }
+                #expect(error?.code == .badParameter)
+            }
+        }
+        #expect(link.client.isConnected)
+    }
+
+    @Test(arguments: ["/nowhere/at/all", "/", "/dev/null"])
+    func whatIsNoRegularFileIsRefusedAtOnce(path: String) async throws {
+        let link = try await Link.make()
+        let error = #expect(throws: AsyncSocketError.self) {
+            try link.client.write(contentsOf: URL(fileURLWithPath: path), withTimeout: 60, tag: 0)
+        }
+        #expect(error?.code == (path.hasPrefix("/nowhere") ? .system : .badParameter))
+    }
+
+    @Test(arguments: [false, true])
+    func aFileThatShrinksEndsTheConnectionInsteadOfHangingIt(secure: Bool) async throws {
+        let link = try await Link.make()
+        if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
+        try await withFile(Data(count: 64 << 20)) { file in
+            // The kernel is full long before the end of the file.
+            try link.client.write(contentsOf: file, withTimeout: 60, tag: 0)
+            try FileHandle(forWritingTo: file).truncate(atOffset: 1000)
+            link.server.readData(toLength: 64 << 20, withTimeout: 60, tag: 0)
+            let error = try #require(try await link.atClient.disconnected())
+            #expect(error.errno == ENODATA)
+            #expect(error.code == .system)
+        }
+    }
+
+    @Test func aPeerThatResetsWhileAFileIsSentEndsTheConnectionAndNotTheProcess() async throws {
+        let reading = try TestSignal()
+        let peer = try ScriptedPeer.listening([.expect("\0\0\0"), .fire(reading), .reset])
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try await withFile(Data(count: 64 << 20)) { file in
+            try socket.write(contentsOf: file, withTimeout: 60, tag: 0)
+            let error = try #require(try await recorder.disconnected())
+            #expect(error.code == .connectionReset, "\(error)")
+        }
+    }
+}
