@@ -39,8 +39,8 @@ import Testing
     /// Whether the kernel has a listening socket on that port of every interface, by its table `tcp` or `tcp6`: a connection to find out might meet another test.
     private static func listensEverywhere(onPort port: UInt16, _ table: String) throws -> Bool {
         let text = String(decoding: try Data(contentsOf: URL(filePath: "/proc/net/\(table)")), as: UTF8.self)
-        let digits = String(port, radix: 16, uppercase: true)
-        let name = String(repeating: "0", count: table == "tcp" ? 8 : 32) + ":" + String(repeating: "0", count: 4 - digits.count) + digits
+        let digits = String(repeating: "0", count: 4) + String(port, radix: 16, uppercase: true)
+        let name = String(repeating: "0", count: table == "tcp" ? 8 : 32) + ":" + digits.suffix(4)
         return text.split(separator: "\n").contains { line in
             let fields = line.split(separator: " ")
             return fields.count > 3 && fields[1] == name && fields[3] == "0A"
