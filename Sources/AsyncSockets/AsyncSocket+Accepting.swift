@@ -19,19 +19,16 @@ extension AsyncSocket {
     /// Listens on a port of one interface: on all its addresses.
     ///
     /// - Parameters:
-    ///   - interface: The interface's name, such as `eth0`, or its address, such as `127.0.0.1` or `::1`; `localhost` and `loopback` mean both of these;
-    ///     nil: every interface.
+    ///   - interface: A name (`eth0`: all its addresses), an address (`127.0.0.1`, `::1`), or `localhost` or `loopback` for both of these; nil: every interface.
+    ///     A port may stand behind it (`eth0:4000`, `[::1]:4000`), for when `port` is 0.
     ///   - port: The port; 0 lets the kernel choose a free one.
-    /// - Throws: `.badParameter` when there is no such interface, `.noUsableAddress` when it has no address of a family that is enabled, and otherwise what
+    /// - Throws: `.badParameter` when there is no such interface, `.noUsableAddress` when it has no address of an enabled family, and otherwise what
     ///   `accept(onPort:)` throws.
     public func accept(onInterface interface: String?, port: UInt16) throws(AsyncSocketError) {
-        guard let interface, !interface.isEmpty else { return try accept(onPort: port) }
+        guard let interface else { return try accept(onPort: port) }
         let families = try configuration.enabledFamilies("accept")
         let addresses = try LocalInterface.named(interface, "accept", families: families).addresses
-        guard addresses.allSatisfy({ $0.port == 0 }) else {
-            throw .badParameter("accept", "the port stands beside the interface, not in \(interface)")
-        }
-        try accept(on: addresses.map { $0.withPort(port) })
+        try accept(on: addresses.filter { families.allows($0.family) }.map { port == 0 ? $0 : $0.withPort(port) })
     }
 
     /// Listens on one address: IPv4, IPv6, a path of the file system as `accept(on:)` does, or an abstract name (unix(7)).
@@ -52,10 +49,10 @@ extension AsyncSocket {
     ///   `accept(onPort:)` throws.
     public func accept(on url: URL) throws(AsyncSocketError) {
         guard url.isFileURL else { throw .badParameter("accept", "\(url) is not the URL of a file") }
-        guard let address = SocketAddress(unixPath: url.path) else {
+        let path = url.absoluteURL.path(percentEncoded: false)
+        guard let address = SocketAddress(unixPath: path) else {
             throw .badParameter(
-                "accept",
-                "a socket's path has 1 to \(SocketAddress.longestUnixPath) bytes, and \(url.path) has \(url.path.utf8.count)")
+                "accept", "a socket's path has 1 to \(SocketAddress.longestUnixPath) bytes, and \(path) has \(path.utf8.count)")
         }
         try accept(on: [address])
     }

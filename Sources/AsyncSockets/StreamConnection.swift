@@ -48,8 +48,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     var phase = ConnectionPhase.idle
     var upgrade = TLSUpgrade.plaintext
     var clock: PhaseClock?
-    /// What the handshake's clock had left when it stopped for the trust verdict.
-    var handshakeSecondsLeft = 0.0
+    /// The handshake's clock while it stands still for the trust verdict.
+    var stoppedClock: PhaseClock?
     /// How long the delegate may take for its verdict.
     var trustSeconds = 0.0
     let reads = ReadHalf()

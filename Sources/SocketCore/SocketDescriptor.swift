@@ -26,9 +26,24 @@ package final class SocketDescriptor: @unchecked Sendable {
     /// What came of giving the kernel bytes.
     package enum SendAnswer {
         case bytes(Int)
+        /// Full: an event says when to go on.
         case wouldBlock
+        /// The kernel has no memory, though the socket may have room: no event follows, so try again after `shortageSeconds`.
+        case exhausted
         case failed(SystemError)
+
+        /// What `errno` says after `call`.
+        init(failureOf call: String) {
+            switch errno {
+            case EAGAIN: self = .wouldBlock
+            case ENOBUFS, ENOMEM: self = .exhausted
+            default: self = .failed(SystemError(call))
+            }
+        }
     }
+
+    /// How long to leave a kernel without memory alone.
+    package static let shortageSeconds = 0.01
 
     /// What came of asking for a connection.
     package enum ConnectAnswer {
@@ -75,7 +90,7 @@ package final class SocketDescriptor: @unchecked Sendable {
     package func send(_ bytes: UnsafeRawBufferPointer) -> SendAnswer {
         let count = retryingOnInterrupt { Glibc.send(rawValue, bytes.baseAddress, bytes.count, CInt(MSG_NOSIGNAL)) }
         if count >= 0 { return .bytes(count) }
-        return errno == EAGAIN || errno == ENOBUFS ? .wouldBlock : .failed(SystemError("send"))
+        return SendAnswer(failureOf: "send")
     }
 
     // MARK: - Connecting and closing

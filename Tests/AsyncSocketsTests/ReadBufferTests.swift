@@ -59,14 +59,16 @@ import Testing
         #expect(link.client.readProgress == nil)
         link.client.readData(toLength: 10, withTimeout: 60, tag: 7)
         link.server.write(Data("abcd"), withTimeout: 60, tag: 0)
-        guard case .readPartial(4, tag: 7) = await link.atClient.next() else { throw Unexpected(description: "no progress") }
+        try await link.atClient.readProgress(to: 4, tag: 7)
         let progress = try #require(link.client.readProgress)
         #expect((progress.tag, progress.bytesDone, progress.total) == (7, 4, 10))
         #expect(progress.fraction == 0.4)
         link.client.readData(to: .lineEnd, withTimeout: 60, tag: 8)
         link.server.write(Data("efghij" + "k"), withTimeout: 60, tag: 0)
-        guard case .read(_, tag: 7) = await link.atClient.next() else { throw Unexpected(description: "not read") }
-        guard case .readPartial(1, tag: 8) = await link.atClient.next() else { throw Unexpected(description: "no progress") }
+        var told = await link.atClient.next()
+        while case .readPartial(1...5, tag: 7) = told { told = await link.atClient.next() }
+        guard case .read(_, tag: 7) = told else { throw Unexpected(description: "\(told)") }
+        try await link.atClient.readProgress(to: 1, tag: 8)
         #expect(link.client.readProgress?.fraction == nil)
         #expect(link.client.readProgress?.bytesDone == 1)
     }

@@ -97,6 +97,17 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
 
     // MARK: - Waiting for something in particular
 
+    /// The progress of the read with `tag` up to `count` bytes, in however many pieces they come.
+    package func readProgress(to count: Int, tag: Int) async throws {
+        var total = 0
+        while total < count {
+            let told = await next()
+            guard case .readPartial(let more, tag: tag) = told else { throw Unexpected(description: "\(told)") }
+            total += more
+        }
+        guard total == count else { throw Unexpected(description: "progress to \(total)") }
+    }
+
     package func accepted() async throws -> AsyncSocket {
         let told = await next()
         guard case .accepted(let socket) = told else { throw Unexpected(description: "\(told)") }
