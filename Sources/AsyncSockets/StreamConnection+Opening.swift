@@ -113,7 +113,10 @@ extension StreamConnection {
         reads.mayHaveBytes = true
         writes.canAcceptBytes = true
         descriptor.setNoDelay()
-        if let peer = facts.withLock({ $0.remoteAddress }) ?? descriptor.remoteAddress { introduce(descriptor, peer: peer) }
+        if let peer = facts.withLock({ $0.remoteAddress }) ?? descriptor.remoteAddress {
+            introduce(descriptor, peer: peer)
+            reads.trustsShortReads = peer.family != .unix
+        }
     }
 
     /// Anywhere: makes the facts of a connected descriptor known.
