@@ -18,15 +18,16 @@ extension AsyncSocket {
     /// Listens on a port of one interface.
     ///
     /// - Parameters:
-    ///   - interface: The address of the interface, such as `127.0.0.1` or `::1`; `localhost` and `loopback` mean both of these; nil: every interface.
+    ///   - interface: A name (`eth0`: all its addresses), an address (`127.0.0.1`, `::1`), or `localhost` or `loopback` for both of these; nil: every interface.
+    ///     A port may stand behind it (`eth0:4000`, `[::1]:4000`), for when `port` is 0.
     ///   - port: The port; 0 lets the kernel choose a free one.
-    /// - Throws: `.badParameter` when `interface` is no address, and otherwise what `accept(onPort:)` throws.
+    /// - Throws: `.badParameter` when there is no such interface, `.noUsableAddress` when it has no address of an enabled family, and otherwise what
+    ///   `accept(onPort:)` throws.
     public func accept(onInterface interface: String?, port: UInt16) throws(AsyncSocketError) {
         guard let interface else { return try accept(onPort: port) }
-        let literals = interface == "localhost" || interface == "loopback" ? ["127.0.0.1", "::1"] : [interface]
-        let addresses = literals.compactMap { SocketAddress(literal: $0, port: port) }
-        guard !addresses.isEmpty else { throw .badParameter("accept", "\(interface) is not the address of an interface") }
-        try accept(on: addresses)
+        let families = try configuration.enabledFamilies("accept")
+        let addresses = try LocalInterface.named(interface, "accept", families: families).addresses
+        try accept(on: addresses.filter { families.allows($0.family) }.map { port == 0 ? $0 : $0.withPort(port) })
     }
 
     private func accept(on addresses: [SocketAddress]) throws(AsyncSocketError) {

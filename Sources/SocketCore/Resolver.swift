@@ -1,6 +1,7 @@
 // Rules of the resolver:
-//  1. `getaddrinfo` blocks and cannot be cancelled: it never runs on an event loop or on a global queue.
-//  2. At most `concurrency` lookups are under way; the others wait in line, first come, first served.
+//  1. `getaddrinfo` blocks and cannot be cancelled: it never runs on an event loop or on a global queue, nor on a concurrent queue, which has its threads
+//     from a global one: on Linux the tasks of Swift share them, and there are only as many as processors.
+//  2. Each serial queue, a lane, does one lookup at a time. With all lanes taken the others wait in line, first come, first served.
 //  3. A lookup that is cancelled while it waits is never begun, and its completion is never called. One that is under way ends by itself.
 
 internal import CLinux
@@ -53,14 +54,12 @@ package final class Resolver: Sendable {
     /// The one that asks the system.
     package static let system = Resolver(concurrency: 8, lookUp: askSystem)
 
-    private let concurrency: Int
     private let lookUp: @Sendable (HostQuery) -> Answer
-    private let queue = DispatchQueue(label: "AsyncSockets.Resolver", attributes: .concurrent)
-    private let line = Locked(Line())
+    private let line: Locked<Line>
 
     /// The lookups that wait, by their tickets, which grow by one.
     private struct Line {
-        var running = 0
+        var freeLanes: [DispatchQueue]
         var waiting: [UInt64: @Sendable () -> Void] = [:]
         var nextTicket: UInt64 = 0
         var firstTicket: UInt64 = 0
@@ -87,8 +86,8 @@ package final class Resolver: Sendable {
 
     /// - Parameter lookUp: Finds the addresses; it may block. Tests bring their own.
     package init(concurrency: Int, lookUp: @escaping @Sendable (HostQuery) -> Answer) {
-        self.concurrency = concurrency
         self.lookUp = lookUp
+        line = Locked(Line(freeLanes: (0..<concurrency).map { DispatchQueue(label: "AsyncSockets.Resolver.\($0)") }))
     }
 
     /// Resolves a name or an address literal, and calls `completion`: at once (and then returns nil) for what needs no asking, or else from a thread of
@@ -98,25 +97,23 @@ package final class Resolver: Sendable {
             completion(known.isEmpty ? .failure(ResolveError(query, code: EAI_NONAME)) : .success(known))
             return nil
         }
-        let (ticket, mayBegin) = line.withLock { line in
+        let (ticket, lane) = line.withLock { line in
             line.waiting[line.nextTicket] = { [lookUp] in completion(lookUp(query)) }
             defer { line.nextTicket += 1 }
-            guard line.running < concurrency else { return (line.nextTicket, false) }
-            line.running += 1
-            return (line.nextTicket, true)
+            return (line.nextTicket, line.freeLanes.popLast())
         }
-        if mayBegin { queue.async { self.work() } }
+        if let lane { lane.async { self.work(on: lane) } }
         return Lookup(resolver: self, ticket: ticket)
     }
 
-    private func work() {
-        while let next = takeNext() { next() }
+    private func work(on lane: DispatchQueue) {
+        while let next = takeNext(on: lane) { next() }
     }
 
-    private func takeNext() -> (@Sendable () -> Void)? {
+    private func takeNext(on lane: DispatchQueue) -> (@Sendable () -> Void)? {
         line.withLock { line in
             let next = line.takeFirst()
-            if next == nil { line.running -= 1 }
+            if next == nil { line.freeLanes.append(lane) }
             return next
         }
     }

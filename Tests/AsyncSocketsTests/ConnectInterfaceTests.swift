@@ -30,8 +30,7 @@ import Testing
     ])
     func thePortMayBeOurs(_ interface: String, _ host: String, _ from: String) async throws {
         let listener = try RawSocket.listening(host)
-        // Free again once its holder has gone; nobody else uses that address.
-        let port = try RawSocket.refusing(from == "127.0.0.1" ? "127.0.0.7" : from).localAddress.port ?? 0
+        let port = try RawSocket.freePort()
         let recorder = Recorder()
         let client = AsyncSocket(delegate: recorder)
         try client.connect(toAddress: listener.localAddress, viaInterface: "\(interface)\(port)", withTimeout: 60)
@@ -43,7 +42,7 @@ import Testing
     @Test func attemptsBesideEachOtherShareOnePortOfOurs() async throws {
         let silent = try FullBacklog()
         let listeners = try [RawSocket.listening(), RawSocket.listening("::1")]
-        let port = try RawSocket.refusing("127.0.0.8").localAddress.port ?? 0
+        let port = try RawSocket.freePort()
         let recorder = Recorder()
         let addresses = try [#require(silent.address), listeners[1].localAddress]
         let client = AsyncSocket.client(of: addresses, delay: 0.05, delegate: recorder)
@@ -86,5 +85,48 @@ import Testing
         }
         #expect(error?.code == .noUsableAddress)
         #expect(client.isDisconnected)
+    }
+
+    // MARK: - Listening
+
+    @Test func aListenerOnAnInterfaceHasAllItsAddresses() async throws {
+        let atListener = Recorder()
+        let listener = AsyncSocket(delegate: atListener)
+        try listener.accept(onInterface: "lo", port: 0)
+        var clients: [AsyncSocket] = []
+        for host in ["127.0.0.1", "::1"] {
+            let recorder = Recorder()
+            let client = AsyncSocket(delegate: recorder)
+            clients.append(client)
+            try client.connect(toHost: host, onPort: listener.localPort, withTimeout: 60)
+            try await recorder.connected()
+            _ = try await atListener.accepted()
+        }
+        #expect(clients.allSatisfy { $0.isConnected })
+    }
+
+    @Test func aListenerLeavesOutDisabledFamiliesAndUnknownInterfaces() throws {
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        listener.isIPv4Enabled = false
+        try listener.accept(onInterface: "localhost", port: 0)
+        #expect(listener.localHost == "::1")
+        let other = AsyncSocket(delegate: recorder)
+        other.isIPv6Enabled = false
+        #expect(throws: AsyncSocketError.self) { try other.accept(onInterface: "::1", port: 0) }
+            .map { #expect($0.code == .noUsableAddress) }
+        #expect(throws: AsyncSocketError.self) { try other.accept(onInterface: "nowhere0", port: 0) }
+            .map { #expect($0.code == .badParameter) }
+        #expect(other.isDisconnected)
+        withExtendedLifetime(recorder) {}
+    }
+
+    @Test func aListenersPortMayStandBehindItsInterface() throws {
+        let port = try RawSocket.freePort()
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        try listener.accept(onInterface: "127.0.0.10:\(port)", port: 0)
+        #expect(listener.localPort == port && listener.localHost == "127.0.0.10")
+        withExtendedLifetime(recorder) {}
     }
 }

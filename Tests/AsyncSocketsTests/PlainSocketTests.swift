@@ -159,7 +159,7 @@ import Testing
         let link = try await Link.make(delivery)
         for _ in 0..<200 {
             link.client.disconnect()
-            while !link.client.isDisconnected { await Task.yield() }
+            try await eventually("the client is disconnected") { link.client.isDisconnected }
             try link.client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort, withTimeout: 60)
             guard case .disconnected(nil) = await link.atClient.next() else {
                 Issue.record("the next connection overtook the end of the last")

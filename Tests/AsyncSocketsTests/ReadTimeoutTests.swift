@@ -107,7 +107,7 @@ import Testing
         for await _ in delegate.asked.stream { break }
         // The delegate sits in its answer. The read it was asked about is completed, and the next one is current.
         first.fire()
-        while socket.readProgress?.tag != 2 { await Task.yield() }
+        try await eventually("the second read is current") { socket.readProgress?.tag == 2 }
         delegate.mayAnswer.signal()
         #expect(try await delegate.recorder.readText() == "one")
         second.fire()

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Glibc
 import SocketCore
+import SocketTestSupport
 import Testing
 
 /// A blocking stream socket made with system calls alone, for the other end of a connection; closed with its owner.
@@ -22,6 +23,16 @@ final class RawSocket: Sendable {
     /// Bound to an address, and not listening: what connects there is refused, and nobody else gets the port.
     static func refusing(_ host: String = "127.0.0.1") throws -> RawSocket {
         try bound(to: try #require(SocketAddress(literal: host, port: 0)))
+    }
+
+    /// A port that nobody has, on any address, and which the kernel gives to nobody: it lies below those that it chooses from.
+    static func freePort() throws -> UInt16 {
+        for port in UInt16.random(in: 20_000..<30_000)..<32_000 {
+            guard let any = SocketAddress(literal: "::", port: port) else { break }
+            let holder = try RawSocket(.ipv6)
+            if holder.call(bind, any) == 0 { return port }
+        }
+        throw Unexpected(description: "no free port")
     }
 
     static func listening(_ host: String = "127.0.0.1", backlog: CInt = 8) throws -> RawSocket {
