@@ -116,7 +116,9 @@ extension StreamConnection {
         writes.canAcceptBytes = true
         sendSmallWritesAtOnce(descriptor)
         do throws(SystemError) {
-            try introduce(descriptor, peer: facts.withLock { $0.remoteAddress } ?? descriptor.remoteAddress)
+            let peer = facts.withLock { $0.remoteAddress } ?? descriptor.remoteAddress
+            try introduce(descriptor, peer: peer)
+            reads.trustsShortReads = peer?.family != .unix
             return true
         } catch {
             close(AsyncSocketError(error, operation: "connect"))

@@ -178,7 +178,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .idle, .resolving, .connecting, .closed: return
         }
         if events.contains(.readable) { reads.mayHaveBytes = true }
-        if events.contains(.peerFinished) { reads.peerHasFinished = true }
+        if !events.isDisjoint(with: [.peerFinished, .urgent]) { reads.trustsShortReads = false }
         if events.contains(.writable) { writes.canAcceptBytes = true }
         if events.contains(.brokenOff) { reads.isBrokenOff = true }
         pump()
