@@ -66,6 +66,7 @@ let package = Package(
             name: "AsyncSocketsTests",
             dependencies: [
                 "AsyncSockets", "AsyncSocketsTesting", "EngineProbe", "SocketBuffers", "SocketCore", "SocketTestSupport",
+                .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
         ),

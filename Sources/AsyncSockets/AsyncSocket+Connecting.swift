@@ -11,7 +11,7 @@ extension AsyncSocket {
     /// `.connectFailed` (its message names every address) or `.connectTimeout`. Reads, writes and `startTLS` may be queued before that. `disconnect()`
     /// ends it at any time. `isIPv4Enabled` and its like count as they are now.
     ///
-    /// With a `proxy`, the proxy does the resolving and connecting.
+    /// With a `proxy`, all this concerns the way to the proxy; the host is the proxy's to resolve and to connect to.
     ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address. `localhost` is this machine, whatever a name server says (RFC 6761).
@@ -35,7 +35,8 @@ extension AsyncSocket {
     /// Connects to an address: IPv4, IPv6, or a Unix-domain path or abstract name.
     ///
     /// Returns at once; then the delegate gets `socket(_:didConnectToHost:port:)`, for a path `socket(_:didConnectTo:)`, or
-    /// `socketDidDisconnect(_:withError:)`. For an abstract name the "host" is the address's description and the port 0.
+    /// `socketDidDisconnect(_:withError:)`. For an abstract name the "host" is the address's description and the port 0. A `proxy` is asked for an
+    /// IPv4 or IPv6 address, and has nothing to do with a Unix-domain one.
     ///
     /// - Parameters:
     ///   - address: Where to. A Unix-domain listener whose backlog is full is asked again until it takes the connection, as a blocking connect(2) would.

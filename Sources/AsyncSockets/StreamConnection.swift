@@ -31,6 +31,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case closeWriteStream
         case configure(SocketConfiguration)
         case fail(AsyncSocketError)
+        case perform(@Sendable (Int32?) -> Void)
         case retire
     }
 
@@ -104,6 +105,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         if case .closed = phase {
             predecessor = nil
             if case .retire = message { retireIfSilent() }
+            if case .perform(let body) = message { body(nil) }
             return
         }
         switch message {
@@ -123,6 +125,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .closeWriteStream: closeWriteStream()
         case .configure(let configuration): self.configuration = configuration
         case .fail(let error): close(error)
+        case .perform(let body): body(facts.withLock { $0.descriptor?.rawValue })
         case .retire: break
         }
     }

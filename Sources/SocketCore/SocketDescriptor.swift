@@ -12,6 +12,8 @@ internal import Glibc
 package final class SocketDescriptor: @unchecked Sendable {
     // Unchecked: used only inside its owner's turn.
     package private(set) var rawValue: CInt
+    /// For an accepted connection: what counts it as open.
+    var place: AcceptQuota.Place?
 
     /// What came of asking the kernel for bytes.
     package enum ReceiveAnswer {
@@ -55,8 +57,10 @@ package final class SocketDescriptor: @unchecked Sendable {
         self.rawValue = rawValue
     }
 
-    /// A new TCP or Unix-domain stream socket.
-    package convenience init(streamOf family: SocketAddress.Family) throws(SystemError) {
+    /// A new TCP or Unix-domain stream socket, with `options` set.
+    package convenience init(
+        streamOf family: SocketAddress.Family, options: SocketOptionSet = SocketOptionSet()
+    ) throws(SystemError) {
         let domain: CInt =
             switch family {
             case .ipv4: AF_INET
@@ -64,9 +68,12 @@ package final class SocketDescriptor: @unchecked Sendable {
             case .unix: AF_UNIX
             }
         let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
-        let descriptor = socket(domain, type, 0)
+        var descriptor: CInt = -1
+        if options.usesMultipathTCP, family != .unix { descriptor = socket(domain, type, CInt(IPPROTO_MPTCP)) }
+        if descriptor < 0 { descriptor = socket(domain, type, 0) }
         guard descriptor >= 0 else { throw SystemError("socket") }
         self.init(adopting: descriptor)
+        try options.apply(toNew: self)
     }
 
     deinit { close() }
@@ -113,6 +120,7 @@ package final class SocketDescriptor: @unchecked Sendable {
         // Linux releases the number even when close is interrupted: never call it twice.
         _ = Glibc.close(rawValue)
         rawValue = -1
+        place = nil
     }
 
     /// Gives up the descriptor without closing it: it belongs to somebody else.
