@@ -93,14 +93,20 @@ final class DelegateRelay: Sendable {
     }
 
     /// On the loop or the socket queue, outside the turn: delivers what waits, and what comes while it does so.
-    func deliverBacklog() -> Delivery {
+    ///
+    /// - Parameters:
+    ///   - before: Called before the events that wait are delivered.
+    ///   - after: Called after that; what it leads to is delivered too.
+    func deliverBacklog(before: () -> Void = {}, after: () -> Void = {}) -> Delivery {
         var events: [DelegateEvent] = []
         var delivered = 0
         while true {
             let end = state.withLock { $0.takeBacklog(into: &events, mayGoOn: delivered < Self.deliveryLimit) }
             if let end { return end }
             let socket = socket.value
+            before()
             for event in events { deliver(event, to: socket) }
+            after()
             delivered += events.count
             events.removeAll(keepingCapacity: true)
         }

@@ -6,7 +6,11 @@ internal import SocketTLS
 extension StreamConnection {
     /// An empty intent: at once.
     func closeWhenDone(_ intent: CloseIntent) {
-        guard !intent.isEmpty else { return close(nil) }
+        guard !intent.isEmpty else {
+            // What the delegate wrote just before is given to the kernel, as it would have been without the cork.
+            if cork.isPressed { pump() }
+            return close(nil)
+        }
         closeIntent = (closeIntent ?? []).union(intent)
         pump()
     }

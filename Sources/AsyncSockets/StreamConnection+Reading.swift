@@ -68,7 +68,7 @@ extension StreamConnection {
     func enqueue(_ packet: ReadPacket) {
         guard closeIntent == nil else { return }
         reads.queue.append(packet)
-        pump()
+        if !cork.holdsBack() { pump() }
     }
 
     func pumpReads(from descriptor: SocketDescriptor) {

@@ -46,6 +46,11 @@ extension StreamConnection {
             return close(.writeQueueFull(limit))
         }
         writes.queue.append(packet)
+        if !cork.holdsBack() { uncork() }
+    }
+
+    /// Serves what has been queued.
+    func uncork() {
         pump()
         reportHighWater()
     }

@@ -27,6 +27,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case verdict(Bool)
         case extendRead(operation: UInt64, seconds: Double)
         case extendWrite(operation: UInt64, seconds: Double)
+        case uncork
         case close(CloseIntent)
         case closeWriteStream
         indirect case configure(SocketConfiguration)
@@ -38,6 +39,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     let loop: EventLoop
     let relay: DelegateRelay
     let facts = Locked(ConnectionFacts())
+    let cork = DeliveryCork()
     private let turn: SocketTurn<Message>
     private(set) var registration: LoopRegistration?
     /// The socket's connection before this one, whose end has to be told first. Set before anybody else knows this one; then inside the turn.
@@ -87,7 +89,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         guard !relay.deliversOnSocketQueue else { return post(.events(events)) }
         relay.announceDelivery()
         post(.events(events))
-        switch relay.deliverBacklog() {
+        switch relay.deliverBacklog(before: { cork.close() }, after: { if cork.open() { post(.uncork) } }) {
         case .delivered: break
         case .moreIsWaiting: askForTurn()
         case .endIsTold: post(.retire)
@@ -125,6 +127,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .verdict(let accepted): decideTrust(accepted)
         case .extendRead(let operation, let seconds): extendRead(operation, by: seconds)
         case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
+        case .uncork: uncork()
         case .close(let intent): closeWhenDone(intent)
         case .closeWriteStream: closeWriteStream()
         case .configure(let configuration): self.configuration = configuration
