@@ -94,7 +94,7 @@ extension AsyncSocket {
             switch $0.family {
             case .ipv4: configuration.isIPv4Enabled
             case .ipv6: configuration.isIPv6Enabled
-            case .unix: true
+            case .unix, .virtualMachine: true
             }
         }
     }

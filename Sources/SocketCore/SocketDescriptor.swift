@@ -57,7 +57,7 @@ package final class SocketDescriptor: @unchecked Sendable {
         self.rawValue = rawValue
     }
 
-    /// A new TCP or Unix-domain stream socket, with `options` set.
+    /// A new stream socket, with `options` set.
     package convenience init(
         streamOf family: SocketAddress.Family, options: SocketOptionSet = SocketOptionSet()
     ) throws(SystemError) {
@@ -66,10 +66,11 @@ package final class SocketDescriptor: @unchecked Sendable {
             case .ipv4: AF_INET
             case .ipv6: AF_INET6
             case .unix: AF_UNIX
+            case .virtualMachine: AF_VSOCK
             }
         let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
         var descriptor: CInt = -1
-        if options.usesMultipathTCP, family != .unix { descriptor = socket(domain, type, CInt(IPPROTO_MPTCP)) }
+        if options.usesMultipathTCP, family.isInternet { descriptor = socket(domain, type, CInt(IPPROTO_MPTCP)) }
         if descriptor < 0 { descriptor = socket(domain, type, 0) }
         guard descriptor >= 0 else { throw SystemError("socket") }
         self.init(adopting: descriptor)
