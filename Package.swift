@@ -65,7 +65,9 @@ let package = Package(
         .testTarget(
             name: "AsyncSocketsTests",
             dependencies: [
-                "AsyncSockets", "AsyncSocketsTesting", "EngineProbe", "SocketBuffers", "SocketCore", "SocketTestSupport",
+                "AsyncSockets", "AsyncSocketsTesting", "CLinux", "EngineProbe", "SocketBuffers", "SocketCore",
+                "SocketTestSupport",
+                .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
         ),

@@ -31,7 +31,12 @@ extension AsyncSocket {
         self.init(delegate: delegate, delegateQueue: delegateQueue, socketQueue: socketQueue)
         let connection = try makeConnection("adopt")
         let adopted = SocketDescriptor(takingOver: descriptor)
-        connection.introduce(adopted, peer: peer)
+        do throws(SystemError) {
+            // A new socket has no options that could be refused.
+            try connection.introduce(adopted, peer: peer)
+        } catch {
+            throw AsyncSocketError(error, operation: "adopt")
+        }
         connection.post(.adopt(adopted))
     }
 }

@@ -11,7 +11,7 @@ extension AsyncSocket {
     /// `.connectFailed` (its message names every address) or `.connectTimeout`. Reads, writes and `startTLS` may be queued before that. `disconnect()`
     /// ends it at any time. `isIPv4Enabled` and its like count as they are now.
     ///
-    /// With a `proxy`, the proxy does the resolving and connecting.
+    /// With a `proxy`, all this concerns the way to the proxy; the host is the proxy's to resolve and to connect to.
     ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address. `localhost` is this machine, whatever a name server says (RFC 6761).
@@ -32,14 +32,15 @@ extension AsyncSocket {
         try connect(to: .host(host, port: port), policy: routePolicy(via: interface), timeout: timeout)
     }
 
-    /// Connects to an address: IPv4, IPv6, or a Unix-domain path or abstract name.
+    /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual machine.
     ///
     /// Returns at once; then the delegate gets `socket(_:didConnectToHost:port:)`, for a path `socket(_:didConnectTo:)`, or
-    /// `socketDidDisconnect(_:withError:)`. For an abstract name the "host" is the address's description and the port 0.
+    /// `socketDidDisconnect(_:withError:)`. For an abstract name and a virtual machine the "host" is the address's description and the port 0. A `proxy` is asked for an
+    /// IPv4 or IPv6 address, and has nothing to do with a Unix-domain one.
     ///
     /// - Parameters:
     ///   - address: Where to. A Unix-domain listener whose backlog is full is asked again until it takes the connection, as a blocking connect(2) would.
-    ///   - interface: As for `connect(toHost:onPort:viaInterface:withTimeout:)`; it has to be nil for a Unix-domain address.
+    ///   - interface: As for `connect(toHost:onPort:viaInterface:withTimeout:)`; it has to be nil for an address that is not of IP.
     ///   - timeout: Seconds; negative: no limit.
     /// - Throws: What `connect(toHost:onPort:viaInterface:withTimeout:)` throws, and `.noUsableAddress` when the address's family is disabled or the interface
     ///   has no address of it.
@@ -47,12 +48,12 @@ extension AsyncSocket {
         toAddress address: SocketAddress, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = -1
     ) throws(AsyncSocketError) {
         guard address.port != 0 else { throw .badParameter("connect", "nobody listens on port 0") }
-        let isUnix = address.family == .unix
-        guard !isUnix || interface == nil else {
-            throw .badParameter("connect", "a Unix-domain address is on no interface: leave the interface out")
+        let isInternet = address.family.isInternet
+        guard isInternet || interface == nil else {
+            throw .badParameter("connect", "\(address) is on no interface: leave the interface out")
         }
-        let policy = isUnix ? RoutePolicy() : try routePolicy(via: interface)
-        if isUnix || proxy == nil {
+        let policy = isInternet ? try routePolicy(via: interface) : RoutePolicy()
+        if !isInternet || proxy == nil {
             do throws(NoRoute) {
                 _ = try policy.routes(to: [address])
             } catch {
@@ -88,7 +89,7 @@ extension AsyncSocket {
         connection.post(.connect(destination, timeout: timeout))
     }
 
-    /// Straight there or, with a proxy, to the proxy. The Unix domain has no proxies.
+    /// Straight there or, with a proxy, to the proxy. Only IP has proxies.
     private func destination(_ target: Destination.Target, _ policy: RoutePolicy) throws(AsyncSocketError) -> Destination {
         let configuration = configuration
         guard let proxy = configuration.proxy, let (host, port) = target.hostAndPort else {

@@ -60,12 +60,25 @@ struct PhaseClock {
     }
 
     let limit: Limit
+    /// All the time there is, pauses apart.
     let seconds: Double
-    let deadline: Deadline?
+    private(set) var deadline: Deadline?
+    private var left: Double
 
     init(_ limit: Limit, seconds: Double) {
         self.limit = limit
         self.seconds = seconds
+        left = seconds
         deadline = Deadline(after: seconds)
+    }
+
+    mutating func stop() {
+        left = max(deadline?.seconds(since: .now) ?? left, 0)
+        deadline = nil
+    }
+
+    /// Goes on with what was left when it stopped.
+    mutating func goOn() {
+        deadline = Deadline(after: left)
     }
 }

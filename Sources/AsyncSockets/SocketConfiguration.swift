@@ -23,4 +23,6 @@ struct SocketConfiguration: Sendable {
     var maximumPendingWriteBytes: Int?
     /// The number of waiting bytes from which on the delegate is told; nil: never.
     var writeHighWaterMark: Int?
+    /// The accepted connections that may be open at most; nil: no limit.
+    var maximumAcceptedConnections: Int?
 }

@@ -30,7 +30,9 @@ extension StreamConnection {
         do throws(NoRoute) {
             let routes = try destination.policy.routes(to: addresses)
             if case .host = destination.target { report(.progressed(.resolved(routes.map(\.destination)))) }
-            let connector = Connector(routes: routes, delay: destination.policy.attemptDelay, loop: loop) { [weak self] in
+            let connector = Connector(
+                routes: routes, delay: destination.policy.attemptDelay, options: facts.withLock { $0.options }, loop: loop
+            ) { [weak self] in
                 self?.post(.attempt($0, $1))
             }
             phase = .connecting(connector, destination)
@@ -81,7 +83,7 @@ extension StreamConnection {
 
     /// Tells the delegate, and serves what has been queued.
     private func didStand(_ descriptor: SocketDescriptor) {
-        stand(descriptor)
+        guard stand(descriptor) else { return }
         if let address = facts.withLock({ $0.remoteAddress }) {
             if let path = address.unixPath {
                 report(.didConnectTo(URL(filePath: path)))
@@ -99,27 +101,45 @@ extension StreamConnection {
         } catch {
             return close(AsyncSocketError(error, operation: "accept"))
         }
-        stand(descriptor)
-        pump()
+        if stand(descriptor) { pump() }
     }
 
     private func watch(_ descriptor: SocketDescriptor) throws(SystemError) {
         if let registration { try loop.watch(descriptor, for: registration) }
     }
 
-    func stand(_ descriptor: SocketDescriptor) {
+    /// False when it has ended instead: the kernel has refused an option that was set meanwhile.
+    func stand(_ descriptor: SocketDescriptor) -> Bool {
         clock = nil
         phase = .connected(descriptor)
         reads.mayHaveBytes = true
         writes.canAcceptBytes = true
-        descriptor.setNoDelay()
-        if let peer = facts.withLock({ $0.remoteAddress }) ?? descriptor.remoteAddress { introduce(descriptor, peer: peer) }
+        sendSmallWritesAtOnce(descriptor)
+        do throws(SystemError) {
+            let peer = facts.withLock { $0.remoteAddress } ?? descriptor.remoteAddress
+            try introduce(descriptor, peer: peer)
+            reads.trustsShortReads = peer?.family != .unix
+            return true
+        } catch {
+            close(AsyncSocketError(error, operation: "connect"))
+            return false
+        }
     }
 
-    /// Anywhere: makes the facts of a connected descriptor known.
-    func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress) {
+    /// `TCP_NODELAY`, unless the user has said something about it.
+    func sendSmallWritesAtOnce(_ descriptor: SocketDescriptor) {
+        if facts.withLock({ $0.options.value(of: .noDelay) }) == nil { descriptor.setNoDelay() }
+    }
+
+    /// Anywhere: makes the facts of a connected descriptor known, and itself for options to be set on.
+    func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress?) throws(SystemError) {
         let local = descriptor.localAddress
-        facts.withLock { facts in
+        try facts.withLock { facts throws(SystemError) in
+            guard !facts.isOver else { return }
+            try facts.lateOptions.apply(toConnected: descriptor)
+            facts.lateOptions = SocketOptionSet()
+            facts.descriptor = descriptor
+            guard let peer else { return }
             facts.isConnected = true
             facts.localAddress = local
             facts.remoteAddress = peer

@@ -40,7 +40,7 @@ extension StreamConnection {
         phase = .negotiating(descriptor, tunnel)
         reads.mayHaveBytes = true
         writes.canAcceptBytes = true
-        descriptor.setNoDelay()
+        sendSmallWritesAtOnce(descriptor)
         pump()
     }
 
@@ -72,7 +72,7 @@ extension StreamConnection {
     }
 
     private func beginUsing(_ tunnel: Tunnel, _ descriptor: SocketDescriptor) {
-        stand(descriptor)
+        guard stand(descriptor) else { return }
         report(.didConnect(host: tunnel.host, port: tunnel.port))
         pump()
     }

@@ -31,6 +31,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case closeWriteStream
         case configure(SocketConfiguration)
         case fail(AsyncSocketError)
+        case perform(@Sendable (Int32?) -> Void)
         case retire
     }
 
@@ -47,8 +48,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     var phase = ConnectionPhase.idle
     var upgrade = TLSUpgrade.plaintext
     var clock: PhaseClock?
-    /// What the handshake's clock had left when it stopped for the trust verdict.
-    var handshakeSecondsLeft = 0.0
+    /// The handshake's clock while it stands still for the trust verdict.
+    var stoppedClock: PhaseClock?
     /// How long the delegate may take for its verdict.
     var trustSeconds = 0.0
     let reads = ReadHalf()
@@ -104,6 +105,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         if case .closed = phase {
             predecessor = nil
             if case .retire = message { retireIfSilent() }
+            if case .perform(let body) = message { body(nil) }
             return
         }
         switch message {
@@ -123,6 +125,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .closeWriteStream: closeWriteStream()
         case .configure(let configuration): self.configuration = configuration
         case .fail(let error): close(error)
+        case .perform(let body): body(facts.withLock { $0.descriptor?.rawValue })
         case .retire: break
         }
     }
@@ -175,7 +178,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .idle, .resolving, .connecting, .closed: return
         }
         if events.contains(.readable) { reads.mayHaveBytes = true }
-        if events.contains(.peerFinished) { reads.peerHasFinished = true }
+        if !events.isDisjoint(with: [.peerFinished, .urgent]) { reads.trustsShortReads = false }
         if events.contains(.writable) { writes.canAcceptBytes = true }
         if events.contains(.brokenOff) { reads.isBrokenOff = true }
         pump()

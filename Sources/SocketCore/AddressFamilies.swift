@@ -10,12 +10,12 @@ package struct AddressFamilies: OptionSet, Hashable, Sendable {
     package static let ipv6 = AddressFamilies(rawValue: 1 << 1)
     package static let both: AddressFamilies = [.ipv4, .ipv6]
 
-    /// True when an address of `family` may be used; Unix-domain addresses always may.
+    /// True when an address of `family` may be used; those of other families always may.
     package func allows(_ family: SocketAddress.Family) -> Bool {
         switch family {
         case .ipv4: contains(.ipv4)
         case .ipv6: contains(.ipv6)
-        case .unix: true
+        case .unix, .virtualMachine: true
         }
     }
 }

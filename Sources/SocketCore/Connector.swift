@@ -28,6 +28,7 @@ package final class Connector {
 
     private let routes: [Route]
     private let delay: Double
+    private let options: SocketOptionSet
     private let loop: EventLoop
     private let tell: @Sendable (Int, LoopEvents) -> Void
     private var race: HappyEyeballs
@@ -37,12 +38,15 @@ package final class Connector {
 
     /// - Parameters:
     ///   - delay: Seconds between the beginning of one attempt and that of the next.
+    ///   - options: Set on each descriptor before it is bound or connected.
     ///   - tell: Called on the loop when there is something to `handle`, with the number of the attempt.
     package init(
-        routes: [Route], delay: Double, loop: EventLoop, tell: @escaping @Sendable (_ number: Int, _ events: LoopEvents) -> Void
+        routes: [Route], delay: Double, options: SocketOptionSet = SocketOptionSet(), loop: EventLoop,
+        tell: @escaping @Sendable (_ number: Int, _ events: LoopEvents) -> Void
     ) {
         self.routes = routes
         self.delay = max(delay, 0)
+        self.options = options
         self.loop = loop
         self.tell = tell
         race = HappyEyeballs(attemptCount: routes.count)
@@ -117,7 +121,7 @@ package final class Connector {
     private func start(_ number: Int, after previous: Retry?) -> HappyEyeballs.Event? {
         let route = routes[number]
         do throws(SystemError) {
-            let descriptor = try SocketDescriptor(streamOf: route.destination.family)
+            let descriptor = try SocketDescriptor(streamOf: route.destination.family, options: options)
             if let source = route.source { try descriptor.useSource(source) }
             switch descriptor.connect(to: route.destination) {
             case .connected:

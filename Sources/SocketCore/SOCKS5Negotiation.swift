@@ -174,7 +174,7 @@ extension SocketAddress {
         switch family {
         case .ipv4: Array(data.dropFirst(4).prefix(4))
         case .ipv6: Array(data.dropFirst(8).prefix(16))
-        case .unix: []
+        case .unix, .virtualMachine: []
         }
     }
 }

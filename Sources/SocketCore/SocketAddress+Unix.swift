@@ -44,7 +44,7 @@ extension SocketAddress {
     }
 
     /// What the kernel has after the family; nil for an IP address.
-    private var sunPath: [UInt8]? {
+    var sunPath: [UInt8]? {
         guard family == .unix else { return nil }
         return withUnsafeBytes(of: storage) { Array($0.prefix(Int(length)).dropFirst(Self.pathOffset)) }
     }

@@ -28,7 +28,7 @@ extension SocketDescriptor {
         guard let peer = remoteAddress else {
             return events.contains(.brokenOff) ? .failed(SystemError("connect", errno: ECONNRESET)) : nil
         }
-        let isItself = peer.family != .unix && peer == localAddress
+        let isItself = peer.family.isInternet && peer == localAddress
         return isItself ? .failed(SystemError("connect", errno: ECONNREFUSED)) : .connected
     }
 }

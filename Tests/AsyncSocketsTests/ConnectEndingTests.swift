@@ -125,7 +125,7 @@ import Testing
         }
         try client.connectToHost(withTimeout: 0.05)
         #expect(try await recorder.disconnected()?.code == .connectTimeout)
-        while loop.registrationCount > 0 { await Task.yield() }
+        try await eventually("the loop is empty") { loop.registrationCount == 0 }
         gate.signal()
         #expect(recorder.unread.isEmpty)
         withExtendedLifetime(client) {}
@@ -141,7 +141,7 @@ import Testing
         while case .progressed(let step) = await recorder.next(), step != .trying(last) {}
         #expect(loop.registrationCount == 3)
         client = nil
-        while loop.registrationCount > 0 { await Task.yield() }
+        try await eventually("the loop is empty") { loop.registrationCount == 0 }
         withExtendedLifetime(silent) {}
     }
 }

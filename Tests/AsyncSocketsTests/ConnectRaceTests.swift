@@ -90,7 +90,7 @@ import Testing
         #expect(loop.registrationCount == 1)
         client.disconnect()
         #expect(try await recorder.disconnected() == nil)
-        while loop.registrationCount > 0 { await Task.yield() }
+        try await eventually("the loop is empty") { loop.registrationCount == 0 }
         withExtendedLifetime((client, silent)) {}
     }
 
@@ -101,7 +101,7 @@ import Testing
         let client = AsyncSocket.client(of: silent.compactMap(\.address), delay: 0.01, delegate: recorder, loop: loop)
         try client.connectToHost(withTimeout: 0.2)
         #expect(try await recorder.disconnected()?.code == .connectTimeout)
-        while loop.registrationCount > 0 { await Task.yield() }
+        try await eventually("the loop is empty") { loop.registrationCount == 0 }
         withExtendedLifetime((client, silent)) {}
     }
 

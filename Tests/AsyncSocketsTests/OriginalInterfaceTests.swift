@@ -22,6 +22,7 @@ import Testing
         let atListener = Recorder()
         let listener = AsyncSocket(delegate: atListener)
         try listener.accept(onPort: 0)
+        var clients: [AsyncSocket] = []
         for host in ["127.0.0.1", "127.0.0.9", "::1"] {
             let atClient = Recorder()
             let client = AsyncSocket(delegate: atClient)
@@ -30,7 +31,9 @@ import Testing
             let server = try await atListener.accepted()
             #expect(server.localHost == host)
             #expect(client.isIPv6 == (host == "::1"))
+            clients.append(client)
         }
+        withExtendedLifetime(clients) {}
     }
 
     @Test(arguments: ["127.0.0.1", "::1"])
@@ -68,7 +71,8 @@ import Testing
     }
 
     @Test func theDelegateQueueCanBeChanged() async throws {
-        let listener = AsyncSocket(delegate: Recorder())
+        let atListener = Recorder()
+        let listener = AsyncSocket(delegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let noter = QueueNoter()
         let socket = AsyncSocket(delegate: noter, delegateQueue: noter.queues.0)
@@ -81,6 +85,7 @@ import Testing
             socket.write(Data("x"), withTimeout: 60, tag: 0)
             #expect(await names.next() == name)
         }
+        withExtendedLifetime(atListener) {}
     }
 
     /// Grants a write more time until it has been asked twice, and then has the peer read.

@@ -2,6 +2,7 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import Glibc
+import SocketBuffers
 import SocketTestSupport
 import Testing
 
@@ -64,6 +65,49 @@ import Testing
             _ = try await peer.finish()
             withExtendedLifetime(socket) {}
         }
+    }
+
+    /// Its family may be disabled here: it is the proxy that connects to it.
+    @Test func anAddressIsAskedForAsAnAddress() async throws {
+        let request: [UInt8] = [5, 1, 0, 4, 0x20, 1, 0xd, 0xb8] + [UInt8](repeating: 0, count: 11) + [7, 0, 80]
+        let peer = try ScriptedPeer.listening([
+            .expect([5, 1, 0]), .send([5, 0]), .expect(request), .send(ProxyScript.socks5.success),
+        ])
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        socket.isIPv6Enabled = false
+        socket.proxy = ProxyScript.socks5.proxy(on: peer.port)
+        try socket.connect(toAddress: #require(SocketAddress(literal: "2001:db8::7", port: 80)), withTimeout: 60)
+        guard case .connected("2001:db8::7", 80) = await recorder.next() else { throw Unexpected(description: "no connection") }
+        _ = try await peer.finish()
+        withExtendedLifetime(socket) {}
+    }
+
+    @Test func nothingButTheProxyIsLookedUp() async throws {
+        let peer = try ScriptedPeer.listening(ProxyScript.http.tunnel())
+        let names = Locked<[String]>([])
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        socket.resolver = Resolver(concurrency: 1) { query in
+            names.withLock { $0.append(query.host) }
+            return .success([SocketAddress(literal: "127.0.0.1", port: query.port)].compactMap { $0 })
+        }
+        socket.proxy = .http(host: "proxy.example", port: peer.port)
+        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: 60)
+        try await recorder.connected()
+        #expect(names.withLock { $0 } == ["proxy.example"])
+        withExtendedLifetime(socket) {}
+    }
+
+    /// The interface is for the way to the proxy.
+    @Test func theConnectionToTheProxyLeavesFromTheInterface() async throws {
+        let peer = try ScriptedPeer.listening(ProxyScript.socks5.tunnel())
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        socket.proxy = ProxyScript.socks5.proxy(on: peer.port)
+        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, viaInterface: "127.0.0.5", withTimeout: 60)
+        try await recorder.connected()
+        #expect(socket.localHost == "127.0.0.5")
     }
 
     // MARK: - Refusals

@@ -98,7 +98,7 @@ import Testing
         late.stay(on: loop)
         try late.connect(to: url, withTimeout: 0.1)
         #expect(try await atLate.disconnected()?.code == .connectTimeout)
-        while loop.registrationCount > 0 { await Task.yield() }
+        try await eventually("the loop is empty") { loop.registrationCount == 0 }
         let recorder = Recorder(recordsSteps: true)
         let client = AsyncSocket(delegate: recorder)
         try client.connect(to: url, withTimeout: 60)

@@ -46,7 +46,7 @@ import Testing
     }
 
     @Test(arguments: services, TLSVersion.tested)
-    func aTunnelIsUpgradedToTLS(_ service: (kind: ProxyDaemon.Kind, asks: Bool), _ version: TLSVersion) async throws {
+    func aTunnelThroughARealProxyCarriesTLS(_ service: (kind: ProxyDaemon.Kind, asks: Bool), _ version: TLSVersion) async throws {
         let server = try MiniSMTPServer(TestCertificates.server().only(version))
         let daemon = try await ProxyDaemon(service.kind, asksForCredentials: service.asks, target: server.port).started()
         defer { daemon.stop() }

@@ -20,6 +20,14 @@ package enum Told: Sendable {
     case disconnected(AsyncSocketError?)
 }
 
+extension AsyncSocketError {
+    /// The message begins with the number of bytes that came before the handshake: at least one. How many of `limit` have arrived by then is the
+    /// network's to say.
+    package func namesEarlyBytes(upTo limit: Int) -> Bool {
+        message.split(separator: " ").first.flatMap { Int($0) }.map { (1...limit).contains($0) } ?? false
+    }
+}
+
 /// Something else was told than the test waited for.
 package struct Unexpected: Error, CustomStringConvertible {
     package let description: String
@@ -96,6 +104,17 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     package var unread: [Told] { state.withLock { $0.outgoing.reversed() + $0.incoming } }
 
     // MARK: - Waiting for something in particular
+
+    /// The progress of the read with `tag` up to `count` bytes, in however many pieces they come.
+    package func readProgress(to count: Int, tag: Int) async throws {
+        var total = 0
+        while total < count {
+            let told = await next()
+            guard case .readPartial(let more, tag: tag) = told else { throw Unexpected(description: "\(told)") }
+            total += more
+        }
+        guard total == count else { throw Unexpected(description: "progress to \(total)") }
+    }
 
     package func accepted() async throws -> AsyncSocket {
         let told = await next()

@@ -34,7 +34,10 @@ struct ProxyDaemon {
         switch kind {
         case .danted:
             let configuration = try folder.write(Self.danteConfiguration(port), to: "danted.conf")
-            program = try Program(["danted", "-f", configuration, "-p", "\(folder.path)/danted.pid"])
+            // Dante closes all descriptors that it inherits, and by one of these Foundation tells that a process has ended: it would then wait for this one and
+            // hear of no other. A shell keeps it open.
+            let command = "danted -f \(configuration) -p \(folder.path)/danted.pid & trap \"kill $!\" TERM; wait"
+            program = try Program(["sh", "-c", command])
         case .microsocks:
             let users = credentials.map { ["-u", $0.username, "-P", $0.password] } ?? []
             program = try Program(["microsocks", "-i", "127.0.0.1", "-p", "\(port)"] + users)
