@@ -86,7 +86,8 @@ struct BenchCommand: ParsableCommand {
     private func chooseWorkloads() throws -> [Workload] {
         let withGoals = Set(Goal.all.map(\.workload))
         let chosen = Workload.all.filter { candidate in
-            (!quick || withGoals.contains(candidate.name)) && (workload.isEmpty || workload.contains { candidate.name.hasPrefix($0) })
+            (!quick || withGoals.contains(candidate.name))
+                && (workload.isEmpty || workload.contains { candidate.name.hasPrefix($0) })
         }
         if chosen.isEmpty { throw ValidationError("no workload begins with \(workload.joined(separator: " or ")): see --list") }
         return quick ? chosen.map(\.withServersOfGoals) : chosen
@@ -104,7 +105,9 @@ struct BenchCommand: ParsableCommand {
         print("servers:")
         for server in Server.all { print("  \(server.name)") }
         print("workloads:")
-        for workload in Workload.all { print("  \(workload.name.padding(toLength: 22, withPad: " ", startingAt: 0)) \(workload.title)") }
+        for workload in Workload.all {
+            print("  \(workload.name.padding(toLength: 22, withPad: " ", startingAt: 0)) \(workload.title)")
+        }
     }
 }
 

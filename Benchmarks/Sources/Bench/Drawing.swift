@@ -9,12 +9,14 @@ struct Drawing {
     private var elements: [String] = []
 
     mutating func rectangle(_ x: Double, _ y: Double, _ width: Double, _ height: Double, _ color: String) {
-        elements.append("<rect x=\"\(x.pixel)\" y=\"\(y.pixel)\" width=\"\(width.pixel)\" height=\"\(height.pixel)\" fill=\"\(color)\"/>")
+        elements.append(
+            "<rect x=\"\(x.pixel)\" y=\"\(y.pixel)\" width=\"\(width.pixel)\" height=\"\(height.pixel)\" fill=\"\(color)\"/>")
     }
 
     mutating func line(_ x1: Double, _ y1: Double, _ x2: Double, _ y2: Double, _ color: String, width: Double = 1) {
         elements.append(
-            "<line x1=\"\(x1.pixel)\" y1=\"\(y1.pixel)\" x2=\"\(x2.pixel)\" y2=\"\(y2.pixel)\" stroke=\"\(color)\" stroke-width=\"\(width)\"/>")
+            "<line x1=\"\(x1.pixel)\" y1=\"\(y1.pixel)\" x2=\"\(x2.pixel)\" y2=\"\(y2.pixel)\" stroke=\"\(color)\" stroke-width=\"\(width)\"/>"
+        )
     }
 
     mutating func dot(_ x: Double, _ y: Double, _ color: String) {
@@ -27,12 +29,14 @@ struct Drawing {
     }
 
     mutating func text(
-        _ x: Double, _ y: Double, _ text: String, size: Double = 12, anchor: Anchor = .start, isBold: Bool = false, color: String = "#222"
+        _ x: Double, _ y: Double, _ text: String, size: Double = 12, anchor: Anchor = .start, isBold: Bool = false,
+        color: String = "#222"
     ) {
         let weight = isBold ? " font-weight=\"bold\"" : ""
         let escaped = text.replacing("&", with: "&amp;").replacing("<", with: "&lt;")
         elements.append(
-            "<text x=\"\(x.pixel)\" y=\"\(y.pixel)\" font-size=\"\(size)\" text-anchor=\"\(anchor.rawValue)\" fill=\"\(color)\"\(weight)>\(escaped)</text>")
+            "<text x=\"\(x.pixel)\" y=\"\(y.pixel)\" font-size=\"\(size)\" text-anchor=\"\(anchor.rawValue)\" fill=\"\(color)\"\(weight)>\(escaped)</text>"
+        )
     }
 
     func svg(width: Double, height: Double) -> String {

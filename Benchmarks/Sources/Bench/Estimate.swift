@@ -32,8 +32,8 @@ struct Estimate: Codable, Sendable {
     }
 
     /// The ratios of values that were measured side by side, one after the other in the same round.
-    static func ratio(_ own: [Double], _ peer: [Double]) -> Estimate? {
-        Estimate(zip(own, peer).filter { $0.1 > 0 }.map { $0.0 / $0.1 })
+    static func ratio(_ own: [Double?], _ peer: [Double?]) -> Estimate? {
+        Estimate(zip(own, peer).compactMap { own, peer in own.flatMap { own in peer.flatMap { $0 > 0 ? own / $0 : nil } } })
     }
 }
 

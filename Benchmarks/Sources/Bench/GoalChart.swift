@@ -18,14 +18,15 @@ struct GoalChart {
     let footnote: String
 
     private static let (left, length, right, height) = (440.0, 420.0, 210.0, 24.0)
-    /// The scale goes from half of what is allowed to twice as much.
-    private static let range = 0.5...2.0
+    /// The scale goes from half of what is allowed to four times as much; what lies outside stands at its end.
+    private static let range = 0.5...4.0
 
     var svg: String {
         var drawing = Drawing()
-        drawing.text(16, 30, title + ": ratio and interval as a part of what is allowed; left of 1 is met", size: 15, isBold: true)
+        drawing.text(
+            16, 30, title + ": ratio and interval as a part of what is allowed; left of 1 is met", size: 15, isBold: true)
         let (top, bottom) = (64.0, 64 + Double(rows.count) * Self.height)
-        for tick in [0.5, 0.75, 1, 1.5, 2] {
+        for tick in [0.5, 0.75, 1, 1.5, 2, 3, 4] {
             drawing.line(x(tick), top - 6, x(tick), bottom, tick == 1 ? "#000" : "#ddd", width: tick == 1 ? 1.5 : 1)
             drawing.text(x(tick), top - 10, tick.short, size: 11, anchor: .middle)
         }

@@ -18,10 +18,12 @@ struct Growth: Sendable {
                 sizes: [1, 10, 100, 1000, 10_000], limit: 0.1
             ) { .echo(size: 64, connections: $0, isSecure: isSecure) },
             Growth(
-                name: "\(kind)-messages", title: "\(title) echo, 1 connection", horizontal: "bytes of a message", sizes: powers(to: 1 << 24), limit: 1.1
+                name: "\(kind)-messages", title: "\(title) echo, 1 connection", horizontal: "bytes of a message",
+                sizes: powers(to: 1 << 24), limit: 1.1
             ) { .echo(size: $0, connections: 1, isSecure: isSecure) },
             Growth(
-                name: "\(kind)-writes", title: "\(title): writes of the server", horizontal: "bytes of a write", sizes: powers(to: 1 << 24), limit: 1.1
+                name: "\(kind)-writes", title: "\(title): writes of the server", horizontal: "bytes of a write",
+                sizes: powers(to: 1 << 24), limit: 1.1
             ) { size in
                 // Not more than some ten thousand writes to a transfer, so that a transfer of small ones ends soon.
                 let total = max(1 << 16, min(1 << 26, size * 16_384))
@@ -30,7 +32,8 @@ struct Growth: Sendable {
                     load: ["--mode", "source", "--size", "\(max(total, size))", "--chunk", "\(size)"], metrics: [.cpu])
             },
             Growth(
-                name: "\(kind)-delimiter", title: "\(title): reading to a delimiter, in pieces of 256 B", horizontal: "bytes of a line",
+                name: "\(kind)-delimiter", title: "\(title): reading to a delimiter, in pieces of 256 B",
+                horizontal: "bytes of a line",
                 sizes: powers(from: 1024, to: 1 << 24), limit: 1.1
             ) { size in
                 Workload(

@@ -31,7 +31,9 @@ struct GrowthReport {
 
     var report: Report {
         var lines = ["How costs grow", ""] + machine.lines
-        lines.append("\(rounds) rounds, medians; the exponent is the slope of the cost's logarithm over the size's: 0 does not grow, 1 is linear")
+        lines.append(
+            "\(rounds) rounds, medians; the exponent is the slope of the cost's logarithm over the size's: 0 does not grow, 1 is linear"
+        )
         var (charts, exponents): ([String: String], [String: [String: [Double?]]]) = ([:], [:])
         for growth in growths {
             lines += ["", "\(growth.title): server CPU of an operation, µs  (\(growth.name))", "", table(of: growth)]
@@ -54,7 +56,10 @@ struct GrowthReport {
             let exponents = Exponents(points)
             let isOver = (exponents.last ?? 0) > growth.limit
             table.add(
-                [server] + cells + [exponents.all?.short ?? "–", exponents.last?.short ?? "–", "\(growth.limit.short)\(isOver ? " exceeded" : "")"])
+                [server] + cells + [
+                    exponents.all?.short ?? "–", exponents.last?.short ?? "–",
+                    "\(growth.limit.short)\(isOver ? " exceeded" : "")",
+                ])
         }
         return table.text
     }
@@ -65,7 +70,8 @@ struct GrowthReport {
             return LineChart.Line(server: server, points: points, exponent: growthExponent(Array(points.suffix(3))))
         }
         return LineChart(
-            title: growth.title, horizontal: growth.horizontal, vertical: "server CPU of an operation, µs; exponents of the last three sizes",
+            title: growth.title, horizontal: growth.horizontal,
+            vertical: "server CPU of an operation, µs; exponents of the last three sizes",
             lines: lines, footnote: "\(machine.date), \(machine.processor), OpenSSL \(machine.openSSL), \(rounds) rounds"
         ).svg
     }

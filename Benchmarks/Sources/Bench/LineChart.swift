@@ -18,12 +18,16 @@ struct LineChart {
 
     var svg: String {
         let points = lines.flatMap(\.points)
-        guard let sizes = range(points.map(\.size)), let costs = range(points.map(\.cost)) else { return Drawing().svg(width: 10, height: 10) }
+        guard let sizes = range(points.map(\.size)), let costs = range(points.map(\.cost)) else {
+            return Drawing().svg(width: 10, height: 10)
+        }
         var drawing = Drawing()
         drawing.text(16, 26, title, size: 15, isBold: true)
         drawing.text(Self.left - 60, Self.top - 12, vertical, size: 11)
         drawing.text(Self.left + Self.width, Self.top + Self.height + 36, horizontal, size: 11, anchor: .end)
-        let x = { (size: Double) in Self.left + Self.width * (log10(size) - sizes.lowerBound) / (sizes.upperBound - sizes.lowerBound) }
+        let x = { (size: Double) in
+            Self.left + Self.width * (log10(size) - sizes.lowerBound) / (sizes.upperBound - sizes.lowerBound)
+        }
         let y = { (cost: Double) in
             Self.top + Self.height - Self.height * (log10(cost) - costs.lowerBound) / (costs.upperBound - costs.lowerBound)
         }
@@ -58,6 +62,7 @@ struct LineChart {
 
     private func label(_ power: Double) -> String {
         let value = pow(10, power)
-        return value >= 1e6 ? "\(Int(value / 1e6)) M" : value >= 1e3 ? "\(Int(value / 1e3)) k" : value >= 1 ? "\(Int(value))" : "\(value)"
+        return value >= 1e6
+            ? "\(Int(value / 1e6)) M" : value >= 1e3 ? "\(Int(value / 1e3)) k" : value >= 1 ? "\(Int(value))" : "\(value)"
     }
 }

@@ -21,7 +21,9 @@ struct Machine: Codable, Sendable {
     static func current() -> Machine {
         let information = (try? String(contentsOfFile: "/proc/cpuinfo", encoding: .utf8)) ?? ""
         let model = information.split(separator: "\n").first { $0.hasPrefix("model name") }?.split(separator: ":").last
-        let load = (try? String(contentsOfFile: "/proc/loadavg", encoding: .utf8))?.split(separator: " ").first.flatMap { Double($0) }
+        let load = (try? String(contentsOfFile: "/proc/loadavg", encoding: .utf8))?.split(separator: " ").first.flatMap {
+            Double($0)
+        }
         let swift = output("swift", "--version").split(separator: "\n").first { $0.contains("Swift version") } ?? "unknown"
         return Machine(
             date: Date().formatted(.iso8601.year().month().day()),

@@ -30,14 +30,24 @@ struct Matrix {
         for turn in able.indices {
             let server = able[(turn + round) % able.count]
             progress("round \(round + 1) of \(rounds): \(workload.name), \(server.name)")
-            let measurement = try Trial(bench: bench, workload: workload, server: server, rate: rate).run()
-            results.add(measurement, of: server.name, in: workload.name)
+            do {
+                let measurement = try Trial(bench: bench, workload: workload, server: server, rate: rate).run()
+                results.add(measurement, of: server.name, in: workload.name, round: round)
+            } catch {
+                let failure = "round \(round + 1), \(workload.name), \(server.name): \(error)"
+                progress(failure)
+                results.addFailure(failure)
+                // One that does not keep up with a rate is a result; many are a defect.
+                if results.failures.count >= 10 { throw BenchError("too many runs have failed") }
+            }
         }
     }
 
     private mutating func rate(of workload: Workload) throws -> Double? {
         guard case .part(let part, let name) = workload.pace else { return nil }
-        guard let closed = Workload.all.first(where: { $0.name == name }) else { throw BenchError("there is no workload \(name)") }
+        guard let closed = Workload.all.first(where: { $0.name == name }) else {
+            throw BenchError("there is no workload \(name)")
+        }
         if results.values[name] == nil { try run(closed, round: 0) }
         let rates = servers.compactMap { results.estimate(.rate, of: $0.name, in: name)?.median }
         guard let slowest = rates.min() else { throw BenchError("\(name) has no rates") }

@@ -29,7 +29,8 @@ struct MatrixReport {
             .map { goal in
                 let ratio = results.ratio(goal.metric, of: goal.server, to: goal.peer, in: goal.workload)
                 return GoalRecord(
-                    workload: goal.workload, metric: goal.metric.rawValue, server: goal.server, peer: goal.peer, bound: goal.bound,
+                    workload: goal.workload, metric: goal.metric.rawValue, server: goal.server, peer: goal.peer,
+                    bound: goal.bound,
                     ratio: ratio, verdict: goal.verdict(on: ratio))
             }
     }
@@ -45,42 +46,49 @@ struct MatrixReport {
         let interval = outer == 0 ? "lowest and highest" : "all but the \(outer) lowest and the \(outer) highest"
         var lines = ["AsyncSockets beside its peers\(isQuick ? ", the rows with goals" : "")", ""] + machine.lines
         lines += [
-            "\(matrix.rounds) rounds, the servers interleaved; median [interval: \(interval) of the rounds]; a ratio is that of two runs of one round",
+            "\(count(matrix.rounds)), the servers interleaved; median [interval: \(interval) of the rounds]; a ratio is that of two runs of one round",
             "server on processor \(Trial.serverProcessor), load on processor \(Trial.loadProcessor); TLS 1.3, TLS_AES_128_GCM_SHA256, X25519, ECDSA P-256, no tickets (nio: two)",
-            "instructions are not counted",
+            "instructions are not counted: the processor time of the server, all threads, is that of its clock (clock_getcpuclockid)",
         ]
         if !goals.isEmpty { lines += ["", "Goals", "", goalTable(goals)] }
         for workload in matrix.workloads where results.values[workload.name] != nil {
             lines += ["", "\(workload.title)  (\(workload.name))", "", table(of: workload)]
         }
+        if !results.failures.isEmpty { lines += ["", "Runs that have failed, and are left out", ""] + results.failures }
         return lines.joined(separator: "\n") + "\n"
     }
 
+    private func count(_ rounds: Int) -> String { rounds == 1 ? "1 round" : "\(rounds) rounds" }
+
     private func goalTable(_ goals: [GoalRecord]) -> String {
-        var table = TextTable()
+        var table = TextTable(leftColumns: 4)
         table.add("workload", "figure", "server", "to", "goal", "ratio", "")
         for goal in goals {
             let metric = Metric(rawValue: goal.metric)
             let sign = metric?.isLowerBetter == true ? "≤" : "≥"
             table.add(
-                goal.workload, metric?.title ?? goal.metric, goal.server, goal.peer, "\(sign) \(String(format: "%.2f", goal.bound))",
+                goal.workload, metric?.title ?? goal.metric, goal.server, goal.peer,
+                "\(sign) \(String(format: "%.2f", goal.bound))",
                 goal.ratio?.text ?? "–", goal.verdict.rawValue)
         }
         return table.text
     }
 
     private func table(of workload: Workload) -> String {
-        var table = TextTable()
-        table.add([""] + workload.metrics.flatMap { $0 == .threads ? [$0.title] : [$0.title, "to nio", "to c"] })
-        for server in servers where results.values[workload.name]?[server] != nil {
-            table.add([server] + workload.metrics.flatMap { cells($0, of: server, in: workload) })
+        var table = TextTable(leftColumns: 2)
+        table.add("", "", "", "to nio", "to c")
+        for metric in workload.metrics {
+            let measured = servers.filter { results.estimate(metric, of: $0, in: workload.name) != nil }
+            for (index, server) in measured.enumerated() {
+                table.add([index == 0 ? metric.title : "", server] + cells(metric, of: server, in: workload))
+            }
         }
         return table.text
     }
 
     private func cells(_ metric: Metric, of server: String, in workload: Workload) -> [String] {
         let figure = results.estimate(metric, of: server, in: workload.name)
-        if metric == .threads { return [figure.map { $0.median.short } ?? "–"] }
+        if metric == .threads { return [figure.map { String(format: "%.0f", $0.median) } ?? "–"] }
         let ratios = [Server.nio, Server.floor].map { peer -> String in
             guard server != peer else { return "" }
             return results.ratio(metric, of: server, to: peer, in: workload.name)?.text ?? "–"
@@ -91,18 +99,20 @@ struct MatrixReport {
     // MARK: - Charts
 
     private func charts(_ goals: [GoalRecord]) -> [String: String] {
-        let footnote = "\(machine.date), \(machine.processor), OpenSSL \(machine.openSSL), \(matrix.rounds) rounds"
+        let footnote = "\(machine.date), \(machine.processor), OpenSSL \(machine.openSSL), \(count(matrix.rounds))"
         var charts: [String: String] = [:]
         let rows = goals.compactMap { goal -> GoalChart.Row? in
             guard let ratio = goal.ratio, let metric = Metric(rawValue: goal.metric) else { return nil }
             let label = "\(goal.workload), \(metric.title): \(goal.server) to \(goal.peer)"
-            return GoalChart.Row(label: label, ratio: ratio, bound: goal.bound, isLowerBetter: metric.isLowerBetter, verdict: goal.verdict)
+            return GoalChart.Row(
+                label: label, ratio: ratio, bound: goal.bound, isLowerBetter: metric.isLowerBetter, verdict: goal.verdict)
         }
         if !rows.isEmpty { charts["goals"] = GoalChart(title: "Goals", rows: rows, footnote: footnote).svg }
         for metric in [Metric.cpu, .bytesPerCPU, .p50, .memory] {
             let groups = matrix.workloads.filter { $0.metrics.contains(metric) }.compactMap { group(metric, of: $0) }
             guard !groups.isEmpty else { continue }
-            let title = "\(metric.title), \(metric.isLowerBetter ? "less" : "more") is better; bars are relative to the longest of their group"
+            let title =
+                "\(metric.title), \(metric.isLowerBetter ? "less" : "more") is better; bars are relative to the longest of their group"
             charts[metric.rawValue] = BarChart(title: title, servers: servers, groups: groups, footnote: footnote).svg
         }
         return charts

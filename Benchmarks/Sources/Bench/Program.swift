@@ -12,7 +12,9 @@ final class Program {
     init(_ file: URL, _ arguments: [String], processor: Int) throws {
         name = file.lastPathComponent
         errors = FileManager.default.temporaryDirectory.appending(path: "bench-\(UUID().uuidString)")
-        guard FileManager.default.createFile(atPath: errors.path, contents: nil) else { throw BenchError("\(errors.path) cannot be made") }
+        guard FileManager.default.createFile(atPath: errors.path, contents: nil) else {
+            throw BenchError("\(errors.path) cannot be made")
+        }
         process.executableURL = URL(filePath: "/usr/bin/taskset")
         process.arguments = ["-c", "\(processor)", file.path] + arguments
         process.standardOutput = output

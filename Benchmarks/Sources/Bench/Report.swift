@@ -21,9 +21,12 @@ struct Report {
     }
 }
 
-/// Columns of text: the first to the left, the others to the right.
+/// Columns of text: the first ones to the left, the others to the right.
 struct TextTable {
+    private let leftColumns: Int
     private var rows: [[String]] = []
+
+    init(leftColumns: Int = 1) { self.leftColumns = leftColumns }
 
     mutating func add(_ cells: String...) { rows.append(cells) }
     mutating func add(_ cells: [String]) { rows.append(cells) }
@@ -34,7 +37,7 @@ struct TextTable {
         return rows.map { row in
             let cells = row.enumerated().map { column, cell in
                 let padding = String(repeating: " ", count: widths[column] - cell.count)
-                return column == 0 ? cell + padding : padding + cell
+                return column < leftColumns ? cell + padding : padding + cell
             }
             return ("  " + cells.joined(separator: "   ")).trimmingSuffix(" ")
         }.joined(separator: "\n")

@@ -37,7 +37,9 @@ struct Trial {
         let program = try Program(bench.file(of: server), arguments, processor: Self.serverProcessor)
         defer { program.stop() }
         let port = try program.readLine(within: 20)
-        let shared = ["--port", port, "--server-pid", "\(program.id)", "--warm", "\(bench.warm)", "--seconds", "\(bench.seconds)"]
+        let shared = [
+            "--port", port, "--server-pid", "\(program.id)", "--warm", "\(bench.warm)", "--seconds", "\(bench.seconds)",
+        ]
         let pace = rate.map { ["--rate", "\($0)"] } ?? []
         let load = try Program(
             bench.nativePrograms.appending(path: "load"), workload.loadArguments + shared + pace, processor: Self.loadProcessor)
@@ -73,7 +75,7 @@ private struct LoadResult: Decodable {
 
     var measurement: Measurement {
         var result: Measurement = [:]
-        guard operations > 0, let elapsed, let serverCPU, let bytes else { return result }
+        guard let elapsed, let serverCPU, let bytes else { return result }
         result[.cpu] = serverCPU / operations / 1000
         result[.rate] = operations / elapsed * 1e6
         if bytes > 0 && serverCPU > 0 {

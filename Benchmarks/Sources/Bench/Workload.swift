@@ -45,7 +45,8 @@ extension Workload {
     }
 
     private static let echoes = [64, 1024].flatMap { size in
-        [1, 64, 1000].flatMap { connections in both { secure, _ in echo(size: size, connections: connections, isSecure: secure) } }
+        [1, 64, 1000].flatMap { connections in both { secure, _ in echo(size: size, connections: connections, isSecure: secure) }
+        }
     }
 
     private static let latencies = both { isSecure, kind in
@@ -54,37 +55,48 @@ extension Workload {
         [25, 50, 75].map { percent in
             Workload(
                 name: "\(form.name)-rate-\(percent)",
-                title: "\(form.isSecure ? "TLS" : "plain") echo, 64 B, 64 connections, at \(percent) % of the slowest server's rate",
+                title:
+                    "\(form.isSecure ? "TLS" : "plain") echo, 64 B, 64 connections, at \(percent) % of the slowest server's rate",
                 mode: .echo, isSecure: form.isSecure, load: ["--mode", "echo", "--size", "64", "--connections", "64"],
                 metrics: [.cpu, .p50, .p99, .p999], pace: .part(Double(percent) / 100, of: "\(form.name)-echo-64B-64"))
         }
     }
 
-    private static let bulks = both { isSecure, kind in
-        Workload(
-            name: "\(kind)-receive", title: "\(kind == "tls" ? "TLS" : kind): the server receives, 64 KiB writes", mode: .receive,
-            isSecure: isSecure, load: ["--mode", "receive", "--size", "67108864"], metrics: [.bytesPerCPU, .speed])
-    } + both { isSecure, kind in
-        Workload(
-            name: "\(kind)-send", title: "\(kind == "tls" ? "TLS" : kind): the server sends, 64 KiB writes", mode: .source,
-            isSecure: isSecure, load: ["--mode", "source", "--size", "67108864"], metrics: [.bytesPerCPU, .speed])
-    } + both { isSecure, kind in
-        Workload(
-            name: "\(kind)-send-200B", title: "\(kind == "tls" ? "TLS" : kind): the server sends, 200-byte writes", mode: .source,
-            isSecure: isSecure, load: ["--mode", "source", "--size", "16777216", "--chunk", "200"], metrics: [.bytesPerCPU, .speed])
-    }
+    private static let bulks =
+        both { isSecure, kind in
+            Workload(
+                name: "\(kind)-receive", title: "\(kind == "tls" ? "TLS" : kind): the server receives, 64 KiB writes",
+                mode: .receive,
+                isSecure: isSecure, load: ["--mode", "receive", "--size", "67108864"], metrics: [.bytesPerCPU, .speed])
+        }
+        + both { isSecure, kind in
+            Workload(
+                name: "\(kind)-send", title: "\(kind == "tls" ? "TLS" : kind): the server sends, 64 KiB writes", mode: .source,
+                isSecure: isSecure, load: ["--mode", "source", "--size", "67108864"], metrics: [.bytesPerCPU, .speed])
+        }
+        + both { isSecure, kind in
+            Workload(
+                name: "\(kind)-send-200B", title: "\(kind == "tls" ? "TLS" : kind): the server sends, 200-byte writes",
+                mode: .source,
+                isSecure: isSecure, load: ["--mode", "source", "--size", "16777216", "--chunk", "200"],
+                metrics: [.bytesPerCPU, .speed])
+        }
 
-    private static let lines = both { isSecure, kind in
-        Workload(
-            name: "\(kind)-lines", title: "\(kind == "tls" ? "TLS" : kind): lines of 80 bytes, 64 connections, 16 lines at once",
-            mode: .lines, isSecure: isSecure,
-            load: ["--mode", "lines", "--size", "80", "--connections", "64", "--pipeline", "16"], metrics: [.cpu, .rate])
-    } + both { isSecure, kind in
-        Workload(
-            name: "\(kind)-delimiter", title: "\(kind == "tls" ? "TLS" : kind): one delimiter at the end of 1 MiB, in pieces of 256 bytes",
-            mode: .count, isSecure: isSecure, load: ["--mode", "count", "--size", "1048576", "--piece", "256"],
-            metrics: [.cpu, .rate])
-    }
+    private static let lines =
+        both { isSecure, kind in
+            Workload(
+                name: "\(kind)-lines",
+                title: "\(kind == "tls" ? "TLS" : kind): lines of 80 bytes, 64 connections, 16 lines at once",
+                mode: .lines, isSecure: isSecure,
+                load: ["--mode", "lines", "--size", "80", "--connections", "64", "--pipeline", "16"], metrics: [.cpu, .rate])
+        }
+        + both { isSecure, kind in
+            Workload(
+                name: "\(kind)-delimiter",
+                title: "\(kind == "tls" ? "TLS" : kind): one delimiter at the end of 1 MiB, in pieces of 256 bytes",
+                mode: .count, isSecure: isSecure, load: ["--mode", "count", "--size", "1048576", "--piece", "256"],
+                metrics: [.cpu, .rate])
+        }
 
     private static let churns: [Workload] = [
         Workload(
@@ -106,7 +118,8 @@ extension Workload {
     private static let memories = both { isSecure, kind in
         Workload(
             name: "\(kind)-memory", title: "memory of an idle connection, \(kind == "tls" ? "TLS" : kind): from 1,000 to 5,000",
-            mode: .echo, isSecure: isSecure, load: ["--mode", "idle", "--steps", "1000,5000"], metrics: [.memory, .threads], pace: .idle)
+            mode: .echo, isSecure: isSecure, load: ["--mode", "idle", "--steps", "1000,5000"], metrics: [.memory, .threads],
+            pace: .idle)
     }
 
     /// The whole matrix, in the order in which it is measured.

@@ -113,6 +113,8 @@ extension Data {
 
     /// The number whose eight bytes begin at an offset.
     func number(at offset: Int) -> Int {
-        withUnsafeBytes { Int(truncatingIfNeeded: UInt64(littleEndian: $0.loadUnaligned(fromByteOffset: offset, as: UInt64.self))) }
+        withUnsafeBytes {
+            Int(truncatingIfNeeded: UInt64(littleEndian: $0.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
+        }
     }
 }
