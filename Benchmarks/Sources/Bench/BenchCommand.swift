@@ -57,7 +57,7 @@ struct BenchCommand: ParsableCommand {
         }
         print(report.text)
         progress("took \(Int(Date().timeIntervalSince(began))) s")
-        try write(report)
+        try write(report, suffix: machine.openSSL.hasPrefix("3.0.") ? "" : "-openssl-\(machine.openSSL)")
     }
 
     private func makeBench(in folder: URL) throws -> Bench {
@@ -93,10 +93,10 @@ struct BenchCommand: ParsableCommand {
         return quick ? chosen.map(\.withServersOfGoals) : chosen
     }
 
-    private func write(_ report: Report) throws {
+    private func write(_ report: Report, suffix: String) throws {
         let isFiltered = !server.isEmpty || !workload.isEmpty
         guard let folder = output ?? (isFiltered ? nil : "\(root)/Documentation/Benchmarks") else { return }
-        let name = growth ? "growth" : quick ? "quick" : "full"
+        let name = (growth ? "growth" : quick ? "quick" : "full") + suffix
         try report.write(to: URL(filePath: folder), named: name)
         progress("written to \(folder)/\(name)*")
     }

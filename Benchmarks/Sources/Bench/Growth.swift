@@ -15,7 +15,7 @@ struct Growth: Sendable {
         return [
             Growth(
                 name: "\(kind)-connections", title: "\(title) echo of 64 B", horizontal: "connections",
-                sizes: [1, 10, 100, 1000, 10_000], limit: 0.1
+                sizes: [1, 10, 100, 1000, 10_000], limit: 0.25
             ) { .echo(size: 64, connections: $0, isSecure: isSecure) },
             Growth(
                 name: "\(kind)-messages", title: "\(title) echo, 1 connection", horizontal: "bytes of a message",

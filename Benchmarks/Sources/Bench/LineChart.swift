@@ -14,7 +14,7 @@ struct LineChart {
     let lines: [Line]
     let footnote: String
 
-    private static let (left, top, width, height, right) = (80.0, 60.0, 520.0, 320.0, 210.0)
+    private static let (left, top, width, height, right) = (80.0, 60.0, 520.0, 320.0, 250.0)
 
     var svg: String {
         let points = lines.flatMap(\.points)
