@@ -8,6 +8,7 @@
 #include "report.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -126,6 +127,10 @@ void run_bulk(const Options *options) {
         begin(&transfers[i]);
     }
     run_until(now_ns() + (uint64_t)(options->warm * 1e9));
+    if (options->announces) {
+        printf("{\"mode\":\"begun\",\"operations\":0}\n");
+        fflush(stdout);
+    }
     memset(&load.histogram, 0, sizeof load.histogram);
     uint64_t operations = load.operations;
     Sample first = sample_take(options, operations, operations * options->size);

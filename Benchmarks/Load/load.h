@@ -17,6 +17,7 @@ typedef struct {
     double rate;          // messages a second, open loop; 0: closed loop
     double warm, seconds; // how long it runs before, and while it measures
     bool tls, resumes, spins;
+    bool announces;       // prints a line when it begins to measure, in bulk
     const char *steps;    // numbers of idle connections, "1000,5000"
 } Options;
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char go_ahead[] = "220 go ahead\r\n";
-enum { gather_size = 16384 };
+enum { gather_size = 16384, piece_size = 65536 };
 
 static void answer_line(Connection *connection, const uint8_t *line, size_t count) {
     if (server_mode == mode_starttls) {
@@ -66,7 +66,7 @@ static void receive_bulk(Connection *connection, const uint8_t *bytes, size_t co
     }
 }
 
-// Small writes are gathered up to the size of a record.
+// Small writes are gathered up to the size of a record, and large ones go out piece by piece.
 static void send_bulk(Connection *connection) {
     static uint8_t *pattern, gathered[gather_size];
     static uint64_t pattern_chunk;
@@ -81,6 +81,7 @@ static void send_bulk(Connection *connection) {
         while (connection->position < connection->expected) {
             uint64_t left = connection->expected - connection->position;
             size_t part = left < connection->chunk ? (size_t)left : (size_t)connection->chunk;
+            if (part > piece_size) part = piece_size;
             const uint8_t *write = pattern + connection->position % pattern_period;
             if (filled == 0 && part >= gather_size / 2) {
                 bytes = write;

@@ -1,6 +1,6 @@
 /// Something that is measured of a server.
 enum Metric: String, Codable, Sendable, CaseIterable {
-    case cpu, rate, bytesPerCPU, speed, p50, p99, p999, memory, threads
+    case cpu, rate, bytesPerCPU, speed, p50, p99, p999, memory, held, threads
 
     var title: String {
         switch self {
@@ -12,6 +12,7 @@ enum Metric: String, Codable, Sendable, CaseIterable {
         case .p99: "p99, µs"
         case .p999: "p99.9, µs"
         case .memory: "KiB per connection"
+        case .held: "MiB beyond the data"
         case .threads: "threads"
         }
     }
@@ -19,7 +20,7 @@ enum Metric: String, Codable, Sendable, CaseIterable {
     /// Whether a smaller figure is the better one.
     var isLowerBetter: Bool {
         switch self {
-        case .cpu, .p50, .p99, .p999, .memory, .threads: true
+        case .cpu, .p50, .p99, .p999, .memory, .held, .threads: true
         case .rate, .bytesPerCPU, .speed: false
         }
     }

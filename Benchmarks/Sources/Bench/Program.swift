@@ -51,6 +51,12 @@ final class Program {
         }
     }
 
+    /// Whether there is something to read, or comes in so many seconds.
+    func hasLine(within limit: Double) -> Bool {
+        var wait = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: Int16(POLLIN), revents: 0)
+        return unread.contains(10) || poll(&wait, 1, Int32(limit * 1000)) > 0
+    }
+
     func send(_ line: String) throws {
         try input.fileHandleForWriting.write(contentsOf: Data((line + "\n").utf8))
     }

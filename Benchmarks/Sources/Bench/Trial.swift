@@ -45,10 +45,21 @@ struct Trial {
             bench.nativePrograms.appending(path: "load"), workload.loadArguments + shared + pace, processor: Self.loadProcessor)
         defer { load.stop() }
         if case .idle = workload.pace { return try measureMemory(of: program, under: load) }
+        var held: Double?
+        if case .watched(let size) = workload.pace { held = try watchMemory(of: program, under: load, size: size) }
         let line = try load.readLine(within: 120)
         var measurement = try JSONDecoder().decode(LoadResult.self, from: Data(line.utf8)).measurement
+        measurement[.held] = held
         measurement[.threads] = try program.status("Threads")
         return measurement
+    }
+
+    /// The most mebibytes, beyond `size` bytes, that the server has while the load measures.
+    private func watchMemory(of program: Program, under load: Program, size: Int) throws -> Double {
+        _ = try load.readLine(within: 120)
+        var most = 0.0
+        for _ in 0..<10_000 where !load.hasLine(within: 0.01) { most = max(most, try program.status("VmRSS")) }
+        return most / 1024 - Double(size) / 1_048_576
     }
 
     private func measureMemory(of program: Program, under load: Program) throws -> Measurement {

@@ -7,6 +7,8 @@ struct Workload: Sendable {
         case part(Double, of: String)
         /// Connections that do nothing; their memory is measured.
         case idle
+        /// One large write after the other; what the server holds in memory meanwhile is measured, less the data itself: so many bytes.
+        case watched(Int)
     }
 
     let name: String
@@ -122,6 +124,14 @@ extension Workload {
             pace: .idle)
     }
 
+    private static let largeWrites = both { isSecure, kind in
+        Workload(
+            name: "\(kind)-write-1GiB", title: "\(kind == "tls" ? "TLS" : kind): the server sends, one write of 1 GiB",
+            mode: .source,
+            isSecure: isSecure, load: ["--mode", "source", "--size", "\(1 << 30)", "--chunk", "\(1 << 30)", "--announce"],
+            metrics: [.held, .bytesPerCPU], pace: .watched(1 << 30), servers: [Server.ours, Server.nio, Server.floor])
+    }
+
     /// The whole matrix, in the order in which it is measured.
-    static let all = echoes + churns + bulks + lines + memories + latencies
+    static let all = echoes + churns + bulks + lines + memories + largeWrites + latencies
 }

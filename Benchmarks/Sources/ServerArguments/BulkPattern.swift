@@ -11,7 +11,14 @@ public enum BulkPattern {
 
     /// `count` bytes and one period more: any position of a stream begins at `position % period` in it.
     public static func bytes(_ count: Int) -> [UInt8] {
-        (0..<count + period).map(byte(at:))
+        let one = (0..<period).map(byte(at:))
+        return [UInt8](unsafeUninitializedCapacity: count + period) { buffer, initialized in
+            while initialized < buffer.count {
+                let part = min(period, buffer.count - initialized)
+                _ = UnsafeMutableBufferPointer(rebasing: buffer[initialized..<initialized + part]).initialize(from: one[..<part])
+                initialized += part
+            }
+        }
     }
 
     /// The number of writes that are made at once, before the next are made on their completion: 128 KiB, at least one.
