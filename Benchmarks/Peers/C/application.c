@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char go_ahead[] = "220 go ahead\r\n";
-enum { gather_size = 16384, piece_size = 65536 };
+enum { gather_size = 16384, piece_size = 65536, pieces_at_once = 4 };
 
 static void answer_line(Connection *connection, const uint8_t *line, size_t count) {
     if (server_mode == mode_starttls) {
@@ -66,36 +66,60 @@ static void receive_bulk(Connection *connection, const uint8_t *bytes, size_t co
     }
 }
 
+static const uint8_t *pattern_for(uint64_t chunk) {
+    static uint8_t *pattern;
+    static uint64_t size;
+    if (size < chunk) {
+        pattern = realloc(pattern, chunk + pattern_period);
+        size = chunk;
+        for (uint64_t i = 0; i < size + pattern_period; i++) pattern[i] = pattern_byte(i);
+    }
+    return pattern;
+}
+
+static size_t next_write(const Connection *connection) {
+    uint64_t left = connection->expected - connection->position;
+    size_t part = left < connection->chunk ? (size_t)left : (size_t)connection->chunk;
+    return part < piece_size ? part : piece_size;
+}
+
+// As many small writes as make a record.
+static size_t gather(Connection *connection, const uint8_t *pattern, uint8_t *gathered) {
+    size_t filled = 0;
+    for (size_t part; (part = next_write(connection)) > 0 && filled + part <= gather_size; filled += part) {
+        memcpy(gathered + filled, pattern + connection->position % pattern_period, part);
+        connection->position += part;
+    }
+    return filled;
+}
+
+// Several large writes at once: each call wakes the peer.
+static void offer_bulk(Connection *connection, const uint8_t *pattern) {
+    struct iovec pieces[pieces_at_once];
+    size_t count = 0;
+    uint64_t begin = connection->position;
+    for (size_t part; count < pieces_at_once && (part = next_write(connection)) > 0; connection->position += part)
+        pieces[count++] = (struct iovec){(void *)(pattern + connection->position % pattern_period), part};
+    wire_flush(connection);
+    connection->position = begin + wire_offer(connection, pieces, count);
+}
+
 // Small writes are gathered up to the size of a record, and large ones go out piece by piece.
 static void send_bulk(Connection *connection) {
-    static uint8_t *pattern, gathered[gather_size];
-    static uint64_t pattern_chunk;
-    if (pattern_chunk < connection->chunk) {
-        pattern = realloc(pattern, connection->chunk + pattern_period);
-        pattern_chunk = connection->chunk;
-        for (uint64_t i = 0; i < pattern_chunk + pattern_period; i++) pattern[i] = pattern_byte(i);
-    }
+    static uint8_t gathered[gather_size];
+    const uint8_t *pattern = pattern_for(connection->chunk < piece_size ? connection->chunk : piece_size);
     while (connection->position < connection->expected && !wire_is_full(connection) && !connection->is_over) {
-        size_t filled = 0;
-        const uint8_t *bytes = gathered;
-        while (connection->position < connection->expected) {
-            uint64_t left = connection->expected - connection->position;
-            size_t part = left < connection->chunk ? (size_t)left : (size_t)connection->chunk;
-            if (part > piece_size) part = piece_size;
-            const uint8_t *write = pattern + connection->position % pattern_period;
-            if (filled == 0 && part >= gather_size / 2) {
-                bytes = write;
-                filled = part;
-                connection->position += part;
-                break;
-            }
-            if (filled + part > gather_size) break;
-            memcpy(gathered + filled, write, part);
-            filled += part;
+        size_t part = next_write(connection);
+        const uint8_t *bytes = pattern + connection->position % pattern_period;
+        if (part < gather_size / 2) {
+            wire_write(connection, gathered, gather(connection, pattern, gathered));
+        } else if (connection->is_secure) {
+            wire_write(connection, bytes, part);
             connection->position += part;
+        } else {
+            offer_bulk(connection, pattern);
         }
-        wire_write(connection, bytes, filled);
-        if (!connection->is_secure || wire_is_full(connection)) wire_flush(connection);
+        if (wire_is_full(connection)) wire_flush(connection);
     }
     wire_flush(connection);
 }

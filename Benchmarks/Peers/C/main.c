@@ -23,11 +23,12 @@ static _Noreturn void fail(const char *what) {
     exit(1);
 }
 
-void wire_watch(Connection *connection, bool wants_write) {
-    // While bytes wait to be sent nothing is read, so that a peer that does not read cannot fill the memory.
-    struct epoll_event event = {.events = wants_write ? EPOLLOUT : EPOLLIN, .data.ptr = connection};
+// While bytes wait to be sent nothing is read, so that a peer that does not read cannot fill the memory.
+static void update_watch(Connection *connection) {
+    if (connection->wants_to_write == connection->waits_to_write) return;
+    connection->waits_to_write = connection->wants_to_write;
+    struct epoll_event event = {.events = connection->wants_to_write ? EPOLLOUT : EPOLLIN, .data.ptr = connection};
     if (epoll_ctl(loop, EPOLL_CTL_MOD, connection->fd, &event) != 0) fail("epoll_ctl");
-    connection->waits_to_write = wants_write;
 }
 
 void wire_close(Connection *connection) {
@@ -91,6 +92,7 @@ static void run(void) {
             if (events[i].events & EPOLLOUT) wire_resume(connection);
             else wire_receive(connection);
             if (connection->is_over) wire_close(connection);
+            else update_watch(connection);
         }
         free_closed();
     }

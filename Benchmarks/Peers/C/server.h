@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 typedef struct {
     uint8_t *bytes;
@@ -23,7 +24,8 @@ typedef struct Connection {
     int fd;
     SSL *ssl;                  // NULL: plain, so far
     bool is_secure, is_over;   // the handshake is complete; the peer has closed
-    bool waits_to_write;
+    bool wants_to_write;       // the kernel has taken less than it was offered
+    bool waits_to_write;       // the loop waits for it to take more
     Buffer backlog;            // what the kernel has not taken
     Buffer partial;            // an incomplete line or header
     uint64_t expected, position, right; // of a bulk transfer
@@ -44,7 +46,7 @@ void wire_secure(Connection *connection);
 void wire_receive(Connection *connection);
 void wire_resume(Connection *connection); // the kernel takes bytes again
 void wire_flush(Connection *connection);
-void wire_watch(Connection *connection, bool wants_write);
+size_t wire_offer(Connection *connection, const struct iovec *pieces, size_t count); // the bytes that the kernel takes now, without TLS
 void wire_close(Connection *connection);
 
 // tls.c: the context, and the connection between SSL and the loop's buffers.

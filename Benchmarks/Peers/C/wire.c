@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { receive_size = 65536, write_limit = 1 << 16, kept_size = 1 << 20 };
+enum { receive_size = 65536, write_limit = 1 << 16, direct_size = 16384, kept_size = 1 << 18 };
 
 static uint8_t plain[receive_size];
 
@@ -33,30 +33,26 @@ void buffer_clear(Buffer *buffer) {
     *buffer = (Buffer){0};
 }
 
-static void release(Buffer *buffer) {
-    free(buffer->bytes);
-    *buffer = (Buffer){0};
+size_t wire_offer(Connection *connection, const struct iovec *pieces, size_t count) {
+    size_t offered = 0;
+    for (size_t i = 0; i < count; i++) offered += pieces[i].iov_len;
+    if (offered == 0 || connection->wants_to_write || connection->is_over) return 0;
+    struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = count};
+    ssize_t sent = sendmsg(connection->fd, &message, MSG_NOSIGNAL);
+    if (sent < 0 && errno != EAGAIN) connection->is_over = true;
+    else if (sent < (ssize_t)offered) connection->wants_to_write = true;
+    return sent < 0 ? 0 : (size_t)sent;
 }
 
 // Gives the kernel what it takes and keeps the rest.
 static void transmit(Connection *connection, const uint8_t *bytes, size_t count) {
-    size_t done = 0;
-    if (connection->backlog.begin == connection->backlog.end) {
-        while (done < count) {
-            ssize_t sent = send(connection->fd, bytes + done, count - done, MSG_NOSIGNAL);
-            if (sent < 0 && errno != EAGAIN) connection->is_over = true;
-            if (sent < 0) break;
-            done += (size_t)sent;
-        }
-    }
-    if (done == count || connection->is_over) return;
-    buffer_append(&connection->backlog, bytes + done, count - done);
-    if (!connection->waits_to_write) wire_watch(connection, true);
+    size_t done = wire_offer(connection, &(struct iovec){(void *)bytes, count}, 1);
+    if (done < count && !connection->is_over) buffer_append(&connection->backlog, bytes + done, count - done);
 }
 
 bool wire_is_full(const Connection *connection) {
     size_t gathered = tls_output.end - tls_output.begin;
-    return connection->backlog.begin != connection->backlog.end || gathered >= write_limit;
+    return connection->wants_to_write || gathered >= write_limit;
 }
 
 void wire_write(Connection *connection, const void *bytes, size_t count) {
@@ -68,7 +64,7 @@ void wire_write(Connection *connection, const void *bytes, size_t count) {
                 return;
             }
         }
-    } else if (count >= 16384 && tls_output.begin == tls_output.end) {
+    } else if (count >= direct_size && tls_output.begin == tls_output.end) {
         transmit(connection, bytes, count);
     } else {
         buffer_append(&tls_output, bytes, count);
@@ -129,14 +125,11 @@ void wire_receive(Connection *connection) {
 
 void wire_resume(Connection *connection) {
     Buffer *backlog = &connection->backlog;
-    while (backlog->begin < backlog->end) {
-        ssize_t sent = send(connection->fd, backlog->bytes + backlog->begin, backlog->end - backlog->begin, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EAGAIN) connection->is_over = true;
-        if (sent < 0) return;
-        backlog->begin += (size_t)sent;
-    }
-    release(backlog);
-    wire_watch(connection, false);
+    connection->wants_to_write = false;
+    struct iovec rest = {backlog->bytes + backlog->begin, backlog->end - backlog->begin};
+    backlog->begin += wire_offer(connection, &rest, 1);
+    if (connection->wants_to_write || connection->is_over) return;
+    buffer_clear(backlog);
     application_continue(connection);
     wire_flush(connection);
 }
