@@ -23,7 +23,7 @@ typedef enum { mode_echo, mode_lines, mode_count, mode_receive, mode_source, mod
 typedef struct Connection {
     int fd;
     SSL *ssl;                  // NULL: plain, so far
-    bool is_secure, is_over;   // the handshake is complete; the peer has closed
+    bool is_secure, is_over;   // the handshake is complete; the connection ends with this event, once its answer is out
     bool wants_to_write;       // the kernel has taken less than it was offered
     bool waits_to_write;       // the loop waits for it to take more
     Buffer backlog;            // what the kernel has not taken

@@ -36,7 +36,7 @@ void buffer_clear(Buffer *buffer) {
 size_t wire_offer(Connection *connection, const struct iovec *pieces, size_t count) {
     size_t offered = 0;
     for (size_t i = 0; i < count; i++) offered += pieces[i].iov_len;
-    if (offered == 0 || connection->wants_to_write || connection->is_over) return 0;
+    if (offered == 0 || connection->wants_to_write) return 0;
     struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = count};
     ssize_t sent = sendmsg(connection->fd, &message, MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN) connection->is_over = true;

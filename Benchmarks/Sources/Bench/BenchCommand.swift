@@ -55,7 +55,7 @@ struct BenchCommand: ParsableCommand {
             try matrix.run()
             report = MatrixReport(machine: machine, matrix: matrix, isQuick: quick).report
         }
-        print(report.text)
+        FileHandle.standardOutput.write(Data(report.text.utf8))
         progress("took \(Int(Date().timeIntervalSince(began))) s")
         try write(report, suffix: machine.openSSL.hasPrefix("3.0.") ? "" : "-openssl-\(machine.openSSL)")
     }

@@ -54,11 +54,23 @@ struct MatrixReport {
         for workload in matrix.workloads where results.values[workload.name] != nil {
             lines += ["", "\(workload.title)  (\(workload.name))", "", table(of: workload)]
         }
+        if let upgrades = upgradeTable {
+            lines += ["", "starttls: its server CPU to that of a handshake from the start", "", upgrades]
+        }
         if !results.failures.isEmpty { lines += ["", "Runs that have failed, and are left out", ""] + results.failures }
         return lines.joined(separator: "\n") + "\n"
     }
 
     private func count(_ rounds: Int) -> String { rounds == 1 ? "1 round" : "\(rounds) rounds" }
+
+    private var upgradeTable: String? {
+        var table = TextTable()
+        for server in servers {
+            let ratio = results.ratio(.cpu, of: server, in: "starttls", to: server, in: "handshake")
+            if let ratio { table.add(server, ratio.text) }
+        }
+        return table.isEmpty ? nil : table.text
+    }
 
     private func goalTable(_ goals: [GoalRecord]) -> String {
         var table = TextTable(leftColumns: 4)

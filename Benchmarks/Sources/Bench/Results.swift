@@ -27,6 +27,13 @@ struct Results: Codable, Sendable {
 
     /// How much of the peer's figure a server's is: of the rounds in which both runs were good.
     func ratio(_ metric: Metric, of server: String, to peer: String, in workload: String) -> Estimate? {
-        Estimate.ratio(rounds(metric, of: server, in: workload), rounds(metric, of: peer, in: workload))
+        ratio(metric, of: server, in: workload, to: peer, in: workload)
+    }
+
+    /// The same between two workloads.
+    func ratio(
+        _ metric: Metric, of server: String, in workload: String, to peer: String, in other: String
+    ) -> Estimate? {
+        Estimate.ratio(rounds(metric, of: server, in: workload), rounds(metric, of: peer, in: other))
     }
 }

@@ -8,8 +8,8 @@ struct Bench: Sendable {
     let certificate: URL
     let key: URL
     /// Seconds before, and while it is measured.
-    var warm = 0.25
-    var seconds = 0.7
+    var warm = 0.2
+    var seconds = 0.6
 
     func file(of server: Server) -> URL {
         (server.isNative ? nativePrograms : swiftPrograms).appending(path: server.program)
