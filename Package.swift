@@ -64,7 +64,11 @@ let package = Package(
         .testTarget(name: "SocketCoreTests", dependencies: ["SocketCore", "SocketBuffers"], swiftSettings: strict),
         .testTarget(
             name: "AsyncSocketsTests",
-            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "EngineProbe", "SocketBuffers", "SocketTestSupport"],
+            dependencies: [
+                "AsyncSockets", "AsyncSocketsTesting", "CLinux", "EngineProbe", "SocketBuffers", "SocketCore",
+                "SocketTestSupport",
+                .product(name: "Logging", package: "swift-log"),
+            ],
             swiftSettings: strict
         ),
         .testTarget(

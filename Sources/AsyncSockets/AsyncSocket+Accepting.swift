@@ -1,59 +1,124 @@
 internal import Dispatch
+public import FoundationEssentials
 internal import Logging
 internal import SocketBuffers
-internal import SocketCore
+public import SocketCore
 
+// A listener needs a delegate: each connection is announced by `socket(_:didAcceptNewSocket:)`, and the socket it brings must be kept. It has the listener's
+// delegate, delegate queue, settings (`isIPv4Enabled` and its like) and options; not its `userData`. `disconnect()` stops listening, at once, and leaves the
+// accepted sockets alone. All methods return when the socket listens, so that `localAddress` is known, and throw when it does not:
+// `.badConfiguration` when the socket is in use, has no delegate, or has all families of the addresses switched off; `.system` when an address cannot be had.
 extension AsyncSocket {
-    /// Listens on a port of every interface, IPv4 and IPv6.
+    /// Listens on a port of every interface, IPv4 and IPv6, as far as they are enabled.
     ///
-    /// Returns when the port is bound, so that `localPort` is known. Each connection is announced by `socket(_:didAcceptNewSocket:)`; the socket
-    /// it brings must be kept. `disconnect()` stops listening and leaves the accepted sockets alone.
-    ///
-    /// - Parameter port: The port; 0 lets the kernel choose a free one.
-    /// - Throws: `.badConfiguration` when the socket is in use or has no delegate, `.system` when the port cannot be had.
+    /// - Parameter port: The port; 0 lets the kernel choose a free one, the same for both families.
     public func accept(onPort port: UInt16) throws(AsyncSocketError) {
         try accept(on: ["0.0.0.0", "::"].compactMap { SocketAddress(literal: $0, port: port) })
     }
 
-    /// Listens on a port of one interface.
+    /// Listens on a port of one interface: on all its addresses.
     ///
     /// - Parameters:
-    ///   - interface: The address of the interface, such as `127.0.0.1` or `::1`; `localhost` and `loopback` mean both of these; nil: every interface.
+    ///   - interface: A name (`eth0`: all its addresses), an address (`127.0.0.1`, `::1`), or `localhost` or `loopback` for both of these; nil: every interface.
+    ///     A port may stand behind it (`eth0:4000`, `[::1]:4000`), for when `port` is 0.
     ///   - port: The port; 0 lets the kernel choose a free one.
-    /// - Throws: `.badParameter` when `interface` is no address, and otherwise what `accept(onPort:)` throws.
+    /// - Throws: `.badParameter` when there is no such interface, `.noUsableAddress` when it has no address of an enabled family, and otherwise what
+    ///   `accept(onPort:)` throws.
     public func accept(onInterface interface: String?, port: UInt16) throws(AsyncSocketError) {
         guard let interface else { return try accept(onPort: port) }
-        let literals = interface == "localhost" || interface == "loopback" ? ["127.0.0.1", "::1"] : [interface]
-        let addresses = literals.compactMap { SocketAddress(literal: $0, port: port) }
-        guard !addresses.isEmpty else { throw .badParameter("accept", "\(interface) is not the address of an interface") }
-        try accept(on: addresses)
+        let families = try configuration.enabledFamilies("accept")
+        let addresses = try LocalInterface.named(interface, "accept", families: families).addresses
+        try accept(on: addresses.filter { families.allows($0.family) }.map { port == 0 ? $0 : $0.withPort(port) })
     }
+
+    /// Listens on one address: IPv4, IPv6, a path of the file system as `accept(on:)` does, or an abstract name (unix(7)).
+    ///
+    /// - Parameter address: With port 0 the kernel chooses a free one. An IPv6 address does not take IPv4 connections.
+    public func accept(onAddress address: SocketAddress) throws(AsyncSocketError) {
+        try accept(on: [address])
+    }
+
+    /// Listens on a Unix-domain socket.
+    ///
+    /// A socket that is there already and on which nobody answers, as one that a crash has left, is replaced; to find out, a connection to it is made and closed
+    /// again. Anything else at that path stays as it is, and the error says what it is. The file is removed when the listening ends, if it is
+    /// still the one that was made here. Who may connect is for the permissions of the directory and the process's `umask` to say.
+    ///
+    /// - Parameter url: A file URL, whose path has at most 107 bytes; it is never cut.
+    /// - Throws: `.badParameter` for another URL or a longer path, `.system` with `EADDRINUSE` when something is there, and otherwise what
+    ///   `accept(onPort:)` throws.
+    public func accept(on url: URL) throws(AsyncSocketError) {
+        guard url.isFileURL else { throw .badParameter("accept", "\(url) is not the URL of a file") }
+        let path = url.absoluteURL.path(percentEncoded: false)
+        guard let address = SocketAddress(unixPath: path) else {
+            throw .badParameter(
+                "accept", "a socket's path has 1 to \(SocketAddress.longestUnixPath) bytes, and \(path) has \(path.utf8.count)")
+        }
+        try accept(on: [address])
+    }
+
+    /// How many accepted connections may be open at a time; nil (the first value): any number.
+    ///
+    /// At the limit accepting stops, and further connections wait in the kernel's backlog until one is closed. Those that an earlier listening of this socket
+    /// has left open count too. A change counts at once; lowering it closes nothing.
+    public var maximumAcceptedConnections: Int? {
+        get { configuration.maximumAcceptedConnections }
+        set {
+            configure { $0.maximumAcceptedConnections = newValue }
+            state.withLock { $0.quota }?.setLimit(newValue)
+        }
+    }
+
+    // MARK: - Listening
 
     private func accept(on addresses: [SocketAddress]) throws(AsyncSocketError) {
         guard delegate != nil else { throw .badConfiguration("accept", "a listener needs a delegate to give its connections to") }
-        let listener = try bind(to: addresses)
-        try occupy("accept", with: .listening(listener))
-        do throws(SystemError) {
-            try listener.start()
+        guard isDisconnected else { throw .badConfiguration("accept", "the socket is in use: disconnect it first") }
+        let enabled = enabled(addresses)
+        guard !enabled.isEmpty else {
+            throw .badConfiguration("accept", "isIPv4Enabled or isIPv6Enabled is false, and no other address is left")
+        }
+        let listener = try bind(to: enabled)
+        do throws(AsyncSocketError) {
+            try occupy("accept", with: .listening(listener))
         } catch {
-            listener.close()
-            state.withLock { $0.occupation = .nothing }
-            throw AsyncSocketError(error, operation: "accept")
+            listener.discard()
+            throw error
+        }
+        listener.start()
+    }
+
+    private func enabled(_ addresses: [SocketAddress]) -> [SocketAddress] {
+        let configuration = configuration
+        return addresses.filter {
+            switch $0.family {
+            case .ipv4: configuration.isIPv4Enabled
+            case .ipv6: configuration.isIPv6Enabled
+            case .unix, .virtualMachine: true
+            }
         }
     }
 
     private func bind(to addresses: [SocketAddress]) throws(AsyncSocketError) -> Listener {
         let loop = try chooseLoop("accept")
+        let (options, quota) = state.withLock { state in
+            let quota = state.quota ?? AcceptQuota(limit: state.configuration.maximumAcceptedConnections, loop: loop)
+            state.quota = quota
+            return (state.options, quota)
+        }
+        let setup = Listener.Setup(loop: loop, options: options, quota: quota) { [weak self] event, listener in
+            self?.deliver(event, of: listener)
+        }
         do throws(SystemError) {
-            return try Listener.listen(on: addresses, loop: loop) { [weak self] event in self?.deliver(event) }
+            return try Listener.listen(on: addresses, setup)
         } catch {
             throw AsyncSocketError(error, operation: "accept")
         }
     }
 
     /// On the listener's loop: an event of the listener, on its way to the delegate.
-    private func deliver(_ event: DelegateEvent) {
-        if case .didDisconnect = event { state.withLock { $0.occupation = .nothing } }
+    private func deliver(_ event: DelegateEvent, of listener: Listener) {
+        if case .didDisconnect = event { vacate(listener) }
         guard let queue = delegateQueue ?? socketQueue else {
             return event.deliver(to: delegate, from: self)
         }
@@ -63,21 +128,51 @@ extension AsyncSocket {
         }
     }
 
-    /// On the delegate queue: makes a socket of an accepted descriptor and hands it to the delegate.
-    ///
-    /// Without a delegate the descriptor is closed when it goes out of scope.
-    func adopt(_ descriptor: SocketDescriptor, from peer: SocketAddress, for delegate: (any AsyncSocketDelegate)?) {
-        guard let delegate else { return }
-        let queue = delegate.newSocketQueueForConnection(fromAddress: peer, on: self)
-        let socket = AsyncSocket(delegate: delegate, delegateQueue: delegateQueue, socketQueue: queue)
+    /// The socket is free again, if it is still this listener's.
+    private func vacate(_ listener: Listener) {
+        state.withLock { state in
+            if case .listening(let current) = state.occupation, current === listener { state.occupation = .nothing }
+        }
+    }
+
+    // MARK: - The accepted sockets
+
+    /// On the delegate queue: makes a socket of an accepted connection and hands it to the delegate.
+    func adopt(_ accepted: AcceptedConnection, for delegate: (any AsyncSocketDelegate)?) {
+        guard let delegate else { return accepted.log(.noDelegate) }
+        var socket = makeChild(on: delegate.newSocketQueueForConnection(fromAddress: accepted.peer, on: self), delegate)
+        guard accepted.listener.isOpen else { return }
         do throws(AsyncSocketError) {
             let connection = try socket.makeConnection("accept")
-            connection.introduce(descriptor, peer: peer)
+            try connection.introduce(accepted)
             // What happens on the connection is told after the socket itself has been: so it begins to live only now.
             delegate.socket(self, didAcceptNewSocket: socket)
-            connection.post(.adopt(descriptor))
+            if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.log(.notKept) }
+            connection.post(.adopt(accepted.descriptor))
         } catch {
             socketLogger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
+        }
+    }
+
+    private func makeChild(on socketQueue: DispatchQueue?, _ delegate: any AsyncSocketDelegate) -> AsyncSocket {
+        let child = AsyncSocket(delegate: delegate, delegateQueue: delegateQueue, socketQueue: socketQueue)
+        let (configuration, options) = state.withLock { ($0.configuration, $0.options) }
+        child.state.withLock { state in
+            state.configuration = configuration
+            state.options = options
+        }
+        return child
+    }
+}
+
+extension StreamConnection {
+    /// Makes the facts of an accepted descriptor known. It has those of the options only that the kernel passes on: the others are set now.
+    fileprivate func introduce(_ accepted: AcceptedConnection) throws(AsyncSocketError) {
+        do throws(SystemError) {
+            facts.withLock { $0.lateOptions = $0.options }
+            try introduce(accepted.descriptor, peer: accepted.peer)
+        } catch {
+            throw AsyncSocketError(error, operation: "accept")
         }
     }
 }

@@ -1,5 +1,6 @@
 public import FoundationEssentials
 internal import SocketBuffers
+public import SocketCore
 
 // What a socket keeps from one connection to the next. A change concerns the connection that stands, too, where its comment does not say otherwise.
 extension AsyncSocket {
@@ -26,6 +27,20 @@ extension AsyncSocket {
     public var alternateAddressDelay: TimeInterval {
         get { configuration.alternateAddressDelay }
         set { configure { $0.alternateAddressDelay = newValue } }
+    }
+
+    /// The proxy that makes connections to hosts on the socket's behalf; nil, at first: none. It counts from the next `connect` on.
+    ///
+    /// With a proxy, `connect` connects to it, asks it for the host, and tells `socket(_:didConnectToHost:port:)`, with the host as you wrote it, when the way through
+    /// stands. A host name is handed on and resolved by the proxy; nothing is looked up here but the proxy itself. The timeout of `connect` covers all of it.
+    /// `connectedAddress` is the proxy's. Reads, writes and `startTLS` know no difference: what the proxy sends behind its last reply is
+    /// what came first from the peer. Unix-domain sockets and listeners have nothing to do with it.
+    ///
+    /// A proxy that refuses ends the attempt with `.proxyRefused` or `.proxyAuthenticationRequired`, one that misbehaves with `.proxyFailed`. Towards the
+    /// proxy nothing is encrypted: it sees what you do not protect by `startTLS`, and your credentials with it travel in plaintext.
+    public var proxy: Proxy? {
+        get { configuration.proxy }
+        set { configure { $0.proxy = newValue } }
     }
 
     /// Whether the connection ends as soon as the peer has closed its side (a FIN or, with TLS, a close_notify) and the bytes before that have been read. True at first.

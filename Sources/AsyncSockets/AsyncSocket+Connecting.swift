@@ -1,25 +1,125 @@
 public import FoundationEssentials
 internal import SocketBuffers
-internal import SocketCore
+package import SocketCore
 
 extension AsyncSocket {
     /// Connects to a host.
     ///
-    /// Returns at once. The name is resolved and its addresses are tried in order; then the delegate gets `socket(_:didConnectToHost:port:)` or
-    /// `socketDidDisconnect(_:withError:)`. Reads, writes and `startTLS` may be queued before that.
+    /// Returns at once. The name is resolved, and its addresses are tried as RFC 8305 ("Happy Eyeballs") says: the preferred family first, then the
+    /// families in turn, each `alternateAddressDelay` after the one before it or as soon as one fails; the first to connect wins, and the others are given
+    /// up. Then the delegate gets `socket(_:didConnectToHost:port:)`, or `socketDidDisconnect(_:withError:)` with `.hostNotFound`, `.noUsableAddress`,
+    /// `.connectFailed` (its message names every address) or `.connectTimeout`. Reads, writes and `startTLS` may be queued before that. `disconnect()`
+    /// ends it at any time. `isIPv4Enabled` and its like count as they are now.
+    ///
+    /// With a `proxy`, all this concerns the way to the proxy; the host is the proxy's to resolve and to connect to.
     ///
     /// - Parameters:
-    ///   - host: A name, or an IPv4 or IPv6 address.
+    ///   - host: A name, or an IPv4 or IPv6 address. `localhost` is this machine, whatever a name server says (RFC 6761).
     ///   - port: A TCP port, 1 to 65535.
+    ///   - interface: Where the connection has to leave from: an interface's name (`eth0`) or address (`192.0.2.7`, `2001:db8::7`), `localhost`, and with a
+    ///     colon a port of our own (`eth0:4000`, `192.0.2.7:4000`, `[2001:db8::7]:4000`, `:4000`). The socket is bound to its address of the host's family; the
+    ///     kernel's routes still decide about the way. A link-local host without a scope gets this interface's. Nil: any.
     ///   - timeout: Seconds for the resolving and connecting together; negative: no limit.
-    /// - Throws: `.badConfiguration` when the socket is in use, `.badParameter` for an empty host or port 0.
-    public func connect(toHost host: String, onPort port: UInt16, withTimeout timeout: TimeInterval = -1) throws(AsyncSocketError)
-    {
+    /// - Throws: `.badConfiguration` when the socket is in use or both families are disabled, `.badParameter` for an empty host, port 0 or an unknown
+    ///   interface, `.noUsableAddress` for an interface without an address of an enabled family. With a proxy, `.badParameter` also for a host, a proxy or
+    ///   credentials that cannot be sent in a request to it (RFC 1928, RFC 9110): a name of more than 255 bytes or with other characters than letters, digits,
+    ///   hyphens, underscores and dots.
+    public func connect(
+        toHost host: String, onPort port: UInt16, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = -1
+    ) throws(AsyncSocketError) {
         guard !host.isEmpty, !host.utf8.contains(0) else { throw .badParameter("connect", "the host is empty, or no host name") }
         guard port > 0 else { throw .badParameter("connect", "nobody listens on port 0") }
+        try connect(to: .host(host, port: port), policy: routePolicy(via: interface), timeout: timeout)
+    }
+
+    /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual machine.
+    ///
+    /// Returns at once; then the delegate gets `socket(_:didConnectToHost:port:)`, for a path `socket(_:didConnectTo:)`, or
+    /// `socketDidDisconnect(_:withError:)`. For an abstract name and a virtual machine the "host" is the address's description and the port 0. A `proxy` is asked for an
+    /// IPv4 or IPv6 address, and has nothing to do with a Unix-domain one.
+    ///
+    /// - Parameters:
+    ///   - address: Where to. A Unix-domain listener whose backlog is full is asked again until it takes the connection, as a blocking connect(2) would.
+    ///   - interface: As for `connect(toHost:onPort:viaInterface:withTimeout:)`; it has to be nil for an address that is not of IP.
+    ///   - timeout: Seconds; negative: no limit.
+    /// - Throws: What `connect(toHost:onPort:viaInterface:withTimeout:)` throws, and `.noUsableAddress` when the address's family is disabled or the interface
+    ///   has no address of it.
+    public func connect(
+        toAddress address: SocketAddress, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = -1
+    ) throws(AsyncSocketError) {
+        guard address.port != 0 else { throw .badParameter("connect", "nobody listens on port 0") }
+        let isInternet = address.family.isInternet
+        guard isInternet || interface == nil else {
+            throw .badParameter("connect", "\(address) is on no interface: leave the interface out")
+        }
+        let policy = isInternet ? try routePolicy(via: interface) : RoutePolicy()
+        if !isInternet || proxy == nil {
+            do throws(NoRoute) {
+                _ = try policy.routes(to: [address])
+            } catch {
+                throw AsyncSocketError(error, destination: "\(address)")
+            }
+        }
+        try connect(to: .address(address), policy: policy, timeout: timeout)
+    }
+
+    /// Connects to the Unix-domain socket at a path.
+    ///
+    /// Returns at once; then the delegate gets `socket(_:didConnectTo:)` or `socketDidDisconnect(_:withError:)`.
+    ///
+    /// - Parameters:
+    ///   - url: A file URL. Its path may have 107 bytes (unix(7)); a longer one is refused and never cut.
+    ///   - timeout: Seconds; negative: no limit.
+    /// - Throws: `.badConfiguration` when the socket is in use, `.badParameter` for a URL that is no file's or whose path is too long.
+    public func connect(to url: URL, withTimeout timeout: TimeInterval = -1) throws(AsyncSocketError) {
+        guard url.isFileURL else { throw .badParameter("connect", "\(url) is no file URL") }
+        let path = url.absoluteURL.path(percentEncoded: false)
+        guard let address = SocketAddress(unixPath: path) else {
+            throw .badParameter("connect", "the path of a socket has 1 to \(SocketAddress.longestUnixPath) bytes: \(path)")
+        }
+        try connect(toAddress: address, withTimeout: timeout)
+    }
+
+    // MARK: - Inside
+
+    private func connect(to target: Destination.Target, policy: RoutePolicy, timeout: TimeInterval) throws(AsyncSocketError) {
         guard !timeout.isNaN else { throw .badParameter("connect", "the timeout is not a number") }
+        let destination = try destination(target, policy)
         let connection = try makeConnection("connect")
-        connection.post(.connect(ConnectionPhase.Destination(host: host, port: port), timeout: timeout))
+        connection.post(.connect(destination, timeout: timeout))
+    }
+
+    /// Straight there or, with a proxy, to the proxy. Only IP has proxies.
+    private func destination(_ target: Destination.Target, _ policy: RoutePolicy) throws(AsyncSocketError) -> Destination {
+        let configuration = configuration
+        guard let proxy = configuration.proxy, let (host, port) = target.hostAndPort else {
+            return Destination(target: target, policy: policy, resolver: configuration.resolver)
+        }
+        return Destination(
+            target: .host(proxy.host, port: proxy.port), tunnel: try Tunnel(through: proxy, toHost: host, port: port),
+            policy: policy,
+            resolver: configuration.resolver)
+    }
+
+    private func routePolicy(via text: String?) throws(AsyncSocketError) -> RoutePolicy {
+        let configuration = configuration
+        let families = try configuration.enabledFamilies("connect")
+        var policy = RoutePolicy(
+            families: families, preferredFamily: configuration.isIPv4PreferredOverIPv6 ? .ipv4 : .ipv6,
+            attemptDelay: configuration.alternateAddressDelay)
+        if let text, !text.isEmpty { policy.interface = try LocalInterface.named(text, "connect", families: families) }
+        return policy
+    }
+
+    /// Who is asked for the addresses of hosts: for tests that need a host with addresses of their choosing.
+    package var resolver: Resolver {
+        get { configuration.resolver }
+        set { configure { $0.resolver = newValue } }
+    }
+
+    /// Puts a socket that has not been used yet on a loop: for tests that look at the loop.
+    package func stay(on loop: EventLoop) {
+        state.withLock { $0.loop = loop }
     }
 
     /// A connection for this socket, on a loop, that has not been told yet what to do.
@@ -49,5 +149,36 @@ extension AsyncSocket {
         } catch {
             throw AsyncSocketError(error, operation: operation)
         }
+    }
+}
+
+extension SocketConfiguration {
+    /// The families that may be used: at least one.
+    func enabledFamilies(_ operation: String) throws(AsyncSocketError) -> AddressFamilies {
+        var families: AddressFamilies = []
+        if isIPv4Enabled { families.insert(.ipv4) }
+        if isIPv6Enabled { families.insert(.ipv6) }
+        guard !families.isEmpty else {
+            throw .badConfiguration(operation, "IPv4 and IPv6 are both disabled: enable one of them")
+        }
+        return families
+    }
+}
+
+extension LocalInterface {
+    /// The interface that `text` names, with an address of one of `families`.
+    static func named(_ text: String, _ operation: String, families: AddressFamilies) throws(AsyncSocketError) -> LocalInterface {
+        let interface: LocalInterface
+        do throws(InterfaceError) {
+            interface = try LocalInterface(text)
+        } catch {
+            throw .badParameter(operation, error.message)
+        }
+        guard interface.addresses.contains(where: { families.allows($0.family) }) else {
+            throw AsyncSocketError(
+                .noUsableAddress, blame: .caller, operation: operation,
+                message: "the interface \(text) has no address of a family that is enabled")
+        }
+        return interface
     }
 }

@@ -1,3 +1,4 @@
+public import FoundationEssentials
 internal import SocketBuffers
 public import SocketCore
 public import SocketTLS
@@ -32,19 +33,34 @@ extension AsyncSocket {
         facts?.session
     }
 
-    /// The peer's address; nil while there is no connection. It stays after the connection's end.
+    /// The peer's address, or that of the proxy through which it is reached; nil while there is no connection. It stays after the connection's end.
     public var connectedAddress: SocketAddress? {
         facts?.remoteAddress
     }
 
-    /// The peer's address in numbers; nil while there is no connection.
+    /// The peer's address in numbers; nil while there is no connection, and for a Unix-domain one.
     public var connectedHost: String? {
         connectedAddress?.host
     }
 
-    /// The peer's port; 0 while there is no connection.
+    /// The peer's port; 0 while there is no connection, and for a Unix-domain one.
     public var connectedPort: UInt16 {
         connectedAddress?.port ?? 0
+    }
+
+    /// The path of the Unix-domain socket that the peer is bound to, as a file URL; nil for any other connection, and while there is none.
+    public var connectedURL: URL? {
+        connectedAddress?.unixPath.map { URL(filePath: $0) }
+    }
+
+    /// True when the connection is one over IPv4; false while there is none.
+    public var isIPv4: Bool {
+        connectedAddress?.family == .ipv4
+    }
+
+    /// True when the connection is one over IPv6; false while there is none.
+    public var isIPv6: Bool {
+        connectedAddress?.family == .ipv6
     }
 
     /// Our own address, of the connection or of the listener.

@@ -23,6 +23,10 @@ public final class AsyncSocket: Sendable {
         var delegateQueue: DispatchQueue?
         var occupation = Occupation.nothing
         var configuration = SocketConfiguration()
+        var options = SocketOptionSet()
+        var userData: (any Sendable)?
+        /// Made when the socket listens for the first time.
+        var quota: AcceptQuota?
         /// Chosen at the first use, and kept: the end of one connection is then told before the beginning of the next.
         var loop: EventLoop?
     }
@@ -81,6 +85,8 @@ public final class AsyncSocket: Sendable {
                 if case .connection(let new) = occupation { new.predecessor = old }
             }
             state.occupation = occupation
+            // Here, so that an option that is set from now on finds the connection, and one that was set before is not lost.
+            if case .connection(let connection) = occupation { connection.facts.withLock { $0.options = state.options } }
             return true
         }
         if !isFree {

@@ -19,10 +19,11 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// The queue on which the state of an accepted socket shall be handled; nil (the default): on the event loops.
     func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue?
 
-    /// The connection stands. `host` is the peer's address in numbers.
+    /// The connection stands. `host` is the peer's address in numbers; behind a proxy the host that was asked for; for an abstract name of the Unix domain its
+    /// description, and the port is 0.
     func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16)
 
-    /// The connection to a Unix-domain socket stands.
+    /// The connection to the Unix-domain socket at a path stands.
     func socket(_ socket: AsyncSocket, didConnectTo url: URL)
 
     /// A step on the way to a connection, for logs and progress displays.
@@ -100,14 +101,17 @@ public protocol AsyncSocketDelegate: AnyObject {
 }
 
 /// A step on the way to a connection.
+///
+/// Attempts go on beside each other (RFC 8305), so several addresses may be tried before the first has failed. One that is reported neither as failed nor
+/// as connected was given up because another one connected first, or because the whole has ended.
 public enum ConnectionProgress: Sendable, Hashable {
-    /// The host name has these addresses, in the order in which they will be tried.
+    /// The host has these addresses that may be used, in the order in which they will be tried. Not told when an address was given instead of a host.
     case resolved([SocketAddress])
-    /// A connection to this address is being attempted.
+    /// An attempt to connect to this address begins.
     case trying(SocketAddress)
     /// The attempt has failed; others may follow.
     case failed(SocketAddress, AsyncSocketError)
-    /// The connection stands.
+    /// The connection stands; the other attempts have been given up. With a proxy, this is the one to the proxy.
     case connected(SocketAddress)
 }
 

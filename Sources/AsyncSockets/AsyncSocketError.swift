@@ -42,8 +42,16 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let badParameter = Code(description: "badParameter")
         /// The host name has no address, or the resolver failed.
         public static let hostNotFound = Code(description: "hostNotFound")
+        /// The host has addresses, but none that may be used: their family is disabled, or the interface has no address of it.
+        public static let noUsableAddress = Code(description: "noUsableAddress")
         /// No address of the host accepted the connection.
         public static let connectFailed = Code(description: "connectFailed")
+        /// The proxy would not make the connection, or could not; the message has its words.
+        public static let proxyRefused = Code(description: "proxyRefused")
+        /// The proxy wants a user name and a password: there were none, or it did not accept them.
+        public static let proxyAuthenticationRequired = Code(description: "proxyAuthenticationRequired")
+        /// The proxy said something that is not its protocol, or ended the connection, before the tunnel stood.
+        public static let proxyFailed = Code(description: "proxyFailed")
         /// The connection was not made in time.
         public static let connectTimeout = Code(description: "connectTimeout")
         /// A read was not complete in time.
@@ -108,11 +116,6 @@ extension AsyncSocketError {
 
     private static let resets: Set<Int32> = [ECONNRESET, EPIPE, ECONNABORTED]
 
-    init(_ error: ResolveError) {
-        self.init(
-            .hostNotFound, blame: .caller, operation: "resolve", message: "no address for \(error.host): \(error.reason)")
-    }
-
     init(_ error: TLSError, operation: String) {
         let code: Code =
             switch error.code {
@@ -122,14 +125,5 @@ extension AsyncSocketError {
             default: .tls
             }
         self.init(code, blame: error.blame, operation: operation, message: error.message, tls: error)
-    }
-
-    /// Every address of the host has refused; the last refusal stands for all in `errno`.
-    init(failedAttempts: [(address: SocketAddress, error: SystemError)], host: String) {
-        let list = failedAttempts.map { "\($0.address): \($0.error)" }.joined(separator: "; ")
-        self.init(
-            .connectFailed, blame: .peer, operation: "connect", message: "\(host) accepted no connection (\(list))",
-            errno: failedAttempts.last?.error.errno
-        )
     }
 }

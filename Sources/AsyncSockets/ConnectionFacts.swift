@@ -16,6 +16,12 @@ struct ConnectionFacts {
     var localAddress: SocketAddress?
     var remoteAddress: SocketAddress?
     var session: TLSSession?
+    /// The descriptor while the connection stands. It leaves before it is closed, so that what is done to it under this lock is done to no other file.
+    var descriptor: SocketDescriptor?
+    /// Set on every new descriptor.
+    var options = SocketOptionSet()
+    /// Those of the options that the descriptor, once the connection stands, may not have yet.
+    var lateOptions = SocketOptionSet()
     var progress = Progress()
 
     /// How far the oldest operations have come.

@@ -4,19 +4,50 @@ internal import SocketCore
 enum ConnectionPhase {
     /// Made, and not told yet what to do.
     case idle
-    /// The host's addresses are being looked up.
-    case resolving(Destination)
-    /// One address is being tried.
-    case connecting(SocketDescriptor, to: SocketAddress, ConnectAttempts, Destination)
+    /// The host's addresses are being looked up; nil: the answer is on its way.
+    case resolving(Destination, Resolver.Lookup?)
+    /// The addresses are being tried.
+    case connecting(Connector, Destination)
+    /// The connection to a proxy stands, and the proxy is being asked for the one that was wanted.
+    case negotiating(SocketDescriptor, Tunnel)
     /// It stands (`kConnected`).
     case connected(SocketDescriptor)
     /// It has ended; nothing changes any more.
     case closed
 
-    /// Where a connection goes.
-    struct Destination: Sendable {
-        let host: String
-        let port: UInt16
+    /// When something has to be done about connecting, apart from the limit on the whole.
+    var deadline: Deadline? {
+        if case .connecting(let connector, _) = self { connector.deadline } else { nil }
+    }
+}
+
+/// Where a connection goes, and how, as it was asked for: later changes of the socket's configuration do not concern it.
+struct Destination: Sendable {
+    enum Target: Sendable {
+        case host(String, port: UInt16)
+        case address(SocketAddress)
+
+        /// Nil in the Unix domain.
+        var hostAndPort: (host: String, port: UInt16)? {
+            switch self {
+            case .host(let host, let port): (host, port)
+            case .address(let address): address.host.flatMap { host in address.port.map { (host, $0) } }
+            }
+        }
+    }
+
+    let target: Target
+    /// Through a proxy, which is the target then; nil: straight there.
+    var tunnel: Tunnel?
+    let policy: RoutePolicy
+    let resolver: Resolver
+
+    /// For messages.
+    var name: String {
+        switch target {
+        case .host(let host, _): host
+        case .address(let address): "\(address)"
+        }
     }
 }
 
@@ -29,12 +60,25 @@ struct PhaseClock {
     }
 
     let limit: Limit
+    /// All the time there is, pauses apart.
     let seconds: Double
-    let deadline: Deadline?
+    private(set) var deadline: Deadline?
+    private var left: Double
 
     init(_ limit: Limit, seconds: Double) {
         self.limit = limit
         self.seconds = seconds
+        left = seconds
         deadline = Deadline(after: seconds)
+    }
+
+    mutating func stop() {
+        left = max(deadline?.seconds(since: .now) ?? left, 0)
+        deadline = nil
+    }
+
+    /// Goes on with what was left when it stopped.
+    mutating func goOn() {
+        deadline = Deadline(after: left)
     }
 }

@@ -5,8 +5,9 @@ internal import SocketTLS
 
 /// Something that the delegate is to be told. A plain value: it waits in line until the state it speaks of is consistent.
 enum DelegateEvent: Sendable {
-    case didAccept(SocketDescriptor, from: SocketAddress)
+    case didAccept(AcceptedConnection)
     case didConnect(host: String, port: UInt16)
+    case didConnectTo(URL)
     case progressed(ConnectionProgress)
     case didRead(Data, tag: Int)
     case didReadPartial(Int, tag: Int)
@@ -37,10 +38,12 @@ extension DelegateEvent {
     /// - Parameter delegate: nil when there is none (any more): questions then get the answer that ends the connection.
     func deliver(to delegate: (any AsyncSocketDelegate)?, from socket: AsyncSocket) {
         switch self {
-        case .didAccept(let descriptor, let peer):
-            socket.adopt(descriptor, from: peer, for: delegate)
+        case .didAccept(let connection):
+            socket.adopt(connection, for: delegate)
         case .didConnect(let host, let port):
             delegate?.socket(socket, didConnectToHost: host, port: port)
+        case .didConnectTo(let url):
+            delegate?.socket(socket, didConnectTo: url)
         case .progressed(let progress):
             delegate?.socket(socket, connectionProgressed: progress)
         case .didRead(let data, let tag):

@@ -1,83 +1,148 @@
+// Rules of a socket's listener:
+//  1. It exists from the moment every address is bound; when one cannot be had, nothing is left of the others and nobody is told.
+//  2. After `close` no connection is handed to the delegate any more: those that are on their way are closed.
+//  3. Its end is told once, when the last of its acceptors has ended.
+
 internal import Glibc
 internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 
-/// The listening half of a socket: one `Acceptor` for each address family, on one port.
+/// The listening half of a socket: one `Acceptor` for each address, on one port.
 final class Listener: Sendable {
-    private let acceptors: [Acceptor]
+    /// What all its acceptors have in common.
+    struct Setup: Sendable {
+        let loop: EventLoop
+        let options: SocketOptionSet
+        let quota: AcceptQuota
+        /// Called on the loop.
+        let deliver: @Sendable (DelegateEvent, Listener) -> Void
+    }
 
-    /// The IPv4 address if it has one, or else the IPv6 one.
+    private struct State {
+        var acceptors: [Acceptor] = []
+        var openCount = 0
+        var isClosed = false
+        var hasLost = false
+    }
+
+    private let state = Locked(State())
+
+    private init() {}
+
+    /// The IPv4 address if it has one, or else the IPv6 one, or the Unix-domain one.
     var localAddress: SocketAddress? { acceptors.first?.localAddress }
 
-    init(_ acceptors: [Acceptor]) {
-        self.acceptors = acceptors
+    /// True until `close()` is called.
+    var isOpen: Bool { state.withLock { !$0.isClosed } }
+
+    private var acceptors: [Acceptor] { state.withLock { $0.acceptors } }
+
+    /// True once: when the first connection is lost.
+    func isFirstLoss() -> Bool {
+        state.withLock { state in
+            defer { state.hasLost = true }
+            return !state.hasLost
+        }
     }
+
+    // MARK: - Beginning and ending
 
     /// Listens on every one of `addresses`; all get the port of the first, which the kernel chooses when it is zero.
     ///
     /// A family that this machine lacks is left out, unless it would be the only one.
-    static func listen(
-        on addresses: [SocketAddress], loop: EventLoop, deliver: @escaping @Sendable (DelegateEvent) -> Void
-    ) throws(SystemError) -> Listener {
+    static func listen(on addresses: [SocketAddress], _ setup: Setup) throws(SystemError) -> Listener {
         for _ in 0..<portAttempts {
             do throws(SystemError) {
-                return try Listener(bind(addresses, loop, deliver))
+                return try bind(addresses, setup)
             } catch {
                 // The port that the kernel chose for one family may be taken in the other: let it choose again.
-                guard error.isAddressInUse, addresses.first?.port == 0 else { throw error }
+                guard error.isAddressInUse, addresses.count > 1, addresses.first?.port == 0 else { throw error }
             }
         }
-        return try Listener(bind(addresses, loop, deliver))
+        return try bind(addresses, setup)
     }
 
     private static let portAttempts = 16
 
-    private static func bind(
-        _ addresses: [SocketAddress], _ loop: EventLoop, _ deliver: @escaping @Sendable (DelegateEvent) -> Void
-    ) throws(SystemError) -> [Acceptor] {
-        let openCount = Locked(0)
-        let receiver = makeReceiver(openCount: openCount, deliver: deliver)
+    private static func bind(_ addresses: [SocketAddress], _ setup: Setup) throws(SystemError) -> Listener {
+        let listener = Listener()
+        let receiver = listener.makeReceiver(setup.deliver)
         var acceptors: [Acceptor] = []
         for address in addresses {
             let port = acceptors.first?.localAddress.port ?? address.port ?? 0
             do throws(SystemError) {
-                acceptors.append(try Acceptor(on: address.withPort(port), loop: loop, receiver: receiver))
+                acceptors.append(
+                    try Acceptor(
+                        on: address.withPort(port), options: setup.options, quota: setup.quota, loop: setup.loop,
+                        receiver: receiver))
             } catch {
-                guard error.isFamilyMissing, addresses.count > 1 else { throw error }
+                if error.isFamilyMissing, addresses.count > 1 { continue }
+                for acceptor in acceptors { acceptor.discard() }
+                throw error
             }
         }
         guard !acceptors.isEmpty else { throw SystemError("socket", errno: EAFNOSUPPORT) }
-        openCount.withLock { $0 = acceptors.count }
-        return acceptors
+        listener.state.withLock { $0 = State(acceptors: acceptors, openCount: acceptors.count) }
+        return listener
     }
 
-    private static func makeReceiver(
-        openCount: Locked<Int>, deliver: @escaping @Sendable (DelegateEvent) -> Void
-    ) -> Acceptor.Receiver {
+    private func makeReceiver(_ deliver: @escaping @Sendable (DelegateEvent, Listener) -> Void) -> Acceptor.Receiver {
         Acceptor.Receiver(
-            accepted: { deliver(.didAccept($0, from: $1)) },
+            accepted: { [weak self] descriptor, peer in
+                guard let self, isOpen else { return }
+                deliver(.didAccept(AcceptedConnection(descriptor: descriptor, peer: peer, listener: self)), self)
+            },
             paused: { reason, seconds in
                 socketLogger.warning("accepting pauses", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
             },
-            closed: {
-                let isLast = openCount.withLock { count in
-                    count -= 1
-                    return count == 0
-                }
-                if isLast { deliver(.didDisconnect(nil)) }
+            closed: { [weak self] in
+                if let self, isLastEnd() { deliver(.didDisconnect(nil), self) }
             }
         )
     }
 
-    func start() throws(SystemError) {
-        for acceptor in acceptors { try acceptor.start() }
+    private func isLastEnd() -> Bool {
+        state.withLock { state in
+            state.openCount -= 1
+            return state.openCount == 0
+        }
+    }
+
+    func start() {
+        for acceptor in acceptors { acceptor.start() }
     }
 
     func close() {
+        state.withLock { $0.isClosed = true }
         for acceptor in acceptors { acceptor.close() }
     }
-}
 
-/// Where the sockets write what nobody was there to be told.
-let socketLogger = Logger(label: "AsyncSockets")
+    /// Ends what has not been started, and has nobody told.
+    func discard() {
+        state.withLock { $0.isClosed = true }
+        for acceptor in acceptors { acceptor.discard() }
+    }
+
+    // MARK: - The descriptors
+
+    func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
+        for acceptor in acceptors {
+            try acceptor.withDescriptor { (descriptor) throws(SystemError) in try descriptor.set(option, to: value) }
+        }
+    }
+
+    func value<Value>(of option: SocketOption<Value>) throws(SystemError) -> Value? {
+        try acceptors.first?.withDescriptor { (descriptor) throws(SystemError) in try descriptor.value(of: option) }
+    }
+
+    /// Calls `body` with a second descriptor of the first acceptor's socket, since the first one may be closed at any time.
+    func perform(_ body: (Int32?) -> Void) {
+        let copy = acceptors.first.flatMap { acceptor in
+            acceptor.withDescriptor { fcntl($0.rawValue, F_DUPFD_CLOEXEC, 0) }
+        }
+        guard let copy, copy >= 0 else { return body(nil) }
+        defer { Glibc.close(copy) }
+        body(copy)
+    }
+}

@@ -1,4 +1,5 @@
 internal import FoundationEssentials
+internal import SocketCore
 
 /// What the user of a socket has set for its connections. A plain value: each connection has its own, and hears of changes by a message.
 struct SocketConfiguration: Sendable {
@@ -10,6 +11,10 @@ struct SocketConfiguration: Sendable {
     var isIPv4PreferredOverIPv6 = true
     /// Seconds between the beginning of one attempt to connect and that of the next.
     var alternateAddressDelay: TimeInterval = 0.3
+    /// Who is asked for the addresses of hosts.
+    var resolver = Resolver.system
+    /// Who makes connections to hosts on our behalf; nil: nobody.
+    var proxy: Proxy?
     /// `kAllowHalfDuplexConnection`, the other way round.
     var autoDisconnectOnClosedReadStream = true
     /// A read that times out ends alone, and not the connection.
@@ -18,4 +23,6 @@ struct SocketConfiguration: Sendable {
     var maximumPendingWriteBytes: Int?
     /// The number of waiting bytes from which on the delegate is told; nil: never.
     var writeHighWaterMark: Int?
+    /// The accepted connections that may be open at most; nil: no limit.
+    var maximumAcceptedConnections: Int?
 }

@@ -54,12 +54,15 @@ extension StreamConnection {
     func close(_ error: AsyncSocketError?) {
         let ended = phase
         phase = .closed
+        withdrawDescriptor()
         switch ended {
-        case .connecting(let descriptor, _, _, _):
+        case .resolving(_, let lookup): lookup?.cancel()
+        case .connecting(let connector, _): connector.cancel()
+        case .negotiating(let descriptor, _):
             loop.unwatch(descriptor)
             descriptor.close()
         case .connected(let descriptor): part(from: descriptor, error)
-        case .idle, .resolving: break
+        case .idle: break
         case .closed: return
         }
         dropEverything()
@@ -82,6 +85,15 @@ extension StreamConnection {
             Farewell.begin(with: descriptor, sending: rest?.readableBytes, on: loop)
         } else {
             descriptor.close()
+        }
+    }
+
+    /// From here on nobody else can reach the descriptor.
+    private func withdrawDescriptor() {
+        // Handed out of the lock: what goes with the last reference takes locks of its own.
+        _ = facts.withLock { facts -> SocketDescriptor? in
+            defer { facts.descriptor = nil }
+            return facts.descriptor
         }
     }
 

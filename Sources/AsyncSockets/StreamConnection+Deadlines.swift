@@ -4,7 +4,7 @@ internal import SocketCore
 extension StreamConnection {
     /// Asks the loop for an event at the earliest of the deadlines.
     func armDeadline() {
-        let deadlines = [clock?.deadline, reads.timer.deadline, writes.timer.deadline]
+        let deadlines = [clock?.deadline, phase.deadline, reads.timer.deadline, writes.timer.deadline, writes.retry]
         guard let earliest = deadlines.compactMap({ $0 }).min() else { return }
         // A deadline that has moved away is left armed: it comes early, finds nothing expired, and the next one is armed then.
         if let armedDeadline, armedDeadline <= earliest { return }
@@ -17,8 +17,13 @@ extension StreamConnection {
         armedDeadline = nil
         let now = Deadline.now
         if let clock, let deadline = clock.deadline, deadline <= now { expire(clock) }
+        expireAttempts(at: now)
         expireRead(at: now)
         expireWrite(at: now)
+        if let retry = writes.retry, retry <= now {
+            writes.retry = nil
+            writes.canAcceptBytes = true
+        }
     }
 
     private func expire(_ clock: PhaseClock) {

@@ -1,87 +1,96 @@
+internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
 /// How a connection comes to stand: resolving, connecting, or taking over a descriptor.
+///
+/// Whatever answers late finds this connection closed, since the socket's next one is another object, or finds its attempt gone from the connector.
 extension StreamConnection {
-    func connect(to destination: ConnectionPhase.Destination, timeout: Double) {
+    func connect(to destination: Destination, timeout: Double) {
         clock = PhaseClock(.connect, seconds: timeout)
-        phase = .resolving(destination)
-        Resolver.resolve(destination.host, port: destination.port) { [weak self] result in
-            self?.post(.resolved(result))
+        switch destination.target {
+        case .host(let host, let port):
+            let query = HostQuery(host: host, port: port, families: destination.policy.families)
+            let lookup = destination.resolver.resolve(query) { [weak self] in self?.post(.resolved($0)) }
+            phase = .resolving(destination, lookup)
+        case .address(let address):
+            tryAddresses([address], destination)
         }
     }
 
-    func didResolve(_ result: Result<[SocketAddress], ResolveError>) {
-        guard case .resolving(let destination) = phase else { return }
-        switch result {
-        case .success(let addresses):
-            report(.progressed(.resolved(addresses)))
-            tryNext(ConnectAttempts(addresses), destination)
-        case .failure(let error):
-            close(AsyncSocketError(error))
+    func didResolve(_ answer: Resolver.Answer) {
+        guard case .resolving(let destination, _) = phase else { return }
+        switch answer {
+        case .success(let addresses): tryAddresses(addresses, destination)
+        case .failure(let error): close(AsyncSocketError(error))
         }
     }
 
-    private func tryNext(_ attempts: ConnectAttempts, _ destination: ConnectionPhase.Destination) {
-        var attempts = attempts
-        while let address = attempts.next() {
-            report(.progressed(.trying(address)))
-            do throws(SystemError) {
-                if try beginConnecting(to: address, attempts, destination) { return }
-            } catch {
-                noteFailure(of: address, error, &attempts)
+    private func tryAddresses(_ addresses: [SocketAddress], _ destination: Destination) {
+        do throws(NoRoute) {
+            let routes = try destination.policy.routes(to: addresses)
+            if case .host = destination.target { report(.progressed(.resolved(routes.map(\.destination)))) }
+            let connector = Connector(
+                routes: routes, delay: destination.policy.attemptDelay, options: facts.withLock { $0.options }, loop: loop
+            ) { [weak self] in
+                self?.post(.attempt($0, $1))
+            }
+            phase = .connecting(connector, destination)
+            follow(connector.begin(), destination)
+        } catch {
+            close(AsyncSocketError(error, destination: destination.name))
+        }
+    }
+
+    /// The kernel has something to say about an attempt.
+    func react(to events: LoopEvents, ofAttempt number: Int) {
+        guard case .connecting(let connector, let destination) = phase else { return }
+        follow(connector.handle(events, of: number), destination)
+    }
+
+    /// An attempt has had its time to itself.
+    func expireAttempts(at now: Deadline) {
+        guard case .connecting(let connector, let destination) = phase else { return }
+        follow(connector.expire(at: now), destination)
+    }
+
+    private func follow(_ steps: [Connector.Step], _ destination: Destination) {
+        for step in steps {
+            switch step {
+            case .trying(let address):
+                report(.progressed(.trying(address)))
+            case .failed(let address, let error):
+                report(.progressed(.failed(address, AsyncSocketError(error, operation: "connect"))))
+            case .connected(let descriptor):
+                didConnect(descriptor, destination)
+            case .exhausted(let failures):
+                close(AsyncSocketError(failedAttempts: failures, destination: destination.name))
             }
         }
-        close(AsyncSocketError(failedAttempts: attempts.failures, host: destination.host))
     }
 
-    /// True when the attempt is under way, or already successful.
-    private func beginConnecting(
-        to address: SocketAddress, _ attempts: ConnectAttempts, _ destination: ConnectionPhase.Destination
-    ) throws(SystemError) -> Bool {
-        let descriptor = try SocketDescriptor(streamOf: address.family)
-        switch descriptor.connect(to: address) {
-        case .connected:
+    /// The transport stands, and nobody has been told yet.
+    private func didConnect(_ descriptor: SocketDescriptor, _ destination: Destination) {
+        do throws(SystemError) {
             try watch(descriptor)
-            didConnect(descriptor, destination)
-        case .inProgress:
-            phase = .connecting(descriptor, to: address, attempts, destination)
-            // Watched only now: a socket that has not begun to connect reports a hang-up.
-            try watch(descriptor)
-        case .failed(let error):
-            throw error
+        } catch {
+            return close(AsyncSocketError(error, operation: "connect"))
         }
-        return true
+        if let address = descriptor.remoteAddress { report(.progressed(.connected(address))) }
+        if let tunnel = destination.tunnel { return negotiate(tunnel, over: descriptor) }
+        didStand(descriptor)
     }
 
-    private func watch(_ descriptor: SocketDescriptor) throws(SystemError) {
-        if let registration { try loop.watch(descriptor, for: registration) }
-    }
-
-    private func noteFailure(of address: SocketAddress, _ error: SystemError, _ attempts: inout ConnectAttempts) {
-        attempts.recordFailure(of: address, error)
-        report(.progressed(.failed(address, AsyncSocketError(error, operation: "connect"))))
-    }
-
-    /// The kernel has something to say about the attempt.
-    func finishConnecting() {
-        guard case .connecting(let descriptor, let address, var attempts, let destination) = phase else { return }
-        if let error = descriptor.takeError(of: "connect") {
-            loop.unwatch(descriptor)
-            descriptor.close()
-            phase = .resolving(destination)
-            noteFailure(of: address, error, &attempts)
-            tryNext(attempts, destination)
-        } else if descriptor.remoteAddress != nil {
-            didConnect(descriptor, destination)
+    /// Tells the delegate, and serves what has been queued.
+    private func didStand(_ descriptor: SocketDescriptor) {
+        guard stand(descriptor) else { return }
+        if let address = facts.withLock({ $0.remoteAddress }) {
+            if let path = address.unixPath {
+                report(.didConnectTo(URL(filePath: path)))
+            } else {
+                report(.didConnect(host: address.host ?? "\(address)", port: address.port ?? 0))
+            }
         }
-    }
-
-    private func didConnect(_ descriptor: SocketDescriptor, _ destination: ConnectionPhase.Destination) {
-        stand(descriptor)
-        let address = descriptor.remoteAddress
-        if let address { report(.progressed(.connected(address))) }
-        report(.didConnect(host: address?.host ?? destination.host, port: address?.port ?? destination.port))
         pump()
     }
 
@@ -92,23 +101,45 @@ extension StreamConnection {
         } catch {
             return close(AsyncSocketError(error, operation: "accept"))
         }
-        stand(descriptor)
-        pump()
+        if stand(descriptor) { pump() }
     }
 
-    private func stand(_ descriptor: SocketDescriptor) {
+    private func watch(_ descriptor: SocketDescriptor) throws(SystemError) {
+        if let registration { try loop.watch(descriptor, for: registration) }
+    }
+
+    /// False when it has ended instead: the kernel has refused an option that was set meanwhile.
+    func stand(_ descriptor: SocketDescriptor) -> Bool {
         clock = nil
         phase = .connected(descriptor)
         reads.mayHaveBytes = true
         writes.canAcceptBytes = true
-        descriptor.setNoDelay()
-        if let peer = facts.withLock({ $0.remoteAddress }) ?? descriptor.remoteAddress { introduce(descriptor, peer: peer) }
+        sendSmallWritesAtOnce(descriptor)
+        do throws(SystemError) {
+            let peer = facts.withLock { $0.remoteAddress } ?? descriptor.remoteAddress
+            try introduce(descriptor, peer: peer)
+            reads.trustsShortReads = peer?.family != .unix
+            return true
+        } catch {
+            close(AsyncSocketError(error, operation: "connect"))
+            return false
+        }
     }
 
-    /// Anywhere: makes the facts of a connected descriptor known.
-    func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress) {
+    /// `TCP_NODELAY`, unless the user has said something about it.
+    func sendSmallWritesAtOnce(_ descriptor: SocketDescriptor) {
+        if facts.withLock({ $0.options.value(of: .noDelay) }) == nil { descriptor.setNoDelay() }
+    }
+
+    /// Anywhere: makes the facts of a connected descriptor known, and itself for options to be set on.
+    func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress?) throws(SystemError) {
         let local = descriptor.localAddress
-        facts.withLock { facts in
+        try facts.withLock { facts throws(SystemError) in
+            guard !facts.isOver else { return }
+            try facts.lateOptions.apply(toConnected: descriptor)
+            facts.lateOptions = SocketOptionSet()
+            facts.descriptor = descriptor
+            guard let peer else { return }
             facts.isConnected = true
             facts.localAddress = local
             facts.remoteAddress = peer

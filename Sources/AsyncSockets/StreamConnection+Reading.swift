@@ -12,8 +12,11 @@ final class ReadHalf {
     var timer = OperationTimer()
     /// The kernel may have bytes: it has said so, and has not said since that there are none.
     var mayHaveBytes = false
-    /// The peer's FIN is known to be on its way through the kernel's buffer: short reads mean nothing now, read until zero.
-    var peerHasFinished = false
+    /// A recv that brings less than there was room for has emptied the kernel's buffer, and whatever comes after it is a new event (epoll(7)).
+    ///
+    /// Not so once the FIN has been announced, which is done once: then zero has still to be read. And not where Linux stops a recv early: before urgent
+    /// data (tcp(7)), and on a Unix-domain socket behind bytes that descriptors came with (unix(7)).
+    var trustsShortReads = true
     /// The kernel has reported a reset or a hang-up.
     var isBrokenOff = false
     /// Why no byte will follow those in `preBuffer` (`kSocketHasReadEOF`).
@@ -99,9 +102,7 @@ extension StreamConnection {
             return false
         }
         buffer.commit(count)
-        // Edge-triggered: a short read has emptied the kernel's buffer, and whatever comes now is a new event. Not so after RDHUP, which is
-        // announced once: then the zero has still to be read.
-        if count < room.count, !reads.peerHasFinished { reads.mayHaveBytes = false }
+        if count < room.count, reads.trustsShortReads { reads.mayHaveBytes = false }
         return true
     }
 

@@ -89,7 +89,8 @@ extension StreamConnection {
     // MARK: - Trust
 
     private func awaitVerdict(on trust: PeerTrust) {
-        handshakeSecondsLeft = clock?.deadline?.seconds(since: .now) ?? 0
+        clock?.stop()
+        stoppedClock = clock
         clock = PhaseClock(.trust, seconds: trustSeconds)
         upgrade.awaitTrust()
         report(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted)) })
@@ -111,7 +112,8 @@ extension StreamConnection {
 
     private func resumeHandshake() {
         upgrade.resumeHandshake()
-        clock = PhaseClock(.handshake, seconds: max(handshakeSecondsLeft, 0))
+        clock = stoppedClock
+        clock?.goOn()
         pump()
     }
 }

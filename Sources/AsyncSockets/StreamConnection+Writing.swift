@@ -9,6 +9,8 @@ final class WriteHalf {
     var timer = OperationTimer()
     /// The kernel takes bytes, or has not yet said that it does not (`kSocketCanAcceptBytes`).
     var canAcceptBytes = false
+    /// When to try again, after the kernel had no memory to send with.
+    var retry: Deadline?
     /// Why no byte can be sent any more.
     var ending: AsyncSocketError?
     /// The user wants to write nothing after what is queued.
@@ -142,10 +144,14 @@ extension StreamConnection {
         }
     }
 
-    private func noteSent(_ answer: SocketDescriptor.SendAnswer) -> Int? {
+    /// The number of bytes that the kernel took, if it took any; otherwise notes why it did not.
+    func noteSent(_ answer: SocketDescriptor.SendAnswer) -> Int? {
         switch answer {
         case .bytes(let count): return count
         case .wouldBlock: writes.canAcceptBytes = false
+        case .exhausted:
+            writes.canAcceptBytes = false
+            writes.retry = Deadline(after: SocketDescriptor.shortageSeconds)
         case .failed(let error): writes.ending = AsyncSocketError(error, operation: "write")
         }
         return nil

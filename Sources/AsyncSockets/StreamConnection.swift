@@ -16,8 +16,9 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     /// What can be asked of a connection.
     enum Message: Sendable {
-        case connect(ConnectionPhase.Destination, timeout: Double)
-        case resolved(Result<[SocketAddress], ResolveError>)
+        case connect(Destination, timeout: Double)
+        case resolved(Resolver.Answer)
+        case attempt(Int, LoopEvents)
         case adopt(SocketDescriptor)
         case events(LoopEvents)
         case read(ReadPacket)
@@ -30,6 +31,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case closeWriteStream
         case configure(SocketConfiguration)
         case fail(AsyncSocketError)
+        case perform(@Sendable (Int32?) -> Void)
         case retire
     }
 
@@ -46,8 +48,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     var phase = ConnectionPhase.idle
     var upgrade = TLSUpgrade.plaintext
     var clock: PhaseClock?
-    /// What the handshake's clock had left when it stopped for the trust verdict.
-    var handshakeSecondsLeft = 0.0
+    /// The handshake's clock while it stands still for the trust verdict.
+    var stoppedClock: PhaseClock?
     /// How long the delegate may take for its verdict.
     var trustSeconds = 0.0
     let reads = ReadHalf()
@@ -103,12 +105,14 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         if case .closed = phase {
             predecessor = nil
             if case .retire = message { retireIfSilent() }
+            if case .perform(let body) = message { body(nil) }
             return
         }
         switch message {
         case .connect(let destination, let timeout):
             if !waitsForPredecessor(with: message) { connect(to: destination, timeout: timeout) }
-        case .resolved(let result): didResolve(result)
+        case .resolved(let answer): didResolve(answer)
+        case .attempt(let number, let events): react(to: events, ofAttempt: number)
         case .adopt(let descriptor): adopt(descriptor)
         case .events(let events): react(to: events)
         case .read(let packet): enqueue(packet)
@@ -121,6 +125,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .closeWriteStream: closeWriteStream()
         case .configure(let configuration): self.configuration = configuration
         case .fail(let error): close(error)
+        case .perform(let body): body(facts.withLock { $0.descriptor?.rawValue })
         case .retire: break
         }
     }
@@ -169,26 +174,23 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private func react(to events: LoopEvents) {
         if events.contains(.deadline) { expire() }
         switch phase {
-        case .connecting where !events.isDisjoint(with: [.writable, .brokenOff]):
-            finishConnecting()
-            // The peer may have finished already, which is said once: with the event that says that we are connected.
-            if case .connected(let descriptor) = phase { note(events, descriptor) }
-        case .connected(let descriptor): note(events, descriptor)
-        case .idle, .resolving, .connecting, .closed: break
+        case .connected, .negotiating: break
+        case .idle, .resolving, .connecting, .closed: return
         }
-    }
-
-    private func note(_ events: LoopEvents, _ descriptor: SocketDescriptor) {
         if events.contains(.readable) { reads.mayHaveBytes = true }
-        if events.contains(.peerFinished) { reads.peerHasFinished = true }
+        if !events.isDisjoint(with: [.peerFinished, .urgent]) { reads.trustsShortReads = false }
         if events.contains(.writable) { writes.canAcceptBytes = true }
         if events.contains(.brokenOff) { reads.isBrokenOff = true }
-        pump(descriptor)
+        pump()
     }
 
     /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
     func pump() {
-        if case .connected(let descriptor) = phase { pump(descriptor) }
+        switch phase {
+        case .connected(let descriptor): pump(descriptor)
+        case .negotiating(let descriptor, let tunnel): pumpNegotiation(tunnel, descriptor)
+        case .idle, .resolving, .connecting, .closed: break
+        }
     }
 
     private func pump(_ descriptor: SocketDescriptor) {

@@ -53,6 +53,20 @@ public final class CertificateAuthority: Sendable {
         }
     }
 
+    /// A certificate of the root for a DNS name that may read like an address.
+    package func issue(hostName: String) throws(CertificateAuthorityError) -> IssuedCertificate {
+        var template = try CertificateTemplate.leaf(
+            for: .server(names: [], commonName: hostName), validity: .current, keyType: .p256)
+        template.alternativeNames = [.dns(hostName)]
+        return try IssuedCertificate(Signer(template, keyType: .p256, signedBy: root), intermediatePEM: nil)
+    }
+
+    /// A certificate that no authority has signed.
+    package static func selfSigned(_ purpose: Purpose) throws(CertificateAuthorityError) -> IssuedCertificate {
+        let template = try CertificateTemplate.leaf(for: purpose, validity: .current, keyType: .p256)
+        return try IssuedCertificate(Signer(template, keyType: .p256, signedBy: nil), intermediatePEM: nil)
+    }
+
     /// Writes the root certificate to `directory`, which is made if it is missing, and answers the file's path.
     @discardableResult
     public func writeRoot(to directory: String) throws(CertificateAuthorityError) -> String {

@@ -1,6 +1,6 @@
-internal import COpenSSL
+internal import SocketTLS
 
-/// The one way in which the authority calls OpenSSL: the thread's error queue is cleared before a call and drained after it.
+/// The one way in which the authority calls OpenSSL: `OpenSSLCall`, with errors of its own.
 enum CertificateCall {
     static func require<Value>(
         _ operation: String,
@@ -8,11 +8,9 @@ enum CertificateCall {
         _ message: @autoclosure () -> String = "OpenSSL failed.",
         _ body: () -> Value?
     ) throws(CertificateAuthorityError) -> Value {
-        ERR_clear_error()
-        let value = body()
-        let stack = drainQueue()
+        let (value, errors) = OpenSSLCall.attempt(body)
         guard let value else {
-            throw CertificateAuthorityError(code, message(), operation: operation, openSSLStack: stack)
+            throw CertificateAuthorityError(code, message(), operation: operation, openSSLStack: errors.map(\.text))
         }
         return value
     }
@@ -25,14 +23,5 @@ enum CertificateCall {
         _ body: () -> Int32
     ) throws(CertificateAuthorityError) {
         _ = try require(operation, or: code, message()) { body() > 0 ? true : nil }
-    }
-
-    private static func drainQueue() -> [String] {
-        var entries: [String] = []
-        while true {
-            let code = ERR_get_error()
-            guard code != 0 else { return entries }
-            entries.append(ERR_reason_error_string(code).map { String(cString: $0) } ?? "error \(code)")
-        }
     }
 }

@@ -33,7 +33,7 @@ final class LoopbackSocket: Sendable {
     static func connected(toPort port: UInt16, patience: Patience) throws(LoopbackError) -> LoopbackSocket {
         let socket = try make(patience: patience)
         let answer = withLoopbackAddress(port: port) { connect(socket.descriptor, $0, $1) }
-        guard answer == 0 || errno == EINPROGRESS else { throw .system("connect") }
+        guard answer == 0 || errno == EINPROGRESS || errno == EINTR else { throw .system("connect") }
         try patience.wait(for: Int16(POLLOUT), on: socket.descriptor, "connect")
         var failure: Int32 = 0
         var length = socklen_t(MemoryLayout<Int32>.size)

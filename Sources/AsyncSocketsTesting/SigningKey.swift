@@ -1,4 +1,5 @@
 internal import COpenSSL
+internal import SocketTLS
 
 /// The owner of an `EVP_PKEY`.
 final class SigningKey: @unchecked Sendable {
@@ -17,8 +18,8 @@ final class SigningKey: @unchecked Sendable {
     /// PKCS #8, not encrypted.
     var pem: String {
         get throws(CertificateAuthorityError) {
-            try PEMText.make("PEM_write_bio_PKCS8PrivateKey") {
-                PEM_write_bio_PKCS8PrivateKey($0, pointer, nil, nil, 0, nil, nil)
+            try CertificateCall.require("PEM_write_bio_PKCS8PrivateKey") {
+                MemoryBIO.text { PEM_write_bio_PKCS8PrivateKey($0, pointer, nil, nil, 0, nil, nil) }
             }
         }
     }

@@ -1,4 +1,5 @@
 internal import COpenSSL
+internal import SocketTLS
 
 /// The owner of an `X509`, from its making to its signature.
 final class X509Certificate: @unchecked Sendable {
@@ -36,7 +37,7 @@ final class X509Certificate: @unchecked Sendable {
 
     var pem: String {
         get throws(CertificateAuthorityError) {
-            try PEMText.make("PEM_write_bio_X509") { PEM_write_bio_X509($0, pointer) }
+            try CertificateCall.require("PEM_write_bio_X509") { MemoryBIO.text { PEM_write_bio_X509($0, pointer) } }
         }
     }
 

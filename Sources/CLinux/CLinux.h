@@ -5,6 +5,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/vm_sockets.h>
+#include <linux/mptcp.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>

@@ -1,23 +1,20 @@
 // Rules of a listener:
-//  1. One `accept4` after the other until EAGAIN, at most `batchLimit` in a turn; then others have theirs.
+//  1. One `accept4` after the other until EAGAIN, at most `batchLimit` in a turn on the loop; then others have theirs.
 //  2. An error that concerns one connection (ECONNABORTED and its like, accept(2)) skips that connection.
 //  3. Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): pause, at first for 50 ms and then twice as long up to a second, and
 //     never spin. The connections wait in the backlog meanwhile, and new ones do not shorten the pause.
+//  4. A connection is accepted only with a place in the quota; without one the listener waits until it gets a turn from there.
+//  5. The state is behind a lock, under which system calls are made and nobody is called. The owner is told on the loop, with no lock held.
+//  6. `close` counts whenever it comes, before `start` too: when it has returned, nothing is accepted any more. The owner is told of it once, on the
+//     loop; after `discard` it is told of nothing.
 
 internal import CLinux
 internal import Glibc
+internal import SocketBuffers
 
 /// A listening socket: hands every accepted connection to its owner.
-package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
-    // Unchecked: `descriptor`, `pause` and the rest below are only used inside the turn.
-
-    /// What can be asked of a listener.
-    package enum Message: Sendable {
-        case events(LoopEvents)
-        case close
-    }
-
-    /// Who gets the connections and hears of troubles; called on the loop, inside the listener's turn.
+package final class Acceptor: EventHandler, Sendable {
+    /// Who gets the connections and hears of troubles; called on the loop.
     package struct Receiver: Sendable {
         let accepted: @Sendable (SocketDescriptor, SocketAddress) -> Void
         let paused: @Sendable (SystemError, Double) -> Void
@@ -34,105 +31,179 @@ package final class Acceptor: EventHandler, TurnOwner, @unchecked Sendable {
         }
     }
 
+    private enum Phase {
+        /// Bound and listening; nothing is accepted yet.
+        case bound
+        case accepting
+        /// Out of descriptors, until the deadline.
+        case pausing
+        /// The descriptor is closed, and the owner is still to be told.
+        case closed
+        /// All is said.
+        case retired
+    }
+
+    private struct State {
+        var phase = Phase.bound
+        var pause = Acceptor.shortestPause
+        var registration: LoopRegistration?
+    }
+
     /// The address it listens on, with the port that the kernel chose when zero was asked for.
     package let localAddress: SocketAddress
 
     private let loop: EventLoop
     private let receiver: Receiver
-    private let turn = SocketTurn<Message>(queue: nil)
+    private let quota: AcceptQuota
     private let descriptor: SocketDescriptor
-    private var registration: LoopRegistration?
-    private var isClosed = false
-    private var isPaused = false
-    private var pause = Acceptor.shortestPause
+    private let file: UnixSocketFile?
+    private let state = Locked(State())
 
     private static let batchLimit = 64
     private static let backlog: CInt = 1024
     private static let shortestPause = 0.05
     private static let longestPause = 1.0
 
-    /// Binds and listens; connections come once `start()` has been called.
-    package init(on address: SocketAddress, loop: EventLoop, receiver: Receiver) throws(SystemError) {
-        let descriptor = try SocketDescriptor(streamOf: address.family)
-        try descriptor.listen(on: address, backlog: Self.backlog)
+    /// Binds and listens; connections come once `start()` has been called. The loop keeps the listener alive until `close()` or `discard()`.
+    ///
+    /// - Parameters:
+    ///   - options: Set on the descriptor before it is bound.
+    ///   - quota: How many connections may be open; nil: no limit.
+    package init(
+        on address: SocketAddress, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil, loop: EventLoop,
+        receiver: Receiver
+    ) throws(SystemError) {
+        let descriptor = try SocketDescriptor(streamOf: address.family, options: options)
+        file = try UnixSocketFile.make(for: address) { () throws(SystemError) in
+            try descriptor.listen(on: address, options: options, backlog: Self.backlog)
+        }
         guard let bound = descriptor.localAddress else { throw SystemError("getsockname") }
         localAddress = bound
         self.descriptor = descriptor
+        self.quota = quota ?? AcceptQuota(loop: loop)
         self.loop = loop
         self.receiver = receiver
+        let registration = loop.register(self)
+        state.withLock { $0.registration = registration }
+        do throws(SystemError) {
+            try loop.watch(descriptor, for: registration)
+        } catch {
+            discard()
+            throw error
+        }
     }
 
-    /// Begins to accept. The loop keeps the listener alive until `close()`.
-    package func start() throws(SystemError) {
-        let registration = loop.register(self)
-        self.registration = registration
-        try loop.watch(descriptor, for: registration)
+    /// Begins to accept.
+    package func start() {
+        change { state in
+            guard case .bound = state.phase else { return false }
+            state.phase = .accepting
+            return true
+        }
     }
 
     /// Stops listening at once, and has the receiver told on the loop. Connections that nobody has accepted are reset by the kernel.
     package func close() {
-        turn.post(.close, to: self)
+        change { shut(&$0, for: .closed) }
     }
 
-    package func handle(_ events: LoopEvents) {
-        turn.post(.events(events), to: self)
+    /// Stops listening at once, and has nobody told.
+    package func discard() {
+        let registration = state.withLock { state in
+            _ = shut(&state, for: .retired)
+            return state.registration
+        }
+        if let registration { loop.deregister(registration) }
     }
 
-    // MARK: - Inside the turn
-
-    package func receive(_ message: Message) {
-        switch message {
-        case .events(let events): react(to: events)
-        case .close: closeNow()
+    /// Uses the descriptor while it is open; nil afterwards. `body` runs with the lock held: it makes a system call, and calls nobody.
+    package func withDescriptor<Result, Failure: Error>(
+        _ body: (SocketDescriptor) throws(Failure) -> Result
+    ) throws(Failure) -> Result? {
+        try state.withLock { state throws(Failure) in
+            switch state.phase {
+            case .bound, .accepting, .pausing: try body(descriptor)
+            case .closed, .retired: nil
+            }
         }
     }
 
-    package func finishTurn() {}
-    package func didLeaveTurn() {}
-
-    package func leaveRestToLoop() {
+    /// Changes the state, and gets a turn on the loop when `body` says that there is something to do there.
+    private func change(_ body: (inout State) -> Bool) {
+        let registration = state.withLock { state in body(&state) ? state.registration : nil }
         if let registration { loop.resume(registration) }
     }
 
-    private func react(to events: LoopEvents) {
-        if isClosed { return retire() }
-        if events.contains(.deadline) { isPaused = false }
-        if !isPaused { acceptSome() }
+    /// True when it was open until now.
+    private func shut(_ state: inout State, for phase: Phase) -> Bool {
+        switch state.phase {
+        case .closed, .retired: return false
+        case .bound, .accepting, .pausing: break
+        }
+        state.phase = phase
+        file?.remove()
+        loop.unwatch(descriptor)
+        descriptor.close()
+        return true
     }
 
-    private func acceptSome() {
-        guard let registration else { return }
+    // MARK: - On the loop
+
+    package func handle(_ events: LoopEvents) {
+        if events.contains(.deadline) { endPause() }
         for _ in 0..<Self.batchLimit {
-            switch descriptor.accept() {
-            case .accepted(let connection, let peer):
-                pause = Self.shortestPause
-                receiver.accepted(connection, peer)
-            case .none: return
-            case .skipped: continue
-            case .exhausted(let error): return backOff(error, registration)
+            let (phase, registration) = state.withLock { ($0.phase, $0.registration) }
+            guard let registration else { return }
+            switch phase {
+            case .bound, .pausing, .retired: return
+            case .closed: return retire(registration)
+            case .accepting:
+                guard let place = quota.take(for: registration), acceptOne(in: place, registration) else { return }
             }
         }
-        loop.resume(registration)
+        change { _ in true }
+    }
+
+    /// False when there is nothing more to accept for now.
+    private func acceptOne(in place: AcceptQuota.Place, _ registration: LoopRegistration) -> Bool {
+        let answer = state.withLock { state -> SocketDescriptor.AcceptAnswer in
+            guard case .accepting = state.phase else { return .none }
+            return descriptor.accept()
+        }
+        switch answer {
+        case .accepted(let connection, let peer):
+            state.withLock { $0.pause = Self.shortestPause }
+            connection.place = place
+            receiver.accepted(connection, peer)
+            return true
+        case .none: return false
+        case .skipped: return true
+        case .exhausted(let error):
+            backOff(error, registration)
+            return false
+        }
     }
 
     private func backOff(_ error: SystemError, _ registration: LoopRegistration) {
-        isPaused = true
+        let pause = state.withLock { state -> Double? in
+            guard case .accepting = state.phase else { return nil }
+            state.phase = .pausing
+            defer { state.pause = min(state.pause * 2, Self.longestPause) }
+            return state.pause
+        }
+        guard let pause else { return }
         receiver.paused(error, pause)
         loop.setDeadline(Deadline(after: pause), of: registration)
-        pause = min(pause * 2, Self.longestPause)
     }
 
-    private func closeNow() {
-        guard let registration, !isClosed else { return }
-        isClosed = true
-        loop.unwatch(descriptor)
-        descriptor.close()
-        loop.resume(registration)
+    private func endPause() {
+        state.withLock { state in
+            if case .pausing = state.phase { state.phase = .accepting }
+        }
     }
 
-    private func retire() {
-        guard let registration else { return }
-        self.registration = nil
+    private func retire(_ registration: LoopRegistration) {
+        state.withLock { $0.phase = .retired }
         loop.deregister(registration)
         receiver.closed()
     }
@@ -146,8 +217,8 @@ extension SocketDescriptor {
         case exhausted(SystemError)
     }
 
-    fileprivate func listen(on address: SocketAddress, backlog: CInt) throws(SystemError) {
-        setFlag(level: SOL_SOCKET, option: SO_REUSEADDR)
+    fileprivate func listen(on address: SocketAddress, options: SocketOptionSet, backlog: CInt) throws(SystemError) {
+        if options.value(of: .reuseAddress) == nil { setFlag(level: SOL_SOCKET, option: SO_REUSEADDR) }
         // Without it an IPv6 listener takes the IPv4 port too, and the two cannot share one number.
         if address.family == .ipv6 { setFlag(level: CInt(IPPROTO_IPV6), option: IPV6_V6ONLY) }
         guard address.withSockaddr({ bind(rawValue, $0, $1) }) == 0 else { throw SystemError("bind") }

@@ -70,7 +70,7 @@ package final class EventLoop: @unchecked Sendable {
 
     /// Watches a descriptor in both directions, edge-triggered; what is ready already is reported too.
     package func watch(_ descriptor: SocketDescriptor, for registration: LoopRegistration) throws(SystemError) {
-        let interest = EPOLLIN.rawValue | EPOLLOUT.rawValue | EPOLLRDHUP.rawValue | EPOLLET.rawValue
+        let interest = EPOLLIN.rawValue | EPOLLOUT.rawValue | EPOLLPRI.rawValue | EPOLLRDHUP.rawValue | EPOLLET.rawValue
         try Self.add(descriptor.rawValue, to: epoll, interest: interest, data: registration.eventData)
     }
 

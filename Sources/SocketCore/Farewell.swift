@@ -54,7 +54,7 @@ package final class Farewell: EventHandler, @unchecked Sendable {
         while !output.isEmpty {
             switch descriptor.send(output.readableBytes) {
             case .bytes(let count): output.consume(count)
-            case .wouldBlock: return
+            case .wouldBlock, .exhausted: return
             case .failed: output.reset()
             }
         }

@@ -58,6 +58,6 @@ extension SocketDescriptor {
         let sent = retryingOnInterrupt { CLinux_sendfile_without_signal(rawValue, file.descriptor, &start, count) }
         if sent > 0 { return .bytes(sent) }
         if sent == 0 { return count == 0 ? .bytes(0) : .failed(FileRegion.shrunk("sendfile")) }
-        return errno == EAGAIN ? .wouldBlock : .failed(SystemError("sendfile"))
+        return SendAnswer(failureOf: "sendfile")
     }
 }

@@ -20,12 +20,15 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
     package static let deadline = LoopEvents(rawValue: 1 << 4)
     /// The turn that was asked for with `resume(_:)`.
     package static let resumed = LoopEvents(rawValue: 1 << 5)
+    /// Urgent data is on its way (`EPOLLPRI`): a recv stops before it, whatever stands behind.
+    package static let urgent = LoopEvents(rawValue: 1 << 6)
 
     /// What `epoll_wait` reported.
     init(epoll bits: UInt32) {
         var events: LoopEvents = []
         if bits & EPOLLIN.rawValue != 0 { events.insert(.readable) }
         if bits & EPOLLOUT.rawValue != 0 { events.insert(.writable) }
+        if bits & EPOLLPRI.rawValue != 0 { events.insert(.urgent) }
         if bits & EPOLLRDHUP.rawValue != 0 { events.formUnion([.readable, .peerFinished]) }
         if bits & (EPOLLHUP.rawValue | EPOLLERR.rawValue) != 0 {
             events.formUnion([.readable, .writable, .peerFinished, .brokenOff])

@@ -1,79 +1,152 @@
+// Rules of the resolver:
+//  1. `getaddrinfo` blocks and cannot be cancelled: it never runs on an event loop or on a global queue, nor on a concurrent queue, which has its threads
+//     from a global one: on Linux the tasks of Swift share them, and there are only as many as processors.
+//  2. Each serial queue, a lane, does one lookup at a time. With all lanes taken the others wait in line, first come, first served.
+//  3. A lookup that is cancelled while it waits is never begun, and its completion is never called. One that is under way ends by itself.
+
 internal import CLinux
 internal import Dispatch
 internal import Glibc
 internal import SocketBuffers
 
-/// A host name that has no usable address, and why.
-package struct ResolveError: Error, Sendable {
+/// What a host name is asked for.
+package struct HostQuery: Hashable, Sendable {
     package let host: String
+    package let port: UInt16
+    package let families: AddressFamilies
+
+    package init(host: String, port: UInt16, families: AddressFamilies = .both) {
+        self.host = host
+        self.port = port
+        self.families = families
+    }
+
+    /// The addresses that are known without asking anybody: those of a literal, and of `localhost` and the names below it (RFC 6761, section 6.3).
+    fileprivate var knownAddresses: [SocketAddress]? {
+        let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
+        if let literal = SocketAddress(literal: isBracketed ? String(host.dropFirst().dropLast()) : host, port: port) {
+            return [literal]
+        }
+        let name = host.hasSuffix(".") ? host.dropLast().lowercased() : host.lowercased()
+        guard name == "localhost" || name == "loopback" || name.hasSuffix(".localhost") else { return nil }
+        return ["127.0.0.1", "::1"].compactMap { SocketAddress(literal: $0, port: port) }.filter { families.allows($0.family) }
+    }
+}
+
+/// A host name that has no usable address, and why.
+package struct ResolveError: Error, Hashable, Sendable {
+    package let query: HostQuery
     /// `EAI_…` of getaddrinfo(3).
     package let code: CInt
     package var reason: String { String(cString: gai_strerror(code)) }
+
+    package init(_ query: HostQuery, code: CInt) {
+        self.query = query
+        self.code = code
+    }
 }
 
 /// Host names into addresses, on a few threads of its own.
-///
-/// `getaddrinfo` blocks and cannot be cancelled. It never runs on an event loop or on a global queue, and at most
-/// `Resolver.concurrency` calls are under way; the others wait in line.
-package enum Resolver {
-    package typealias Completion = @Sendable (Result<[SocketAddress], ResolveError>) -> Void
+package final class Resolver: Sendable {
+    package typealias Answer = Result<[SocketAddress], ResolveError>
+    package typealias Completion = @Sendable (Answer) -> Void
 
-    private static let concurrency = 8
-    private static let queue = DispatchQueue(label: "AsyncSockets.Resolver", attributes: .concurrent)
-    private static let line = Locked(Line())
+    /// The one that asks the system.
+    package static let system = Resolver(concurrency: 8, lookUp: askSystem)
 
+    private let lookUp: @Sendable (HostQuery) -> Answer
+    private let line: Locked<Line>
+
+    /// The lookups that wait, by their tickets, which grow by one.
     private struct Line {
-        var running = 0
-        var waiting: [@Sendable () -> Void] = []
-    }
+        var freeLanes: [DispatchQueue]
+        var waiting: [UInt64: @Sendable () -> Void] = [:]
+        var nextTicket: UInt64 = 0
+        var firstTicket: UInt64 = 0
 
-    /// Resolves `host`, a name or an address literal, and calls `completion`: at once for a literal and for `localhost`
-    /// (RFC 6761, 6.3), from a resolver thread for any other name.
-    package static func resolve(_ host: String, port: UInt16, completion: @escaping Completion) {
-        if let literal = SocketAddress(literal: host, port: port) { return completion(.success([literal])) }
-        if host == "localhost" || host == "loopback" {
-            return completion(.success(["127.0.0.1", "::1"].compactMap { SocketAddress(literal: $0, port: port) }))
-        }
-        enqueue { completion(lookUp(host, port: port)) }
-    }
-
-    private static func enqueue(_ lookUp: @escaping @Sendable () -> Void) {
-        let mayRun = line.withLock { line in
-            guard line.running < concurrency else {
-                line.waiting.append(lookUp)
-                return false
+        mutating func takeFirst() -> (@Sendable () -> Void)? {
+            while firstTicket < nextTicket {
+                defer { firstTicket += 1 }
+                if let work = waiting.removeValue(forKey: firstTicket) { return work }
             }
-            line.running += 1
-            return true
+            return nil
         }
-        if mayRun { queue.async { work(startingWith: lookUp) } }
     }
 
-    private static func work(startingWith first: @Sendable () -> Void) {
-        first()
-        while let next = takeNext() { next() }
+    /// A lookup that has been asked for.
+    package struct Lookup: Sendable {
+        fileprivate let resolver: Resolver
+        fileprivate let ticket: UInt64
+
+        /// Takes the lookup out of the line. False when it is not there any more: it has been begun, and its completion is or will be called.
+        @discardableResult package func cancel() -> Bool {
+            resolver.line.withLock { $0.waiting.removeValue(forKey: ticket) } != nil
+        }
     }
 
-    private static func takeNext() -> (@Sendable () -> Void)? {
+    /// - Parameter lookUp: Finds the addresses; it may block. Tests bring their own.
+    package init(concurrency: Int, lookUp: @escaping @Sendable (HostQuery) -> Answer) {
+        self.lookUp = lookUp
+        line = Locked(Line(freeLanes: (0..<concurrency).map { DispatchQueue(label: "AsyncSockets.Resolver.\($0)") }))
+    }
+
+    /// Resolves a name or an address literal, and calls `completion`: at once (and then returns nil) for what needs no asking, or else from a thread of
+    /// the resolver.
+    package func resolve(_ query: HostQuery, completion: @escaping Completion) -> Lookup? {
+        if let known = query.knownAddresses {
+            completion(known.isEmpty ? .failure(ResolveError(query, code: EAI_NONAME)) : .success(known))
+            return nil
+        }
+        let (ticket, lane) = line.withLock { line in
+            line.waiting[line.nextTicket] = { [lookUp] in completion(lookUp(query)) }
+            defer { line.nextTicket += 1 }
+            return (line.nextTicket, line.freeLanes.popLast())
+        }
+        if let lane { lane.async { self.work(on: lane) } }
+        return Lookup(resolver: self, ticket: ticket)
+    }
+
+    private func work(on lane: DispatchQueue) {
+        while let next = takeNext(on: lane) { next() }
+    }
+
+    private func takeNext(on lane: DispatchQueue) -> (@Sendable () -> Void)? {
         line.withLock { line in
-            guard !line.waiting.isEmpty else {
-                line.running -= 1
-                return nil
-            }
-            return line.waiting.removeFirst()
+            let next = line.takeFirst()
+            if next == nil { line.freeLanes.append(lane) }
+            return next
         }
     }
+}
 
-    private static func lookUp(_ host: String, port: UInt16) -> Result<[SocketAddress], ResolveError> {
+// MARK: - The system's resolver
+
+extension Resolver {
+    /// `AI_ADDRCONFIG` spares a machine with one IP version the question for the other, but overlooks addresses that are only on the loopback interface:
+    /// a name that it finds nothing for is asked for again without.
+    private static func askSystem(_ query: HostQuery) -> Answer {
+        let answer = askSystem(query, flags: AI_ADDRCONFIG)
+        guard case .failure(let error) = answer, [EAI_NONAME, eaiNoData, eaiAddressFamily].contains(error.code) else {
+            return answer
+        }
+        return askSystem(query, flags: 0)
+    }
+
+    private static func askSystem(_ query: HostQuery, flags: CInt) -> Answer {
         var hints = addrinfo()
+        hints.ai_family = query.families == .ipv4 ? AF_INET : query.families == .ipv6 ? AF_INET6 : AF_UNSPEC
         hints.ai_socktype = CInt(SOCK_STREAM.rawValue)
-        hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV
+        hints.ai_flags = flags | AI_NUMERICSERV
         var list: UnsafeMutablePointer<addrinfo>?
-        let code = getaddrinfo(host, String(port), &hints, &list)
-        guard code == 0 else { return .failure(ResolveError(host: host, code: code)) }
+        let code = getaddrinfo(query.host, String(query.port), &hints, &list)
+        guard code == 0 else { return .failure(ResolveError(query, code: code)) }
         defer { freeaddrinfo(list) }
         let addresses = sequence(first: list, next: { $0?.pointee.ai_next }).compactMap { $0 }
             .compactMap { SocketAddress(addrinfo: $0.pointee) }
-        return addresses.isEmpty ? .failure(ResolveError(host: host, code: EAI_NONAME)) : .success(addresses)
+        return addresses.isEmpty ? .failure(ResolveError(query, code: EAI_NONAME)) : .success(addresses)
     }
+
+    // `EAI_NODATA` and `EAI_ADDRFAMILY`, which glibc declares under _GNU_SOURCE only.
+    private static let eaiNoData: CInt = -5
+    private static let eaiAddressFamily: CInt = -9
 }

@@ -2,9 +2,10 @@ internal import CLinux
 public import FoundationEssentials
 internal import Glibc
 
-/// The address of one end of a socket: IPv4, IPv6 or a Unix-domain path.
+/// The address of one end of a socket: IPv4, IPv6, Unix-domain, or of a virtual machine.
 ///
-/// It holds a `sockaddr` as the kernel gave or takes it; nothing is resolved or looked up.
+/// It holds a `sockaddr` as the kernel gave or takes it; nothing is resolved or looked up. For what the class methods of `GCDAsyncSocket` said about
+/// an address in a `Data`, ask `SocketAddress(data:)` for its `host`, `port` and `family`.
 public struct SocketAddress: Sendable {
     var storage: sockaddr_storage
     var length: socklen_t
@@ -17,9 +18,11 @@ public struct SocketAddress: Sendable {
         case ipv6
         /// `AF_UNIX`.
         case unix
+        /// `AF_VSOCK`: between a virtual machine and its host.
+        case virtualMachine
     }
 
-    /// The address in `data`, a `sockaddr_in`, `sockaddr_in6` or `sockaddr_un` in memory order; nil when it is none of these
+    /// The address in `data`, a `sockaddr_in`, `sockaddr_in6`, `sockaddr_un` or `sockaddr_vm` in memory order; nil when it is none of these
     /// or too short for its family.
     public init?(data: Data) {
         guard data.count >= MemoryLayout<sa_family_t>.size, data.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
@@ -28,11 +31,20 @@ public struct SocketAddress: Sendable {
         self.init(storage: storage, length: socklen_t(data.count))
     }
 
+    /// A `sockaddr` in memory.
+    init?(_ bytes: UnsafeRawBufferPointer) {
+        guard bytes.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
+        var storage = sockaddr_storage()
+        withUnsafeMutableBytes(of: &storage) { $0.copyMemory(from: bytes) }
+        self.init(storage: storage, length: socklen_t(bytes.count))
+    }
+
     init?(storage: sockaddr_storage, length: socklen_t) {
         let minimum: Int
         switch CInt(storage.ss_family) {
         case AF_INET: minimum = MemoryLayout<sockaddr_in>.size
         case AF_INET6: minimum = MemoryLayout<sockaddr_in6>.size
+        case AF_VSOCK: minimum = MemoryLayout<sockaddr_vm>.size
         case AF_UNIX: minimum = MemoryLayout<sa_family_t>.size
         default: return nil
         }
@@ -53,26 +65,23 @@ public struct SocketAddress: Sendable {
     }
 
     init?(addrinfo: addrinfo) {
-        guard let address = addrinfo.ai_addr, Int(addrinfo.ai_addrlen) <= MemoryLayout<sockaddr_storage>.size else { return nil }
-        var storage = sockaddr_storage()
-        withUnsafeMutableBytes(of: &storage) {
-            $0.copyMemory(from: UnsafeRawBufferPointer(start: address, count: Int(addrinfo.ai_addrlen)))
-        }
-        self.init(storage: storage, length: addrinfo.ai_addrlen)
+        guard let address = addrinfo.ai_addr else { return nil }
+        self.init(UnsafeRawBufferPointer(start: address, count: Int(addrinfo.ai_addrlen)))
     }
 
-    /// IPv4, IPv6 or Unix-domain.
+    /// Which kind of address this is.
     public var family: Family {
         switch CInt(storage.ss_family) {
         case AF_INET: .ipv4
         case AF_INET6: .ipv6
+        case AF_VSOCK: .virtualMachine
         default: .unix
         }
     }
 
     /// The host in numbers, such as `127.0.0.1` or `fe80::1%eth0`; nil for a Unix-domain address.
     public var host: String? {
-        guard family != .unix else { return nil }
+        guard family.isInternet else { return nil }
         var text = [CChar](repeating: 0, count: Int(NI_MAXHOST))
         let result = withSockaddr { address, length in
             getnameinfo(address, length, &text, socklen_t(text.count), nil, 0, NI_NUMERICHOST)
@@ -87,7 +96,7 @@ public struct SocketAddress: Sendable {
             switch family {
             case .ipv4: UInt16(bigEndian: bytes.load(as: sockaddr_in.self).sin_port)
             case .ipv6: UInt16(bigEndian: bytes.load(as: sockaddr_in6.self).sin6_port)
-            case .unix: nil
+            case .unix, .virtualMachine: nil
             }
         }
     }
@@ -99,7 +108,7 @@ public struct SocketAddress: Sendable {
             switch family {
             case .ipv4: bytes.storeBytes(of: port.bigEndian, toByteOffset: Self.ipv4PortOffset, as: UInt16.self)
             case .ipv6: bytes.storeBytes(of: port.bigEndian, toByteOffset: Self.ipv6PortOffset, as: UInt16.self)
-            case .unix: break
+            case .unix, .virtualMachine: break
             }
         }
         return address
@@ -133,9 +142,18 @@ extension SocketAddress: Hashable {
 }
 
 extension SocketAddress: CustomStringConvertible {
-    /// `127.0.0.1:25`, `[::1]:25`, or `unix`.
+    /// `127.0.0.1:25`, `[::1]:25`, `unix:/run/service` for a path, `unix:@service` for an abstract name and `unix:` for a socket without either.
+    ///
+    /// Control characters in a path or name, which the peer may have chosen, are shown as question marks.
     public var description: String {
-        guard let host, let port else { return "unix" }
+        if let contextID, let virtualMachinePort { return "vsock:\(contextID):\(virtualMachinePort)" }
+        guard let host, let port else { return "unix:" + Self.printable(unixPath ?? abstractName.map { "@" + $0 } ?? "") }
         return family == .ipv6 ? "[\(host)]:\(port)" : "\(host):\(port)"
+    }
+
+    private static func printable(_ text: String) -> String {
+        var printable = String.UnicodeScalarView()
+        printable.append(contentsOf: text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 })
+        return String(printable)
     }
 }

@@ -12,6 +12,8 @@ internal import Glibc
 package final class SocketDescriptor: @unchecked Sendable {
     // Unchecked: used only inside its owner's turn.
     package private(set) var rawValue: CInt
+    /// For an accepted connection: what counts it as open.
+    var place: AcceptQuota.Place?
 
     /// What came of asking the kernel for bytes.
     package enum ReceiveAnswer {
@@ -24,9 +26,24 @@ package final class SocketDescriptor: @unchecked Sendable {
     /// What came of giving the kernel bytes.
     package enum SendAnswer {
         case bytes(Int)
+        /// Full: an event says when to go on.
         case wouldBlock
+        /// The kernel has no memory, though the socket may have room: no event follows, so try again after `shortageSeconds`.
+        case exhausted
         case failed(SystemError)
+
+        /// What `errno` says after `call`.
+        init(failureOf call: String) {
+            switch errno {
+            case EAGAIN: self = .wouldBlock
+            case ENOBUFS, ENOMEM: self = .exhausted
+            default: self = .failed(SystemError(call))
+            }
+        }
     }
+
+    /// How long to leave a kernel without memory alone.
+    package static let shortageSeconds = 0.01
 
     /// What came of asking for a connection.
     package enum ConnectAnswer {
@@ -40,18 +57,24 @@ package final class SocketDescriptor: @unchecked Sendable {
         self.rawValue = rawValue
     }
 
-    /// A new TCP or Unix-domain stream socket.
-    package convenience init(streamOf family: SocketAddress.Family) throws(SystemError) {
+    /// A new stream socket, with `options` set.
+    package convenience init(
+        streamOf family: SocketAddress.Family, options: SocketOptionSet = SocketOptionSet()
+    ) throws(SystemError) {
         let domain: CInt =
             switch family {
             case .ipv4: AF_INET
             case .ipv6: AF_INET6
             case .unix: AF_UNIX
+            case .virtualMachine: AF_VSOCK
             }
         let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
-        let descriptor = socket(domain, type, 0)
+        var descriptor: CInt = -1
+        if options.usesMultipathTCP, family.isInternet { descriptor = socket(domain, type, CInt(IPPROTO_MPTCP)) }
+        if descriptor < 0 { descriptor = socket(domain, type, 0) }
         guard descriptor >= 0 else { throw SystemError("socket") }
         self.init(adopting: descriptor)
+        try options.apply(toNew: self)
     }
 
     deinit { close() }
@@ -68,7 +91,7 @@ package final class SocketDescriptor: @unchecked Sendable {
     package func send(_ bytes: UnsafeRawBufferPointer) -> SendAnswer {
         let count = retryingOnInterrupt { Glibc.send(rawValue, bytes.baseAddress, bytes.count, CInt(MSG_NOSIGNAL)) }
         if count >= 0 { return .bytes(count) }
-        return errno == EAGAIN || errno == ENOBUFS ? .wouldBlock : .failed(SystemError("send"))
+        return SendAnswer(failureOf: "send")
     }
 
     // MARK: - Connecting and closing
@@ -97,6 +120,12 @@ package final class SocketDescriptor: @unchecked Sendable {
         guard rawValue >= 0 else { return }
         // Linux releases the number even when close is interrupted: never call it twice.
         _ = Glibc.close(rawValue)
+        rawValue = -1
+        place = nil
+    }
+
+    /// Gives up the descriptor without closing it: it belongs to somebody else.
+    func relinquish() {
         rawValue = -1
     }
 

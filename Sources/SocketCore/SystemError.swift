@@ -4,10 +4,13 @@ internal import Glibc
 package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     package let call: String
     package let errno: CInt
+    /// What to say in place of the kernel's words.
+    package let detail: String?
 
-    package init(_ call: String, errno: CInt) {
+    package init(_ call: String, errno: CInt, detail: String? = nil) {
         self.call = call
         self.errno = errno
+        self.detail = detail
     }
 
     /// Reads `errno`: make one at once after the call that failed.
@@ -23,7 +26,7 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     package var isAddressInUse: Bool { errno == EADDRINUSE }
 
     package var description: String {
-        "\(call): \(String(cString: strerror(errno)))"
+        "\(call): \(detail ?? String(cString: strerror(errno)))"
     }
 }
 

@@ -74,7 +74,7 @@ extension Certificate {
     }
 
     private static func text(of name: OpaquePointer?) -> String {
-        MemoryBIO.text { bio in COpenSSL_printName(bio, name) }
+        MemoryBIO.text { bio in COpenSSL_printName(bio, name) } ?? ""
     }
 
     private static func text(of string: UnsafeMutablePointer<ASN1_STRING>?) -> String? {

@@ -69,7 +69,7 @@ public struct Certificate: Sendable, Hashable {
 
     /// The certificate in PEM form, with its BEGIN and END lines.
     public var pem: String {
-        MemoryBIO.text { bio in PEM_write_bio_X509(bio, handle.x509) }
+        MemoryBIO.text { bio in PEM_write_bio_X509(bio, handle.x509) } ?? ""
     }
 
     /// Equal means the same DER encoding.

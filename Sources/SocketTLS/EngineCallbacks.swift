@@ -4,10 +4,10 @@
 internal import COpenSSL
 
 enum EngineCallbacks {
-    static func install(on context: OpaquePointer) {
+    static func install(on context: OpaquePointer, isServer: Bool) {
         installVerification(on: context)
         installObservation(on: context)
-        installRefusal(on: context)
+        if isServer { installRefusal(on: context) }
     }
 
     /// The slot of an `SSL` that leads to its events.
@@ -67,10 +67,11 @@ enum EngineCallbacks {
     // MARK: - Refusal
 
     /// Gives a TLS 1.3 server a way to send an alert after its handshake, for which OpenSSL has no call: an extension of session
-    /// tickets that is never added, and that can fail with any alert. Number 0xFF5A is for private use (RFC 8446, 11).
+    /// tickets that is never added, and that can fail with any alert. Number 0xFF5A is for private use (RFC 8446, 11); a client may mean
+    /// something else by it, and OpenSSL refuses an extension in any message that it is not registered for: hence the ClientHello, where it is ignored.
     private static func installRefusal(on context: OpaquePointer) {
         _ = SSL_CTX_add_custom_ext(
-            context, 0xFF5A, UInt32(SSL_EXT_TLS1_3_ONLY | SSL_EXT_TLS1_3_NEW_SESSION_TICKET),
+            context, 0xFF5A, UInt32(SSL_EXT_TLS1_3_ONLY | SSL_EXT_CLIENT_HELLO | SSL_EXT_TLS1_3_NEW_SESSION_TICKET),
             { ssl, _, _, _, _, _, _, alert, _ in
                 guard let refusal = EngineCallbacks.events(of: ssl)?.alertInsteadOfTicket else { return 0 }
                 alert?.pointee = Int32(refusal.rawValue)

@@ -6,7 +6,14 @@
 
 internal import COpenSSL
 
-enum OpenSSLCall {
+package enum OpenSSLCall {
+    /// Runs a call that can fail. OpenSSL's error queue is the answer's second half.
+    package static func attempt<Value>(_ body: () -> Value?) -> (value: Value?, errors: [OpenSSLError]) {
+        ERR_clear_error()
+        let value = body()
+        return (value, OpenSSLError.drainQueue())
+    }
+
     /// Runs a call whose failure is nil or not positive, and throws `code` with OpenSSL's error queue.
     static func require<Value>(
         _ operation: String,
@@ -14,11 +21,9 @@ enum OpenSSLCall {
         _ message: @autoclosure () -> String,
         _ body: () -> Value?
     ) throws(TLSError) -> Value {
-        ERR_clear_error()
-        let value = body()
-        let entries = OpenSSLError.drainQueue()
+        let (value, errors) = attempt(body)
         guard let value else {
-            throw TLSError(code, message(), operation: operation, openSSLStack: entries.map(\.text))
+            throw TLSError(code, message(), operation: operation, openSSLStack: errors.map(\.text))
         }
         return value
     }
@@ -63,12 +68,12 @@ enum OpenSSLCall {
 }
 
 /// One entry of OpenSSL's error queue.
-struct OpenSSLError: Sendable {
+package struct OpenSSLError: Sendable {
     /// `ERR_GET_REASON`, which is an `SSL_R_*` when `isFromSSL`.
     let reason: Int32
     /// `ERR_GET_LIB`.
     let library: Int32
-    let text: String
+    package let text: String
 
     /// Takes every entry from the queue of this thread, oldest first.
     static func drainQueue() -> [OpenSSLError] {

@@ -24,9 +24,9 @@ final class PEMReader {
 
     /// The next certificate, or nil after the last one. Blocks of other kinds are skipped.
     func nextCertificate() throws(TLSError) -> OpaquePointer? {
-        ERR_clear_error()
-        let certificate = PEM_read_bio_X509(bio, nil, answerPassphrase, Unmanaged.passUnretained(self).toOpaque())
-        let entries = OpenSSLError.drainQueue()
+        let (certificate, entries) = OpenSSLCall.attempt {
+            PEM_read_bio_X509(bio, nil, answerPassphrase, Unmanaged.passUnretained(self).toOpaque())
+        }
         if let certificate { return certificate }
         if entries.last?.isEndOfPEM == true { return nil }
         throw TLSError(

@@ -36,8 +36,8 @@ import Testing
 
     /// The original went deeper into its stack with each of them.
     @Test(arguments: Link.Delivery.allCases)
-    func d12AHundredThousandReadsAreServedFromWhatIsThere(_ delivery: Link.Delivery) async throws {
-        let count = 100_000
+    func d12ManyReadsAreServedFromWhatIsThere(_ delivery: Link.Delivery) async throws {
+        let count = 30_000
         let link = try await Link.make(delivery)
         for tag in 0..<count { link.client.readData(toLength: 1, withTimeout: -1, tag: tag) }
         link.server.write(Data((0..<count).map { UInt8(truncatingIfNeeded: $0) }), withTimeout: 60, tag: 0)
@@ -57,7 +57,7 @@ import Testing
         let before = try addressSpace()
         link.client.readData(toLength: 1 << 40, withTimeout: 60, tag: 0)
         link.server.write(Data("abc"), withTimeout: 60, tag: 0)
-        guard case .readPartial(3, tag: 0) = await link.atClient.next() else { throw Unexpected(description: "no progress") }
+        try await link.atClient.readProgress(to: 3, tag: 0)
         #expect(try addressSpace() - before < 1 << 30)
         #expect(link.client.readProgress?.total == 1 << 40)
     }

@@ -47,7 +47,7 @@ import Testing
         switch moment {
         case .sameSegment, .nextSegment:
             #expect(error.code == .bytesBufferedAtUpgrade)
-            #expect(error.message.contains("\(Self.injected.count)"))
+            #expect(error.namesEarlyBytes(upTo: Self.injected.count))
         case .late:
             #expect(error.tls?.code == .notTLS)
         }

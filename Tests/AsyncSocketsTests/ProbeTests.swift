@@ -3,13 +3,23 @@ import Testing
 
 /// Runs `EngineProbe`, which has a process to itself.
 @Suite(.timeLimit(.minutes(5))) struct ProbeTests {
-    private func run(_ probe: String) async throws -> (status: Int32, output: String) {
+    /// - Parameter namespace: Shell commands that furnish a network namespace, which the probe then has to itself.
+    private func run(_ probe: String, namespace: String? = nil) async throws -> (status: Int32, output: String) {
         let process = Process()
         let folder = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
-        process.executableURL = folder.appendingPathComponent("EngineProbe")
-        process.arguments = [probe]
+        let program = folder.appendingPathComponent("EngineProbe")
+        if let namespace {
+            process.executableURL = URL(fileURLWithPath: "/usr/bin/unshare")
+            process.arguments = [
+                "--map-root-user", "--net", "sh", "-ec", namespace + "; exec \"$0\" \"$1\"", program.path, probe,
+            ]
+        } else {
+            process.executableURL = program
+            process.arguments = [probe]
+        }
         let output = Pipe()
         process.standardOutput = output
+        process.standardError = output
         let status = try await withCheckedThrowingContinuation { continuation in
             process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
             do { try process.run() } catch { continuation.resume(throwing: error) }
@@ -20,6 +30,23 @@ import Testing
 
     @Test func anExhaustedDescriptorTablePausesTheListenerAndLosesNoConnection() async throws {
         let (status, output) = try await run("descriptors")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func nothingIsLeftOfAttemptsToConnect() async throws {
+        let (status, output) = try await run("connecting")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func aLinkLocalAddressGetsTheScopeOfItsInterface() async throws {
+        let (status, output) = try await run(
+            "scopes", namespace: "ip link set lo up; ip address add fe80::1/64 dev lo; ip tuntap add dev tun0 mode tun")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func localhostWorksOnAMachineWithoutIPv6() async throws {
+        let (status, output) = try await run(
+            "no-ipv6", namespace: "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; ip link set lo up")
         #expect(status == 0, "\(output)")
     }
 

@@ -15,8 +15,10 @@ import Testing
         link.client.readData(to: .lineEnd, withTimeout: 60, buffer: buffer, bufferOffset: 3, tag: 1)
         #expect(try await link.atClient.readText() == "def\r\n")
         link.client.readData(withTimeout: 60, buffer: buffer, bufferOffset: 1, maxLength: 2, tag: 2)
-        #expect(try await link.atClient.readText() == "re")
-        #expect(buffer.data == Data("aredef\r\n"))
+        // As much of "re" as has come.
+        let some = try await link.atClient.readText()
+        #expect(some == "re" || some == "r")
+        #expect(buffer.data == Data("a" + some + "bcdef\r\n".dropFirst(some.count)))
         #expect(buffer.count == 8)
     }
 
@@ -59,14 +61,16 @@ import Testing
         #expect(link.client.readProgress == nil)
         link.client.readData(toLength: 10, withTimeout: 60, tag: 7)
         link.server.write(Data("abcd"), withTimeout: 60, tag: 0)
-        guard case .readPartial(4, tag: 7) = await link.atClient.next() else { throw Unexpected(description: "no progress") }
+        try await link.atClient.readProgress(to: 4, tag: 7)
         let progress = try #require(link.client.readProgress)
         #expect((progress.tag, progress.bytesDone, progress.total) == (7, 4, 10))
         #expect(progress.fraction == 0.4)
         link.client.readData(to: .lineEnd, withTimeout: 60, tag: 8)
         link.server.write(Data("efghij" + "k"), withTimeout: 60, tag: 0)
-        guard case .read(_, tag: 7) = await link.atClient.next() else { throw Unexpected(description: "not read") }
-        guard case .readPartial(1, tag: 8) = await link.atClient.next() else { throw Unexpected(description: "no progress") }
+        var told = await link.atClient.next()
+        while case .readPartial(1...5, tag: 7) = told { told = await link.atClient.next() }
+        guard case .read(_, tag: 7) = told else { throw Unexpected(description: "\(told)") }
+        try await link.atClient.readProgress(to: 1, tag: 8)
         #expect(link.client.readProgress?.fraction == nil)
         #expect(link.client.readProgress?.bytesDone == 1)
     }

@@ -35,7 +35,7 @@ import Testing
         queue.suspend()
         socket.readData(toLength: 5, withTimeout: 60, tag: 1)
         socket.readData(toLength: 5, withTimeout: 60, tag: 2)
-        while socket.readProgress?.tag != 2 { await Task.yield() }
+        try await eventually("the second read is current") { socket.readProgress?.tag == 2 }
         socket.disconnect()
         try socket.connect(toHost: "127.0.0.1", onPort: second.port, withTimeout: 60)
         socket.readData(toLength: 6, withTimeout: 60, tag: 3)
@@ -55,7 +55,7 @@ import Testing
         queue.suspend()
         socket.readData(toLength: 5, withTimeout: 60, tag: 1)
         socket.readData(toLength: 5, withTimeout: 60, tag: 2)
-        while socket.readProgress?.tag != 2 { await Task.yield() }
+        try await eventually("the second read is current") { socket.readProgress?.tag == 2 }
         socket.delegate = new
         queue.resume()
         #expect(try await new.readText() == "hello")

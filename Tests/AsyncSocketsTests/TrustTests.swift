@@ -269,4 +269,20 @@ import Testing
         answer(true)
         try await link.atClient.secured()
     }
+
+    /// Under TLS 1.2 the server holds back its Finished until its own delegate has decided, which it never does here.
+    @Test func aHandshakeThatIsLateAfterAVerdictNamesItsWholeLimit() async throws {
+        let link = try await Link.make()
+        var (client, server) = try TestCertificates.mutual()
+        client.trustEvaluation = .delegate
+        client.handshakeTimeout = 2.5
+        server.trustEvaluation = .delegate
+        try link.startTLS(client: client.only(.tls12), server: server)
+        let (_, answer) = try await link.atClient.asked()
+        answer(true)
+        let error = try #require(try await link.atClient.disconnected())
+        #expect(error.code == .handshakeTimeout)
+        #expect(error.message == "it was not done within 2.5 seconds")
+        withExtendedLifetime(link) {}
+    }
 }

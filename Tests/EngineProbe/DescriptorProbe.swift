@@ -34,7 +34,7 @@ enum DescriptorProbe {
             closed: {}
         )
         let acceptor = try Acceptor(on: address, loop: EventLoop.next(), receiver: receiver)
-        try acceptor.start()
+        acceptor.start()
         return acceptor
     }
 

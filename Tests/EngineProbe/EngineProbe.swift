@@ -19,9 +19,12 @@ enum EngineProbe {
             switch CommandLine.arguments.dropFirst().first {
             case "descriptors": try DescriptorProbe.run()
             case "threads": try ThreadProbe.run()
+            case "connecting": try ConnectProbe.run()
+            case "scopes": try NamespaceProbe.runScoped()
+            case "no-ipv6": try NamespaceProbe.runWithoutIPv6()
             case "loops": try LoopProbe.run()
             case "trust": try TrustProbe.run()
-            default: throw ProbeFailure(description: "say descriptors, threads, loops or trust")
+            default: throw ProbeFailure(description: "say which probe")
             }
         } catch {
             print("failed: \(error)")

@@ -18,7 +18,7 @@ import Testing
             closed: { continuation.yield(.closed) }
         )
         let acceptor = try Acceptor(on: address, loop: loop, receiver: receiver)
-        try acceptor.start()
+        acceptor.start()
         return (acceptor, stream)
     }
 
@@ -41,6 +41,26 @@ import Testing
         acceptor.close()
     }
 
+    @Test func aCloseBeforeTheStartCounts() async throws {
+        let loop = try EventLoop()
+        let address = try #require(SocketAddress(literal: "127.0.0.76", port: 0))
+        let (told, continuation) = AsyncStream<Told>.makeStream()
+        let receiver = Acceptor.Receiver(
+            accepted: { continuation.yield(.accepted($0, from: $1)) }, paused: { _, _ in },
+            closed: { continuation.yield(.closed) })
+        let acceptor = try Acceptor(on: address, loop: loop, receiver: receiver)
+        acceptor.close()
+        acceptor.start()
+        let quiet = Acceptor.Receiver(accepted: { _, _ in }, paused: { _, _ in }, closed: {})
+        let second = try Acceptor(on: acceptor.localAddress, loop: loop, receiver: quiet)
+        second.discard()
+        var iterator = told.makeAsyncIterator()
+        guard case .closed = await iterator.next() else {
+            Issue.record("not told of the close")
+            return
+        }
+    }
+
     @Test func closingIsToldOnceAndFreesThePort() async throws {
         let loop = try EventLoop()
         // An address that no other test uses, so that nobody takes the port meanwhile.
@@ -55,6 +75,8 @@ import Testing
         }
         #expect(loop.registrationCount == 0)
         let quiet = Acceptor.Receiver(accepted: { _, _ in }, paused: { _, _ in }, closed: {})
-        #expect(try Acceptor(on: address, loop: loop, receiver: quiet).localAddress == address)
+        let second = try Acceptor(on: address, loop: loop, receiver: quiet)
+        #expect(second.localAddress == address)
+        second.discard()
     }
 }

@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
 import Testing

@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import SocketTLS
 import Testing
 
@@ -10,7 +11,7 @@ import Testing
 
     @Test(arguments: versions)
     func aCertificateForAnotherNameIsRefused(version: TLSVersion) throws {
-        let errors = try clientError(Fixture(version, request: .host("other.example.org")))
+        let errors = try clientError(Fixture(version, purpose: .server(names: ["other.example.org"])))
         #expect(errors.client?.code == .hostNameMismatch)
         #expect(errors.client?.blame == .certificate)
         #expect(
@@ -24,7 +25,7 @@ import Testing
 
     @Test(arguments: versions)
     func theNameIsNotVerifiedWhenTheSettingsSaySo(version: TLSVersion) throws {
-        var fixture = try Fixture(version, request: .host("other.example.org"))
+        var fixture = try Fixture(version, purpose: .server(names: ["other.example.org"]))
         fixture.client.verifiesHostName = false
         let pair = try fixture.pair()
         pair.shakeHands()
@@ -33,7 +34,7 @@ import Testing
 
     @Test(arguments: versions)
     func anExpiredCertificateIsRefused(version: TLSVersion) throws {
-        let errors = try clientError(Fixture(version, request: .host(Fixture.host, from: -7200, to: -3600)))
+        let errors = try clientError(Fixture(version, validity: .expired))
         #expect(errors.client?.code == .certificateExpired)
         #expect(errors.client?.message.hasPrefix("The certificate of \"mail.example.org\" expired on 2") == true)
         #expect(errors.server?.alert == .certificateExpired)
@@ -41,7 +42,7 @@ import Testing
 
     @Test(arguments: versions)
     func aCertificateThatIsNotYetValidIsRefused(version: TLSVersion) throws {
-        let errors = try clientError(Fixture(version, request: .host(Fixture.host, from: 3600, to: 7200)))
+        let errors = try clientError(Fixture(version, validity: .notYetValid))
         #expect(errors.client?.code == .certificateNotYetValid)
         #expect(errors.server?.code == .peerAlert)
     }
@@ -49,7 +50,7 @@ import Testing
     @Test(arguments: versions)
     func aCertificateFromAnUnknownRootIsRefused(version: TLSVersion) throws {
         var fixture = try Fixture(version)
-        fixture.client.trustRoots = try .certificates([TestAuthority(name: "Somebody else").certificate])
+        fixture.client.trustRoots = try Fixture.stranger.roots
         let errors = try clientError(fixture)
         #expect(errors.client?.code == .unknownIssuer)
         #expect(errors.client?.message.contains("\"CN=Test Root\"") == true)
@@ -66,8 +67,7 @@ import Testing
     @Test(arguments: versions)
     func aChainThroughAnIntermediateIsTrusted(version: TLSVersion) throws {
         var fixture = try Fixture(version)
-        let intermediate = try fixture.authority.intermediate(name: "Test Intermediate")
-        fixture.server.identity = try intermediate.identity(.host(Fixture.host), includingIssuer: true)
+        fixture.server.identity = try fixture.authority.issue(.server(names: [Fixture.host])).identity()
         let pair = try fixture.pair()
         pair.shakeHands()
         #expect(pair.isComplete)
@@ -77,8 +77,7 @@ import Testing
     @Test(arguments: versions)
     func aChainWithoutItsIntermediateIsRefused(version: TLSVersion) throws {
         var fixture = try Fixture(version)
-        let intermediate = try fixture.authority.intermediate(name: "Test Intermediate")
-        fixture.server.identity = try intermediate.identity(.host(Fixture.host))
+        fixture.server.identity = try TLSIdentity(pem: fixture.authority.issue(.server(names: [Fixture.host])).pem)
         let errors = try clientError(fixture)
         #expect(errors.client?.code == .unknownIssuer)
         #expect(errors.client?.message.contains("Test Intermediate") == true)
@@ -87,8 +86,8 @@ import Testing
     @Test(arguments: versions)
     func aSelfSignedCertificateIsTrustedWhenItIsGivenAsARoot(version: TLSVersion) throws {
         var fixture = try Fixture(version)
-        let issued = try TestAuthority.selfSigned(.host(Fixture.host))
-        fixture.server.identity = try TLSIdentity(pem: issued.certificatePEM + issued.key.pem())
+        let issued = try CertificateAuthority.selfSigned(.server(names: [Fixture.host]))
+        fixture.server.identity = try TLSIdentity(pem: issued.pem)
         let refused = try fixture.pair()
         refused.shakeHands()
         #expect(refused.clientError?.code == .unknownIssuer)
@@ -100,40 +99,45 @@ import Testing
     }
 
     @Test(arguments: [
-        ("mail.example.org.", "DNS:mail.example.org"), ("MAIL.example.org", "DNS:mail.example.org"),
-        ("mail.example.org", "DNS:*.example.org"), ("127.0.0.1", "IP:127.0.0.1"), ("::1", "IP:::1"),
-        ("0:0:0:0:0:0:0:1", "IP:::1"), ("fe80::1%eth0", "IP:fe80::1"), ("xn--bcher-kva.example", "DNS:xn--bcher-kva.example"),
+        ("mail.example.org.", "mail.example.org"), ("MAIL.example.org", "mail.example.org"),
+        ("mail.example.org", "*.example.org"), ("127.0.0.1", "127.0.0.1"), ("::1", "::1"),
+        ("0:0:0:0:0:0:0:1", "::1"), ("fe80::1%eth0", "fe80::1"), ("xn--bcher-kva.example", "xn--bcher-kva.example"),
     ])
     func theNameFits(serverName: String, alternativeName: String) throws {
-        let request = CertificateRequest(commonName: "test", alternativeNames: alternativeName)
-        let pair = try Fixture(serverName: serverName, request: request).pair()
+        let purpose = CertificateAuthority.Purpose.server(names: [alternativeName], commonName: "test")
+        let pair = try Fixture(serverName: serverName, purpose: purpose).pair()
         pair.shakeHands()
         #expect(pair.isComplete, "\(pair.clientError.map(\.description) ?? "")")
     }
 
     @Test(arguments: [
-        ("a.b.example.org", "DNS:*.example.org"), ("example.org", "DNS:*.example.org"),
-        ("mail.example.org", "DNS:m*.example.org"),
-        ("127.0.0.1", "DNS:127.0.0.1"), ("127.0.0.2", "IP:127.0.0.1"), ("mail.example.org", "IP:127.0.0.1"),
-        ("sub.mail.example.org", "DNS:mail.example.org"),
+        ("a.b.example.org", "*.example.org"), ("example.org", "*.example.org"), ("mail.example.org", "m*.example.org"),
+        ("127.0.0.2", "127.0.0.1"), ("mail.example.org", "127.0.0.1"), ("sub.mail.example.org", "mail.example.org"),
     ])
     func theNameDoesNotFit(serverName: String, alternativeName: String) throws {
-        let request = CertificateRequest(commonName: serverName, alternativeNames: alternativeName)
-        let pair = try Fixture(serverName: serverName, request: request).pair()
+        let purpose = CertificateAuthority.Purpose.server(names: [alternativeName], commonName: serverName)
+        let pair = try Fixture(serverName: serverName, purpose: purpose).pair()
+        pair.shakeHands()
+        #expect(pair.clientError?.code == .hostNameMismatch)
+    }
+
+    @Test func aHostNameThatReadsLikeAnAddressIsNone() throws {
+        var fixture = try Fixture(serverName: "127.0.0.1")
+        fixture.server.identity = try fixture.authority.issue(hostName: "127.0.0.1").identity()
+        let pair = try fixture.pair()
         pair.shakeHands()
         #expect(pair.clientError?.code == .hostNameMismatch)
     }
 
     @Test func theCommonNameIsNotAHostName() throws {
-        let pair = try Fixture(request: .person(Fixture.host)).pair()
+        let pair = try Fixture(purpose: .server(names: [], commonName: Fixture.host)).pair()
         pair.shakeHands()
         #expect(pair.clientError?.code == .hostNameMismatch)
         #expect(pair.clientError?.message.contains("is for no host name at all") == true)
     }
 
     @Test func anAddressIsNotSentAsServerName() throws {
-        let request = CertificateRequest(commonName: "test", alternativeNames: "IP:127.0.0.1")
-        let pair = try Fixture(serverName: "127.0.0.1", request: request).pair()
+        let pair = try Fixture(serverName: "127.0.0.1", purpose: .server(names: ["127.0.0.1"])).pair()
         pair.shakeHands()
         #expect(pair.isComplete)
         #expect(pair.server.session?.serverName == nil)
@@ -188,7 +192,7 @@ import Testing
     func aBadClientCertificateIsRefused(version: TLSVersion, wish: TLSSettings.ClientCertificates) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate(wish)
-        fixture.client.identity = try TestAuthority(name: "Somebody else").identity(.person("mallory"))
+        fixture.client.identity = try Fixture.stranger.identity(.client(commonName: "mallory"))
         let pair = try fixture.pair()
         pair.shakeHands()
         #expect(pair.serverError?.code == .unknownIssuer)
@@ -210,8 +214,7 @@ import Testing
     func anExpiredClientCertificateIsRefused(version: TLSVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()
-        fixture.client.identity = try fixture.authority.identity(
-            CertificateRequest(commonName: "alice", validFrom: -7200, validTo: -3600))
+        fixture.client.identity = try fixture.authority.identity(.client(commonName: "alice"), validity: .expired)
         let pair = try fixture.pair()
         pair.shakeHands()
         #expect(pair.serverError?.code == .certificateExpired)

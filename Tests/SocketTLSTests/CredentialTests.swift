@@ -1,37 +1,37 @@
+import AsyncSocketsTesting
+import COpenSSL
 import FoundationEssentials
 import SocketTLS
 import Testing
 
 @Suite struct CertificateTests {
     @Test func aCertificateTellsWhatIsInIt() throws {
-        let authority = try TestAuthority()
-        let request = CertificateRequest(
-            commonName: "mail.example.org", alternativeNames: "DNS:mail.example.org,DNS:*.example.org,IP:127.0.0.1,IP:::1")
-        let certificate = try Certificate(pem: authority.issue(request).certificatePEM)
+        let names = ["mail.example.org", "*.example.org", "127.0.0.1", "::1"]
+        let issued = try CertificateAuthority(name: "Test").issue(.server(names: names))
+        let certificate = try Certificate(pem: issued.certificatePEM)
         #expect(certificate.subject == "CN=mail.example.org")
-        #expect(certificate.issuer == "CN=Test Root")
+        #expect(certificate.issuer == "CN=Test Intermediate")
         #expect(certificate.commonName == "mail.example.org")
         #expect(certificate.dnsNames == ["mail.example.org", "*.example.org"])
         #expect(certificate.ipAddresses == ["127.0.0.1", "::1"])
-        #expect(abs(certificate.notBefore.timeIntervalSinceNow + 3600) < 60)
-        #expect(abs(certificate.notAfter.timeIntervalSinceNow - 86_400) < 60)
+        #expect(abs(certificate.notBefore.timeIntervalSinceNow + 86_400) < 60)
+        #expect(abs(certificate.notAfter.timeIntervalSinceNow - 365 * 86_400) < 60)
         #expect(certificate.sha256Fingerprint.count == 32)
-        #expect(!certificate.serialNumber.isEmpty)
+        #expect(certificate.serialNumber == issued.serialNumber)
     }
 
     @Test func derAndPEMAreTheSameCertificate() throws {
-        let certificate = try TestAuthority().certificate
+        let certificate = try root()
         #expect(try Certificate(der: certificate.derBytes) == certificate)
         #expect(try Certificate(pem: certificate.pem) == certificate)
         #expect(try Set([certificate, Certificate(pem: certificate.pem)]).count == 1)
-        #expect(try certificate != TestAuthority().certificate)
+        #expect(try certificate != root())
     }
 
     @Test func aBundleIsReadInOrderAndOtherBlocksAreSkipped() throws {
-        let first = try TestAuthority(name: "first")
-        let second = try TestAuthority(name: "second")
-        let pem = "a comment\n" + first.pem + (try TestKey().pem()) + second.pem
-        #expect(try Certificate.certificates(pem: pem).map(\.commonName) == ["first", "second"])
+        let issued = try CertificateAuthority(name: "Test").issue(.client(commonName: "first"))
+        let pem = "a comment\n" + issued.pem + issued.certificateChainPEM
+        #expect(try Certificate.certificates(pem: pem).map(\.commonName) == ["first", "first", "Test Intermediate"])
     }
 
     @Test(arguments: ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
@@ -43,7 +43,7 @@ import Testing
     @Test func bytesThatAreNoCertificateAreRefused() throws {
         #expect(thrownCode { try Certificate(der: []) } == .invalidCertificate)
         #expect(thrownCode { try Certificate(der: [1, 2, 3]) } == .invalidCertificate)
-        let der = try TestAuthority().certificate.derBytes
+        let der = try root().derBytes
         #expect(thrownCode { try Certificate(der: der + [0]) } == .invalidCertificate)
         #expect(thrownCode { try Certificate(der: Array(der.dropLast())) } == .invalidCertificate)
     }
@@ -68,8 +68,8 @@ import Testing
     }
 
     @Test func aNameWithALineBreakDoesNotBreakTheMessage() throws {
-        var fixture = try Fixture(request: .person("evil\r\nFAKE LOG LINE"))
-        fixture.client.trustRoots = try .certificates([fixture.authority.certificate])
+        var fixture = try Fixture(purpose: .server(names: [], commonName: "evil\r\nFAKE LOG LINE"))
+        fixture.client.trustRoots = try fixture.authority.roots
         let pair = try fixture.pair()
         pair.shakeHands()
         let message = try #require(pair.clientError?.message)
@@ -79,16 +79,16 @@ import Testing
 
 @Suite struct PrivateKeyTests {
     @Test func aKeyIsReadFromTextAndFile() throws {
-        let key = try TestKey()
-        let file = try TemporaryFile(key.pem())
-        #expect(try PrivateKey(pem: key.pem()) == PrivateKey(file: file.path))
-        #expect(try PrivateKey(pem: key.pem()) != PrivateKey(pem: TestKey().pem()))
+        let pem = try keyPEM()
+        let file = try TemporaryFile(pem)
+        #expect(try PrivateKey(pem: pem) == PrivateKey(file: file.path))
+        #expect(try PrivateKey(pem: pem) != PrivateKey(pem: keyPEM()))
     }
 
     @Test func anEncryptedKeyNeedsItsPassphrase() throws {
-        let key = try TestKey()
-        let pem = key.pem(passphrase: "sesame")
-        #expect(try PrivateKey(pem: pem, passphrase: "sesame") == PrivateKey(pem: key.pem()))
+        let plain = try keyPEM()
+        let pem = try encrypted(plain, "sesame")
+        #expect(try PrivateKey(pem: pem, passphrase: "sesame") == PrivateKey(pem: plain))
         let missing = thrown { try PrivateKey(pem: pem) }
         #expect(missing?.code == .invalidPrivateKey)
         #expect(missing?.message.contains("no passphrase was given") == true)
@@ -110,25 +110,46 @@ import Testing
 
 @Suite struct IdentityTests {
     @Test func aKeyOfAnotherCertificateIsRefused() throws {
-        let authority = try TestAuthority()
-        let issued = try authority.issue(.host("a.example.org"))
-        let error = thrown { try TLSIdentity(pem: issued.certificatePEM + TestKey().pem()) }
+        let issued = try CertificateAuthority().issue(.server(names: ["a.example.org"]))
+        let error = thrown { try TLSIdentity(pem: issued.certificatePEM + keyPEM()) }
         #expect(error?.code == .keyMismatch)
         #expect(error?.message.contains("a.example.org") == true)
     }
 
     @Test func anEmptyChainIsRefused() throws {
-        let key = try PrivateKey(pem: TestKey().pem())
+        let key = try PrivateKey(pem: keyPEM())
         #expect(thrownCode { try TLSIdentity(certificateChain: [], privateKey: key) } == .invalidCertificate)
     }
 
     @Test func anIdentityIsReadFromTwoFiles() throws {
-        let issued = try TestAuthority().issue(.host("a.example.org"))
+        let issued = try CertificateAuthority().issue(.server(names: ["a.example.org"]))
         let certificate = try TemporaryFile(issued.certificatePEM)
-        let key = try TemporaryFile(issued.key.pem(passphrase: "sesame"))
+        let key = try TemporaryFile(encrypted(issued.privateKeyPEM, "sesame"))
         let identity = try TLSIdentity(certificateFile: certificate.path, privateKeyFile: key.path, passphrase: "sesame")
-        #expect(try identity == TLSIdentity(pem: issued.certificatePEM + issued.key.pem()))
+        #expect(try identity == TLSIdentity(pem: issued.pem))
     }
+}
+
+private func root() throws -> Certificate {
+    try Certificate(pem: CertificateAuthority().rootPEM)
+}
+
+private func keyPEM() throws -> String {
+    try CertificateAuthority().issue(.client(commonName: "anybody")).privateKeyPEM
+}
+
+/// The key of `pem`, encrypted.
+private func encrypted(_ pem: String, _ passphrase: String) throws -> String {
+    let bio = BIO_new_mem_buf(pem, -1)
+    let key = PEM_read_bio_PrivateKey(bio, nil, nil, nil)
+    defer {
+        EVP_PKEY_free(key)
+        BIO_free(bio)
+    }
+    return try #require(
+        MemoryBIO.text {
+            PEM_write_bio_PrivateKey($0, key, EVP_aes_256_cbc(), passphrase, Int32(passphrase.utf8.count), nil, nil)
+        })
 }
 
 /// The typed error that `body` throws.

@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import COpenSSL
 import SocketBuffers
 import SocketTLS
@@ -62,10 +63,10 @@ import Testing
 
     @Test func aFloodOfTicketsEndsTheConnection() throws {
         var fixture = try Fixture(.tls13)
-        let issued = try fixture.authority.issue(.host(Fixture.host))
-        fixture.client.trustRoots = try .certificates([fixture.authority.certificate])
+        let issued = try fixture.authority.issue(.server(names: [Fixture.host]), signedBy: .root)
+        fixture.client.trustRoots = try fixture.authority.roots
         let client = try TLSEngine(context: TLSContext.context(for: fixture.client), settings: fixture.client)
-        let peer = try RawPeer(.tls13, serverPEM: issued.certificatePEM + issued.key.pem())
+        let peer = try RawPeer(.tls13, serverPEM: issued.pem)
         peer.shakeHands(with: client)
         try #require(client.handshake().isComplete)
         for _ in 0..<200 {
@@ -112,9 +113,9 @@ import Testing
 
     @Test func aTLS12FloodOfRenegotiationRequestsEndsTheConnection() throws {
         let fixture = try Fixture(.tls12)
-        let issued = try fixture.authority.issue(.host(Fixture.host))
+        let issued = try fixture.authority.issue(.server(names: [Fixture.host]), signedBy: .root)
         let client = try TLSEngine(context: TLSContext.context(for: fixture.client), settings: fixture.client)
-        let peer = try RawPeer(.tls12, serverPEM: issued.certificatePEM + issued.key.pem())
+        let peer = try RawPeer(.tls12, serverPEM: issued.pem)
         peer.shakeHands(with: client)
         try #require(client.handshake().isComplete)
         var ended = false

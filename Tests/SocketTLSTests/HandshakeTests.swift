@@ -1,11 +1,11 @@
+import AsyncSocketsTesting
 import SocketTLS
 import Testing
 
 @Suite struct HandshakeTests {
     @Test(arguments: versions, [1, 7, Int.max])
     func twoEnginesShakeHandsAndExchangeData(version: TLSVersion, chunk: Int) throws {
-        let pair = try Fixture(version).pair()
-        pair.chunk = chunk
+        let pair = try Fixture(version).pair(chunk: chunk)
         pair.shakeHands()
         #expect(pair.isComplete)
         #expect(pair.client.write("hello").accepted == 5)

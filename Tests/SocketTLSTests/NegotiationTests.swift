@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import SocketTLS
 import Testing
 

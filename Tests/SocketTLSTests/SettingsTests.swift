@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import SocketTLS
 import Testing
 
@@ -120,27 +121,27 @@ import Testing
         settings.applicationProtocols = ["h2"]
         #expect(try TLSContext.context(for: settings) !== context)
         settings = fixture.server
-        settings.identity = try fixture.authority.identity(.host("other"))
+        settings.identity = try fixture.authority.identity(.server(names: ["other"]))
         #expect(try TLSContext.context(for: settings) !== context)
         settings = fixture.server
         settings.clientCertificates = .optional
-        settings.trustRoots = try .certificates([fixture.authority.certificate])
+        settings.trustRoots = try fixture.authority.roots
         #expect(try TLSContext.context(for: settings) !== context)
     }
 
     @Test func aChangedFileOfRootsMakesAnotherContext() throws {
-        let file = try TemporaryFile(TestAuthority().pem)
+        let file = try TemporaryFile(CertificateAuthority().rootPEM)
         var settings = TLSSettings.client(serverName: "a")
         settings.trustRoots = .file(path: file.path)
         let context = try TLSContext.context(for: settings)
         #expect(try TLSContext.context(for: settings) === context)
-        try file.replace(with: TestAuthority(name: "A longer name").pem)
+        try file.replace(with: CertificateAuthority(name: "A longer name").rootPEM)
         #expect(try TLSContext.context(for: settings) !== context)
     }
 
     @Test func aFileOfRootsIsTrusted() throws {
         var fixture = try Fixture()
-        let file = try TemporaryFile(fixture.authority.pem)
+        let file = try TemporaryFile(fixture.authority.rootPEM)
         fixture.client.trustRoots = .file(path: file.path)
         let pair = try fixture.pair()
         pair.shakeHands()

@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import Glibc
 import SocketTLS
 import Testing
@@ -8,7 +9,7 @@ import Testing
         await #expect(processExitsWith: .success) {
             var fixture = try Fixture()
             fixture.client.trustRoots = .system
-            let file = try TemporaryFile(fixture.authority.pem)
+            let file = try TemporaryFile(fixture.authority.rootPEM)
             setenv("SSL_CERT_FILE", file.path, 1)
             let first = try TLSContext.context(for: fixture.client)
             #expect(try TLSContext.context(for: fixture.client) === first)
@@ -16,7 +17,7 @@ import Testing
             trusted.shakeHands()
             #expect(trusted.isComplete)
 
-            try file.replace(with: TestAuthority(name: "Somebody else, and longer").pem)
+            try file.replace(with: CertificateAuthority(name: "Somebody else, and longer").rootPEM)
             #expect(try TLSContext.context(for: fixture.client) !== first)
             let untrusted = try fixture.pair()
             untrusted.shakeHands()

@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
 import Testing
@@ -34,7 +35,7 @@ import Testing
 
     @Test(arguments: versions)
     func aCallbackThatMayOnlyNarrowIsNotAskedAboutAnUntrustedServer(version: TLSVersion) throws {
-        var fixture = try Fixture(version, request: .host("other.example.org"))
+        var fixture = try Fixture(version, purpose: .server(names: ["other.example.org"]))
         fixture.client.trustEvaluation = .delegate
         let pair = try fixture.pair()
         pair.decideClientTrust = { _ in true }
@@ -47,7 +48,7 @@ import Testing
     @Test(arguments: versions)
     func aManualCallbackMayAcceptAnUntrustedServer(version: TLSVersion) throws {
         var fixture = try Fixture(version)
-        fixture.client.trustRoots = try .certificates([TestAuthority(name: "Somebody else").certificate])
+        fixture.client.trustRoots = try Fixture.stranger.roots
         fixture.client.trustEvaluation = .manual
         let pair = try fixture.pair()
         pair.decideClientTrust = { _ in true }
@@ -64,7 +65,7 @@ import Testing
 
     @Test(arguments: versions)
     func aManualCallbackThatRefusesAnExpiredServerSendsItsAlert(version: TLSVersion) throws {
-        var fixture = try Fixture(version, request: .host(Fixture.host, from: -7200, to: -3600))
+        var fixture = try Fixture(version, validity: .expired)
         fixture.client.trustEvaluation = .manual
         let pair = try fixture.pair()
         pair.decideClientTrust = { _ in false }
@@ -129,8 +130,7 @@ import Testing
 
     @Test(arguments: versions, [1, Int.max])
     func aCallbackThatSaysYesLetsTheClientIn(version: TLSVersion, chunk: Int) throws {
-        let pair = try fixture(version).pair()
-        pair.chunk = chunk
+        let pair = try fixture(version).pair(chunk: chunk)
         pair.decideServerTrust = { _ in true }
         pair.shakeHands()
         #expect(pair.isComplete)
@@ -144,8 +144,7 @@ import Testing
 
     @Test(arguments: versions, [1, Int.max])
     func aCallbackThatSaysNoSendsARealAlert(version: TLSVersion, chunk: Int) throws {
-        let pair = try fixture(version).pair()
-        pair.chunk = chunk
+        let pair = try fixture(version).pair(chunk: chunk)
         pair.decideServerTrust = { _ in false }
         pair.shakeHands()
         #expect(pair.serverError?.code == .trustRejected)
@@ -194,7 +193,7 @@ import Testing
     @Test(arguments: versions)
     func aCallbackThatMayOnlyNarrowIsNotAskedAboutAnUntrustedClient(version: TLSVersion) throws {
         var fixture = try fixture(version)
-        fixture.client.identity = try TestAuthority(name: "Somebody else").identity(.person("mallory"))
+        fixture.client.identity = try Fixture.stranger.identity(.client(commonName: "mallory"))
         let pair = try fixture.pair()
         pair.decideServerTrust = { _ in true }
         pair.shakeHands()
@@ -205,7 +204,7 @@ import Testing
     @Test(arguments: versions)
     func aManualCallbackMayAcceptAnUntrustedClient(version: TLSVersion) throws {
         var fixture = try fixture(version, .manual)
-        fixture.client.identity = try TestAuthority(name: "Somebody else").identity(.person("mallory"))
+        fixture.client.identity = try Fixture.stranger.identity(.client(commonName: "mallory"))
         let pair = try fixture.pair()
         pair.decideServerTrust = { _ in true }
         pair.shakeHands()

@@ -6,6 +6,8 @@ internal import SocketBuffers
 package enum Told: Sendable {
     case accepted(AsyncSocket)
     case connected(host: String, port: UInt16)
+    case connectedTo(URL)
+    case progressed(ConnectionProgress)
     case read(Data, tag: Int)
     case readPartial(Int, tag: Int)
     case notRead(Data, tag: Int, AsyncSocketError)
@@ -16,6 +18,14 @@ package enum Told: Sendable {
     case asked(PeerTrust, answer: @Sendable (Bool) -> Void)
     case secured
     case disconnected(AsyncSocketError?)
+}
+
+extension AsyncSocketError {
+    /// The message begins with the number of bytes that came before the handshake: at least one. How many of `limit` have arrived by then is the
+    /// network's to say.
+    package func namesEarlyBytes(upTo limit: Int) -> Bool {
+        message.split(separator: " ").first.flatMap { Int($0) }.map { (1...limit).contains($0) } ?? false
+    }
 }
 
 /// Something else was told than the test waited for.
@@ -49,15 +59,17 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
 
     private let state = Locked(State())
     private let recordsProgress: Bool
+    private let recordsSteps: Bool
     private let readExtension: TimeInterval
     /// Called on the delegate queue, before the event is recorded.
     package let reaction: (@Sendable (AsyncSocket, Told) -> Void)?
 
     package init(
-        recordsProgress: Bool = false, readExtension: TimeInterval = 0,
+        recordsProgress: Bool = false, recordsSteps: Bool = false, readExtension: TimeInterval = 0,
         reaction: (@Sendable (AsyncSocket, Told) -> Void)? = nil
     ) {
         self.recordsProgress = recordsProgress
+        self.recordsSteps = recordsSteps
         self.readExtension = readExtension
         self.reaction = reaction
     }
@@ -93,6 +105,17 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
 
     // MARK: - Waiting for something in particular
 
+    /// The progress of the read with `tag` up to `count` bytes, in however many pieces they come.
+    package func readProgress(to count: Int, tag: Int) async throws {
+        var total = 0
+        while total < count {
+            let told = await next()
+            guard case .readPartial(let more, tag: tag) = told else { throw Unexpected(description: "\(told)") }
+            total += more
+        }
+        guard total == count else { throw Unexpected(description: "progress to \(total)") }
+    }
+
     package func accepted() async throws -> AsyncSocket {
         let told = await next()
         guard case .accepted(let socket) = told else { throw Unexpected(description: "\(told)") }
@@ -102,6 +125,19 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     package func connected() async throws {
         let told = await next()
         guard case .connected = told else { throw Unexpected(description: "\(told)") }
+    }
+
+    package func connectedTo() async throws -> URL {
+        let told = await next()
+        guard case .connectedTo(let url) = told else { throw Unexpected(description: "\(told)") }
+        return url
+    }
+
+    /// The steps to a connection, until it stands or has failed; for a recorder that `recordsSteps`.
+    package func steps() async -> [ConnectionProgress] {
+        var steps: [ConnectionProgress] = []
+        while case .progressed(let step) = await next() { steps.append(step) }
+        return steps
     }
 
     /// The next read that did not come to its end.
@@ -174,6 +210,10 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     }
     package func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
         record(.connected(host: host, port: port), from: socket)
+    }
+    package func socket(_ socket: AsyncSocket, didConnectTo url: URL) { record(.connectedTo(url), from: socket) }
+    package func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress) {
+        if recordsSteps { record(.progressed(progress), from: socket) }
     }
     package func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         record(.read(data, tag: tag), from: socket)

@@ -13,7 +13,8 @@ final class Program: Sendable {
     init(_ arguments: [String], input: String? = nil) throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = arguments
+        // The threads of this process block signals, and a child inherits that: without this `stop()` would go unheard.
+        process.arguments = ["--default-signal=TERM"] + arguments
         name = arguments.first ?? ""
         let (stream, continuation) = AsyncStream<Int32>.makeStream()
         ended = stream

@@ -1,19 +1,20 @@
+import AsyncSocketsTesting
 import SocketTLS
 
 /// What most tests need: one authority, and settings of both sides that agree.
 struct Fixture {
     static let host = "mail.example.org"
-    let authority: TestAuthority
+    let authority: CertificateAuthority
     var client: TLSSettings
     var server: TLSSettings
 
     init(
-        _ version: TLSVersion = .tls13, serverName: String = host, request: CertificateRequest = .host(host)
+        _ version: TLSVersion = .tls13, serverName: String = host,
+        purpose: CertificateAuthority.Purpose = .server(names: [host]), validity: CertificateAuthority.Validity = .current
     ) throws {
-        authority = try TestAuthority()
-        client = .client(serverName: serverName)
-        client.trustRoots = try .certificates([authority.certificate])
-        server = try .server(identity: authority.identity(request))
+        authority = try CertificateAuthority(name: "Test")
+        client = try authority.clientSettings(serverName: serverName)
+        server = try .server(identity: authority.identity(purpose, validity: validity))
         useOnly(version)
     }
 
@@ -27,16 +28,38 @@ struct Fixture {
     /// The server asks for a certificate of the same authority.
     mutating func askForClientCertificate(_ wish: TLSSettings.ClientCertificates = .required) throws {
         server.clientCertificates = wish
-        server.trustRoots = try .certificates([authority.certificate])
+        server.trustRoots = try authority.roots
     }
 
     mutating func showClientCertificate(_ name: String = "alice") throws {
-        client.identity = try authority.identity(.person(name))
+        client.identity = try authority.identity(.client(commonName: name))
     }
 
-    func pair() throws -> EnginePair {
-        try EnginePair(client, server)
+    /// Engines of these settings, and a wire that carries `chunk` bytes at a time.
+    func pair(chunk: Int = .max) throws -> EnginePair {
+        try EnginePair(client, server, chunk: chunk)
     }
+
+    /// A root that nobody trusts.
+    static var stranger: CertificateAuthority {
+        get throws { try CertificateAuthority(name: "Somebody else") }
+    }
+}
+
+extension CertificateAuthority {
+    /// Signed by the root itself.
+    func identity(_ purpose: Purpose, validity: Validity = .current) throws -> TLSIdentity {
+        try issue(purpose, validity: validity, signedBy: .root).identity()
+    }
+}
+
+extension IssuedCertificate {
+    /// The certificate alone, and its key.
+    var pem: String { certificatePEM + privateKeyPEM }
+}
+
+struct TestFailure: Error {
+    let what: String
 }
 
 let versions: [TLSVersion] = [.tls12, .tls13]

@@ -9,10 +9,11 @@ final class RawPeer {
     private let input: OpaquePointer
     private let output: OpaquePointer
 
-    /// A client that trusts anybody, or a server with `identity`.
-    init(_ version: TLSVersion, serverPEM: String? = nil) throws {
+    /// A client that trusts anybody, or a server; `customExtension` is the number of one that it sends and that means nothing.
+    init(_ version: TLSVersion, serverPEM: String? = nil, clientPEM: String? = nil, customExtension: UInt32? = nil) throws {
         guard let context = SSL_CTX_new(serverPEM == nil ? TLS_client_method() : TLS_server_method()),
-            let ssl = SSL_new(context), let input = BIO_new(BIO_s_mem()), let output = BIO_new(BIO_s_mem())
+            customExtension.map({ Self.send($0, from: context) }) ?? true, let ssl = SSL_new(context),
+            let input = BIO_new(BIO_s_mem()), let output = BIO_new(BIO_s_mem())
         else { throw TestFailure(what: "raw peer") }
         self.context = context
         self.ssl = ssl
@@ -22,13 +23,28 @@ final class RawPeer {
         let wanted = version == .tls12 ? TLS1_2_VERSION : TLS1_3_VERSION
         SSL_ctrl(ssl, SSL_CTRL_SET_MIN_PROTO_VERSION, Int(wanted), nil)
         SSL_ctrl(ssl, SSL_CTRL_SET_MAX_PROTO_VERSION, Int(wanted), nil)
-        if let serverPEM { try show(serverPEM) }
+        if let pem = serverPEM ?? clientPEM { try show(pem) }
         if serverPEM == nil { SSL_set_connect_state(ssl) } else { SSL_set_accept_state(ssl) }
     }
 
     deinit {
         SSL_free(ssl)
         SSL_CTX_free(context)
+    }
+
+    /// In a ClientHello and in a TLS 1.3 CertificateRequest.
+    private static func send(_ customExtension: UInt32, from context: OpaquePointer) -> Bool {
+        SSL_CTX_add_custom_ext(
+            context, customExtension, UInt32(SSL_EXT_CLIENT_HELLO | SSL_EXT_TLS1_3_CERTIFICATE_REQUEST),
+            { _, _, _, _, count, _, _, _, _ in
+                count?.pointee = 0
+                return 1
+            }, nil, nil, nil, nil) == 1
+    }
+
+    /// A server asks for a certificate, and takes any or none.
+    func askForCertificate() {
+        SSL_set_verify(ssl, SSL_VERIFY_PEER, { _, _ in 1 })
     }
 
     private func show(_ pem: String) throws {

@@ -1,0 +1,42 @@
+public import Dispatch
+internal import SocketCore
+
+extension AsyncSocket {
+    /// A socket on a connection that somebody else has made: a TCP or Unix-domain stream (`init(fromConnectedSocketFD:)` of `GCDAsyncSocket`).
+    ///
+    /// The socket is connected at once, and the delegate is not told so; reads and writes may begin. It may be called anywhere, on `socketQueue` and
+    /// `delegateQueue` too. On success the descriptor belongs to the socket, which makes it non-blocking and close-on-exec and closes it when the
+    /// connection ends: nobody else may use it any more, a copy of it (dup(2)) included. When an error is thrown it is left as it was.
+    ///
+    /// - Parameters:
+    ///   - descriptor: A connected stream socket.
+    ///   - delegate: Who is told what happens. It is held weakly.
+    ///   - delegateQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
+    ///   - socketQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
+    /// - Throws: `.badParameter` with an errno: EBADF or ENOTSOCK, ESOCKTNOSUPPORT when it is no TCP or Unix-domain stream, EAFNOSUPPORT for another family,
+    ///   ENOTCONN when it is listening or not connected (any more); `.system` when there is no event loop for it.
+    public convenience init(
+        adopting descriptor: Int32, delegate: (any AsyncSocketDelegate)? = nil, delegateQueue: DispatchQueue? = nil,
+        socketQueue: DispatchQueue? = nil
+    ) throws(AsyncSocketError) {
+        let peer: SocketAddress
+        do throws(SystemError) {
+            peer = try SocketDescriptor.peerOfConnectedStream(descriptor)
+        } catch {
+            throw AsyncSocketError(
+                .badParameter, blame: .caller, operation: "adopt",
+                message: "descriptor \(descriptor) is no connected stream: \(error)",
+                errno: error.errno)
+        }
+        self.init(delegate: delegate, delegateQueue: delegateQueue, socketQueue: socketQueue)
+        let connection = try makeConnection("adopt")
+        let adopted = SocketDescriptor(takingOver: descriptor)
+        do throws(SystemError) {
+            // A new socket has no options that could be refused.
+            try connection.introduce(adopted, peer: peer)
+        } catch {
+            throw AsyncSocketError(error, operation: "adopt")
+        }
+        connection.post(.adopt(adopted))
+    }
+}

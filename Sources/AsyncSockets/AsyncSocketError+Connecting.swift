@@ -1,0 +1,57 @@
+internal import Glibc
+internal import SocketCore
+
+// Why there is no connection.
+extension AsyncSocketError {
+    init(_ error: ResolveError) {
+        let kind =
+            switch error.query.families {
+            case .ipv4: "IPv4 address"
+            case .ipv6: "IPv6 address"
+            default: "address"
+            }
+        self.init(
+            .hostNotFound, blame: .caller, operation: "resolve", message: "no \(kind) for \(error.query.host): \(error.reason)")
+    }
+
+    init(_ error: NoRoute, destination: String) {
+        let message =
+            switch error {
+            case .familyDisabled(let addresses):
+                "\(destination) is reached by \(Self.families(of: addresses)) only, which is disabled"
+            case .notFromInterface(let interface, let addresses):
+                "the interface \(interface) has no address of \(Self.families(of: addresses)), and \(destination) has no other"
+            }
+        self.init(.noUsableAddress, blame: .caller, operation: "connect", message: message)
+    }
+
+    private static func families(of addresses: [SocketAddress]) -> String {
+        let names: KeyValuePairs<SocketAddress.Family, String> = [
+            .ipv4: "IPv4", .ipv6: "IPv6", .unix: "the Unix domain", .virtualMachine: "virtual machines",
+        ]
+        let families = Set(addresses.map(\.family))
+        return names.filter { families.contains($0.key) }.map(\.value).joined(separator: " and ")
+    }
+
+    /// Every address has failed. `errno` is that of the last one that says something about the host and not about this machine.
+    init(failedAttempts: [(address: SocketAddress, error: SystemError)], destination: String) {
+        let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.address): \($0.error)" }
+        let more = failedAttempts.count - named.count
+        let list = (named + (more > 0 ? ["and \(more) more"] : [])).joined(separator: "; ")
+        let telling = failedAttempts.last { !$0.error.isLocal } ?? failedAttempts.last
+        self.init(
+            .connectFailed, blame: telling?.error.isLocal == false ? .peer : .system, operation: "connect",
+            message: "\(destination) accepted no connection (\(list))", errno: telling?.error.errno
+        )
+    }
+
+    /// A message names this many addresses at most: how many a host has is up to whoever answers for its name.
+    private static let namedAttempts = 16
+}
+
+extension SystemError {
+    /// True when nothing has been sent: this machine has no socket, address or way for it.
+    fileprivate var isLocal: Bool {
+        call != "connect" || isFamilyMissing || errno == ENETUNREACH || errno == EINVAL
+    }
+}

@@ -1,0 +1,71 @@
+internal import SocketBuffers
+public import SocketCore
+
+extension SocketAddress {
+    /// The addresses of a host, as the system's resolver orders them (RFC 6724): what `connect(toHost:onPort:)` would try.
+    ///
+    /// It runs on a thread of the resolver, where at most eight lookups are under way at a time; those that wait are dropped when their task is cancelled.
+    ///
+    /// - Parameters:
+    ///   - host: A name, or an IPv4 or IPv6 address.
+    ///   - port: The port that the addresses get.
+    /// - Throws: `AsyncSocketError` with `.hostNotFound` or, for a host that is empty or no name, `.badParameter`; `CancellationError` when the task is cancelled.
+    public static func lookUp(host: String, port: UInt16) async throws -> [SocketAddress] {
+        guard !host.isEmpty, !host.utf8.contains(0) else {
+            throw AsyncSocketError.badParameter("resolve", "the host is empty, or no host name")
+        }
+        let query = PendingLookup()
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { query.begin(HostQuery(host: host, port: port), $0) }
+        } onCancel: {
+            query.cancel()
+        }
+    }
+}
+
+/// A lookup that a task waits for, until there is an answer or the task is cancelled.
+private final class PendingLookup: Sendable {
+    private typealias Waiter = CheckedContinuation<[SocketAddress], any Error>
+
+    private struct State {
+        var waiter: Waiter?
+        var lookup: Resolver.Lookup?
+        var isCancelled = false
+    }
+
+    private let state = Locked(State())
+
+    func begin(_ query: HostQuery, _ waiter: CheckedContinuation<[SocketAddress], any Error>) {
+        let isCancelled = state.withLock { state in
+            if !state.isCancelled { state.waiter = waiter }
+            return state.isCancelled
+        }
+        if isCancelled { return waiter.resume(throwing: CancellationError()) }
+        let lookup = Resolver.system.resolve(query) { [self] answer in
+            takeWaiter()?.resume(with: answer.mapError { AsyncSocketError($0) })
+        }
+        // Cancelled meanwhile: the task has gone on, and nobody else would take the lookup out of the line.
+        let isLate = state.withLock { state in
+            state.lookup = lookup
+            return state.isCancelled
+        }
+        if isLate { lookup?.cancel() }
+    }
+
+    func cancel() {
+        let (waiter, lookup) = state.withLock { state in
+            state.isCancelled = true
+            defer { state.waiter = nil }
+            return (state.waiter, state.lookup)
+        }
+        lookup?.cancel()
+        waiter?.resume(throwing: CancellationError())
+    }
+
+    private func takeWaiter() -> Waiter? {
+        state.withLock { state in
+            defer { state.waiter = nil }
+            return state.waiter
+        }
+    }
+}

@@ -1,0 +1,206 @@
+// Rules of connecting:
+//  1. `HappyEyeballs` decides; this is the only place that opens, binds and connects sockets.
+//  2. Each attempt owns a descriptor and a registration of its own on the loop. Both go when it fails, is cancelled, or has won.
+//  3. Who wins hands its descriptor out, unwatched, and the connector holds nothing any more.
+//  4. A TCP connection whose two ends are one address is a socket that has connected to itself: refused (RFC 9293, 3.5, simultaneous open).
+//  5. A Unix-domain listener with a full backlog says EAGAIN and never that it has room again (connect(2)): it is asked again, in growing intervals.
+
+internal import Glibc
+
+/// The attempts to connect to one host.
+///
+/// Confined to the turn of the connection that owns it.
+package final class Connector {
+    /// What has come about, in this order.
+    package enum Step {
+        case trying(SocketAddress)
+        case failed(SocketAddress, SystemError)
+        case connected(SocketDescriptor)
+        /// All have failed.
+        case exhausted([(address: SocketAddress, error: SystemError)])
+    }
+
+    private struct Attempt {
+        let descriptor: SocketDescriptor
+        /// Nil when the kernel had no need to wait.
+        let registration: LoopRegistration?
+    }
+
+    private let routes: [Route]
+    private let delay: Double
+    private let options: SocketOptionSet
+    private let loop: EventLoop
+    private let tell: @Sendable (Int, LoopEvents) -> Void
+    private var race: HappyEyeballs
+    private var attempts: [Int: Attempt] = [:]
+    private var delayEnd: Deadline?
+    private var retry: Retry?
+
+    /// - Parameters:
+    ///   - delay: Seconds between the beginning of one attempt and that of the next.
+    ///   - options: Set on each descriptor before it is bound or connected.
+    ///   - tell: Called on the loop when there is something to `handle`, with the number of the attempt.
+    package init(
+        routes: [Route], delay: Double, options: SocketOptionSet = SocketOptionSet(), loop: EventLoop,
+        tell: @escaping @Sendable (_ number: Int, _ events: LoopEvents) -> Void
+    ) {
+        self.routes = routes
+        self.delay = max(delay, 0)
+        self.options = options
+        self.loop = loop
+        self.tell = tell
+        race = HappyEyeballs(attemptCount: routes.count)
+    }
+
+    /// When `expire(at:)` has something to do.
+    package var deadline: Deadline? { [delayEnd, retry?.time].compactMap { $0 }.min() }
+
+    package func begin() -> [Step] {
+        advance(.began)
+    }
+
+    /// The kernel has something to say about an attempt. Unknown numbers are those of attempts that have ended.
+    package func handle(_ events: LoopEvents, of number: Int) -> [Step] {
+        guard let attempt = attempts[number], let outcome = attempt.descriptor.connectOutcome(events) else { return [] }
+        return advance(event(outcome, of: number))
+    }
+
+    package func expire(at now: Deadline) -> [Step] {
+        var steps: [Step] = []
+        if let due = retry, due.time <= now {
+            retry = nil
+            if let event = start(due.number, after: due) { steps += advance(event) }
+        }
+        if let end = delayEnd, end <= now {
+            delayEnd = nil
+            steps += advance(.delayPassed)
+        }
+        return steps
+    }
+
+    /// Ends every attempt; nothing of them is left.
+    package func cancel() {
+        for number in attempts.keys { drop(number) }
+        delayEnd = nil
+        retry = nil
+    }
+
+    // MARK: - Acting
+
+    /// Has the race decide about an event and about what comes of acting on its decisions; each attempt begins and fails at most once.
+    private func advance(_ event: HappyEyeballs.Event) -> [Step] {
+        var steps: [Step] = []
+        var events = [event]
+        while !events.isEmpty {
+            let event = events.removeFirst()
+            if case .failed(let number, let error) = event {
+                drop(number)
+                steps.append(.failed(routes[number].destination, error))
+            }
+            for action in race.handle(event) { perform(action, &steps, &events) }
+        }
+        return steps
+    }
+
+    private func perform(_ action: HappyEyeballs.Action, _ steps: inout [Step], _ events: inout [HappyEyeballs.Event]) {
+        switch action {
+        case .start(let number):
+            steps.append(.trying(routes[number].destination))
+            if let event = start(number, after: nil) { events.append(event) }
+        case .cancel(let number): drop(number)
+        case .armDelay: delayEnd = Deadline(after: delay)
+        case .disarmDelay: delayEnd = nil
+        case .win(let number):
+            if let winner = release(number) { steps.append(.connected(winner)) }
+        case .giveUp:
+            steps.append(.exhausted(race.failures.map { (routes[$0.number].destination, $0.error) }))
+        }
+    }
+
+    /// Begins an attempt; returns what has come of it, if that is known at once.
+    private func start(_ number: Int, after previous: Retry?) -> HappyEyeballs.Event? {
+        let route = routes[number]
+        do throws(SystemError) {
+            let descriptor = try SocketDescriptor(streamOf: route.destination.family, options: options)
+            if let source = route.source { try descriptor.useSource(source) }
+            switch descriptor.connect(to: route.destination) {
+            case .connected:
+                attempts[number] = Attempt(descriptor: descriptor, registration: nil)
+                return descriptor.connectOutcome([.writable]).map { event($0, of: number) }
+            case .inProgress:
+                // Watched only now: a socket that has not begun to connect reports a hang-up.
+                attempts[number] = Attempt(descriptor: descriptor, registration: try watch(descriptor, number))
+                return nil
+            case .failed(let error) where error.errno == EAGAIN && route.destination.family == .unix:
+                retry = Retry(of: number, after: previous)
+                return nil
+            case .failed(let error):
+                throw error
+            }
+        } catch {
+            return .failed(number, error)
+        }
+    }
+
+    private func watch(_ descriptor: SocketDescriptor, _ number: Int) throws(SystemError) -> LoopRegistration {
+        let registration = loop.register(AttemptHandler(number: number, tell: tell))
+        do throws(SystemError) {
+            try loop.watch(descriptor, for: registration)
+        } catch {
+            loop.deregister(registration)
+            throw error
+        }
+        return registration
+    }
+
+    private func event(_ outcome: ConnectOutcome, of number: Int) -> HappyEyeballs.Event {
+        switch outcome {
+        case .connected: .connected(number)
+        case .failed(let error): .failed(number, error)
+        }
+    }
+
+    private func drop(_ number: Int) {
+        release(number)?.close()
+    }
+
+    /// The attempt's descriptor, which the loop has nothing to do with any more.
+    private func release(_ number: Int) -> SocketDescriptor? {
+        if retry?.number == number { retry = nil }
+        guard let attempt = attempts.removeValue(forKey: number) else { return nil }
+        if let registration = attempt.registration {
+            loop.unwatch(attempt.descriptor)
+            loop.deregister(registration)
+        }
+        return attempt.descriptor
+    }
+}
+
+/// When to ask a full backlog again.
+private struct Retry {
+    let number: Int
+    let time: Deadline
+    private let seconds: Double
+
+    init?(of number: Int, after previous: Retry?) {
+        seconds = min((previous?.seconds ?? 0.005) * 2, 0.5)
+        guard let time = Deadline(after: seconds) else { return nil }
+        self.number = number
+        self.time = time
+    }
+}
+
+/// Carries the events of one attempt to whoever owns the connector.
+private final class AttemptHandler: EventHandler {
+    private let number: Int
+    private let tell: @Sendable (Int, LoopEvents) -> Void
+
+    init(number: Int, tell: @escaping @Sendable (Int, LoopEvents) -> Void) {
+        self.number = number
+        self.tell = tell
+    }
+
+    func handle(_ events: LoopEvents) {
+        tell(number, events)
+    }
+}

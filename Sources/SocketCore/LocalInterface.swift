@@ -1,0 +1,129 @@
+// Rules of an interface's name:
+//  1. `name`, `address`, `name:port`, `address:port` or `:port`. An IPv6 address may stand in brackets, and must when a port follows.
+//  2. With two colons or more outside brackets it is an IPv6 address: the text of an interface's alias, such as `eth0:1`, reads as a port.
+//  3. A name that the kernel knows goes before everything else; then come addresses, `localhost` and `loopback`.
+
+internal import CLinux
+internal import Glibc
+
+/// One of this machine's network interfaces or addresses, as the user of a socket names it, with a port of our own.
+package struct LocalInterface: Hashable, Sendable {
+    /// What to bind to, IPv4 before IPv6, each with the port.
+    package let addresses: [SocketAddress]
+    /// The text it was made of.
+    package let text: String
+    /// The kernel's number of the interface, which is the scope of link-local addresses on it; 0 when no interface is named.
+    private let index: UInt32
+
+    /// Looks the interface up, in the kernel's list and nowhere else.
+    package init(_ text: String) throws(InterfaceError) {
+        let (name, port) = try Self.split(text)
+        let known = try Self.list()
+        let named = known.filter { $0.name == name }
+        self.text = text
+        if name.isEmpty {
+            (addresses, index) = (Self.literals(["0.0.0.0", "::"], port), 0)
+        } else if !named.isEmpty {
+            (addresses, index) = (Self.sorted(named.compactMap(\.address), port), named[0].index)
+        } else if let address = SocketAddress(strictLiteral: name, port: port) {
+            let owner = known.first { $0.address?.isSameHost(as: address) == true }
+            (addresses, index) = ([address.withScope(ifMissing: owner?.index ?? 0)], owner?.index ?? 0)
+        } else if name == "localhost" || name == "loopback" {
+            (addresses, index) = (Self.literals(["127.0.0.1", "::1"], port), 0)
+        } else {
+            throw InterfaceError("there is no interface \(text)")
+        }
+        guard !addresses.isEmpty else { throw InterfaceError("the interface \(text) has no address") }
+    }
+
+    /// Where a connection to `destination` has to come from; nil when there is no address of its family.
+    ///
+    /// A link-local destination is met from a link-local address and any other from a global one, if there are both.
+    package func source(for destination: SocketAddress) -> SocketAddress? {
+        let candidates = addresses.filter { $0.family == destination.family }
+        return candidates.first { $0.isLinkLocal == destination.isLinkLocal } ?? candidates.first
+    }
+
+    /// A link-local `destination` without a scope gets this interface's (RFC 4007, section 6); every other one is left alone.
+    package func withScope(_ destination: SocketAddress) -> SocketAddress {
+        destination.withScope(ifMissing: index)
+    }
+
+    private static func literals(_ hosts: [String], _ port: UInt16) -> [SocketAddress] {
+        hosts.compactMap { SocketAddress(literal: $0, port: port) }
+    }
+
+    private static func sorted(_ addresses: [SocketAddress], _ port: UInt16) -> [SocketAddress] {
+        let all = addresses.map { $0.withPort(port) }
+        return all.filter { $0.family == .ipv4 } + all.filter { $0.family == .ipv6 }
+    }
+}
+
+/// Why there is no such interface.
+package struct InterfaceError: Error, Hashable, Sendable {
+    package let message: String
+
+    init(_ message: String) {
+        self.message = message
+    }
+}
+
+// MARK: - Reading its name
+
+extension LocalInterface {
+    private static func split(_ text: String) throws(InterfaceError) -> (name: String, port: UInt16) {
+        if text.hasPrefix("["), let end = text.firstIndex(of: "]") {
+            let address = String(text[text.index(after: text.startIndex)..<end])
+            guard SocketAddress(literal: address, port: 0)?.family == .ipv6 else {
+                throw InterfaceError("\(text) has brackets around something else than an IPv6 address")
+            }
+            let rest = text[text.index(after: end)...]
+            if rest.isEmpty { return (address, 0) }
+            guard rest.first == ":" else { throw InterfaceError("\(text) goes on after its bracket") }
+            return (address, try port(rest.dropFirst(), of: text))
+        }
+        let colons = text.indices.filter { text[$0] == ":" }
+        guard colons.count == 1 else { return (text, 0) }
+        return (String(text[..<colons[0]]), try port(text[text.index(after: colons[0])...], of: text))
+    }
+
+    private static func port(_ digits: Substring, of text: String) throws(InterfaceError) -> UInt16 {
+        guard digits.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }), let port = UInt16(digits) else {
+            throw InterfaceError("\(text) has no port number after its colon")
+        }
+        return port
+    }
+}
+
+// MARK: - What the kernel knows
+
+extension LocalInterface {
+    private struct Entry {
+        let name: String
+        let index: UInt32
+        /// Nil for an interface, or an address of a family, that has nothing to do with IP.
+        let address: SocketAddress?
+    }
+
+    private static func list() throws(InterfaceError) -> [Entry] {
+        var first: UnsafeMutablePointer<ifaddrs>?
+        guard getifaddrs(&first) == 0 else { throw InterfaceError("no list of interfaces: \(SystemError("getifaddrs"))") }
+        defer { freeifaddrs(first) }
+        return sequence(first: first) { $0?.pointee.ifa_next }.compactMap { $0?.pointee }.map { entry in
+            let name = String(cString: entry.ifa_name)
+            return Entry(name: name, index: if_nametoindex(name), address: address(of: entry))
+        }
+    }
+
+    /// `ifa_addr` is null for an interface without any address, such as a tunnel (getifaddrs(3)).
+    private static func address(of entry: ifaddrs) -> SocketAddress? {
+        guard let address = entry.ifa_addr else { return nil }
+        let length: Int
+        switch CInt(address.pointee.sa_family) {
+        case AF_INET: length = MemoryLayout<sockaddr_in>.size
+        case AF_INET6: length = MemoryLayout<sockaddr_in6>.size
+        default: return nil
+        }
+        return SocketAddress(UnsafeRawBufferPointer(start: address, count: length))
+    }
+}

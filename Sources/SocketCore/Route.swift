@@ -1,0 +1,48 @@
+/// One way to a host: where to, and from which address of ours.
+package struct Route: Hashable, Sendable {
+    package let destination: SocketAddress
+    /// Nil: the kernel chooses.
+    package let source: SocketAddress?
+}
+
+/// What the user of a socket allows for its connections, and how the ways are tried.
+package struct RoutePolicy: Sendable {
+    package var families: AddressFamilies
+    package var preferredFamily: SocketAddress.Family
+    /// Where connections have to leave from; nil: the kernel chooses.
+    package var interface: LocalInterface?
+    /// Seconds between the beginning of one attempt and that of the next.
+    package var attemptDelay: Double
+
+    package init(
+        families: AddressFamilies = .both, preferredFamily: SocketAddress.Family = .ipv4, interface: LocalInterface? = nil,
+        attemptDelay: Double = 0.3
+    ) {
+        self.families = families
+        self.preferredFamily = preferredFamily
+        self.interface = interface
+        self.attemptDelay = attemptDelay
+    }
+
+    /// The ways to `addresses`, in the order in which they are tried: at least one.
+    package func routes(to addresses: [SocketAddress]) throws(NoRoute) -> [Route] {
+        let enabled = addresses.filter { families.allows($0.family) }
+        guard !enabled.isEmpty else { throw .familyDisabled(addresses) }
+        let routes = HappyEyeballs.order(enabled, preferring: preferredFamily).compactMap { route(to: $0) }
+        guard !routes.isEmpty else { throw .notFromInterface(interface?.text ?? "", enabled) }
+        return routes
+    }
+
+    private func route(to address: SocketAddress) -> Route? {
+        guard let interface else { return Route(destination: address, source: nil) }
+        return interface.source(for: address).map { Route(destination: interface.withScope(address), source: $0) }
+    }
+}
+
+/// Why none of a host's addresses may be used.
+package enum NoRoute: Error, Sendable {
+    /// All are of a family that is disabled.
+    case familyDisabled([SocketAddress])
+    /// The interface has no address of a family that the host has one of.
+    case notFromInterface(String, [SocketAddress])
+}

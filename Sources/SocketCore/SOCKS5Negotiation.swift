@@ -1,0 +1,180 @@
+// Rules of SOCKS 5 (RFC 1928, RFC 1929):
+//  1. We offer "no authentication required" and, with credentials, "username/password". The proxy's choice must be one of these.
+//  2. Each message of ours follows the reply to the one before it; each reply is exactly as long as the RFC says.
+//  3. Byte for byte: a version, a reserved byte or an address type that is not in the RFC ends it, and so does a refusal, without waiting for the rest.
+//  4. The address that the proxy reports (BND.ADDR) is skipped: it may be that of a machine behind it, and says nothing that could be relied on.
+
+internal import SocketBuffers
+
+/// A SOCKS 5 client, up to the tunnel.
+package struct SOCKS5Negotiation: Sendable {
+    /// Which reply comes next.
+    private enum Awaited {
+        case method
+        case authentication
+        case connection
+    }
+
+    private enum Method {
+        static let noAuthentication: UInt8 = 0x00
+        static let password: UInt8 = 0x02
+        static let noneAcceptable: UInt8 = 0xff
+    }
+
+    private static let version: UInt8 = 5
+    /// The version of the exchange of RFC 1929.
+    private static let authenticationVersion: UInt8 = 1
+
+    var output: ArraySlice<UInt8>
+    private var awaited = Awaited.method
+    private let request: [UInt8]
+    /// The message with the credentials; nil without any.
+    private let authentication: [UInt8]?
+
+    init(target: ProxyTarget, credentials: Proxy.Credentials?) throws(ProxyFailure) {
+        request = Self.request(for: target)
+        authentication = try Self.authentication(with: credentials)
+        let methods = authentication == nil ? [Method.noAuthentication] : [Method.noAuthentication, Method.password]
+        output = [Self.version, UInt8(methods.count)] + methods
+    }
+
+    /// Takes whole replies; true when the tunnel stands.
+    mutating func isEstablished(by buffer: PreBuffer) throws(ProxyFailure) -> Bool {
+        while true {
+            switch awaited {
+            case .method:
+                guard let method = try takeMethod(from: buffer) else { return false }
+                try proceed(with: method)
+            case .authentication:
+                guard try takeAuthenticationReply(from: buffer) else { return false }
+                askForConnection()
+            case .connection:
+                return try takeConnectionReply(from: buffer)
+            }
+        }
+    }
+
+    // MARK: - What we send
+
+    private static func request(for target: ProxyTarget) -> [UInt8] {
+        let (type, address, port): (AddressType, [UInt8], UInt16)
+        switch target {
+        case .name(let name, let number):
+            (type, address, port) = (.name, [UInt8(truncatingIfNeeded: name.utf8.count)] + name.utf8, number)
+        case .address(let socketAddress):
+            (type, address) = (socketAddress.family == .ipv6 ? .ipv6 : .ipv4, socketAddress.hostBytes)
+            port = socketAddress.port ?? 0
+        }
+        let connect: UInt8 = 1
+        return [version, connect, 0, type.rawValue] + address + [UInt8(port >> 8), UInt8(port & 0xff)]
+    }
+
+    private static func authentication(with credentials: Proxy.Credentials?) throws(ProxyFailure) -> [UInt8]? {
+        guard let credentials else { return nil }
+        let (name, password) = (Array(credentials.username.utf8), Array(credentials.password.utf8))
+        guard (1...255).contains(name.count), (1...255).contains(password.count) else {
+            throw ProxyFailure(.invalid, "SOCKS has room for a user name and a password of 1 to 255 bytes each")
+        }
+        return [authenticationVersion, UInt8(name.count)] + name + [UInt8(password.count)] + password
+    }
+
+    private mutating func proceed(with method: UInt8) throws(ProxyFailure) {
+        switch (method, authentication) {
+        case (Method.noAuthentication, _):
+            askForConnection()
+        case (Method.password, let authentication?):
+            output += authentication
+            awaited = .authentication
+        case (Method.noneAcceptable, nil):
+            throw ProxyFailure(.authenticationRequired, "it takes nobody without authentication")
+        case (Method.noneAcceptable, _):
+            throw ProxyFailure(.authenticationRequired, "it takes no user name and password")
+        default:
+            throw ProxyFailure(.misbehaved, "it chose authentication method \(method), which was not offered")
+        }
+    }
+
+    private mutating func askForConnection() {
+        output += request
+        awaited = .connection
+    }
+
+    // MARK: - What we receive
+
+    private func takeMethod(from buffer: PreBuffer) throws(ProxyFailure) -> UInt8? {
+        let bytes = buffer.readableBytes
+        try check(bytes, at: 0, is: Self.version, "its first byte")
+        guard bytes.count >= 2 else { return nil }
+        let method = bytes[1]
+        buffer.consume(2)
+        return method
+    }
+
+    private func takeAuthenticationReply(from buffer: PreBuffer) throws(ProxyFailure) -> Bool {
+        let bytes = buffer.readableBytes
+        try check(bytes, at: 0, is: Self.authenticationVersion, "the version of its authentication reply")
+        guard bytes.count >= 2 else { return false }
+        guard bytes[1] == 0 else {
+            throw ProxyFailure(.authenticationRequired, "it did not accept the user name and password (status \(bytes[1]))")
+        }
+        buffer.consume(2)
+        return true
+    }
+
+    private func takeConnectionReply(from buffer: PreBuffer) throws(ProxyFailure) -> Bool {
+        let bytes = buffer.readableBytes
+        try check(bytes, at: 0, is: Self.version, "the version of its reply")
+        if bytes.count >= 2, bytes[1] != 0 { throw ProxyFailure(.refused, "it answered \(Self.replyName(bytes[1]))") }
+        try check(bytes, at: 2, is: 0, "the reserved byte of its reply")
+        guard let length = try replyLength(bytes), bytes.count >= length else { return false }
+        buffer.consume(length)
+        return true
+    }
+
+    private func check(
+        _ bytes: UnsafeRawBufferPointer, at index: Int, is expected: UInt8, _ name: String
+    ) throws(ProxyFailure) {
+        guard bytes.count > index, bytes[index] != expected else { return }
+        throw ProxyFailure(.misbehaved, "\(name) is \(bytes[index]) and should be \(expected): it speaks no SOCKS 5")
+    }
+
+    private enum AddressType: UInt8 {
+        case ipv4 = 1
+        case name = 3
+        case ipv6 = 4
+    }
+
+    /// The length of a whole reply, as soon as it can be known.
+    private func replyLength(_ bytes: UnsafeRawBufferPointer) throws(ProxyFailure) -> Int? {
+        guard bytes.count >= 4 else { return nil }
+        let header = 4, port = 2
+        switch AddressType(rawValue: bytes[3]) {
+        case .ipv4: return header + 4 + port
+        case .ipv6: return header + 16 + port
+        case .name: return bytes.count > header ? header + 1 + Int(bytes[header]) + port : nil
+        case nil: throw ProxyFailure(.misbehaved, "its reply has an address of type \(bytes[3]), which does not exist")
+        }
+    }
+
+    /// A reply code, in the words of RFC 1928, section 6.
+    private static func replyName(_ code: UInt8) -> String {
+        let names = [
+            "general SOCKS server failure", "connection not allowed by ruleset", "Network unreachable", "Host unreachable",
+            "Connection refused", "TTL expired", "Command not supported", "Address type not supported",
+        ]
+        let name = names.indices.contains(Int(code) - 1) ? names[Int(code) - 1] : "unassigned"
+        return "\"\(name)\" (reply code \(code))"
+    }
+}
+
+extension SocketAddress {
+    /// The IPv4 or IPv6 address alone, in network byte order.
+    fileprivate var hostBytes: [UInt8] {
+        // sockaddr_in has its address at offset 4, sockaddr_in6 at 8 (ip(7), ipv6(7)).
+        switch family {
+        case .ipv4: Array(data.dropFirst(4).prefix(4))
+        case .ipv6: Array(data.dropFirst(8).prefix(16))
+        case .unix, .virtualMachine: []
+        }
+    }
+}

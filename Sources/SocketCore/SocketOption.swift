@@ -1,0 +1,121 @@
+internal import FoundationEssentials
+internal import Glibc
+
+/// A setting of the kernel's for one socket, with the type of its value: `socket.setOption(.keepAlive, to: true)`.
+///
+/// Those that are there are the static properties of this type. The manual pages socket(7), tcp(7), ip(7) and ipv6(7) describe each under its `name`.
+public struct SocketOption<Value: Sendable>: Sendable {
+    /// The kernel's name for it, such as `SO_KEEPALIVE`.
+    public let name: String
+
+    /// When the option counts.
+    enum Scope: Sendable {
+        /// From the moment it is set, for every socket.
+        case always
+        /// Before the socket is bound or connected: an accepted one does not get it.
+        case unbound
+    }
+
+    /// Where the kernel keeps it.
+    struct Place: Sendable {
+        let level: CInt
+        let option: CInt
+
+        init(_ level: CInt, _ option: CInt) {
+            self.level = level
+            self.option = option
+        }
+    }
+
+    /// The same everywhere, or one for each IP family.
+    enum Places: Sendable {
+        case one(Place)
+        case byFamily(ipv4: Place, ipv6: Place)
+    }
+
+    let places: Places
+    let scope: Scope
+    /// The value as the kernel takes it; nil when it is none.
+    let encode: @Sendable (Value) -> [UInt8]?
+    let decode: @Sendable ([UInt8]) -> Value?
+
+    init(
+        _ name: String, _ places: Places, scope: Scope = .always,
+        encode: @escaping @Sendable (Value) -> [UInt8]?, decode: @escaping @Sendable ([UInt8]) -> Value?
+    ) {
+        self.name = name
+        self.places = places
+        self.scope = scope
+        self.encode = encode
+        self.decode = decode
+    }
+}
+
+// MARK: - The kinds of values
+
+extension SocketOption where Value == Bool {
+    static func flag(_ name: String, _ level: CInt, _ option: CInt, scope: Scope = .always) -> SocketOption {
+        SocketOption(name, .one(Place(level, option)), scope: scope) {
+            CInt($0 ? 1 : 0).kernelBytes
+        } decode: {
+            CInt(kernelBytes: $0).map { $0 != 0 }
+        }
+    }
+}
+
+extension SocketOption where Value == Int {
+    static func number(_ name: String, _ places: Places, scope: Scope = .always) -> SocketOption {
+        SocketOption(name, places, scope: scope) {
+            CInt(exactly: $0)?.kernelBytes
+        } decode: {
+            CInt(kernelBytes: $0).map(Int.init)
+        }
+    }
+}
+
+extension SocketOption where Value == TimeInterval {
+    /// - Parameter unitsPerSecond: 1 or 1000. What is between two units is rounded up, so that a short time does not become none.
+    static func time(_ name: String, _ level: CInt, _ option: CInt, unitsPerSecond: Double) -> SocketOption {
+        SocketOption(name, .one(Place(level, option))) {
+            CInt(exactly: ($0 * unitsPerSecond).rounded(.up))?.kernelBytes
+        } decode: {
+            CInt(kernelBytes: $0).map { Double($0) / unitsPerSecond }
+        }
+    }
+}
+
+extension SocketOption where Value == String {
+    /// - Parameter limit: The bytes that the kernel has room for, a zero at the end among them.
+    static func text(_ name: String, _ level: CInt, _ option: CInt, limit: Int) -> SocketOption {
+        SocketOption(name, .one(Place(level, option))) {
+            let bytes = Array($0.utf8)
+            return bytes.count < limit && !bytes.contains(0) ? bytes : nil
+        } decode: {
+            String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
+        }
+    }
+}
+
+extension SocketOption where Value == TimeInterval? {
+    static func resetting(_ name: String, _ level: CInt, _ option: CInt) -> SocketOption {
+        SocketOption(name, .one(Place(level, option))) { seconds in
+            // With a time the kernel makes close(2) wait, non-blocking descriptor or not, and an event loop would stand still.
+            guard seconds == nil || seconds == 0 else { return nil }
+            return CInt(seconds == nil ? 0 : 1).kernelBytes + CInt(0).kernelBytes
+        } decode: { bytes in
+            guard let isOn = CInt(kernelBytes: bytes), let seconds = CInt(kernelBytes: Array(bytes.dropFirst(4))) else {
+                return nil
+            }
+            return .some(isOn == 0 ? nil : TimeInterval(seconds))
+        }
+    }
+}
+
+extension CInt {
+    fileprivate var kernelBytes: [UInt8] { withUnsafeBytes(of: self) { Array($0) } }
+
+    fileprivate init?(kernelBytes: [UInt8]) {
+        guard kernelBytes.count >= MemoryLayout<CInt>.size else { return nil }
+        self = kernelBytes.withUnsafeBytes { $0.loadUnaligned(as: CInt.self) }
+    }
+}

@@ -1,0 +1,82 @@
+internal import Glibc
+
+/// What descriptors are made with: the protocol, and options that wait to be set on them, each with its last value, in the order in which they were
+/// first set.
+package struct SocketOptionSet: Sendable {
+    private struct Entry {
+        let name: String
+        let value: any Sendable
+        let isForUnboundOnly: Bool
+        let apply: @Sendable (SocketDescriptor) throws(SystemError) -> Void
+    }
+
+    private var entries: [Entry] = []
+    /// Ask the kernel for Multipath TCP, and do with TCP where it has none.
+    package var usesMultipathTCP = false
+
+    package init() {}
+
+    /// Keeps a value, in place of the one before.
+    package mutating func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
+        guard option.encode(value) != nil else { throw SystemError("setsockopt(\(option.name))", errno: EINVAL) }
+        let entry = Entry(
+            name: option.name, value: value, isForUnboundOnly: option.scope == .unbound,
+            apply: { (descriptor) throws(SystemError) in try descriptor.set(option, to: value) })
+        if let index = entries.firstIndex(where: { $0.name == option.name }) {
+            entries[index] = entry
+        } else {
+            entries.append(entry)
+        }
+    }
+
+    /// The value that was set; nil when none was.
+    package func value<Value>(of option: SocketOption<Value>) -> Value? {
+        entries.first { $0.name == option.name }?.value as? Value
+    }
+
+    /// Sets them all on a descriptor that is new.
+    func apply(toNew descriptor: SocketDescriptor) throws(SystemError) {
+        for entry in entries { try entry.apply(descriptor) }
+    }
+
+    /// Sets those that count for a connection that stands.
+    package func apply(toConnected descriptor: SocketDescriptor) throws(SystemError) {
+        for entry in entries where !entry.isForUnboundOnly { try entry.apply(descriptor) }
+    }
+}
+
+extension SocketDescriptor {
+    /// Sets an option at once.
+    package func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
+        let call = "setsockopt(\(option.name))"
+        guard let bytes = option.encode(value) else { throw SystemError(call, errno: EINVAL) }
+        let place = try place(of: option, call)
+        guard setsockopt(rawValue, place.level, place.option, bytes, socklen_t(bytes.count)) == 0 else { throw SystemError(call) }
+    }
+
+    /// Asks the kernel for an option's value.
+    package func value<Value>(of option: SocketOption<Value>) throws(SystemError) -> Value {
+        let call = "getsockopt(\(option.name))"
+        let place = try place(of: option, call)
+        var bytes = [UInt8](repeating: 0, count: 32)
+        var length = socklen_t(bytes.count)
+        guard getsockopt(rawValue, place.level, place.option, &bytes, &length) == 0 else { throw SystemError(call) }
+        guard let value = option.decode(Array(bytes.prefix(Int(length)))) else { throw SystemError(call, errno: EINVAL) }
+        return value
+    }
+
+    private func place<Value>(of option: SocketOption<Value>, _ call: String) throws(SystemError) -> SocketOption<Value>.Place {
+        switch option.places {
+        case .one(let place): return place
+        case .byFamily(let ipv4, let ipv6):
+            var domain: CInt = 0
+            var length = socklen_t(MemoryLayout<CInt>.size)
+            guard getsockopt(rawValue, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 else { throw SystemError(call) }
+            switch domain {
+            case AF_INET: return ipv4
+            case AF_INET6: return ipv6
+            default: throw SystemError(call, errno: EOPNOTSUPP)
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+import AsyncSockets
+import Dispatch
+import FoundationEssentials
+import Glibc
+import Logging
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(5))) struct AcceptingTests {
+    /// While the first connection is told, a number of others come; then the listener is stopped from within that callback.
+    @Test(arguments: [Link.Delivery.inline, .delegateQueue])
+    func nothingIsAcceptedAfterADisconnectFromWithinTheCallback(_ delivery: Link.Delivery) async throws {
+        let othersHaveCome = DispatchSemaphore(value: 0)
+        let atListener = Recorder { listener, told in
+            guard case .accepted = told else { return }
+            _ = othersHaveCome.wait(timeout: .now() + 60)
+            listener.disconnect()
+        }
+        let listener = AsyncSocket(delegate: atListener, delegateQueue: delivery.delegateQueue)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let address = try #require(listener.localAddress)
+        let clients = try (0..<20).map { _ in try RawClient(to: address) }
+        othersHaveCome.signal()
+        let first = try await atListener.accepted()
+        guard case .disconnected(nil) = await atListener.next() else {
+            Issue.record("another connection was told")
+            return
+        }
+        #expect(first.isConnected)
+        for client in clients.dropFirst() { #expect(try client.receive() == "") }
+        #expect(try #require(clients.first).isQuiet)
+        #expect(throws: RawClient.Refused.self) { try RawClient(to: address) }
+        withExtendedLifetime((atListener, listener)) {}
+    }
+
+    // MARK: - Addresses and families
+
+    /// Whether the kernel has a listening socket on that port of every interface, by its table `tcp` or `tcp6`: a connection to find out might meet another test.
+    private static func listensEverywhere(onPort port: UInt16, _ table: String) throws -> Bool {
+        let text = String(decoding: try Data(contentsOf: URL(filePath: "/proc/net/\(table)")), as: UTF8.self)
+        let digits = String(repeating: "0", count: 4) + String(port, radix: 16, uppercase: true)
+        let name = String(repeating: "0", count: table == "tcp" ? 8 : 32) + ":" + digits.suffix(4)
+        return text.split(separator: "\n").contains { line in
+            let fields = line.split(separator: " ")
+            return fields.count > 3 && fields[1] == name && fields[3] == "0A"
+        }
+    }
+
+    @Test func aFamilyThatIsSwitchedOffIsNotListenedOn() async throws {
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        listener.isIPv4Enabled = false
+        try listener.accept(onPort: 0)
+        #expect(listener.localAddress?.family == .ipv6)
+        let port = listener.localPort
+        let client = try RawClient(to: try #require(SocketAddress(literal: "::1", port: port)))
+        _ = try await recorder.accepted()
+        #expect(try Self.listensEverywhere(onPort: port, "tcp6"))
+        #expect(try !Self.listensEverywhere(onPort: port, "tcp"))
+        withExtendedLifetime((client, recorder)) {}
+    }
+
+    @Test func withBothFamiliesSwitchedOffThereIsNothingToListenOn() throws {
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        listener.isIPv4Enabled = false
+        listener.isIPv6Enabled = false
+        for accept: @Sendable (AsyncSocket) throws -> Void in [
+            { try $0.accept(onPort: 0) }, { try $0.accept(onInterface: "127.0.0.1", port: 0) },
+            { try $0.accept(onInterface: "::1", port: 0) },
+        ] {
+            let error = #expect(throws: AsyncSocketError.self) { try accept(listener) }
+            #expect(error?.code == .badConfiguration)
+        }
+        #expect(listener.isDisconnected)
+    }
+
+    @Test(arguments: ["127.0.0.1", "::1"])
+    func anAddressIsListenedOn(_ host: String) async throws {
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        try listener.accept(onAddress: try #require(SocketAddress(literal: host, port: 0)))
+        #expect(listener.localHost == host)
+        let client = try RawClient(to: try #require(listener.localAddress))
+        #expect(try await recorder.accepted().connectedHost == host)
+        withExtendedLifetime(client) {}
+    }
+
+    /// The second address cannot be had: nothing is left of the first, and nobody is told of an end that had no beginning.
+    @Test func anAcceptThatThrewLeavesNothingBehind() async throws {
+        let holder = AsyncSocket(delegate: Recorder())
+        let atHolder = Recorder()
+        holder.delegate = atHolder
+        try holder.accept(onAddress: try #require(SocketAddress(literal: "::", port: 0)))
+        let port = holder.localPort
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onPort: port) }
+        #expect(error?.errno == EADDRINUSE)
+        #expect(try Self.listensEverywhere(onPort: port, "tcp6"))
+        #expect(try !Self.listensEverywhere(onPort: port, "tcp"))
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let client = try RawClient(to: try #require(listener.localAddress))
+        _ = try await recorder.accepted()
+        #expect(!listener.isDisconnected)
+        #expect(recorder.unread.isEmpty)
+        withExtendedLifetime((client, holder, atHolder)) {}
+    }
+
+    // MARK: - The accepted sockets
+
+    @Test func anAcceptedSocketHasTheListenersSettings() async throws {
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        listener.isIPv4PreferredOverIPv6 = false
+        listener.isIPv6Enabled = false
+        listener.alternateAddressDelay = 1.25
+        listener.maximumAcceptedConnections = 12
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let client = try RawClient(to: try #require(listener.localAddress))
+        let child = try await recorder.accepted()
+        #expect(!child.isIPv4PreferredOverIPv6)
+        #expect(!child.isIPv6Enabled && child.isIPv4Enabled)
+        #expect(child.alternateAddressDelay == 1.25)
+        #expect(child.maximumAcceptedConnections == 12)
+        #expect(child.delegate === recorder)
+        withExtendedLifetime(client) {}
+    }
+
+    @Test func anAcceptedSocketLivesOnTheQueueThatTheDelegateGivesIt() async throws {
+        final class Giver: AsyncSocketDelegate, Sendable {
+            static let key = DispatchSpecificKey<String>()
+            let asked = AsyncStream<SocketAddress>.makeStream()
+            let told = AsyncStream<String>.makeStream()
+            let children = Locked<[AsyncSocket]>([])
+            let queue = DispatchQueue(label: "given")
+
+            func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue? {
+                asked.continuation.yield(address)
+                return queue
+            }
+
+            func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+                children.withLock { $0.append(newSocket) }
+                newSocket.readData(toLength: 1, withTimeout: 60, tag: 0)
+                newSocket.perform { _ in self.note() }
+            }
+
+            func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) { note() }
+
+            private func note() { told.continuation.yield(DispatchQueue.getSpecific(key: Self.key) ?? "elsewhere") }
+        }
+        let giver = Giver()
+        giver.queue.setSpecific(key: Giver.key, value: "given")
+        let listener = AsyncSocket(delegate: giver)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let client = try RawClient(to: try #require(listener.localAddress))
+        client.send("x")
+        var told = giver.told.stream.makeAsyncIterator()
+        #expect(await told.next() == "given")
+        #expect(await told.next() == "given")
+        var asked = giver.asked.stream.makeAsyncIterator()
+        #expect(await asked.next() == giver.children.withLock { $0.first }?.connectedAddress)
+        withExtendedLifetime((giver, client)) {}
+    }
+
+    /// The most frequent mistake: nobody stores the new socket.
+    @Test(arguments: [Link.Delivery.inline, .delegateQueue])
+    func anAcceptedSocketThatNobodyKeepsIsClosedAndOnceLogged(_ delivery: Link.Delivery) async throws {
+        final class Careless: AsyncSocketDelegate, Sendable {
+            func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+                newSocket.readData(withTimeout: 60, tag: 0)
+            }
+        }
+        LogRecorder.install()
+        let careless = Careless()
+        let listener = AsyncSocket(delegate: careless, delegateQueue: delivery.delegateQueue)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let address = try #require(listener.localAddress)
+        for _ in 0..<3 {
+            let client = try RawClient(to: address)
+            #expect(try client.receive() == "")
+        }
+        let lines = LogRecorder.lines(about: address)
+        #expect(lines.count == 3)
+        #expect(lines.map(\.level) == [.warning, .debug, .debug])
+        #expect(lines.first?.message.contains("store the new socket in socket(_:didAcceptNewSocket:)") == true)
+        withExtendedLifetime((careless, listener)) {}
+    }
+
+    @Test func whatIsKeptOrEndedOnPurposeIsNotLogged() async throws {
+        LogRecorder.install()
+        final class Choosy: AsyncSocketDelegate, Sendable {
+            let kept = Locked<[AsyncSocket]>([])
+
+            func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+                let isFirst = kept.withLock { kept in
+                    if kept.isEmpty { kept.append(newSocket) }
+                    return kept.count == 1 && kept[0] === newSocket
+                }
+                if isFirst { newSocket.write(Data("welcome"), withTimeout: 60, tag: 0) } else { newSocket.disconnect() }
+            }
+        }
+        let choosy = Choosy()
+        let listener = AsyncSocket(delegate: choosy)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let address = try #require(listener.localAddress)
+        let first = try RawClient(to: address)
+        #expect(try first.receive(count: 7) == "welcome")
+        let second = try RawClient(to: address)
+        #expect(try second.receive() == "")
+        #expect(LogRecorder.lines(about: address).isEmpty)
+        withExtendedLifetime((choosy, listener)) {}
+    }
+
+    // MARK: - Without a delegate
+
+    /// The original leaked the descriptor: its peer would wait for ever.
+    @Test(arguments: [Link.Delivery.inline, .delegateQueue, .socketQueue])
+    func d16WithoutADelegateAnAcceptedConnectionIsClosed(_ delivery: Link.Delivery) async throws {
+        LogRecorder.install()
+        var recorder: Recorder? = Recorder()
+        let listener = AsyncSocket(
+            delegate: recorder, delegateQueue: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let address = try #require(listener.localAddress)
+        recorder = nil
+        for _ in 0..<3 {
+            let client = try RawClient(to: address)
+            #expect(try client.receive() == "")
+        }
+        #expect(LogRecorder.lines(about: address).map(\.level) == [.warning, .debug, .debug])
+        withExtendedLifetime(listener) {}
+    }
+
+    /// Connections that are on their way to the delegate queue when the listener goes are closed.
+    @Test func d16WhatIsOnItsWayWhenTheListenerGoesIsClosed() async throws {
+        let queue = DispatchQueue(label: "delegate")
+        let arrived = DispatchSemaphore(value: 0)
+        let recorder = Recorder()
+        var listener: AsyncSocket? = AsyncSocket(delegate: recorder, delegateQueue: queue)
+        try listener?.accept(onInterface: "127.0.0.1", port: 0)
+        let address = try #require(listener?.localAddress)
+        queue.async { arrived.wait() }
+        let clients = try (0..<5).map { _ in try RawClient(to: address) }
+        listener = nil
+        arrived.signal()
+        for client in clients { #expect(try client.receive() == "") }
+        #expect(recorder.unread.isEmpty)
+    }
+
+    // MARK: - The limit
+
+    @Test(arguments: [Link.Delivery.inline, .delegateQueue])
+    func atTheLimitConnectionsWaitUntilOneIsClosed(_ delivery: Link.Delivery) async throws {
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder, delegateQueue: delivery.delegateQueue)
+        listener.maximumAcceptedConnections = 2
+        try listener.accept(onInterface: "localhost", port: 0)
+        let address = try #require(listener.localAddress)
+        let clients = try (0..<20).map { _ in try RawClient(to: address) }
+        var open = [try await recorder.accepted(), try await recorder.accepted()]
+        for _ in 2..<clients.count {
+            #expect(recorder.unread.isEmpty)
+            open.removeFirst().disconnect()
+            var told: [Told] = [await recorder.next(), await recorder.next()]
+            if case .accepted = told[0] { told.swapAt(0, 1) }
+            guard case .disconnected(nil) = told[0], case .accepted(let next) = told[1] else {
+                Issue.record("\(told)")
+                return
+            }
+            open.append(next)
+        }
+        #expect(recorder.unread.isEmpty)
+        withExtendedLifetime((clients, listener)) {}
+    }
+
+    @Test func theLimitMayChangeWhileConnectionsWait() async throws {
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        listener.maximumAcceptedConnections = 0
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let address = try #require(listener.localAddress)
+        let clients = try (0..<4).map { _ in try RawClient(to: address) }
+        listener.maximumAcceptedConnections = 1
+        var open = [try await recorder.accepted()]
+        listener.maximumAcceptedConnections = nil
+        for _ in 1..<clients.count { open.append(try await recorder.accepted()) }
+        #expect(open.count { $0.isConnected } == 4)
+        listener.disconnect()
+        withExtendedLifetime(clients) {}
+    }
+}

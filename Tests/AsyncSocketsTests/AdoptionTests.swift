@@ -1,0 +1,96 @@
+import AsyncSockets
+import Dispatch
+import FoundationEssentials
+import Glibc
+import SocketCore
+import SocketTestSupport
+import Testing
+
+/// Sockets on descriptors that somebody else has made.
+@Suite(.timeLimit(.minutes(5))) struct AdoptionTests {
+    private static func pair(_ type: __socket_type = SOCK_STREAM) throws -> (RawSocket, CInt) {
+        var descriptors: [CInt] = [-1, -1]
+        try #require(socketpair(AF_UNIX, CInt(type.rawValue), 0, &descriptors) == 0)
+        return (try RawSocket(owning: descriptors[0]), descriptors[1])
+    }
+
+    private static func expectConversation(_ socket: AsyncSocket, _ recorder: Recorder, with peer: RawSocket) async throws {
+        socket.write(Data("ping"), withTimeout: 60, tag: 0)
+        #expect(peer.receive(4) == "ping")
+        peer.send("pong")
+        socket.readData(toLength: 4, withTimeout: 60, tag: 0)
+        #expect(try await recorder.readText() == "pong")
+    }
+
+    @Test func aTCPConnectionIsAdopted() async throws {
+        let listener = try RawSocket.listening()
+        let raw = try RawSocket.connected(to: listener.localAddress)
+        let peer = try listener.accepted()
+        let recorder = Recorder()
+        let descriptor = raw.duplicate()
+        let socket = try AsyncSocket(adopting: descriptor, delegate: recorder, delegateQueue: DispatchQueue(label: "delegate"))
+        #expect(socket.isConnected && socket.isIPv4)
+        #expect(try socket.connectedAddress == listener.localAddress && socket.localAddress == raw.localAddress)
+        #expect(fcntl(descriptor, F_GETFD) == FD_CLOEXEC)
+        #expect(fcntl(descriptor, F_GETFL) & CInt(SOCK_NONBLOCK.rawValue) != 0)
+        try await Self.expectConversation(socket, recorder, with: peer)
+    }
+
+    @Test func d14AUnixStreamIsAdopted() async throws {
+        let (peer, descriptor) = try Self.pair()
+        let recorder = Recorder()
+        let socket = try AsyncSocket(adopting: descriptor, delegate: recorder)
+        #expect(socket.isConnected && !socket.isIPv4 && !socket.isIPv6)
+        try await Self.expectConversation(socket, recorder, with: peer)
+        socket.disconnect()
+        #expect(try await recorder.disconnected() == nil)
+        #expect(peer.receive(1) == "", "the descriptor is not closed")
+    }
+
+    @Test func d14AdoptingOnTheGivenQueueDoesNotDeadlock() async throws {
+        let (peer, descriptor) = try Self.pair()
+        let queue = DispatchQueue(label: "socket and delegate")
+        let recorder = Recorder()
+        let socket = try queue.sync {
+            let socket = try AsyncSocket(adopting: descriptor, delegate: recorder, delegateQueue: queue, socketQueue: queue)
+            #expect(socket.isConnected)
+            return socket
+        }
+        try await Self.expectConversation(socket, recorder, with: peer)
+    }
+
+    @Test func d14WritingToAPeerThatHasGoneIsNoSignal() async throws {
+        let recorder = Recorder()
+        let socket = try {
+            let (peer, descriptor) = try Self.pair()
+            peer.send("x")
+            return try AsyncSocket(adopting: descriptor, delegate: recorder)
+        }()
+        // Nobody has read the byte yet, so the connection goes on until the write finds nobody.
+        socket.write(Data(count: 1024 * 1024), withTimeout: 60, tag: 0)
+        let error = try #require(try await recorder.disconnected())
+        #expect([.connectionReset, .closedByPeer].contains(error.code))
+        withExtendedLifetime(socket) {}
+    }
+
+    @Test func whatIsNoConnectedStreamIsRefusedAndLeftAsItWas() throws {
+        let listener = try RawSocket.listening()
+        let (peer, datagram) = try Self.pair(SOCK_DGRAM)
+        let unconnected = try RawSocket.refusing()
+        let file = open("/dev/null", O_RDWR)
+        let udp = socket(AF_INET, CInt(SOCK_DGRAM.rawValue), 0)
+        defer { for descriptor in [datagram, file, udp] { close(descriptor) } }
+        let refused = [
+            (listener.descriptor, ENOTCONN), (unconnected.descriptor, ENOTCONN), (datagram, ESOCKTNOSUPPORT),
+            (udp, ESOCKTNOSUPPORT),
+            (file, ENOTSOCK), (-1, EBADF),
+        ]
+        for (descriptor, number) in refused {
+            let flags = fcntl(descriptor, F_GETFL)
+            let error = #expect(throws: AsyncSocketError.self) { try AsyncSocket(adopting: descriptor) }
+            #expect(error?.code == .badParameter && error?.errno == number)
+            #expect(fcntl(descriptor, F_GETFL) == flags, "descriptor \(descriptor) has changed")
+        }
+        withExtendedLifetime(peer) {}
+    }
+}

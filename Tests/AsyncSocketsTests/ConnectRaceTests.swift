@@ -1,0 +1,186 @@
+import AsyncSockets
+import FoundationEssentials
+import Glibc
+import SocketCore
+import SocketTestSupport
+import Testing
+
+/// Hosts with several addresses (RFC 8305). A delay of an hour means: nothing here may wait for it.
+@Suite(.timeLimit(.minutes(5))) struct ConnectRaceTests {
+    @Test func d5TheNextAddressIsTriedAtOnceWhenOneFails() async throws {
+        let listener = try RawSocket.listening()
+        let refusing = try (0..<5).map { _ in try RawSocket.refusing() }
+        let addresses = try refusing.map { try $0.localAddress } + [listener.localAddress]
+        let recorder = Recorder()
+        let client = AsyncSocket.client(of: addresses, delegate: recorder)
+        try client.connectToHost(withTimeout: 20)
+        try await recorder.connected()
+        #expect(try client.connectedAddress == listener.localAddress)
+        withExtendedLifetime(refusing) {}
+    }
+
+    @Test func d5TheNextAddressIsTriedBesideThoseThatDoNotAnswer() async throws {
+        let silent = try [FullBacklog(), FullBacklog()]
+        let listener = try RawSocket.listening()
+        let recorder = Recorder()
+        let addresses = try silent.compactMap(\.address) + [listener.localAddress]
+        let client = AsyncSocket.client(of: addresses, delay: 0.05, delegate: recorder)
+        try client.connectToHost()
+        try await recorder.connected()
+        #expect(try client.connectedAddress == listener.localAddress)
+        withExtendedLifetime(silent) {}
+    }
+
+    @Test func theStepsOfAttemptsBesideEachOtherAreToldInOrder() async throws {
+        let silent = try FullBacklog()
+        let refusing = try RawSocket.refusing()
+        let listener = try RawSocket.listening()
+        let first = try #require(silent.address)
+        let (second, third) = (try refusing.localAddress, try listener.localAddress)
+        let recorder = Recorder(recordsSteps: true)
+        let client = AsyncSocket.client(of: [first, second, third], delay: 0.05, delegate: recorder)
+        try client.connectToHost()
+        let steps = await recorder.steps()
+        guard case .failed(second, let error) = steps.dropFirst(3).first else {
+            Issue.record("\(steps)")
+            return
+        }
+        #expect(error.errno == ECONNREFUSED)
+        #expect(
+            steps == [
+                .resolved([first, second, third]), .trying(first), .trying(second), .failed(second, error), .trying(third),
+                .connected(third),
+            ])
+        withExtendedLifetime((silent, refusing)) {}
+    }
+
+    @Test func everyAddressThatFailedIsNamed() async throws {
+        let refusing = try ["127.0.0.1", "127.0.0.2", "::1"].map { try RawSocket.refusing($0) }
+        let recorder = Recorder()
+        let client = AsyncSocket.client(of: try refusing.map { try $0.localAddress }, delegate: recorder)
+        try client.connectToHost()
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .connectFailed && error.errno == ECONNREFUSED && error.blame == .peer)
+        for refusing in refusing { #expect(error.message.contains("\(try refusing.localAddress): connect")) }
+        #expect(error.message.contains("host.test"))
+    }
+
+    @Test func aHostWithVeryManyAddressesMakesNoVeryLongMessage() async throws {
+        let refusing = try RawSocket.refusing("127.0.0.79")
+        let port = try refusing.localAddress.port ?? 0
+        let addresses = (0..<2_000).compactMap { SocketAddress(literal: "127.1.\($0 / 250).\($0 % 250 + 1)", port: port) }
+        let recorder = Recorder()
+        let client = AsyncSocket.client(of: addresses, delegate: recorder)
+        try client.connectToHost()
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.message.contains("and 1984 more"))
+        #expect(error.message.utf8.count < 2_000)
+        withExtendedLifetime((client, refusing)) {}
+    }
+
+    @Test func theWinnerLeavesNothingOfTheOthers() async throws {
+        let loop = try EventLoop()
+        let silent = try [FullBacklog(), FullBacklog(), FullBacklog()]
+        let listener = try RawSocket.listening()
+        let recorder = Recorder()
+        let addresses = try silent.compactMap(\.address) + [listener.localAddress]
+        let client = AsyncSocket.client(of: addresses, delay: 0.01, delegate: recorder, loop: loop)
+        try client.connectToHost()
+        try await recorder.connected()
+        #expect(loop.registrationCount == 1)
+        client.disconnect()
+        #expect(try await recorder.disconnected() == nil)
+        try await eventually("the loop is empty") { loop.registrationCount == 0 }
+        withExtendedLifetime((client, silent)) {}
+    }
+
+    @Test func theTimeoutEndsEveryAttempt() async throws {
+        let loop = try EventLoop()
+        let silent = try [FullBacklog(), FullBacklog(), FullBacklog()]
+        let recorder = Recorder()
+        let client = AsyncSocket.client(of: silent.compactMap(\.address), delay: 0.01, delegate: recorder, loop: loop)
+        try client.connectToHost(withTimeout: 0.2)
+        #expect(try await recorder.disconnected()?.code == .connectTimeout)
+        try await eventually("the loop is empty") { loop.registrationCount == 0 }
+        withExtendedLifetime((client, silent)) {}
+    }
+
+    // MARK: - Families
+
+    @Test(arguments: [SocketAddress.Family.ipv4, .ipv6])
+    func d2DisabledFamiliesAreNotTriedThoughTheResolverHasThem(_ disabled: SocketAddress.Family) async throws {
+        let listeners = try [RawSocket.listening("127.0.0.1"), RawSocket.listening("::1")]
+        let addresses = try listeners.map { try $0.localAddress }
+        let recorder = Recorder(recordsSteps: true)
+        let client = AsyncSocket.client(of: addresses, delegate: recorder)
+        // The other family would be tried first.
+        client.isIPv4PreferredOverIPv6 = disabled == .ipv4
+        if disabled == .ipv4 { client.isIPv4Enabled = false } else { client.isIPv6Enabled = false }
+        try client.connectToHost()
+        let enabled = try #require(addresses.first { $0.family != disabled })
+        #expect(await recorder.steps() == [.resolved([enabled]), .trying(enabled), .connected(enabled)])
+        #expect(client.isIPv4 == (disabled == .ipv6) && client.isIPv6 == (disabled == .ipv4))
+        withExtendedLifetime(listeners) {}
+    }
+
+    @Test(arguments: [false, true])
+    func thePreferredFamilyIsTriedFirst(_ prefersIPv4: Bool) async throws {
+        let listeners = try [RawSocket.listening("127.0.0.1"), RawSocket.listening("::1")]
+        let recorder = Recorder()
+        let client = AsyncSocket.client(of: try listeners.map { try $0.localAddress }, delegate: recorder)
+        client.isIPv4PreferredOverIPv6 = prefersIPv4
+        try client.connectToHost()
+        try await recorder.connected()
+        #expect(client.isIPv4 == prefersIPv4)
+        withExtendedLifetime(listeners) {}
+    }
+
+    @Test(arguments: ["::1", "host.test"])
+    func d2NoAddressOfAnEnabledFamilyIsAnErrorThatSaysSo(_ host: String) async throws {
+        let recorder = Recorder()
+        let client = AsyncSocket.client(of: [try #require(SocketAddress(literal: "::1", port: 1))], delegate: recorder)
+        client.isIPv6Enabled = false
+        try client.connect(toHost: host, onPort: 1, withTimeout: 60)
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .noUsableAddress && error.blame == .caller)
+        #expect(error.message.contains("IPv6"))
+        withExtendedLifetime(client) {}
+    }
+
+    @Test func d2AnAddressOfADisabledFamilyAndBothDisabledAreRefusedAtOnce() throws {
+        let client = AsyncSocket()
+        client.isIPv4Enabled = false
+        let address = try #require(SocketAddress(literal: "127.0.0.1", port: 1))
+        #expect(throws: AsyncSocketError.self) { try client.connect(toAddress: address) }.map {
+            #expect($0.code == .noUsableAddress)
+        }
+        client.isIPv6Enabled = false
+        #expect(throws: AsyncSocketError.self) { try client.connect(toHost: "localhost", onPort: 1) }
+            .map { #expect($0.code == .badConfiguration) }
+        #expect(client.isDisconnected)
+    }
+
+    @Test func localhostConnectsWithEitherFamilyAlone() async throws {
+        for host in ["127.0.0.1", "::1"] {
+            let listener = try RawSocket.listening(host)
+            let recorder = Recorder()
+            let client = AsyncSocket(delegate: recorder)
+            try client.connect(toHost: "localhost", onPort: try listener.localAddress.port ?? 0, withTimeout: 60)
+            try await recorder.connected()
+            #expect(client.connectedHost == host)
+        }
+    }
+
+    // MARK: - Connecting to oneself
+
+    @Test(arguments: ["127.0.0.1", "::1"])
+    func aConnectionToItselfIsRefused(_ host: String) async throws {
+        let port = try RawSocket.freePort()
+        let recorder = Recorder()
+        let client = AsyncSocket(delegate: recorder)
+        try client.connect(toHost: host, onPort: port, viaInterface: "lo:\(port)", withTimeout: 60)
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .connectFailed && error.errno == ECONNREFUSED)
+        withExtendedLifetime(client) {}
+    }
+}

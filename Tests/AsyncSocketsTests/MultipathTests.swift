@@ -1,0 +1,40 @@
+import AsyncSockets
+import FoundationEssentials
+import Glibc
+import SocketTestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(5))) struct MultipathTests {
+    /// Whether this kernel makes sockets of Multipath TCP.
+    private static let kernelHasMultipathTCP: Bool = {
+        let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 262)
+        defer { close(descriptor) }
+        return descriptor >= 0
+    }()
+
+    /// It is used when both sides ask for it and the kernel has it; in any case the connection serves.
+    @Test(arguments: [true, false], [true, false])
+    func multipathTCPIsUsedWhenBothSidesAskForIt(_ atClient: Bool, _ atListener: Bool) async throws {
+        let recorders = [Recorder(), Recorder()]
+        let listener = AsyncSocket(delegate: recorders[0])
+        listener.usesMultipathTCP = atListener
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let client = AsyncSocket(delegate: recorders[1])
+        client.usesMultipathTCP = atClient
+        #expect(!client.isMultipathTCP)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
+        try await recorders[1].connected()
+        let child = try await recorders[0].accepted()
+        child.write(Data("over any path"), withTimeout: 60, tag: 0)
+        client.readData(toLength: 13, withTimeout: 60, tag: 0)
+        #expect(try await recorders[1].readText() == "over any path")
+        let isUsed = atClient && atListener && Self.kernelHasMultipathTCP
+        #expect(client.isMultipathTCP == isUsed)
+        #expect(child.isMultipathTCP == isUsed)
+        #expect(child.usesMultipathTCP == atListener)
+        client.disconnect()
+        #expect(try await recorders[1].disconnected() == nil)
+        #expect(!client.isMultipathTCP)
+        withExtendedLifetime(recorders) {}
+    }
+}

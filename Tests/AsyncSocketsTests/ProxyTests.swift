@@ -1,0 +1,255 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import FoundationEssentials
+import Glibc
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+/// Connections through proxies that do what a script says.
+@Suite(.timeLimit(.minutes(2))) struct ProxyTests {
+    @Test(arguments: ProxyScript.allCases, Link.Delivery.allCases)
+    func aConnectionIsReportedWhenTheTunnelStands(_ kind: ProxyScript, _ delivery: Link.Delivery) async throws {
+        let peer = try ScriptedPeer.listening(kind.tunnel() + [.expect("ping\r\n"), .send("pong\r\n")])
+        let recorder = Recorder()
+        let socket = AsyncSocket(
+            delegate: recorder, delegateQueue: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        try socket.connect(through: peer, kind)
+        // Queued before the connection stands: none of it may come before the tunnel, which the script would not expect.
+        socket.write(Data("ping\r\n"), withTimeout: 60, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
+        guard case .connected(ProxyScript.host, ProxyScript.port) = await recorder.next() else {
+            throw Unexpected(description: "not connected to the host that was asked for")
+        }
+        #expect(try await recorder.readText() == "pong\r\n")
+        #expect(socket.isConnected)
+        #expect(socket.connectedHost == "127.0.0.1" && socket.connectedPort == peer.port)
+        _ = try await peer.finish()
+        socket.disconnect()
+        #expect(try await recorder.disconnected() == nil)
+    }
+
+    @Test(arguments: ProxyScript.allCases, [nil, 1])
+    func bytesBehindTheReplyAreTheFirstOfTheTunnel(_ kind: ProxyScript, _ pieces: Int?) async throws {
+        let peer = try ScriptedPeer.listening(kind.tunnel(andAtOnce: "220 hello\r\nmore", inPiecesOf: pieces) + [.finish])
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(through: peer, kind)
+        socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
+        socket.readData(toLength: 4, withTimeout: 60, tag: 1)
+        try await recorder.connected()
+        #expect(try await recorder.readText() == "220 hello\r\n")
+        #expect(try await recorder.readText() == "more")
+        // Once the tunnel stands, an end is the peer's.
+        #expect(try await recorder.disconnected()?.code == .closedByPeer)
+        withExtendedLifetime(socket) {}
+    }
+
+    @Test func credentialsAreGivenToTheProxy() async throws {
+        let credentials = Proxy.Credentials(username: "user", password: "secret")
+        let socksPeer = try ScriptedPeer.listening([
+            .expect([5, 2, 0, 2]), .send([5, 2]), .expect([1, 4] + Array("user".utf8) + [6] + Array("secret".utf8)),
+            .send([1, 0]),
+            .expect([5, 1, 0, 1, 192, 0, 2, 7, 0, 80]), .send(ProxyScript.socks5.success),
+        ])
+        let httpPeer = try ScriptedPeer.listening([
+            .expect("CONNECT 192.0.2.7:80 HTTP/1.1\r\nHost: 192.0.2.7:80\r\nProxy-Authorization: Basic dXNlcjpzZWNyZXQ=\r\n\r\n"),
+            .send(ProxyScript.http.success),
+        ])
+        for (kind, peer) in [(ProxyScript.socks5, socksPeer), (.http, httpPeer)] {
+            let recorder = Recorder()
+            let socket = AsyncSocket(delegate: recorder)
+            socket.proxy = kind.proxy(on: peer.port, credentials: credentials)
+            try socket.connect(toHost: "192.0.2.7", onPort: 80, withTimeout: 60)
+            try await recorder.connected()
+            _ = try await peer.finish()
+            withExtendedLifetime(socket) {}
+        }
+    }
+
+    /// Its family may be disabled here: it is the proxy that connects to it.
+    @Test func anAddressIsAskedForAsAnAddress() async throws {
+        let request: [UInt8] = [5, 1, 0, 4, 0x20, 1, 0xd, 0xb8] + [UInt8](repeating: 0, count: 11) + [7, 0, 80]
+        let peer = try ScriptedPeer.listening([
+            .expect([5, 1, 0]), .send([5, 0]), .expect(request), .send(ProxyScript.socks5.success),
+        ])
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        socket.isIPv6Enabled = false
+        socket.proxy = ProxyScript.socks5.proxy(on: peer.port)
+        try socket.connect(toAddress: #require(SocketAddress(literal: "2001:db8::7", port: 80)), withTimeout: 60)
+        guard case .connected("2001:db8::7", 80) = await recorder.next() else { throw Unexpected(description: "no connection") }
+        _ = try await peer.finish()
+        withExtendedLifetime(socket) {}
+    }
+
+    @Test func nothingButTheProxyIsLookedUp() async throws {
+        let peer = try ScriptedPeer.listening(ProxyScript.http.tunnel())
+        let names = Locked<[String]>([])
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        socket.resolver = Resolver(concurrency: 1) { query in
+            names.withLock { $0.append(query.host) }
+            return .success([SocketAddress(literal: "127.0.0.1", port: query.port)].compactMap { $0 })
+        }
+        socket.proxy = .http(host: "proxy.example", port: peer.port)
+        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: 60)
+        try await recorder.connected()
+        #expect(names.withLock { $0 } == ["proxy.example"])
+        withExtendedLifetime(socket) {}
+    }
+
+    /// The interface is for the way to the proxy.
+    @Test func theConnectionToTheProxyLeavesFromTheInterface() async throws {
+        let peer = try ScriptedPeer.listening(ProxyScript.socks5.tunnel())
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        socket.proxy = ProxyScript.socks5.proxy(on: peer.port)
+        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, viaInterface: "127.0.0.5", withTimeout: 60)
+        try await recorder.connected()
+        #expect(socket.localHost == "127.0.0.5")
+    }
+
+    // MARK: - Refusals
+
+    private func error(of kind: ProxyScript, _ steps: [ScriptedPeer.Step], timeout: Double = 60) async throws -> AsyncSocketError
+    {
+        let peer = try ScriptedPeer.listening(steps)
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(through: peer, kind, timeout: timeout)
+        socket.write(Data("never sent"), withTimeout: 60, tag: 0)
+        socket.readData(withTimeout: 60, tag: 0)
+        guard case .disconnected(let error?) = await recorder.next() else { throw Unexpected(description: "no error") }
+        #expect(!socket.isConnected && socket.isDisconnected)
+        _ = try await peer.finish()
+        return error
+    }
+
+    @Test func aRefusalIsToldInTheProxysWords() async throws {
+        let socks = try await error(of: .socks5, ProxyScript.socks5.untilRequest + [.send([5, 5, 0, 1, 0, 0, 0, 0, 0, 0])])
+        #expect(socks.code == .proxyRefused && socks.blame == .peer && socks.operation == "connect")
+        #expect(socks.message.contains("Connection refused") && socks.message.contains("127.0.0.1"))
+        let http = try await error(of: .http, ProxyScript.http.untilRequest + [.send("HTTP/1.1 403 Filtered\r\n\r\nno")])
+        #expect(http.code == .proxyRefused && http.blame == .peer)
+        #expect(http.message.contains("HTTP/1.1 403 Filtered"))
+    }
+
+    @Test func aProxyThatWantsToKnowWhoWeAreIsTold() async throws {
+        let socks = try await error(of: .socks5, [.expect([5, 1, 0]), .send([5, 255])])
+        #expect(socks.code == .proxyAuthenticationRequired && socks.blame == .caller)
+        let http = try await error(of: .http, ProxyScript.http.untilRequest + [.send("HTTP/1.1 407 Who are you\r\n\r\n")])
+        #expect(http.code == .proxyAuthenticationRequired && http.blame == .caller)
+        #expect(http.message.contains("407 Who are you"))
+    }
+
+    @Test(arguments: ProxyScript.allCases, ["220 mail.example ESMTP\r\n", "\u{16}\u{3}\u{1}"])
+    func aServerThatIsNoProxyIsTold(_ kind: ProxyScript, _ bytes: String) async throws {
+        let error = try await error(of: kind, [.send(bytes)])
+        #expect(error.code == .proxyFailed && error.blame == .peer)
+    }
+
+    @Test func aPeerThatSpeaksTheOtherProtocolIsTold() async throws {
+        let http = try await error(of: .http, [.expect(through: "\r\n\r\n"), .send([5, 255])])
+        #expect(http.code == .proxyFailed)
+        let socks = try await error(of: .socks5, [.expect([5, 1, 0]), .send("HTTP/1.1 400 Bad Request\r\n\r\n")])
+        #expect(socks.code == .proxyFailed)
+    }
+
+    @Test func anEndlessAnswerIsCutOff() async throws {
+        let endless = "HTTP/1.1 200 OK\r\n" + String(repeating: "A: b\r\n", count: 10_000)
+        let error = try await error(of: .http, ProxyScript.http.untilRequest + [.send(endless)])
+        #expect(error.code == .proxyFailed)
+    }
+
+    // MARK: - Ends
+
+    /// The beginnings of a negotiation, from our first bytes to an answer that lacks its last byte.
+    private static let beginnings = ProxyScript.allCases.flatMap { kind in
+        [
+            (kind, [kind.firstBytes]), (kind, kind.untilRequest),
+            (kind, kind.untilRequest + [.send(Array(kind.success.dropLast()))]),
+        ]
+    }
+
+    @Test(arguments: beginnings.indices, [ScriptedPeer.Step.finish, .reset])
+    func aProxyThatEndsInTheMiddleIsTold(_ index: Int, _ end: ScriptedPeer.Step) async throws {
+        let (kind, steps) = Self.beginnings[index]
+        let error = try await error(of: kind, steps + [end])
+        #expect(error.code == .proxyFailed && error.blame == .peer)
+        #expect(error.message.contains("before the tunnel stood"))
+    }
+
+    @Test(arguments: beginnings.indices)
+    func theTimeoutOfConnectCoversTheNegotiation(_ index: Int) async throws {
+        let (kind, steps) = Self.beginnings[index]
+        let error = try await error(of: kind, steps, timeout: 0.3)
+        #expect(error.code == .connectTimeout)
+    }
+
+    @Test(arguments: ProxyScript.allCases)
+    func aNegotiationCanBeDisconnected(_ kind: ProxyScript) async throws {
+        let isAsked = try TestSignal()
+        let peer = try ScriptedPeer.listening(kind.untilRequest + [.fire(isAsked), .expectEnd])
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(through: peer, kind)
+        try await isAsked.wait(within: .seconds(60))
+        #expect(!socket.isConnected && !socket.isDisconnected)
+        socket.disconnect()
+        #expect(try await recorder.disconnected() == nil)
+        _ = try await peer.finish()
+    }
+
+    @Test(arguments: ProxyScript.allCases)
+    func aSocketThatIsLetGoOfLeavesTheProxy(_ kind: ProxyScript) async throws {
+        let isAsked = try TestSignal()
+        let peer = try ScriptedPeer.listening(kind.untilRequest + [.fire(isAsked), .expectEnd])
+        var socket: AsyncSocket? = AsyncSocket()
+        try socket?.connect(through: peer, kind)
+        try await isAsked.wait(within: .seconds(60))
+        socket = nil
+        _ = try await peer.finish()
+    }
+
+    // MARK: - Before anything is sent
+
+    @Test(arguments: [
+        (ProxyScript.http, "a\r\nX: y", nil), (.http, "a b", nil), (.socks5, String(repeating: "a", count: 256), nil),
+        (.socks5, "a\r\n", nil), (.http, "fe80::1%lo", nil), (.http, "a", Proxy.Credentials(username: "a\r\nX: y", password: "")),
+        (.http, "a", Proxy.Credentials(username: "a:b", password: "c")),
+        (.socks5, "a", Proxy.Credentials(username: "", password: "c")),
+    ])
+    func whatCannotBeSentIsRefusedBeforeItIs(_ kind: ProxyScript, _ host: String, _ credentials: Proxy.Credentials?) throws {
+        let socket = AsyncSocket()
+        socket.proxy = kind.proxy(on: 1, credentials: credentials)
+        let error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: host, onPort: 80, withTimeout: 60) }
+        #expect(error?.code == .badParameter && error?.blame == .caller)
+        #expect(socket.isDisconnected)
+    }
+
+    @Test func aSocketGoesOnWithoutAProxyAfterARefusal() async throws {
+        let peer = try ScriptedPeer.listening([.expect([5, 1, 0]), .send([5, 255])])
+        let direct = try ScriptedPeer.listening([.send("hello\r\n")])
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(through: peer, .socks5)
+        #expect(try await recorder.disconnected()?.code == .proxyAuthenticationRequired)
+        socket.proxy = nil
+        try socket.connect(toHost: "127.0.0.1", onPort: direct.port, withTimeout: 60)
+        socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
+        try await recorder.connected()
+        #expect(try await recorder.readText() == "hello\r\n")
+        withExtendedLifetime(socket) {}
+    }
+
+    @Test func aProxyThatIsNotThereIsNamed() async throws {
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        socket.proxy = .socks5(host: "127.0.0.1", port: 1)
+        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: 60)
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .connectFailed && error.errno == ECONNREFUSED)
+        #expect(error.message.contains("127.0.0.1:1"))
+    }
+}

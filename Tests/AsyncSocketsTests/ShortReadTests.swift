@@ -1,0 +1,86 @@
+import AsyncSockets
+import FoundationEssentials
+import Glibc
+import SocketTestSupport
+import Testing
+
+/// A recv that brings less than there was room for has emptied the kernel's buffer, except where Linux stops early: before urgent data (tcp(7)), and
+/// behind a message that descriptors came with (unix(7)). What stands behind those is announced by no further event.
+@Suite(.timeLimit(.minutes(5))) struct ShortReadTests {
+    /// A plain descriptor at one end, a socket of ours at the other. All that `burst` sends comes while the loop is busy, as one event.
+    private func read(from peer: CInt, _ socket: AsyncSocket, _ burst: @escaping @Sendable (CInt) -> Void) async throws -> String
+    {
+        let recorder = Recorder { _, told in
+            if case .read(_, tag: 0) = told { burst(peer) }
+        }
+        socket.delegate = recorder
+        socket.readData(toLength: 2, withTimeout: 60, tag: 0)
+        socket.readData(toLength: 6, withTimeout: 10, tag: 1)
+        #expect(send(peer, "go", 2, 0) == 2)
+        #expect(try await recorder.readText() == "go")
+        defer { close(peer) }
+        return try await recorder.readText()
+    }
+
+    @Test func whatStandsBehindUrgentDataIsRead() async throws {
+        let atListener = Recorder()
+        let listener = AsyncSocket(delegate: atListener)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let peer = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = listener.localPort.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        let connected = withUnsafeBytes(of: &address) { bytes in
+            connect(peer, bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self), socklen_t(bytes.count))
+        }
+        try #require(connected == 0)
+        let socket = try await atListener.accepted()
+        // The urgent byte itself is not part of the stream.
+        let text = try await read(from: peer, socket) { peer in
+            send(peer, "abc", 3, 0)
+            send(peer, "!", 1, CInt(MSG_OOB))
+            send(peer, "def", 3, 0)
+        }
+        #expect(text == "abcdef")
+        withExtendedLifetime((listener, atListener)) {}
+    }
+
+    @Test func whatStandsBehindDescriptorsIsRead() async throws {
+        var ends: [CInt] = [-1, -1]
+        try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
+        let socket = try AsyncSocket(adopting: ends[0])
+        let text = try await read(from: ends[1], socket) { peer in
+            Self.sendWithDescriptor("abc", to: peer)
+            send(peer, "def", 3, 0)
+        }
+        #expect(text == "abcdef")
+    }
+
+    /// Passes standard input along (`SCM_RIGHTS`).
+    private static func sendWithDescriptor(_ text: String, to peer: CInt) {
+        struct Passing {
+            var header = cmsghdr()
+            var descriptor: CInt = 0
+            var padding: CInt = 0
+        }
+        var passing = Passing()
+        passing.header.cmsg_len = MemoryLayout<cmsghdr>.size + MemoryLayout<CInt>.size
+        passing.header.cmsg_level = SOL_SOCKET
+        passing.header.cmsg_type = CInt(SCM_RIGHTS)
+        var bytes = Array(text.utf8)
+        bytes.withUnsafeMutableBytes { bytes in
+            withUnsafeMutableBytes(of: &passing) { passing in
+                var part = iovec(iov_base: bytes.baseAddress, iov_len: bytes.count)
+                withUnsafeMutablePointer(to: &part) { part in
+                    var message = msghdr()
+                    message.msg_iov = part
+                    message.msg_iovlen = 1
+                    message.msg_control = passing.baseAddress
+                    message.msg_controllen = passing.count
+                    #expect(sendmsg(peer, &message, 0) == bytes.count)
+                }
+            }
+        }
+    }
+}

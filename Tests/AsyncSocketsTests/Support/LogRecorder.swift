@@ -1,0 +1,43 @@
+import AsyncSockets
+import Logging
+import SocketBuffers
+
+/// Writes down what the sockets log. It takes the place of their logger for the whole process: tell the lines of one test by their metadata.
+enum LogRecorder {
+    struct Line: Sendable {
+        let level: Logger.Level
+        let message: String
+        let metadata: Logger.Metadata
+    }
+
+    private static let lines = Locked<[Line]>([])
+    private static let isInstalled: Bool = {
+        socketLog.withLock { $0 = Logger(label: "test") { _ in Handler() } }
+        return true
+    }()
+
+    static func install() {
+        _ = isInstalled
+    }
+
+    /// The lines about one listener.
+    static func lines(about listener: SocketAddress) -> [Line] {
+        lines.withLock { $0.filter { $0.metadata["listener"] == "\(listener)" } }
+    }
+
+    private struct Handler: LogHandler {
+        var metadata: Logger.Metadata = [:]
+        var logLevel = Logger.Level.trace
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { metadata[key] }
+            set { metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            lines.withLock {
+                $0.append(Line(level: event.level, message: "\(event.message)", metadata: event.metadata ?? [:]))
+            }
+        }
+    }
+}

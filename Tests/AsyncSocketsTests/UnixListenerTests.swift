@@ -1,0 +1,190 @@
+import AsyncSockets
+import Dispatch
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(5))) struct UnixListenerTests {
+    @Test func aUnixListenerServesItsPathAndRemovesItWhenItEnds() async throws {
+        let folder = try TemporaryFolder()
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        try listener.accept(on: folder.url("s"))
+        let address = try #require(listener.localAddress)
+        #expect(address.family == .unix)
+        let client = try RawClient(to: address)
+        let child = try await recorder.accepted()
+        child.write(Data("hello"), withTimeout: 60, tag: 0)
+        #expect(try client.receive(count: 5) == "hello")
+        listener.disconnect()
+        #expect(try folder.names == [])
+        #expect(try await recorder.disconnected() == nil)
+        #expect(child.isConnected)
+    }
+
+    /// What may lie at a path, how it is put there, and what the error calls it.
+    private static let obstacles: [(name: String, make: @Sendable (String) -> CInt)] = [
+        ("a file", { close(open($0, O_CREAT | O_WRONLY, 0o600)) }),
+        ("a directory", { mkdir($0, 0o700) }),
+        ("a FIFO", { mkfifo($0, 0o600) }),
+        ("a symbolic link", { symlink("nowhere", $0) }),
+    ]
+
+    @Test(arguments: 0..<obstacles.count)
+    func d15AUnixListenerNeverDeletesWhatIsNoSocket(_ index: Int) throws {
+        let (name, make) = Self.obstacles[index]
+        let folder = try TemporaryFolder()
+        let url = folder.url("obstacle")
+        try #require(make(url.path) == 0)
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(on: url) }
+        #expect(error?.errno == EADDRINUSE)
+        #expect(error?.message.contains(name) == true)
+        #expect(error?.message.contains(url.path) == true)
+        #expect(try folder.names == ["obstacle"])
+        #expect(listener.isDisconnected)
+    }
+
+    @Test func d15ASocketThatIsInUseStaysInUse() async throws {
+        let folder = try TemporaryFolder()
+        let recorders = [Recorder(), Recorder()]
+        let (first, second) = (AsyncSocket(delegate: recorders[0]), AsyncSocket(delegate: recorders[1]))
+        try first.accept(on: folder.url("s"))
+        let error = #expect(throws: AsyncSocketError.self) { try second.accept(on: folder.url("s")) }
+        #expect(error?.errno == EADDRINUSE)
+        #expect(error?.message.contains("in use") == true)
+        let client = try RawClient(to: try #require(first.localAddress))
+        client.send("to the first")
+        #expect(await firstText(at: recorders[0], length: 12) == "to the first")
+        withExtendedLifetime((first, recorders)) {}
+    }
+
+    @Test func d15ADatagramSocketThatIsInUseStays() throws {
+        let folder = try TemporaryFolder()
+        let other = try folder.bindSocket("s", type: SOCK_DGRAM)
+        defer { close(other) }
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(on: folder.url("s")) }
+        #expect(error?.errno == EADDRINUSE)
+        #expect(try folder.names == ["s"])
+    }
+
+    @Test func aSocketThatACrashHasLeftIsReplaced() async throws {
+        let folder = try TemporaryFolder()
+        close(try folder.bindSocket("s"))
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        try listener.accept(on: folder.url("s"))
+        let client = try RawClient(to: try #require(listener.localAddress))
+        let child = try await recorder.accepted()
+        child.write(Data("new"), withTimeout: 60, tag: 0)
+        #expect(try client.receive(count: 3) == "new")
+        withExtendedLifetime((listener, recorder)) {}
+    }
+
+    @Test func d15APathThatIsTooLongIsRefusedAndNeverCut() throws {
+        let folder = try TemporaryFolder()
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        let room = 107 - folder.path.utf8.count - 1
+        let error = #expect(throws: AsyncSocketError.self) {
+            try listener.accept(on: folder.url(String(repeating: "x", count: room + 1)))
+        }
+        #expect(error?.code == .badParameter)
+        #expect(error?.message.contains("108") == true)
+        #expect(try folder.names == [])
+        let longest = String(repeating: "x", count: room)
+        try listener.accept(on: folder.url(longest))
+        #expect(try folder.names == [longest])
+        _ = try RawClient(to: try #require(listener.localAddress))
+        listener.disconnect()
+        #expect(try folder.names == [])
+    }
+
+    @Test func d15ClosingRemovesTheFileOnlyWhileItIsTheListenersOwn() throws {
+        let folder = try TemporaryFolder()
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        try listener.accept(on: folder.url("s"))
+        try #require(rename(folder.url("s").path, folder.url("moved").path) == 0)
+        let other = try folder.bindSocket("s")
+        defer { close(other) }
+        listener.disconnect()
+        #expect(try folder.names.sorted() == ["moved", "s"])
+    }
+
+    @Test func theFileGoesWithTheLastReferenceToo() async throws {
+        let folder = try TemporaryFolder()
+        let recorder = Recorder()
+        var listener: AsyncSocket? = AsyncSocket(delegate: recorder)
+        try listener?.accept(on: folder.url("s"))
+        #expect(try folder.names == ["s"])
+        listener = nil
+        #expect(try folder.names == [])
+    }
+
+    @Test func whatIsNoUsablePathIsATypedError() throws {
+        let folder = try TemporaryFolder()
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        let url = try #require(URL(string: "http://127.0.0.1/s"))
+        #expect(throws: AsyncSocketError.self) { try listener.accept(on: url) }
+        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(on: folder.url("missing/s")) }
+        #expect(error?.errno == ENOENT)
+    }
+
+    @Test func abstractNamesAreListenedOnAndLeaveNoFile() async throws {
+        var bytes = Data([UInt8(AF_UNIX), 0, 0])
+        bytes.append(Data("async-sockets-\(getpid())".utf8))
+        let address = try #require(SocketAddress(data: bytes))
+        let recorder = Recorder()
+        let listener = AsyncSocket(delegate: recorder)
+        try listener.accept(onAddress: address)
+        #expect(listener.localAddress == address)
+        let client = try RawClient(to: address)
+        let child = try await recorder.accepted()
+        child.write(Data("abstract"), withTimeout: 60, tag: 0)
+        #expect(try client.receive(count: 8) == "abstract")
+        let second = AsyncSocket(delegate: recorder)
+        let error = #expect(throws: AsyncSocketError.self) { try second.accept(onAddress: address) }
+        #expect(error?.errno == EADDRINUSE)
+        withExtendedLifetime((listener, recorder)) {}
+    }
+
+    /// Several start at once where a crash has left a socket: one gets the path, and whoever connects reaches that one.
+    @Test func ofManyThatStartAtOnceOneGetsThePath() async throws {
+        let folder = try TemporaryFolder()
+        for round in 0..<100 {
+            close(try folder.bindSocket("s\(round)"))
+            let recorders = (0..<4).map { _ in Recorder() }
+            let listeners = recorders.map { AsyncSocket(delegate: $0) }
+            let url = folder.url("s\(round)")
+            let winners = Locked<[Int]>([])
+            DispatchQueue.concurrentPerform(iterations: listeners.count) { index in
+                if (try? listeners[index].accept(on: url)) != nil { winners.withLock { $0.append(index) } }
+            }
+            let won = winners.withLock { $0 }
+            try #require(won.count == 1, "\(won.count) listen on \(url.path)")
+            let listener = listeners[won[0]]
+            let client = try RawClient(to: try #require(listener.localAddress))
+            client.send("\(round)")
+            #expect(await firstText(at: recorders[won[0]], length: "\(round)".count) == "\(round)")
+            listener.disconnect()
+        }
+        #expect(try folder.names == [])
+    }
+
+    /// The first `length` bytes that any accepted connection brings. Some bring none: they only asked whether anybody answers.
+    private func firstText(at recorder: Recorder, length: Int) async -> String {
+        while true {
+            switch await recorder.next() {
+            case .accepted(let child): child.readData(toLength: length, withTimeout: 60, tag: 0)
+            case .read(let data, _): return String(decoding: data, as: UTF8.self)
+            default: continue
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+import AsyncSockets
+import CLinux
+import Foundation
+import SocketTestSupport
+import Testing
+
+/// Sockets between a virtual machine and its host; here, of this machine with itself, which not every kernel has.
+@Suite(.timeLimit(.minutes(5))) struct VirtualMachineTests {
+    /// What the kernel says to a socket of this machine itself: zero, or an `errno`.
+    private var kernelAnswer: CInt {
+        let descriptor = socket(AF_VSOCK, CInt(SOCK_STREAM.rawValue), 0)
+        guard descriptor >= 0 else { return errno }
+        defer { close(descriptor) }
+        var address = sockaddr_vm()
+        address.svm_family = sa_family_t(AF_VSOCK)
+        address.svm_port = .max
+        address.svm_cid = 1
+        let result = withUnsafeBytes(of: &address) {
+            bind(descriptor, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), socklen_t($0.count))
+        }
+        return result == 0 ? 0 : errno
+    }
+
+    @Test func aMachineTalksToItselfWhereTheKernelLetsIt() async throws {
+        let answer = kernelAnswer
+        let atListener = Recorder()
+        let listener = AsyncSocket(delegate: atListener)
+        let local = SocketAddress(
+            virtualMachinePort: SocketAddress.anyVirtualMachinePort, contextID: SocketAddress.localContextID)
+        guard answer == 0 else {
+            let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onAddress: local) }
+            #expect(error?.code == .system)
+            #expect(error?.errno == answer)
+            return
+        }
+        try listener.accept(onAddress: local)
+        let atClient = Recorder()
+        let client = AsyncSocket(delegate: atClient)
+        try client.connect(toAddress: #require(listener.localAddress), withTimeout: 60)
+        try await atClient.connected()
+        let server = try await atListener.accepted()
+        client.write(Data("hello\r\n"), withTimeout: 60, tag: 0)
+        server.readData(to: .lineEnd, withTimeout: 60, tag: 0)
+        #expect(try await atListener.readText() == "hello\r\n")
+        #expect(!client.isIPv4 && !client.isIPv6)
+    }
+
+    @Test func anAddressOfAMachineSaysItsPartsAndIsTheKernels() throws {
+        let address = SocketAddress(virtualMachinePort: 1234, contextID: 3)
+        #expect(address.family == .virtualMachine)
+        #expect((address.virtualMachinePort, address.contextID) == (1234, 3))
+        #expect(address.host == nil && address.port == nil && address.unixPath == nil)
+        #expect("\(address)" == "vsock:3:1234")
+        var kernels = sockaddr_vm()
+        kernels.svm_family = sa_family_t(AF_VSOCK)
+        kernels.svm_port = 1234
+        kernels.svm_cid = 3
+        #expect(address.data == withUnsafeBytes(of: &kernels) { Data($0) })
+        #expect(SocketAddress(data: address.data) == address)
+        #expect(SocketAddress(data: address.data.dropLast()) == nil)
+        #expect(SocketAddress(virtualMachinePort: 1, contextID: nil).contextID == .max)
+    }
+
+    @Test func anInterfaceForAMachineIsTheCallersError() throws {
+        let socket = AsyncSocket(delegate: nil)
+        let error = #expect(throws: AsyncSocketError.self) {
+            try socket.connect(toAddress: SocketAddress(virtualMachinePort: 1, contextID: 1), viaInterface: "lo")
+        }
+        #expect(error?.code == .badParameter)
+    }
+}

@@ -1,0 +1,114 @@
+internal import AsyncSockets
+internal import Foundation
+internal import SocketBuffers
+internal import SocketCore
+
+/// What attempts to connect leave behind, which is nothing: no descriptor and no registration, however they end.
+enum ConnectProbe {
+    private static let rounds = 200
+
+    static func run() throws {
+        let loop = try EventLoop()
+        let silent = try (0..<3).map { _ in try SilentHost() }
+        // The first time costs descriptors that stay: those of the loops and of the runtime.
+        try disconnectWhileConnecting(to: silent, on: loop, rounds: 3)
+        try timeOut(connectingTo: silent, on: loop)
+        let before = try descriptorCount()
+        try disconnectWhileConnecting(to: silent, on: loop, rounds: rounds)
+        for _ in 0..<20 { try timeOut(connectingTo: silent, on: loop) }
+        let after = try descriptorCount()
+        guard after == before else { throw ProbeFailure(description: "\(before) descriptors became \(after)") }
+        print("\(rounds) disconnects and 20 timeouts left \(after) of \(before) descriptors and no registration")
+    }
+
+    /// At every moment: while resolving, with one attempt, with several.
+    private static func disconnectWhileConnecting(to hosts: [SilentHost], on loop: EventLoop, rounds: Int) throws {
+        for round in 0..<rounds {
+            let (client, witness) = makeClient(to: hosts, on: loop)
+            try client.connect(toHost: "host.test", onPort: 1, withTimeout: 60)
+            if round % 3 > 0 { try witness.awaitAttempts(round % 3 == 1 ? 1 : hosts.count) }
+            client.disconnect()
+            guard try witness.end() == nil else { throw ProbeFailure(description: "an error instead of a plain end") }
+            try expectEmpty(loop)
+        }
+    }
+
+    private static func timeOut(connectingTo hosts: [SilentHost], on loop: EventLoop) throws {
+        let (client, witness) = makeClient(to: hosts, on: loop)
+        try client.connect(toHost: "host.test", onPort: 1, withTimeout: 0.02)
+        guard try witness.end()?.code == .connectTimeout else { throw ProbeFailure(description: "no timeout") }
+        try expectEmpty(loop)
+        withExtendedLifetime(client) {}
+    }
+
+    private static func makeClient(to hosts: [SilentHost], on loop: EventLoop) -> (AsyncSocket, Witness) {
+        let witness = Witness()
+        let client = AsyncSocket(delegate: witness)
+        let addresses = hosts.map(\.address)
+        client.stay(on: loop)
+        client.resolver = Resolver(concurrency: 1) { _ in .success(addresses) }
+        client.alternateAddressDelay = 0.001
+        return (client, witness)
+    }
+
+    /// The registration goes right after the last callback.
+    private static func expectEmpty(_ loop: EventLoop) throws {
+        var patience = 100_000
+        while loop.registrationCount > 0, patience > 0 {
+            patience -= 1
+            sched_yield()
+        }
+        guard loop.registrationCount == 0 else { throw ProbeFailure(description: "\(loop.registrationCount) registrations") }
+    }
+
+    private static func descriptorCount() throws -> Int {
+        try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count
+    }
+}
+
+/// A delegate that counts attempts and waits for the end.
+private final class Witness: AsyncSocketDelegate, Sendable {
+    private let attempts = Mailbox<Void>()
+    private let ends = Mailbox<AsyncSocketError?>()
+
+    func awaitAttempts(_ count: Int) throws {
+        for _ in 0..<count { try attempts.next() }
+    }
+
+    func end() throws -> AsyncSocketError? { try ends.next() }
+
+    func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress) {
+        if case .trying = progress { attempts.put(()) }
+    }
+
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) { ends.put(error) }
+}
+
+/// A listener whose backlog is full: the kernel drops further SYNs.
+private final class SilentHost {
+    let address: SocketAddress
+    private let descriptors: [CInt]
+
+    init() throws {
+        let listener = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+        var name = sockaddr_in()
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        name.sin_family = sa_family_t(AF_INET)
+        name.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        let clients = (0..<4).map { _ in socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0) }
+        let data = withUnsafeMutableBytes(of: &name) { bytes -> Data? in
+            let pointer = bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self)
+            guard bind(listener, pointer, length) == 0, listen(listener, 0) == 0 else { return nil }
+            guard getsockname(listener, pointer, &length) == 0 else { return nil }
+            for client in clients { _ = connect(client, pointer, length) }
+            return Data(bytes)
+        }
+        guard let data, let address = SocketAddress(data: data) else { throw ProbeFailure(description: "no silent host") }
+        self.address = address
+        descriptors = [listener] + clients
+    }
+
+    deinit {
+        for descriptor in descriptors { close(descriptor) }
+    }
+}

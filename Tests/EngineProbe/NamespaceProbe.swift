@@ -1,0 +1,62 @@
+internal import AsyncSockets
+internal import Foundation
+internal import SocketBuffers
+internal import SocketCore
+
+/// What depends on the machine's interfaces: run in a network namespace of its own.
+enum NamespaceProbe {
+    /// Expects `fe80::1` on the loopback interface, and a tunnel `tun0`, for which getifaddrs(3) has no address.
+    static func runScoped() throws {
+        let problem = Result { try LocalInterface("tun0") }
+        guard case .failure(let error as InterfaceError) = problem, error.message.contains("no address") else {
+            throw ProbeFailure(description: "tun0: \(problem)")
+        }
+        let listener = Party()
+        let server = AsyncSocket(delegate: listener)
+        try server.accept(onInterface: "fe80::1%lo", port: 0)
+        try expect("fe80::1%lo", for: "fe80::1", port: server.localPort, via: "lo")
+        try expect("fe80::1%lo", for: "fe80::1", port: server.localPort, via: "fe80::1")
+        try expect("fe80::1%lo", for: "fe80::1%lo", port: server.localPort, via: nil)
+        try expect(nil, for: "fe80::1", port: server.localPort, via: nil)
+        print("link-local addresses get their scope")
+    }
+
+    /// Expects a machine without IPv6 and without any interface but the loopback one.
+    static func runWithoutIPv6() throws {
+        let listener = Party()
+        let server = AsyncSocket(delegate: listener)
+        try server.accept(onInterface: "127.0.0.1", port: 0)
+        for prefersIPv4 in [true, false] {
+            try expect("127.0.0.1", for: "localhost", port: server.localPort, via: nil) {
+                $0.isIPv4PreferredOverIPv6 = prefersIPv4
+            }
+            try expect("127.0.0.1", for: "localhost", port: server.localPort, via: "lo") {
+                $0.isIPv4PreferredOverIPv6 = prefersIPv4
+            }
+        }
+        print("localhost works without IPv6")
+    }
+
+    /// - Parameter host: The address that is connected to; nil: none.
+    private static func expect(
+        _ host: String?, for name: String, port: UInt16, via interface: String?, configure: (AsyncSocket) -> Void = { _ in }
+    ) throws {
+        let party = Party()
+        let client = AsyncSocket(delegate: party)
+        configure(client)
+        try client.connect(toHost: name, onPort: port, viaInterface: interface, withTimeout: 60)
+        let outcome = try party.outcomes.next()
+        guard outcome == host else {
+            throw ProbeFailure(description: "\(name) via \(interface ?? "any"): \(outcome ?? "no connection")")
+        }
+        withExtendedLifetime(client) {}
+    }
+}
+
+/// A delegate that says where its socket has come to.
+private final class Party: AsyncSocketDelegate, Sendable {
+    let outcomes = Mailbox<String?>()
+
+    func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) { outcomes.put(host) }
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) { outcomes.put(nil) }
+}

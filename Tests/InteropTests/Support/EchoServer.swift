@@ -1,0 +1,32 @@
+import AsyncSockets
+import FoundationEssentials
+import SocketBuffers
+
+/// Sends back what it gets, over TLS if it has settings for it, and remembers who came.
+final class EchoServer: AsyncSocketDelegate, Sendable {
+    private let listener = AsyncSocket()
+    private let settings: TLSSettings?
+    private let connections = Locked<[AsyncSocket]>([])
+
+    init(_ settings: TLSSettings? = nil) throws {
+        self.settings = settings
+        listener.delegate = self
+        try listener.accept(onInterface: "localhost", port: 0)
+    }
+
+    var port: UInt16 { listener.localPort }
+
+    /// The ports of those who have come.
+    var peers: [UInt16] { connections.withLock { $0.map(\.connectedPort) } }
+
+    func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+        connections.withLock { $0.append(newSocket) }
+        if let settings { try? newSocket.startTLS(settings: settings) }
+        newSocket.readData(withTimeout: -1, tag: 0)
+    }
+
+    func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+        socket.write(data, withTimeout: 60, tag: 0)
+        socket.readData(withTimeout: -1, tag: 0)
+    }
+}

@@ -1,0 +1,66 @@
+import SocketBuffers
+import SocketCore
+import Testing
+
+@Suite(.timeLimit(.minutes(5))) struct AcceptQuotaTests {
+    private static func listen(with quota: AcceptQuota, on loop: EventLoop) throws -> (Acceptor, AsyncStream<SocketDescriptor>) {
+        let address = try #require(SocketAddress(literal: "127.0.0.1", port: 0))
+        let (stream, continuation) = AsyncStream<SocketDescriptor>.makeStream()
+        let receiver = Acceptor.Receiver(
+            accepted: { descriptor, _ in continuation.yield(descriptor) }, paused: { _, _ in }, closed: {})
+        let acceptor = try Acceptor(on: address, quota: quota, loop: loop, receiver: receiver)
+        acceptor.start()
+        return (acceptor, stream)
+    }
+
+    private static func connect(to address: SocketAddress) throws -> SocketDescriptor {
+        let descriptor = try SocketDescriptor(streamOf: .ipv4)
+        if case .failed(let error) = descriptor.connect(to: address) { throw error }
+        return descriptor
+    }
+
+    /// The listener looks at the quota once for each connection that comes and twice for each place that becomes free; it does not spin.
+    @Test func aFullListenerAsksOnlyWhenThereIsAReasonTo() async throws {
+        let loop = try EventLoop()
+        let quota = AcceptQuota(limit: 1, loop: loop)
+        let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
+        let clients = try (0..<100).map { _ in try Self.connect(to: acceptor.localAddress) }
+        var iterator = accepted.makeAsyncIterator()
+        for _ in clients {
+            let connection = try #require(await iterator.next())
+            #expect(quota.openCount == 1)
+            connection.close()
+        }
+        #expect(quota.refusalCount <= 2 * clients.count)
+        #expect(quota.refusalCount > 0)
+        acceptor.close()
+    }
+
+    @Test func aConnectionThatIsDroppedGivesItsPlaceBack() async throws {
+        let loop = try EventLoop()
+        let quota = AcceptQuota(limit: 1, loop: loop)
+        let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
+        let clients = try (0..<3).map { _ in try Self.connect(to: acceptor.localAddress) }
+        var iterator = accepted.makeAsyncIterator()
+        for _ in clients { _ = try #require(await iterator.next()) }
+        acceptor.close()
+    }
+
+    @Test func twoListenersShareOneQuota() async throws {
+        let loop = try EventLoop()
+        let quota = AcceptQuota(limit: 1, loop: loop)
+        let (first, atFirst) = try Self.listen(with: quota, on: loop)
+        let (second, atSecond) = try Self.listen(with: quota, on: loop)
+        let client = try Self.connect(to: first.localAddress)
+        var iterator = atFirst.makeAsyncIterator()
+        let connection = try #require(await iterator.next())
+        let other = try Self.connect(to: second.localAddress)
+        #expect(quota.openCount == 1)
+        connection.close()
+        var otherIterator = atSecond.makeAsyncIterator()
+        _ = try #require(await otherIterator.next())
+        first.close()
+        second.close()
+        withExtendedLifetime((client, other)) {}
+    }
+}

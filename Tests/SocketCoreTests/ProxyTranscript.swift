@@ -1,0 +1,56 @@
+import SocketBuffers
+import SocketCore
+
+/// What a negotiation came to when it had been given certain bytes.
+struct ProxyTranscript: Equatable {
+    var sent: [UInt8] = []
+    var answer = ProxyNegotiation.Answer.incomplete
+    /// What it left in the buffer.
+    var leftover: [UInt8] = []
+
+    /// Gives `pieces` one after the other, until the negotiation is over; what comes after that just gathers in the buffer.
+    init(of negotiation: ProxyNegotiation, given pieces: [[UInt8]]) {
+        var negotiation = negotiation
+        let buffer = PreBuffer()
+        for piece in [[]] + pieces {
+            piece.withUnsafeBytes { buffer.append($0) }
+            if answer == .incomplete { answer = negotiation.take(from: buffer) }
+            sent += negotiation.output
+            negotiation.didSend(negotiation.output.count)
+        }
+        leftover = Array(buffer.readableBytes)
+    }
+
+    /// The same bytes in all the ways that matter: at once, cut in two at each point, and byte by byte. One transcript, or several when they differ.
+    static func all(of negotiation: ProxyNegotiation, given bytes: [UInt8]) -> [ProxyTranscript] {
+        let ways = [[bytes], bytes.map { [$0] }] + bytes.indices.map { [Array(bytes[..<$0]), Array(bytes[$0...])] }
+        return ways.map { ProxyTranscript(of: negotiation, given: $0) }
+            .reduce(into: []) { different, next in if !different.contains(next) { different.append(next) } }
+    }
+
+    var failure: ProxyFailure? {
+        if case .failed(let failure) = answer { failure } else { nil }
+    }
+}
+
+extension Proxy {
+    static let testCredentials = Credentials(username: "user", password: "secret")
+
+    /// A negotiation with a proxy of that kind for `host`.
+    static func negotiation(
+        _ kind: Kind, _ host: String = "host.example", port: UInt16 = 443, credentials: Credentials? = nil
+    ) throws -> ProxyNegotiation {
+        let proxy: Proxy =
+            switch kind {
+            case .socks5: .socks5(host: "proxy", port: 1, credentials: credentials)
+            case .http: .http(host: "proxy", port: 1, credentials: credentials)
+            }
+        return try proxy.negotiation(for: ProxyTarget(host: host, port: port))
+    }
+}
+
+extension Array where Element == UInt8 {
+    init(_ text: String) {
+        self.init(text.utf8)
+    }
+}
