@@ -37,7 +37,7 @@ public final class ScriptedPeer: Sendable {
     ///   - steps: The script.
     ///   - timeout: How long accepting, and each wait in a step, may take.
     public static func listening(
-        _ steps: [Step], timeout: Duration = .seconds(30)
+        _ steps: [Step], timeout: Duration = .seconds(60)
     ) throws(LoopbackError) -> ScriptedPeer {
         let run = try Run(steps: steps, timeout: timeout)
         let listener = try LoopbackSocket.listening(patience: run.patience)
@@ -53,7 +53,7 @@ public final class ScriptedPeer: Sendable {
     ///   - steps: The script.
     ///   - timeout: How long connecting, and each wait in a step, may take.
     public static func connecting(
-        toPort port: UInt16, _ steps: [Step], timeout: Duration = .seconds(30)
+        toPort port: UInt16, _ steps: [Step], timeout: Duration = .seconds(60)
     ) throws(LoopbackError) -> ScriptedPeer {
         let run = try Run(steps: steps, timeout: timeout)
         try run.start(side: .client) { () throws(LoopbackError) in
