@@ -11,12 +11,17 @@ extension SocketAddress {
     ///   - port: The port that the addresses get.
     /// - Throws: `AsyncSocketError` with `.hostNotFound` or, for a host that is empty or no name, `.badParameter`; `CancellationError` when the task is cancelled.
     public static func lookUp(host: String, port: UInt16) async throws -> [SocketAddress] {
+        try await lookUp(host: host, port: port, asking: .system)
+    }
+
+    /// The same from another resolver, for tests.
+    package static func lookUp(host: String, port: UInt16, asking resolver: Resolver) async throws -> [SocketAddress] {
         guard !host.isEmpty, !host.utf8.contains(0) else {
             throw AsyncSocketError.badParameter("resolve", "the host is empty, or no host name")
         }
         let query = PendingLookup()
         return try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { query.begin(HostQuery(host: host, port: port), $0) }
+            try await withCheckedThrowingContinuation { query.begin(HostQuery(host: host, port: port), asking: resolver, $0) }
         } onCancel: {
             query.cancel()
         }
@@ -35,13 +40,13 @@ private final class PendingLookup: Sendable {
 
     private let state = Locked(State())
 
-    func begin(_ query: HostQuery, _ waiter: CheckedContinuation<[SocketAddress], any Error>) {
+    func begin(_ query: HostQuery, asking resolver: Resolver, _ waiter: CheckedContinuation<[SocketAddress], any Error>) {
         let isCancelled = state.withLock { state in
             if !state.isCancelled { state.waiter = waiter }
             return state.isCancelled
         }
         if isCancelled { return waiter.resume(throwing: CancellationError()) }
-        let lookup = Resolver.system.resolve(query) { [self] answer in
+        let lookup = resolver.resolve(query) { [self] answer in
             takeWaiter()?.resume(with: answer.mapError { AsyncSocketError($0) })
         }
         // Cancelled meanwhile: the task has gone on, and nobody else would take the lookup out of the line.

@@ -1,4 +1,6 @@
 import AsyncSockets
+import Dispatch
+import SocketCore
 import Testing
 
 @Suite(.timeLimit(.minutes(1))) struct LookupTests {
@@ -14,6 +16,31 @@ import Testing
         #expect(error?.code == .hostNotFound)
         error = await #expect(throws: AsyncSocketError.self) { try await SocketAddress.lookUp(host: "", port: 1) }
         #expect(error?.code == .badParameter)
+    }
+
+    @Test func aTaskThatIsCancelledMeanwhileDoesNotWaitForTheResolver() async throws {
+        let (begun, continuation) = AsyncStream<String>.makeStream()
+        let gate = DispatchSemaphore(value: 0)
+        let resolver = Resolver(concurrency: 1) { query in
+            continuation.yield(query.host)
+            gate.wait()
+            return .success([])
+        }
+        // One under way, one in line.
+        let tasks = ["first.test", "second.test"].map { host in
+            Task { try await SocketAddress.lookUp(host: host, port: 1, asking: resolver) }
+        }
+        var iterator = begun.makeAsyncIterator()
+        _ = await iterator.next()
+        for task in tasks {
+            task.cancel()
+            await #expect(throws: CancellationError.self) { try await task.value }
+        }
+        gate.signal()
+        async let last = SocketAddress.lookUp(host: "last.test", port: 1, asking: resolver)
+        #expect(await iterator.next() == "last.test")
+        gate.signal()
+        #expect(try await last.isEmpty)
     }
 
     @Test func aCancelledTaskGetsNoAddresses() async throws {

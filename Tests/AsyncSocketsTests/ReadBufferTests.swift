@@ -15,8 +15,10 @@ import Testing
         link.client.readData(to: .lineEnd, withTimeout: 60, buffer: buffer, bufferOffset: 3, tag: 1)
         #expect(try await link.atClient.readText() == "def\r\n")
         link.client.readData(withTimeout: 60, buffer: buffer, bufferOffset: 1, maxLength: 2, tag: 2)
-        #expect(try await link.atClient.readText() == "re")
-        #expect(buffer.data == Data("aredef\r\n"))
+        // As much of "re" as has come.
+        let some = try await link.atClient.readText()
+        #expect(some == "re" || some == "r")
+        #expect(buffer.data == Data("a" + some + "bcdef\r\n".dropFirst(some.count)))
         #expect(buffer.count == 8)
     }
 

@@ -20,6 +20,14 @@ package enum Told: Sendable {
     case disconnected(AsyncSocketError?)
 }
 
+extension AsyncSocketError {
+    /// The message begins with the number of bytes that came before the handshake: at least one. How many of `limit` have arrived by then is the
+    /// network's to say.
+    package func namesEarlyBytes(upTo limit: Int) -> Bool {
+        message.split(separator: " ").first.flatMap { Int($0) }.map { (1...limit).contains($0) } ?? false
+    }
+}
+
 /// Something else was told than the test waited for.
 package struct Unexpected: Error, CustomStringConvertible {
     package let description: String
