@@ -8,13 +8,15 @@ import Testing
 
 /// Defects of the original that have no other suite. `Documentation/FromTheOriginal.md` says where the rest of D1 to D20 is tested.
 @Suite(.timeLimit(.minutes(5))) struct DefectTests {
+    /// A record of application data that nobody encrypted.
+    private static let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)
+
     /// The original reported whatever `errno` happened to hold.
     @Test(arguments: TLSVersion.tested)
     func d1ATLSFailureWhileWritesWaitIsToldAsWhatItIs(_ version: TLSVersion) async throws {
-        let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)
         let (full, over) = (try TestSignal(), try TestSignal())
         let peer = try ScriptedPeer.listening([
-            .startTLS(TestCertificates.server()), .wait(for: full), .sendRaw(garbage), .wait(for: over),
+            .startTLS(TestCertificates.server()), .wait(for: full), .sendRaw(Self.garbage), .wait(for: over),
         ])
         let recorder = Recorder(recordsProgress: true)
         let socket = AsyncSocket(delegate: recorder)
@@ -26,6 +28,33 @@ import Testing
         guard case .wrotePartial = await recorder.next() else { throw Unexpected(description: "no progress") }
         full.fire()
         let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .tls, "\(error) \(String(describing: error.tls))")
+        #expect(error.blame == .peer)
+        #expect(error.tls?.sentAlert == .badRecordMAC)
+        #expect(error.errno == nil)
+        over.fire()
+        peer.stop()
+    }
+
+    /// Bytes that nobody has read keep a connection whose engine has failed, until a write finds that out.
+    @Test(arguments: TLSVersion.tested)
+    func d1AWriteThatMeetsATLSFailureIsToldWhatItWas(_ version: TLSVersion) async throws {
+        let over = try TestSignal()
+        let peer = try ScriptedPeer.listening([
+            .startTLS(TestCertificates.server()), .send("unread"), .sendRaw(Self.garbage), .wait(for: over),
+        ])
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.startTLS(settings: TestCertificates.client().only(version))
+        try await recorder.connected()
+        try await recorder.secured()
+        var told = Told.wrote(tag: 0)
+        while case .wrote = told {
+            socket.write(Data("more"), withTimeout: 60, tag: 0)
+            told = await recorder.next()
+        }
+        guard case .disconnected(let error?) = told else { throw Unexpected(description: "\(told)") }
         #expect(error.code == .tls, "\(error) \(String(describing: error.tls))")
         #expect(error.blame == .peer)
         #expect(error.tls?.sentAlert == .badRecordMAC)
@@ -70,7 +99,7 @@ import Testing
     }
 
     @Test(arguments: [nil, TLSVersion.tls13])
-    func d13ALineOfAMegabyteArrivesInSmallPieces(_ version: TLSVersion?) async throws {
+    func aLineOfAMegabyteArrivesInSmallPieces(_ version: TLSVersion?) async throws {
         let text = String(repeating: "0123456789abcdef", count: 1 << 16) + "\r\n"
         let start: [ScriptedPeer.Step] = version == nil ? [] : [.startTLS(try TestCertificates.server())]
         let peer = try ScriptedPeer.listening(start + [.send(text, inPiecesOf: 1000)])

@@ -28,11 +28,12 @@ import Testing
             try socket.startTLS(settings: TestCertificates.client())
             try await recorder.secured()
         }
-        socket.readData(toLength: 3, withTimeout: 60, tag: 0)
-        #expect(try await recorder.readText() == "abc")
+        socket.readData(toLength: 1, withTimeout: 60, tag: 0)
+        #expect(try await recorder.readText() == "a")
+        // The rest of what the peer sent came with that byte.
         socket.readData(toLength: 5, withTimeout: 0.05, tag: 1)
         let late = try await recorder.notRead()
-        #expect((late.data, late.tag) == (Data(), 1))
+        #expect((late.data, late.tag) == (Data("bc"), 1))
         #expect(late.error.code == .readTimeout)
         socket.write(Data("go on"), withTimeout: 60, tag: 2)
         socket.readData(to: .lineEnd, withTimeout: 60, tag: 3)
@@ -72,7 +73,7 @@ import Testing
         guard case .read(Data("def\r\n"), tag: 3) = rest else { throw Unexpected(description: "\(rest)") }
     }
 
-    /// A delegate that answers the question about a read only when the next read is the current one.
+    /// A delegate that answers the question about a read or write only when it may.
     private final class LateAnswer: AsyncSocketDelegate, Sendable {
         let asked = AsyncStream<Void>.makeStream()
         let mayAnswer = DispatchSemaphore(value: 0)
@@ -84,12 +85,20 @@ import Testing
         func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
             recorder.socket(socket, didRead: data, withTag: tag)
         }
+        func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) {
+            recorder.socket(socket, didWriteDataWithTag: tag)
+        }
         func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
             recorder.socketDidDisconnect(socket, withError: error)
         }
         func socket(
             _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
-        ) -> TimeInterval {
+        ) -> TimeInterval { answer() }
+        func socket(
+            _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
+        ) -> TimeInterval { answer() }
+
+        private func answer() -> TimeInterval {
             asked.continuation.yield()
             return mayAnswer.wait(timeout: .now() + 60) == .success ? 0 : 60
         }
@@ -112,6 +121,30 @@ import Testing
         #expect(try await delegate.recorder.readText() == "one")
         second.fire()
         #expect(try await delegate.recorder.readText() == "two")
+    }
+
+    @Test func d6ALateAnswerAboutOneWriteDoesNotEndTheNext() async throws {
+        let atListener = Recorder()
+        let listener = AsyncSocket(delegate: atListener)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let delegate = LateAnswer()
+        let socket = AsyncSocket(delegate: delegate, delegateQueue: DispatchQueue(label: "delegate"))
+        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
+        try await delegate.recorder.connected()
+        let peer = try await atListener.accepted()
+        // Each is more than the kernels of both sides take.
+        let count = 64 << 20
+        socket.write(Data(count: count), withTimeout: 0.01, tag: 1)
+        socket.write(Data(count: count), withTimeout: -1, tag: 2)
+        for await _ in delegate.asked.stream { break }
+        // The delegate sits in its answer. The write it was asked about is completed, and the next one is current.
+        peer.readData(toLength: count, withTimeout: 60, tag: 1)
+        try await eventually("the second write is current") { socket.writeProgress?.tag == 2 }
+        delegate.mayAnswer.signal()
+        #expect(try await delegate.recorder.wrote() == 1)
+        peer.readData(toLength: count, withTimeout: 60, tag: 2)
+        #expect(try await delegate.recorder.wrote() == 2)
+        withExtendedLifetime((listener, atListener, socket, peer)) {}
     }
 
     @Test func theDelegateCanGrantMoreTimeAndIsAskedAgain() async throws {

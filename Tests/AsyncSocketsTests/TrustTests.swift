@@ -13,8 +13,8 @@ import Testing
     ) {
         let link = try await Link.make()
         try link.startTLS(client: client, server: server)
-        link.client.readData(withTimeout: -1, tag: 0)
-        link.server.readData(withTimeout: -1, tag: 0)
+        link.client.readData(withTimeout: 60, tag: 0)
+        link.server.readData(withTimeout: 60, tag: 0)
         let atClient = try await link.atClient.disconnected()
         let atServer = try await link.atServer.disconnected()
         return (try #require(atClient), try #require(atServer))
