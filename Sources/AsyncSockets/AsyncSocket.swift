@@ -19,8 +19,6 @@ public final class AsyncSocket: Sendable {
     }
 
     struct State {
-        weak var delegate: (any AsyncSocketDelegate)?
-        var delegateQueue: DispatchQueue?
         var occupation = Occupation.nothing
         var configuration = SocketConfiguration()
         var options = SocketOptionSet()
@@ -31,7 +29,8 @@ public final class AsyncSocket: Sendable {
         var loop: EventLoop?
     }
 
-    let state: Locked<State>
+    let state = Locked(State())
+    let delegateSlot: DelegateSlot
     let socketQueue: DispatchQueue?
 
     /// A socket that is not connected yet.
@@ -44,9 +43,8 @@ public final class AsyncSocket: Sendable {
     public init(
         delegate: (any AsyncSocketDelegate)? = nil, delegateQueue: DispatchQueue? = nil, socketQueue: DispatchQueue? = nil
     ) {
-        state = Locked(State(delegate: nil, delegateQueue: delegateQueue))
+        delegateSlot = DelegateSlot(delegate, queue: delegateQueue)
         self.socketQueue = socketQueue
-        self.delegate = delegate
     }
 
     deinit {
@@ -57,14 +55,14 @@ public final class AsyncSocket: Sendable {
 
     /// Who is told what happens; held weakly. Events that are on their way go to whoever is the delegate when they arrive.
     public var delegate: (any AsyncSocketDelegate)? {
-        get { DelegateBox.take(from: state) }
-        set { DelegateBox(newValue).store(in: state) }
+        get { delegateSlot.delegate }
+        set { delegateSlot.delegate = newValue }
     }
 
     /// The queue on which the delegate is called; nil: on the socket's event loop. Set it before the socket is used.
     public var delegateQueue: DispatchQueue? {
-        get { state.withLock { $0.delegateQueue } }
-        set { state.withLock { $0.delegateQueue = newValue } }
+        get { delegateSlot.queue }
+        set { delegateSlot.queue = newValue }
     }
 
     // MARK: - Inside
@@ -111,25 +109,5 @@ extension AsyncSocket.Occupation {
         case .connection(let connection): connection.post(.close([]))
         case .listening(let listener): listener.close()
         }
-    }
-}
-
-/// Carries a delegate through the socket's lock.
-///
-/// The delegate protocol is not `Sendable`, so that a delegate may be confined to its queue or to the main actor. This is the one place where that is
-/// set aside: the reference is only stored and read here; its methods are called on the delegate queue alone.
-private struct DelegateBox: @unchecked Sendable {
-    private let delegate: (any AsyncSocketDelegate)?
-
-    init(_ delegate: (any AsyncSocketDelegate)?) {
-        self.delegate = delegate
-    }
-
-    static func take(from state: Locked<AsyncSocket.State>) -> (any AsyncSocketDelegate)? {
-        state.withLock { DelegateBox($0.delegate) }.delegate
-    }
-
-    func store(in state: Locked<AsyncSocket.State>) {
-        state.withLock { $0.delegate = delegate }
     }
 }

@@ -3,32 +3,82 @@ internal import Glibc
 /// Why an operation failed or a connection ended: what happened, who is to blame, and during what.
 public struct AsyncSocketError: Error, Sendable, Hashable {
     /// What happened. New codes may be added: keep a `default` when you switch.
-    public var code: Code
+    public var code: Code {
+        get { contents.code }
+        set { change { $0.code = newValue } }
+    }
 
     /// Who has to change something for it to go well: the caller, the peer, the holder of a certificate, or the system.
-    public var blame: Blame
+    public var blame: Blame {
+        get { contents.blame }
+        set { change { $0.blame = newValue } }
+    }
 
     /// What the socket was doing, for example `connect` or `startTLS`.
-    public var operation: String
+    public var operation: String {
+        get { contents.operation }
+        set { change { $0.operation = newValue } }
+    }
 
     /// One sentence that says what was wrong.
-    public var message: String
+    public var message: String {
+        get { contents.message }
+        set { change { $0.message = newValue } }
+    }
 
     /// The `errno` of the system call that failed, where one did.
-    public var errno: Int32?
+    public var errno: Int32? {
+        get { contents.errno }
+        set { change { $0.errno = newValue } }
+    }
 
     /// What the TLS engine found: the alert of the peer, the certificate that was refused, OpenSSL's error stack.
-    public var tls: TLSError?
+    public var tls: TLSError? {
+        get { contents.tls }
+        set { change { $0.tls = newValue } }
+    }
 
     init(
         _ code: Code, blame: Blame, operation: String, message: String, errno: Int32? = nil, tls: TLSError? = nil
     ) {
-        self.code = code
-        self.blame = blame
-        self.operation = operation
-        self.message = message
-        self.errno = errno
-        self.tls = tls
+        box = Box(Contents(code: code, blame: blame, operation: operation, message: message, errno: errno, tls: tls))
+    }
+
+    // Behind one reference: a connection asks after each message whether it has an error, and moves events that could hold one.
+    private var box: Box
+    private var contents: Contents { box.contents }
+
+    private mutating func change(_ body: (inout Contents) -> Void) {
+        var contents = contents
+        body(&contents)
+        box = Box(contents)
+    }
+
+    private struct Contents: Hashable, Sendable {
+        var code: Code
+        var blame: Blame
+        var operation: String
+        var message: String
+        var errno: Int32?
+        var tls: TLSError?
+    }
+
+    private final class Box: Sendable {
+        let contents: Contents
+
+        init(_ contents: Contents) {
+            self.contents = contents
+        }
+    }
+
+    /// Two errors are equal when all their parts are.
+    public static func == (left: AsyncSocketError, right: AsyncSocketError) -> Bool {
+        left.contents == right.contents
+    }
+
+    /// Hashes all parts.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(contents)
     }
 
     /// What happened.

@@ -5,11 +5,11 @@ enum ConnectionPhase {
     /// Made, and not told yet what to do.
     case idle
     /// The host's addresses are being looked up; nil: the answer is on its way.
-    case resolving(Destination, Resolver.Lookup?)
+    indirect case resolving(Destination, Resolver.Lookup?)
     /// The addresses are being tried.
-    case connecting(Connector, Destination)
+    indirect case connecting(Connector, Destination)
     /// The connection to a proxy stands, and the proxy is being asked for the one that was wanted.
-    case negotiating(SocketDescriptor, Tunnel)
+    indirect case negotiating(SocketDescriptor, Tunnel)
     /// It stands (`kConnected`).
     case connected(SocketDescriptor)
     /// It has ended; nothing changes any more.

@@ -4,21 +4,23 @@ internal import SocketCore
 internal import SocketTLS
 
 /// Something that the delegate is to be told. A plain value: it waits in line until the state it speaks of is consistent.
+///
+/// What is rare is indirect, so that what is frequent is small: each event is moved several times.
 enum DelegateEvent: Sendable {
-    case didAccept(AcceptedConnection)
-    case didConnect(host: String, port: UInt16)
-    case didConnectTo(URL)
-    case progressed(ConnectionProgress)
+    indirect case didAccept(AcceptedConnection)
+    indirect case didConnect(host: String, port: UInt16)
+    indirect case didConnectTo(URL)
+    indirect case progressed(ConnectionProgress)
     case didRead(Data, tag: Int)
     case didReadPartial(Int, tag: Int)
-    case didNotRead(Data, tag: Int, AsyncSocketError)
+    indirect case didNotRead(Data, tag: Int, AsyncSocketError)
     case didCloseReadStream
     case didWrite(tag: Int)
     case didWritePartial(Int, tag: Int)
     case highWater(Int)
-    case readTimedOut(TimedOutOperation)
-    case writeTimedOut(TimedOutOperation)
-    case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
+    indirect case readTimedOut(TimedOutOperation)
+    indirect case writeTimedOut(TimedOutOperation)
+    indirect case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
     case didSecure
     case didDisconnect(AsyncSocketError?)
 }

@@ -19,36 +19,50 @@ final class DelegateRelay: Sendable {
     }
 
     private let socket: WeakSocket
+    private let delegate: DelegateSlot
     private let place: InlinePlace
     private let state = Locked(State())
     private let isSuperseded = Atomic(false)
 
-    private struct State {
+    fileprivate struct State {
         var backlog: [DelegateEvent] = []
+        /// An empty array with room, to be the next backlog.
+        var spare: [DelegateEvent] = []
         var isDelivering = false
         var isEndTold = false
         var sequel: (@Sendable () -> Void)?
     }
 
+    /// What an inline delivery came to.
+    enum Delivery {
+        case delivered
+        /// The limit was reached.
+        case moreIsWaiting
+        /// Nothing will follow.
+        case endIsTold
+    }
+
     /// The most events that one inline delivery brings before others on the loop have their turn.
     private static let deliveryLimit = 16
 
-    init(to socket: AsyncSocket, socketQueue: DispatchQueue?) {
+    init(to socket: AsyncSocket) {
         self.socket = WeakSocket(socket)
-        place = socketQueue.map { .socketQueue($0) } ?? .loop
+        delegate = socket.delegateSlot
+        place = socket.socketQueue.map { .socketQueue($0) } ?? .loop
     }
 
-    /// Inside the turn: sends the events of that turn on their way. True when the loop has to be asked for an inline delivery.
-    func send(_ events: [DelegateEvent]) -> Bool {
-        guard !events.isEmpty else { return false }
-        if let queue = socket.value?.delegateQueue, !isInline(queue) {
-            queue.async { [self] in
-                for event in events { deliver(event) }
+    /// Inside the turn: sends the events of that turn on their way, and leaves the array empty. True when the loop has to be asked for an inline delivery.
+    func send(_ events: inout [DelegateEvent]) -> Bool {
+        if let queue = delegate.queue, !isInline(queue) {
+            queue.async { [self, events] in
+                for event in events { deliver(event, to: socket.value) }
             }
+            events = []
             return false
         }
         return state.withLock { state in
-            state.backlog.append(contentsOf: events)
+            if state.backlog.isEmpty { swap(&state.backlog, &events) } else { state.backlog.append(contentsOf: events) }
+            events.removeAll(keepingCapacity: true)
             return !state.isDelivering
         }
     }
@@ -79,34 +93,24 @@ final class DelegateRelay: Sendable {
     }
 
     /// On the loop or the socket queue, outside the turn: delivers what waits, and what comes while it does so.
-    ///
-    /// - Returns: true when the limit was reached and more is waiting.
-    func deliverBacklog() -> Bool {
+    func deliverBacklog() -> Delivery {
+        var events: [DelegateEvent] = []
         var delivered = 0
-        while delivered < Self.deliveryLimit, let events = takeBacklog() {
-            for event in events { deliver(event) }
+        while true {
+            let end = state.withLock { $0.takeBacklog(into: &events, mayGoOn: delivered < Self.deliveryLimit) }
+            if let end { return end }
+            let socket = socket.value
+            for event in events { deliver(event, to: socket) }
             delivered += events.count
-        }
-        return state.withLock { state in
-            state.isDelivering = false
-            return !state.backlog.isEmpty
+            events.removeAll(keepingCapacity: true)
         }
     }
 
-    private func takeBacklog() -> [DelegateEvent]? {
-        state.withLock { state in
-            guard !state.backlog.isEmpty else { return nil }
-            state.isDelivering = true
-            defer { state.backlog = [] }
-            return state.backlog
-        }
-    }
-
-    private func deliver(_ event: DelegateEvent) {
+    private func deliver(_ event: DelegateEvent, to socket: AsyncSocket?) {
         // The end is told from here on: the delegate may connect again within the call.
         if case .didDisconnect = event { noteEnd() } else if isSuperseded.load(ordering: .relaxed) { return }
-        guard let socket = socket.value else { return }
-        event.deliver(to: socket.delegate, from: socket)
+        guard let socket else { return }
+        event.deliver(to: delegate.delegate, from: socket)
     }
 
     // MARK: - One connection after the other
@@ -132,6 +136,21 @@ final class DelegateRelay: Sendable {
             return state.sequel
         }
         sequel?()
+    }
+}
+
+extension DelegateRelay.State {
+    /// Exchanges the backlog for the empty array that the last one has become; nil: there is one to deliver.
+    fileprivate mutating func takeBacklog(into events: inout [DelegateEvent], mayGoOn: Bool) -> DelegateRelay.Delivery? {
+        swap(&spare, &events)
+        if backlog.isEmpty || !mayGoOn {
+            isDelivering = false
+            return backlog.isEmpty ? (isEndTold ? .endIsTold : .delivered) : .moreIsWaiting
+        }
+        isDelivering = true
+        swap(&backlog, &events)
+        swap(&backlog, &spare)
+        return nil
     }
 }
 

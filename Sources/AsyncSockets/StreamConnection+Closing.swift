@@ -15,27 +15,32 @@ extension StreamConnection {
     func finishPump(_ descriptor: SocketDescriptor) {
         finishWriting(descriptor)
         closeReadStreamIfDone()
-        if case .packet(let packet) = reads.queue.front { reads.timer.startIfNeeded(seconds: packet.timeout) }
-        if let packet = writes.queue.current { writes.timer.startIfNeeded(seconds: packet.timeout) }
+        if let seconds = reads.queue.timeout { reads.timer.startIfNeeded(seconds: seconds) }
+        if let seconds = writes.queue.timeout { writes.timer.startIfNeeded(seconds: seconds) }
         if let closeIntent, closeIntent.isMet(readsDone: reads.queue.isEmpty, writesDone: writes.queue.isEmpty) {
             return close(nil)
         }
-        if let error = endOfConnection(descriptor) { return close(error) }
+        if mayHaveEnded, let error = endOfConnection(descriptor) { return close(error) }
         publishProgress()
     }
 
     /// Half-duplex: the peer has closed its side in good order, and what it sent has been read. Reads cannot be served any more, and say so.
     private func closeReadStreamIfDone() {
-        guard staysOpenForWriting, reads.isExhausted else { return }
+        guard reads.ending != nil, staysOpenForWriting, reads.isExhausted else { return }
         if !reads.isClosed {
             reads.isClosed = true
             report(.didCloseReadStream)
         }
-        while case .packet = reads.queue.front { abandonRead(.closedByPeer) }
+        while case .read = reads.queue.front { abandonRead(.closedByPeer) }
     }
 
     private var staysOpenForWriting: Bool {
         !configuration.autoDisconnectOnClosedReadStream && reads.ending?.code == .closedByPeer && !writes.isFinished
+    }
+
+    /// False as long as nothing has been heard of an end, of which there are three ways.
+    private var mayHaveEnded: Bool {
+        reads.ending != nil || writes.ending != nil || reads.isBrokenOff
     }
 
     /// Why the connection cannot go on, if so. Bytes that came before the end stay readable for as long as someone may read them.

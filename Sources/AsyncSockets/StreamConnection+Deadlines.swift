@@ -4,8 +4,10 @@ internal import SocketCore
 extension StreamConnection {
     /// Asks the loop for an event at the earliest of the deadlines.
     func armDeadline() {
-        let deadlines = [clock?.deadline, phase.deadline, reads.timer.deadline, writes.timer.deadline, writes.retry]
-        guard let earliest = deadlines.compactMap({ $0 }).min() else { return }
+        let earliest = Deadline.earlier(
+            .earlier(clock?.deadline, phase.deadline),
+            .earlier(writes.retry, .earlier(reads.timer.deadline, writes.timer.deadline)))
+        guard let earliest else { return }
         // A deadline that has moved away is left armed: it comes early, finds nothing expired, and the next one is armed then.
         if let armedDeadline, armedDeadline <= earliest { return }
         guard let registration else { return }
@@ -36,28 +38,28 @@ extension StreamConnection {
     }
 
     private func expireRead(at now: Deadline) {
-        guard let elapsed = reads.timer.takeExpiry(at: now), case .packet(let packet) = reads.queue.front else { return }
+        guard let elapsed = reads.timer.takeExpiry(at: now), let read = reads.progress else { return }
         let operation = reads.timer.operation
         let late = TimedOutOperation(
-            tag: packet.tag, elapsed: elapsed, bytesDone: packet.bytesDone(in: reads.preBuffer),
+            tag: read.tag, elapsed: elapsed, bytesDone: read.bytesDone,
             answer: { [weak self] seconds in self?.post(.extendRead(operation: operation, seconds: seconds)) })
         report(.readTimedOut(late))
     }
 
     private func expireWrite(at now: Deadline) {
-        guard let elapsed = writes.timer.takeExpiry(at: now), let packet = writes.queue.current else { return }
+        guard let elapsed = writes.timer.takeExpiry(at: now), let write = writes.progress else { return }
         let operation = writes.timer.operation
         let late = TimedOutOperation(
-            tag: packet.tag, elapsed: elapsed, bytesDone: packet.handedOn,
+            tag: write.tag, elapsed: elapsed, bytesDone: write.bytesDone,
             answer: { [weak self] seconds in self?.post(.extendWrite(operation: operation, seconds: seconds)) })
         report(.writeTimedOut(late))
     }
 
     /// The delegate's answer, which counts for the operation that was asked about and for no other.
     func extendRead(_ operation: UInt64, by seconds: Double) {
-        guard operation == reads.timer.operation, case .packet(let packet) = reads.queue.front else { return }
+        guard operation == reads.timer.operation, let timeout = reads.queue.timeout else { return }
         if seconds > 0 { return reads.timer.extend(by: seconds) }
-        let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: packet.timeout)
+        let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: timeout)
         guard configuration.keepsConnectionOnReadTimeout else { return close(error) }
         abandonRead(error)
         pump()
@@ -65,8 +67,8 @@ extension StreamConnection {
 
     /// The delegate's answer, which counts for the operation that was asked about and for no other.
     func extendWrite(_ operation: UInt64, by seconds: Double) {
-        guard operation == writes.timer.operation, let packet = writes.queue.current else { return }
-        guard seconds > 0 else { return close(.timeout(.writeTimeout, "write", seconds: packet.timeout)) }
+        guard operation == writes.timer.operation, let timeout = writes.queue.timeout else { return }
+        guard seconds > 0 else { return close(.timeout(.writeTimeout, "write", seconds: timeout)) }
         writes.timer.extend(by: seconds)
     }
 }

@@ -4,44 +4,43 @@ internal import SocketTLS
 
 /// The half of a connection that receives.
 ///
-/// A class, so that a closure over one part of it may touch another (exclusivity is enforced for each property by itself).
+/// A class, so that a closure over one part of it may touch another. Exclusivity is not checked at run time: the turn sees to it.
 final class ReadHalf {
-    var queue = PacketQueue<ReadPacket>()
+    @exclusivity(unchecked) var queue = ReadQueue()
     /// Bytes that have been received (and decrypted) and that no read has taken yet.
     let preBuffer = PreBuffer()
-    var timer = OperationTimer()
+    @exclusivity(unchecked) var timer = OperationTimer()
     /// The kernel may have bytes: it has said so, and has not said since that there are none.
-    var mayHaveBytes = false
+    @exclusivity(unchecked) var mayHaveBytes = false
     /// A recv that brings less than there was room for has emptied the kernel's buffer, and whatever comes after it is a new event (epoll(7)).
     ///
     /// Not so once the FIN has been announced, which is done once: then zero has still to be read. And not where Linux stops a recv early: before urgent
     /// data (tcp(7)), and on a Unix-domain socket behind bytes that descriptors came with (unix(7)).
-    var trustsShortReads = true
+    @exclusivity(unchecked) var trustsShortReads = true
     /// The kernel has reported a reset or a hang-up.
-    var isBrokenOff = false
+    @exclusivity(unchecked) var isBrokenOff = false
     /// Why no byte will follow those in `preBuffer` (`kSocketHasReadEOF`).
-    var ending: AsyncSocketError?
+    @exclusivity(unchecked) var ending: AsyncSocketError?
     /// The TLS engine has been told of the FIN, and says itself how the stream ends.
-    var engineKnowsEnd = false
+    @exclusivity(unchecked) var engineKnowsEnd = false
     /// The delegate knows that no byte will follow, and the connection goes on (`kReadStreamClosed`).
-    var isClosed = false
+    @exclusivity(unchecked) var isClosed = false
 
     /// How many bytes are read ahead of any request, so that a FIN is noticed.
     static let readAheadLimit = 64 * 1024
 
     /// How far the oldest read has come; nil when there is none.
     var progress: OperationProgress? {
-        guard case .packet(let packet) = queue.front else { return nil }
-        return OperationProgress(tag: packet.tag, bytesDone: packet.bytesDone(in: preBuffer), total: packet.total)
+        queue.progress(in: preBuffer)
     }
 
     /// True when the next bytes from the peer are wanted now.
     var wantsBytes: Bool {
         guard ending == nil else { return false }
         switch queue.front {
-        case .packet: return true
+        case .read: return true
         case .startTLS: return false
-        case nil: return preBuffer.count < Self.readAheadLimit
+        case .nothing: return preBuffer.count < Self.readAheadLimit
         }
     }
 
@@ -54,9 +53,9 @@ final class ReadHalf {
     var isExhausted: Bool {
         guard ending != nil else { return false }
         switch queue.front {
-        case .packet: return true
+        case .read: return true
         case .startTLS: return false
-        case nil: return preBuffer.isEmpty
+        case .nothing: return preBuffer.isEmpty
         }
     }
 }
@@ -151,36 +150,26 @@ extension StreamConnection {
 
     /// Gives the reads at the front what is in `preBuffer`, until one has to wait.
     private func serveReads() {
-        // No copy of the packet is held meanwhile: it would make each piece copy all the bytes that the read has so far.
-        while let (answer, tag, maxLength) = reads.queue.withPacket(
-            at: 0, { ($0.take(from: reads.preBuffer), $0.tag, $0.maxLength) })
-        {
+        while let answer = reads.queue.serve(from: reads.preBuffer) {
             switch answer {
             case .incomplete: return reportReadProgress()
-            case .complete(let data):
-                reads.queue.removeFront()
+            case .complete(let data, let tag):
                 reads.timer.advance()
                 report(.didRead(data, tag: tag))
-            case .maxedOut:
-                return close(.readMaxedOut(maxLength ?? 0))
+            case .maxedOut(let maxLength): return close(.readMaxedOut(maxLength))
             }
         }
     }
 
     private func reportReadProgress() {
-        let progress = reads.queue.withPacket(at: 0) { packet in
-            packet.newProgress(in: reads.preBuffer).map { ($0, packet.tag) }
-        }
-        if let (count, tag) = progress ?? nil { report(.didReadPartial(count, tag: tag)) }
+        if let (count, tag) = reads.queue.takeProgress(in: reads.preBuffer) { report(.didReadPartial(count, tag: tag)) }
     }
 
     /// Ends the oldest read without completing it.
     func abandonRead(_ error: AsyncSocketError) {
-        let abandoned = reads.queue.withPacket(at: 0) { ($0.takeIncomplete(from: reads.preBuffer), $0.tag) }
-        guard let (data, tag) = abandoned else { return }
-        reads.queue.removeFront()
+        guard let (bytesSoFar, tag) = reads.queue.abandon(from: reads.preBuffer) else { return }
         reads.timer.advance()
-        report(.didNotRead(data, tag: tag, error))
+        report(.didNotRead(bytesSoFar, tag: tag, error))
     }
 }
 

@@ -77,7 +77,7 @@ extension StreamConnection {
     private func didSecure(_ engine: TLSEngine) {
         clock = nil
         upgrade.succeed()
-        reads.queue.removeFront()
+        reads.queue.removeStartTLS()
         writes.queue.removeStartTLS()
         facts.withLock { facts in
             facts.isSecure = true

@@ -5,20 +5,20 @@ internal import SocketTLS
 
 /// The half of a connection that sends. A class for the same reason as `ReadHalf`.
 final class WriteHalf {
-    var queue = WriteQueue()
-    var timer = OperationTimer()
+    @exclusivity(unchecked) var queue = WriteQueue()
+    @exclusivity(unchecked) var timer = OperationTimer()
     /// The kernel takes bytes, or has not yet said that it does not (`kSocketCanAcceptBytes`).
-    var canAcceptBytes = false
+    @exclusivity(unchecked) var canAcceptBytes = false
     /// When to try again, after the kernel had no memory to send with.
-    var retry: Deadline?
+    @exclusivity(unchecked) var retry: Deadline?
     /// Why no byte can be sent any more.
-    var ending: AsyncSocketError?
+    @exclusivity(unchecked) var ending: AsyncSocketError?
     /// The user wants to write nothing after what is queued.
-    var isClosing = false
+    @exclusivity(unchecked) var isClosing = false
     /// Our FIN has been sent, and with TLS the close_notify before it.
-    var isFinished = false
+    @exclusivity(unchecked) var isFinished = false
     /// The delegate has been told of the high-water mark, and the queue has not been down to half of it since.
-    var isAboveHighWater = false
+    @exclusivity(unchecked) var isAboveHighWater = false
     /// Small writes are put together here; empty between turns.
     let scratch = PreBuffer()
 
@@ -29,7 +29,7 @@ final class WriteHalf {
 
     /// How far the oldest write has come; nil when there is none.
     var progress: OperationProgress? {
-        queue.current.map { OperationProgress(tag: $0.tag, bytesDone: $0.handedOn, total: $0.count) }
+        queue.progress
     }
 }
 
@@ -80,7 +80,9 @@ extension StreamConnection {
         if let file = writes.queue.nextFile {
             return descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.gatherLimit))
         }
-        return writes.queue.withNextBytes(limit: Self.gatherLimit, gatheringIn: writes.scratch) { descriptor.send($0) }
+        var answer: SocketDescriptor.SendAnswer?
+        _ = writes.queue.withNextBytes(limit: Self.gatherLimit, gatheringIn: writes.scratch) { answer = descriptor.send($0) }
+        return answer
     }
 
     func pumpWrites(through engine: TLSEngine, to descriptor: SocketDescriptor) {
@@ -124,7 +126,11 @@ extension StreamConnection {
     /// One record at most; nil when there is nothing to encrypt.
     private func encryptNext(with engine: TLSEngine) -> TLSEngine.WriteAnswer? {
         guard let file = writes.queue.nextFile else {
-            return writes.queue.withNextBytes(limit: TLSEngine.recordLimit, gatheringIn: writes.scratch) { engine.write($0) }
+            var answer: TLSEngine.WriteAnswer?
+            _ = writes.queue.withNextBytes(limit: TLSEngine.recordLimit, gatheringIn: writes.scratch) {
+                answer = engine.write($0)
+            }
+            return answer
         }
         let room = writes.scratch.writableBytes(minimum: TLSEngine.recordLimit).prefix(min(file.remaining, TLSEngine.recordLimit))
         defer { writes.scratch.reset() }
@@ -159,9 +165,9 @@ extension StreamConnection {
 
     /// Nothing that was handed on waits here any more: those packets are complete.
     private func completeWrites() {
-        writes.queue.removeHandedOn { packet in
+        while let tag = writes.queue.removeHandedOn() {
             writes.timer.advance()
-            report(.didWrite(tag: packet.tag))
+            report(.didWrite(tag: tag))
         }
         if let (count, tag) = writes.queue.takeProgress() { report(.didWritePartial(count, tag: tag)) }
         if writes.isAboveHighWater, writes.queue.waitingByteCount <= (configuration.writeHighWaterMark ?? 0) / 2 {

@@ -16,22 +16,22 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     /// What can be asked of a connection.
     enum Message: Sendable {
-        case connect(Destination, timeout: Double)
-        case resolved(Resolver.Answer)
+        indirect case connect(Destination, timeout: Double)
+        indirect case resolved(Resolver.Answer)
         case attempt(Int, LoopEvents)
         case adopt(SocketDescriptor)
         case events(LoopEvents)
         case read(ReadPacket)
         case write(WritePacket)
-        case startTLS(TLSRequest)
+        indirect case startTLS(TLSRequest)
         case verdict(Bool)
         case extendRead(operation: UInt64, seconds: Double)
         case extendWrite(operation: UInt64, seconds: Double)
         case close(CloseIntent)
         case closeWriteStream
-        case configure(SocketConfiguration)
-        case fail(AsyncSocketError)
-        case perform(@Sendable (Int32?) -> Void)
+        indirect case configure(SocketConfiguration)
+        indirect case fail(AsyncSocketError)
+        indirect case perform(@Sendable (Int32?) -> Void)
         case retire
     }
 
@@ -43,26 +43,26 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     /// The socket's connection before this one, whose end has to be told first. Set before anybody else knows this one; then inside the turn.
     var predecessor: StreamConnection?
 
-    // Inside the turn.
-    var configuration: SocketConfiguration
-    var phase = ConnectionPhase.idle
-    var upgrade = TLSUpgrade.plaintext
-    var clock: PhaseClock?
+    // Inside the turn, which also sees to it that accesses exclude each other: to have that checked at run time took 8 % of an echo.
+    @exclusivity(unchecked) var configuration: SocketConfiguration
+    @exclusivity(unchecked) var phase = ConnectionPhase.idle
+    @exclusivity(unchecked) var upgrade = TLSUpgrade.plaintext
+    @exclusivity(unchecked) var clock: PhaseClock?
     /// The handshake's clock while it stands still for the trust verdict.
-    var stoppedClock: PhaseClock?
+    @exclusivity(unchecked) var stoppedClock: PhaseClock?
     /// How long the delegate may take for its verdict.
-    var trustSeconds = 0.0
+    @exclusivity(unchecked) var trustSeconds = 0.0
     let reads = ReadHalf()
     let writes = WriteHalf()
-    var closeIntent: CloseIntent?
-    private var outbox: [DelegateEvent] = []
-    private var published = ConnectionFacts.Progress()
-    var armedDeadline: Deadline?
+    @exclusivity(unchecked) var closeIntent: CloseIntent?
+    @exclusivity(unchecked) private var outbox: [DelegateEvent] = []
+    @exclusivity(unchecked) private var published = ConnectionFacts.Progress()
+    @exclusivity(unchecked) var armedDeadline: Deadline?
 
     init(for socket: AsyncSocket, configuration: SocketConfiguration, loop: EventLoop) {
         self.loop = loop
         self.configuration = configuration
-        relay = DelegateRelay(to: socket, socketQueue: socket.socketQueue)
+        relay = DelegateRelay(to: socket)
         turn = SocketTurn(queue: socket.socketQueue)
     }
 
@@ -87,12 +87,16 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         guard !relay.deliversOnSocketQueue else { return post(.events(events)) }
         relay.announceDelivery()
         post(.events(events))
-        if relay.deliverBacklog() { askForTurn() }
-        if facts.withLock({ $0.isOver }) { post(.retire) }
+        switch relay.deliverBacklog() {
+        case .delivered: break
+        case .moreIsWaiting: askForTurn()
+        case .endIsTold: post(.retire)
+        }
     }
 
     func didLeaveTurn() {
-        if relay.deliversOnSocketQueue { while relay.deliverBacklog() {} }
+        guard relay.deliversOnSocketQueue else { return }
+        while case .moreIsWaiting = relay.deliverBacklog() {}
     }
 
     func leaveRestToLoop() {
@@ -144,8 +148,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     func finishTurn() {
         if !outbox.isEmpty {
-            let mustAsk = relay.send(outbox)
-            outbox.removeAll(keepingCapacity: true)
+            let mustAsk = relay.send(&outbox)
             if mustAsk, !relay.deliversOnSocketQueue { askForTurn() }
         }
         if case .closed = phase { retireIfSilent() } else { armDeadline() }
@@ -178,7 +181,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .idle, .resolving, .connecting, .closed: return
         }
         if events.contains(.readable) { reads.mayHaveBytes = true }
-        if !events.isDisjoint(with: [.peerFinished, .urgent]) { reads.trustsShortReads = false }
+        if events.contains(.peerFinished) || events.contains(.urgent) { reads.trustsShortReads = false }
         if events.contains(.writable) { writes.canAcceptBytes = true }
         if events.contains(.brokenOff) { reads.isBrokenOff = true }
         pump()

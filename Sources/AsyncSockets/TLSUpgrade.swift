@@ -15,7 +15,7 @@ enum TLSUpgrade {
     /// No upgrade was asked for.
     case plaintext
     /// Asked for; the queues are still draining (`kQueuedTLS`).
-    case queuedTLS(TLSRequest, drained: DrainedQueues)
+    indirect case queuedTLS(TLSRequest, drained: DrainedQueues)
     /// The engine is at work (`kStartingReadTLS` and `kStartingWriteTLS` both set).
     case handshaking(TLSEngine)
     /// Paused for the delegate's verdict.

@@ -13,11 +13,11 @@ internal import Glibc
 /// CocoaAsyncSocket are both one of these, and so is the ciphertext that waits to be sent.
 package final class PreBuffer {
     private let pool: BufferPool
-    private var storage: UnsafeMutableRawPointer?
-    private var capacity = 0
-    private var head = 0
-    private var tail = 0
-    private var searchedTo = 0
+    @exclusivity(unchecked) private var storage: UnsafeMutableRawPointer?
+    @exclusivity(unchecked) private var capacity = 0
+    @exclusivity(unchecked) private var head = 0
+    @exclusivity(unchecked) private var tail = 0
+    @exclusivity(unchecked) private var searchedTo = 0
 
     package init(pool: BufferPool = .shared) {
         self.pool = pool

@@ -40,6 +40,12 @@ package struct Deadline: Comparable, Hashable, Sendable {
         )
     }
 
+    /// The earlier of two deadlines, where nil is never.
+    package static func earlier(_ one: Deadline?, _ other: Deadline?) -> Deadline? {
+        guard let one, let other else { return one ?? other }
+        return min(one, other)
+    }
+
     package static func < (left: Deadline, right: Deadline) -> Bool {
         left.nanoseconds < right.nanoseconds
     }

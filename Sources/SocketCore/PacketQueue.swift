@@ -1,66 +1,76 @@
-/// The reads or writes of a connection that have not been served yet, oldest first, with the markers of `startTLS` among them.
-package struct PacketQueue<Packet> {
-    /// A packet, or the mark that `startTLS` leaves in both queues (`GCDAsyncSpecialPacket`).
-    package enum Entry {
-        case packet(Packet)
-        case startTLS
-    }
-
-    // Served entries leave nil at the front until enough have gathered to be worth moving the rest.
-    private var entries: [Entry?] = []
+/// The reads or writes of a connection that have not been served yet, oldest first, with the marker that `startTLS` leaves among them
+/// (`GCDAsyncSpecialPacket`). A connection is upgraded once, so there is one marker at most.
+///
+/// Generic, and therefore used inside this module only, where it is made for each kind of packet: `ReadQueue` and `WriteQueue` are what others see.
+struct PacketQueue<Packet> {
+    // Served packets leave nil at the front until enough have gathered to be worth moving the rest.
+    private var packets: [Packet?] = []
     private var head = 0
+    /// The place of the packet that the marker stands before.
+    private var marker: Int?
 
-    package init() {}
+    var isEmpty: Bool { head == packets.count && marker == nil }
 
-    package var isEmpty: Bool { head == entries.count }
-    package var count: Int { entries.count - head }
+    /// True when everything before the marker has been served.
+    var isAtStartTLS: Bool { marker == head }
 
-    package var front: Entry? {
-        isEmpty ? nil : entries[head]
+    mutating func append(_ packet: Packet) {
+        packets.append(packet)
     }
 
-    package mutating func append(_ packet: Packet) {
-        entries.append(.packet(packet))
+    mutating func appendStartTLS() {
+        marker = packets.count
     }
 
-    package mutating func appendStartTLS() {
-        entries.append(.startTLS)
+    mutating func removeStartTLS() {
+        if isAtStartTLS { marker = nil }
     }
 
-    @discardableResult
-    package mutating func removeFront() -> Entry? {
-        guard !isEmpty else { return nil }
-        let entry = entries[head]
-        entries[head] = nil
-        head += 1
-        if head == entries.count {
-            entries.removeAll(keepingCapacity: head <= 64)
-            head = 0
-        } else if head >= 64, head * 2 >= entries.count {
-            entries.removeFirst(head)
-            head = 0
+    /// True when there is a packet `offset` places behind the front, and no marker before it.
+    @inline(__always)
+    func hasPacket(at offset: Int) -> Bool {
+        let place = head + offset
+        return place < packets.count && place < marker ?? .max
+    }
+
+    /// The packet that is `offset` places behind the front; nil at the marker or past the end. It is changed where it is: not even its bytes are copied.
+    subscript(offset: Int) -> Packet? {
+        @inline(__always)
+        _read {
+            if hasPacket(at: offset) { yield packets[head + offset] } else { yield nil }
         }
-        return entry
+        @inline(__always)
+        _modify {
+            if hasPacket(at: offset) {
+                yield &packets[head + offset]
+            } else {
+                var nothing: Packet?
+                yield &nothing
+            }
+        }
     }
 
-    /// Changes the packet that is `offset` entries behind the front in place. Does nothing at a marker or past the end.
-    @discardableResult
-    package mutating func withPacket<Result>(at offset: Int, _ body: (inout Packet) -> Result) -> Result? {
-        guard head + offset < entries.count, case .packet(var packet) = entries[head + offset] else { return nil }
-        // The slot lets go of the packet while it changes, so that its bytes are not copied.
-        entries[head + offset] = nil
-        defer { entries[head + offset] = .packet(packet) }
-        return body(&packet)
+    mutating func removeFront() {
+        guard hasPacket(at: 0) else { return }
+        packets[head] = nil
+        head += 1
+        if head == packets.count {
+            packets.removeAll(keepingCapacity: head <= 64)
+            moveOrigin()
+        } else if head >= 64, head * 2 >= packets.count {
+            packets.removeFirst(head)
+            moveOrigin()
+        }
     }
 
-    /// The packet that is `offset` entries behind the front; nil at a marker or past the end.
-    package func packet(at offset: Int) -> Packet? {
-        guard head + offset < entries.count, case .packet(let packet) = entries[head + offset] else { return nil }
-        return packet
-    }
-
-    package mutating func removeAll() {
-        entries.removeAll()
+    private mutating func moveOrigin() {
+        if let place = marker { marker = place - head }
         head = 0
+    }
+
+    mutating func removeAll() {
+        packets.removeAll()
+        head = 0
+        marker = nil
     }
 }

@@ -11,7 +11,7 @@ internal import Glibc
 /// Confined to the turn of the connection that owns it.
 package final class SocketDescriptor: @unchecked Sendable {
     // Unchecked: used only inside its owner's turn.
-    package private(set) var rawValue: CInt
+    @exclusivity(unchecked) package private(set) var rawValue: CInt
     /// For an accepted connection: what counts it as open.
     var place: AcceptQuota.Place?
 

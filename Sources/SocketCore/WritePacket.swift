@@ -34,6 +34,10 @@ package struct WritePacket: Sendable {
 
     var remaining: Int { count - handedOn }
 
+    var file: FileRegion? {
+        if case .file(let region) = payload { region } else { nil }
+    }
+
     mutating func handOn(_ count: Int) {
         handedOn += count
     }

@@ -13,15 +13,19 @@ package struct WriteQueue {
     package init() {}
 
     package var isEmpty: Bool { packets.isEmpty }
-    package var count: Int { packets.count }
+    /// How far the oldest write has come that is not complete; nil when there is none.
+    package var progress: OperationProgress? {
+        guard let tag = packets[0]?.tag, let bytesDone = packets[0]?.handedOn else { return nil }
+        return OperationProgress(tag: tag, bytesDone: bytesDone, total: packets[0]?.count)
+    }
 
-    /// The packet that a write timeout applies to: the oldest that is not complete.
-    package var current: WritePacket? { packets.packet(at: 0) }
+    /// The seconds that the oldest write may take; nil when there is none.
+    package var timeout: Double? {
+        packets[0]?.timeout
+    }
 
     /// True when everything before the marker of `startTLS` is complete.
-    package var isAtStartTLS: Bool {
-        if case .startTLS = packets.front { true } else { false }
-    }
+    package var isAtStartTLS: Bool { packets.isAtStartTLS }
 
     package mutating func append(_ packet: WritePacket) {
         packets.append(packet)
@@ -33,7 +37,7 @@ package struct WriteQueue {
     }
 
     package mutating func removeStartTLS() {
-        if isAtStartTLS { packets.removeFront() }
+        packets.removeStartTLS()
     }
 
     package mutating func removeAll() {
@@ -44,35 +48,41 @@ package struct WriteQueue {
 
     /// The file that is to be handed on next, and how much of it; nil when bytes are next, or nothing.
     package var nextFile: (region: FileRegion, position: Int, remaining: Int)? {
-        guard let next = packets.packet(at: handedOnCount), case .file(let region) = next.payload else { return nil }
-        return (region, next.handedOn, next.remaining)
+        guard let region = packets[handedOnCount]?.file, let position = packets[handedOnCount]?.handedOn else { return nil }
+        return (region, position, region.length - position)
     }
 
     /// Gives `body` the bytes to hand on next: those of one packet, or of as many small ones together as fit into `limit` bytes up to the
-    /// next marker or file; nil when there are none. Nothing is delayed: only what is queued already is put together.
-    package func withNextBytes<Result>(
-        limit: Int, gatheringIn scratch: PreBuffer, _ body: (UnsafeRawBufferPointer) -> Result
-    ) -> Result? {
-        guard let first = packets.packet(at: handedOnCount) else { return nil }
-        guard first.remaining < limit, packets.packet(at: handedOnCount + 1) != nil else {
-            return first.withRemainingBytes(limit: limit, body)
+    /// next marker or file. Nothing is delayed: only what is queued already is put together.
+    ///
+    /// - Returns: false when there are none.
+    // `body` gives nothing back: a generic result would have each call look types up at run time.
+    package func withNextBytes(
+        limit: Int, gatheringIn scratch: PreBuffer, _ body: (UnsafeRawBufferPointer) -> Void
+    ) -> Bool {
+        guard let remaining = packets[handedOnCount]?.remaining else { return false }
+        guard remaining < limit, packets.hasPacket(at: handedOnCount + 1) else {
+            return packets[handedOnCount]?.withRemainingBytes(limit: limit, body) == true
         }
         var offset = handedOnCount
-        while scratch.count < limit, let next = packets.packet(at: offset) {
-            guard next.withRemainingBytes(limit: limit - scratch.count, { scratch.append($0) }) != nil else { break }
+        while scratch.count < limit {
+            let isGathered = packets[offset]?.withRemainingBytes(limit: limit - scratch.count) { scratch.append($0) }
+            guard isGathered == true else { break }
             offset += 1
         }
-        defer { scratch.reset() }
-        return body(scratch.readableBytes)
+        guard !scratch.isEmpty else { return false }
+        body(scratch.readableBytes)
+        scratch.reset()
+        return true
     }
 
     /// Notes that the first `count` of the bytes that `withNextBytes` gave, or of the next file, were taken.
     package mutating func handOn(_ count: Int) {
         waitingByteCount -= count
         var left = count
-        while left > 0, let remaining = packets.packet(at: handedOnCount)?.remaining {
+        while left > 0, let remaining = packets[handedOnCount]?.remaining {
             let step = min(left, remaining)
-            packets.withPacket(at: handedOnCount) { $0.handOn(step) }
+            packets[handedOnCount]?.handOn(step)
             left -= step
             if step == remaining { handedOnCount += 1 }
         }
@@ -80,22 +90,24 @@ package struct WriteQueue {
 
     /// The bytes of the packet at the front that were handed on since the last call, and its tag; nil when there are none.
     package mutating func takeProgress() -> (count: Int, tag: Int)? {
-        packets.withPacket(at: 0) { packet in packet.takeProgress().map { ($0, packet.tag) } } ?? nil
+        guard let count = packets[0]?.takeProgress(), let tag = packets[0]?.tag else { return nil }
+        return (count, tag)
     }
 
-    /// Removes the packets whose bytes were all handed on, oldest first.
-    package mutating func removeHandedOn(_ completed: (WritePacket) -> Void) {
-        while handedOnCount > 0, case .packet(let packet) = packets.removeFront() {
-            handedOnCount -= 1
-            completed(packet)
-        }
+    /// Removes the oldest packet when its bytes were all handed on, and returns its tag.
+    package mutating func removeHandedOn() -> Int? {
+        guard handedOnCount > 0, let tag = packets[0]?.tag else { return nil }
+        packets.removeFront()
+        handedOnCount -= 1
+        return tag
     }
 }
 
 extension WritePacket {
-    /// Nil for a file.
-    fileprivate func withRemainingBytes<Result>(limit: Int, _ body: (UnsafeRawBufferPointer) -> Result) -> Result? {
-        guard case .bytes(let data) = payload else { return nil }
-        return data.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0.dropFirst(handedOn).prefix(limit))) }
+    /// False for a file.
+    fileprivate func withRemainingBytes(limit: Int, _ body: (UnsafeRawBufferPointer) -> Void) -> Bool {
+        guard case .bytes(let data) = payload else { return false }
+        data.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0.dropFirst(handedOn).prefix(limit))) }
+        return true
     }
 }

@@ -207,7 +207,7 @@ import Testing
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
         let first = try RawClient(to: address)
-        #expect(try first.receive() == "welcome")
+        #expect(try first.receive(count: 7) == "welcome")
         let second = try RawClient(to: address)
         #expect(try second.receive() == "")
         #expect(LogRecorder.lines(about: address).isEmpty)

@@ -16,7 +16,7 @@ import Testing
         let client = try RawClient(to: address)
         let child = try await recorder.accepted()
         child.write(Data("hello"), withTimeout: 60, tag: 0)
-        #expect(try client.receive() == "hello")
+        #expect(try client.receive(count: 5) == "hello")
         listener.disconnect()
         #expect(try folder.names == [])
         #expect(try await recorder.disconnected() == nil)
@@ -57,7 +57,7 @@ import Testing
         #expect(error?.message.contains("in use") == true)
         let client = try RawClient(to: try #require(first.localAddress))
         client.send("to the first")
-        #expect(await firstText(at: recorders[0]) == "to the first")
+        #expect(await firstText(at: recorders[0], length: 12) == "to the first")
         withExtendedLifetime((first, recorders)) {}
     }
 
@@ -81,7 +81,7 @@ import Testing
         let client = try RawClient(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
         child.write(Data("new"), withTimeout: 60, tag: 0)
-        #expect(try client.receive() == "new")
+        #expect(try client.receive(count: 3) == "new")
         withExtendedLifetime((listener, recorder)) {}
     }
 
@@ -147,7 +147,7 @@ import Testing
         let client = try RawClient(to: address)
         let child = try await recorder.accepted()
         child.write(Data("abstract"), withTimeout: 60, tag: 0)
-        #expect(try client.receive() == "abstract")
+        #expect(try client.receive(count: 8) == "abstract")
         let second = AsyncSocket(delegate: recorder)
         let error = #expect(throws: AsyncSocketError.self) { try second.accept(onAddress: address) }
         #expect(error?.errno == EADDRINUSE)
@@ -171,17 +171,17 @@ import Testing
             let listener = listeners[won[0]]
             let client = try RawClient(to: try #require(listener.localAddress))
             client.send("\(round)")
-            #expect(await firstText(at: recorders[won[0]]) == "\(round)")
+            #expect(await firstText(at: recorders[won[0]], length: "\(round)".count) == "\(round)")
             listener.disconnect()
         }
         #expect(try folder.names == [])
     }
 
-    /// The first bytes that any accepted connection brings. Some bring none: they only asked whether anybody answers.
-    private func firstText(at recorder: Recorder) async -> String {
+    /// The first `length` bytes that any accepted connection brings. Some bring none: they only asked whether anybody answers.
+    private func firstText(at recorder: Recorder, length: Int) async -> String {
         while true {
             switch await recorder.next() {
-            case .accepted(let child): child.readData(withTimeout: 60, tag: 0)
+            case .accepted(let child): child.readData(toLength: length, withTimeout: 60, tag: 0)
             case .read(let data, _): return String(decoding: data, as: UTF8.self)
             default: continue
             }

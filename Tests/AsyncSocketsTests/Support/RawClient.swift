@@ -27,13 +27,18 @@ final class RawClient {
         _ = text.withCString { Glibc.send(descriptor, $0, strlen($0), CInt(MSG_NOSIGNAL)) }
     }
 
-    /// What the peer sends next, at most 100 bytes; empty when it has closed the connection, in good order or not.
-    func receive() throws -> String {
-        var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-        try #require(poll(&entry, 1, 60_000) == 1, "nothing came for a minute")
-        var bytes = [UInt8](repeating: 0, count: 100)
-        let count = recv(descriptor, &bytes, bytes.count, 0)
-        return String(decoding: bytes.prefix(max(count, 0)), as: UTF8.self)
+    /// Waits for `count` bytes, in however many pieces they come, or for the end: then fewer.
+    func receive(count: Int = 1) throws -> String {
+        var bytes: [UInt8] = []
+        while bytes.count < count {
+            var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            try #require(poll(&entry, 1, 60_000) == 1, "nothing came for a minute")
+            var piece = [UInt8](repeating: 0, count: 100)
+            let received = recv(descriptor, &piece, piece.count, 0)
+            guard received > 0 else { break }
+            bytes += piece.prefix(received)
+        }
+        return String(decoding: bytes, as: UTF8.self)
     }
 
     /// True when the peer has nothing to say yet, not even goodbye.

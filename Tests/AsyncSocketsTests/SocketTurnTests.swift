@@ -1,6 +1,6 @@
+import AsyncSockets
 import Dispatch
 import SocketBuffers
-import SocketCore
 import Testing
 
 /// Counts without any protection but the turn's.

@@ -54,8 +54,10 @@ package final class SocketTurn<Message: Sendable>: Sendable {
         }
         if case .elsewhere = entry { return }
         if let queue { return queue.async { self.drain(owner) } }
-        if case .withMessage = entry { owner.receive(message) }
-        drain(owner)
+        guard case .withMessage = entry else { return drain(owner) }
+        owner.receive(message)
+        owner.finishTurn()
+        leave() ? owner.didLeaveTurn() : drain(owner)
     }
 
     /// How a message gets into the turn.
@@ -69,14 +71,12 @@ package final class SocketTurn<Message: Sendable>: Sendable {
     }
 
     private func drain<Owner: TurnOwner>(_ owner: Owner) where Owner.Message == Message {
-        var rounds = 0
-        repeat {
-            if rounds == Self.roundLimit { return leaveRest(owner) }
-            rounds += 1
+        for _ in 0..<Self.roundLimit {
             for message in takeMessages() { owner.receive(message) }
             owner.finishTurn()
-        } while !leave()
-        owner.didLeaveTurn()
+            if leave() { return owner.didLeaveTurn() }
+        }
+        leaveRest(owner)
     }
 
     private func leaveRest<Owner: TurnOwner>(_ owner: Owner) where Owner.Message == Message {

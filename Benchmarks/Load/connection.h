@@ -1,0 +1,32 @@
+// One connection to the server under test, plain or TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519), without blocking once it stands.
+#pragma once
+
+#include <openssl/ssl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+typedef struct {
+    int fd;
+    SSL *ssl; // NULL: plain
+} Connection;
+
+enum { connection_blocked = 0, connection_ended = -1 };
+
+// Connects and shakes hands, waiting for both.
+Connection connection_open(int port, SSL_CTX *context);
+// Begins to connect, without waiting; source addresses take turns, so that ports do not run out.
+Connection connection_begin(int port);
+// Makes the connection a TLS client's, which has not begun its handshake.
+void connection_secure(Connection *connection, SSL_CTX *context, SSL_SESSION *session);
+// 1: done; 0: wait for `EPOLLIN`, or for `EPOLLOUT` if `*wants_write`.
+int connection_handshake(Connection *connection, bool *wants_write);
+
+// The number of bytes, or one of the names above. A failure ends the program.
+ssize_t connection_read(Connection *connection, void *bytes, size_t count);
+ssize_t connection_write(Connection *connection, const void *bytes, size_t count);
+
+void connection_finish(Connection *connection); // close_notify and FIN
+void connection_close(Connection *connection);
+
+SSL_CTX *client_context(void);

@@ -1,0 +1,14 @@
+// Counts of durations in buckets whose width grows with the value: 256 to a power of two, so that no value is off by more than 0.4 %.
+#pragma once
+
+#include <stdint.h>
+
+enum { histogram_bits = 8, histogram_buckets = (64 - histogram_bits + 1) << histogram_bits };
+
+typedef struct {
+    uint64_t count, largest;
+    uint64_t buckets[histogram_buckets];
+} Histogram;
+
+void histogram_record(Histogram *histogram, uint64_t value);
+uint64_t histogram_value_at(const Histogram *histogram, double quantile);

@@ -1,0 +1,38 @@
+// What the parts of the load generator share: its options, its clock, and how it ends when something is wrong.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *mode;
+    int port;
+    int server_pid;       // whose processor time is measured; 0: nobody's
+    int connections;
+    size_t size;          // bytes of a message, or of a bulk transfer
+    size_t chunk;         // bytes of one write of the server, in bulk
+    size_t piece;         // bytes that the client gives the kernel at once; 0: as many as there are
+    int pipeline;         // messages that a connection has on their way
+    double rate;          // messages a second, open loop; 0: closed loop
+    double warm, seconds; // how long it runs before, and while it measures
+    bool tls, resumes, spins;
+    bool announces;       // prints a line when it begins to measure, in bulk
+    const char *steps;    // numbers of idle connections, "1000,5000"
+} Options;
+
+typedef struct {
+    uint64_t time, server_cpu, client_cpu, operations, bytes;
+} Sample;
+
+Options options_parse(int count, char **words);
+
+uint64_t now_ns(void);
+Sample sample_take(const Options *options, uint64_t operations, uint64_t bytes);
+_Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// The workloads. Each runs to its end and prints one line of JSON (`idle`: one for each step).
+void run_stream(const Options *options);
+void run_churn(const Options *options);
+void run_bulk(const Options *options);
+void run_idle(const Options *options);

@@ -1,0 +1,75 @@
+internal import Foundation
+
+/// A bound that a ratio between one of our servers and a peer shall keep.
+struct Goal: Sendable {
+    let workload: String
+    let metric: Metric
+    var server = Server.ours
+    let peer: String
+    /// A ratio: at most this where a smaller figure is better, and otherwise at least this.
+    let bound: Double
+    /// The first version of OpenSSL that it is for, and the first that it is not for; nil: no such limit.
+    var sinceOpenSSL: String?
+    var beforeOpenSSL: String?
+
+    enum Verdict: String, Codable {
+        /// The whole interval keeps the bound.
+        case met
+        /// The interval holds the bound: more rounds, or a quieter machine, would tell.
+        case undecided
+        /// No part of the interval keeps the bound.
+        case missed
+        /// One of the two servers was not measured.
+        case unmeasured
+    }
+
+    func verdict(on ratio: Estimate?) -> Verdict {
+        guard let ratio else { return .unmeasured }
+        let (best, worst) = metric.isLowerBetter ? (ratio.low, ratio.high) : (ratio.high, ratio.low)
+        func keeps(_ value: Double) -> Bool { metric.isLowerBetter ? value <= bound : value >= bound }
+        return keeps(worst) ? .met : keeps(best) ? .undecided : .missed
+    }
+
+    func isFor(openSSL version: String) -> Bool {
+        if let sinceOpenSSL, version.compare(sinceOpenSSL, options: .numeric) == .orderedAscending { return false }
+        if let beforeOpenSSL, version.compare(beforeOpenSSL, options: .numeric) != .orderedAscending { return false }
+        return true
+    }
+}
+
+extension Goal {
+    private static func pair(
+        _ workload: String, _ metric: Metric, server: String = Server.ours, nio: Double, floor: Double?
+    ) -> [Goal] {
+        [Goal(workload: workload, metric: metric, server: server, peer: Server.nio, bound: nio)]
+            + (floor.map { [Goal(workload: workload, metric: metric, server: server, peer: Server.floor, bound: $0)] } ?? [])
+    }
+
+    /// OpenSSL 3.5 has the wide instructions for AES-GCM that BoringSSL has, and 3.0 has not: so the bound towards SwiftNIO differs.
+    private static func bulk(_ workload: String, older: Double) -> [Goal] {
+        [
+            Goal(workload: workload, metric: .bytesPerCPU, peer: Server.nio, bound: older, beforeOpenSSL: "3.5"),
+            Goal(workload: workload, metric: .bytesPerCPU, peer: Server.nio, bound: 1.2, sinceOpenSSL: "3.5"),
+            Goal(workload: workload, metric: .bytesPerCPU, peer: Server.floor, bound: 0.95),
+        ]
+    }
+
+    /// Every goal there is.
+    static let all: [Goal] =
+        pair("plain-echo-64B-64", .cpu, nio: 0.85, floor: 1.15)
+        + pair("plain-echo-64B-64", .rate, nio: 1.15, floor: 0.85)
+        + pair("tls-echo-64B-64", .cpu, nio: 0.92, floor: 1.15)
+        + pair("tls-echo-64B-64", .rate, nio: 1.08, floor: 0.85)
+        + pair("plain-echo-64B-64", .cpu, server: Server.oursWithQueue, nio: 1.30, floor: 1.75)
+        + pair("tls-echo-64B-64", .cpu, server: Server.oursWithQueue, nio: 1.35, floor: 1.70)
+        + pair("plain-echo-64B-1", .p50, nio: 1.10, floor: 1.10)
+        + pair("plain-echo-64B-1", .p50, server: Server.oursWithQueue, nio: 1.5, floor: 1.6)
+        + pair("accept", .cpu, nio: 0.85, floor: 1.10)
+        + pair("handshake", .cpu, nio: 1.45, floor: 1.06)
+        + pair("resumed", .cpu, nio: 1.40, floor: 1.08)
+        + bulk("tls-receive", older: 0.78)
+        + bulk("tls-send", older: 0.85)
+        + pair("plain-receive", .bytesPerCPU, nio: 1.1, floor: 0.85)
+        + pair("plain-memory", .memory, nio: 0.25, floor: nil)
+        + pair("tls-memory", .memory, nio: 0.70, floor: 1.08)
+}

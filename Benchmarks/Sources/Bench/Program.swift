@@ -1,0 +1,101 @@
+internal import Foundation
+
+/// A program that runs on one processor, and ends when this object does.
+final class Program {
+    private let process = Process()
+    private let output = Pipe()
+    private let input = Pipe()
+    private let errors: URL
+    private var unread = Data()
+    private let name: String
+
+    init(_ file: URL, _ arguments: [String], processor: Int) throws {
+        name = file.lastPathComponent
+        errors = FileManager.default.temporaryDirectory.appending(path: "bench-\(UUID().uuidString)")
+        guard FileManager.default.createFile(atPath: errors.path, contents: nil) else {
+            throw BenchError("\(errors.path) cannot be made")
+        }
+        process.executableURL = URL(filePath: "/usr/bin/taskset")
+        process.arguments = ["-c", "\(processor)", file.path] + arguments
+        process.standardOutput = output
+        process.standardInput = input
+        process.standardError = try FileHandle(forWritingTo: errors)
+        try process.run()
+        // The child has its own.
+        try output.fileHandleForWriting.close()
+        try input.fileHandleForReading.close()
+    }
+
+    deinit { stop() }
+
+    /// taskset becomes the program: it is the program's id, too.
+    var id: Int32 { process.processIdentifier }
+
+    /// The next line that it prints. Fails when it ends, or takes longer than `limit` seconds.
+    func readLine(within limit: Double) throws -> String {
+        let end = Date(timeIntervalSinceNow: limit)
+        while true {
+            if let newline = unread.firstIndex(of: 10) {
+                let line = unread[unread.startIndex..<newline]
+                unread = Data(unread[(newline + 1)...])
+                return String(decoding: line, as: UTF8.self)
+            }
+            let descriptor = output.fileHandleForReading.fileDescriptor
+            var wait = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            let left = end.timeIntervalSinceNow
+            guard left > 0, poll(&wait, 1, Int32(left * 1000) + 1) >= 0 else { throw failure("says nothing in \(limit) seconds") }
+            guard wait.revents != 0 else { continue }
+            let bytes = output.fileHandleForReading.availableData
+            if bytes.isEmpty { throw failure("has ended") }
+            unread.append(bytes)
+        }
+    }
+
+    /// Whether there is something to read, or comes in so many seconds.
+    func hasLine(within limit: Double) -> Bool {
+        var wait = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: Int16(POLLIN), revents: 0)
+        return unread.contains(10) || poll(&wait, 1, Int32(limit * 1000)) > 0
+    }
+
+    func send(_ line: String) throws {
+        try input.fileHandleForWriting.write(contentsOf: Data((line + "\n").utf8))
+    }
+
+    /// The number in a line of its /proc/PID/status.
+    func status(_ field: String) throws -> Double {
+        let text = try String(contentsOfFile: "/proc/\(id)/status", encoding: .utf8)
+        let line = text.split(separator: "\n").first { $0.hasPrefix(field + ":") }
+        guard let number = line?.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap({ Double($0) }) else {
+            throw failure("has no \(field)")
+        }
+        return number
+    }
+
+    func stop() {
+        if process.isRunning {
+            process.terminate()
+            var isEnded = false
+            for _ in 0..<200 where !isEnded {
+                isEnded = !process.isRunning
+                if !isEnded { usleep(5_000) }
+            }
+            if !isEnded { kill(id, SIGKILL) }
+            process.waitUntilExit()
+        }
+        try? FileManager.default.removeItem(at: errors)
+    }
+
+    private func failure(_ what: String) -> BenchError {
+        let said = (try? String(contentsOf: errors, encoding: .utf8)) ?? ""
+        return BenchError("\(name) \(what). \(said.prefix(2000))")
+    }
+}
+
+/// Why a benchmark cannot go on.
+struct BenchError: Error, CustomStringConvertible {
+    let description: String
+
+    init(_ description: String) {
+        self.description = description
+    }
+}

@@ -1,0 +1,137 @@
+/// Something that the load generator does to a server.
+struct Workload: Sendable {
+    enum Pace: Sendable {
+        /// As the load generator's arguments say.
+        case own
+        /// Open loop, at this part of what the slowest server reaches in the workload that is named.
+        case part(Double, of: String)
+        /// Connections that do nothing; their memory is measured.
+        case idle
+        /// One large write after the other; what the server holds in memory meanwhile is measured, less the data itself: so many bytes.
+        case watched(Int)
+    }
+
+    let name: String
+    let title: String
+    let mode: ServerMode
+    var isSecure = false
+    /// Arguments of the load generator.
+    let load: [String]
+    let metrics: [Metric]
+    var pace = Pace.own
+    /// How many tickets a full handshake sends, where a server lets it be set. More than none: only servers that can resume.
+    var tickets = 0
+    /// The servers that are measured; nil: all that can.
+    var servers: [String]?
+
+    /// Arguments that every load generator's run has.
+    var loadArguments: [String] {
+        // In `starttls` TLS comes later, and the load generator knows.
+        load + (isSecure && mode != .starttls ? ["--tls"] : [])
+    }
+}
+
+extension Workload {
+    /// Both forms of a workload.
+    private static func both(_ make: (_ isSecure: Bool, _ name: String) -> Workload) -> [Workload] {
+        [make(false, "plain"), make(true, "tls")]
+    }
+
+    static func echo(size: Int, connections: Int, isSecure: Bool) -> Workload {
+        Workload(
+            name: "\(isSecure ? "tls" : "plain")-echo-\(size)B-\(connections)",
+            title: "\(isSecure ? "TLS" : "plain") echo, \(size) B, \(connections) connection\(connections == 1 ? "" : "s")",
+            mode: .echo, isSecure: isSecure,
+            load: ["--mode", "echo", "--size", "\(size)", "--connections", "\(connections)"],
+            metrics: connections == 1 ? [.cpu, .p50, .p99] : [.cpu, .rate, .p50, .p99, .threads])
+    }
+
+    private static let echoes = [64, 1024].flatMap { size in
+        [1, 64, 1000].flatMap { connections in both { secure, _ in echo(size: size, connections: connections, isSecure: secure) }
+        }
+    }
+
+    private static let latencies = both { isSecure, kind in
+        Workload(name: kind, title: "", mode: .echo, isSecure: isSecure, load: [], metrics: [])
+    }.flatMap { form in
+        [25, 50, 75].map { percent in
+            Workload(
+                name: "\(form.name)-rate-\(percent)",
+                title:
+                    "\(form.isSecure ? "TLS" : "plain") echo, 64 B, 64 connections, at \(percent) % of the slowest server's rate",
+                mode: .echo, isSecure: form.isSecure, load: ["--mode", "echo", "--size", "64", "--connections", "64"],
+                metrics: [.cpu, .p50, .p99, .p999], pace: .part(Double(percent) / 100, of: "\(form.name)-echo-64B-64"))
+        }
+    }
+
+    private static let bulks =
+        both { isSecure, kind in
+            Workload(
+                name: "\(kind)-receive", title: "\(kind == "tls" ? "TLS" : kind): the server receives, 64 KiB writes",
+                mode: .receive,
+                isSecure: isSecure, load: ["--mode", "receive", "--size", "67108864"], metrics: [.bytesPerCPU, .speed])
+        }
+        + both { isSecure, kind in
+            Workload(
+                name: "\(kind)-send", title: "\(kind == "tls" ? "TLS" : kind): the server sends, 64 KiB writes", mode: .source,
+                isSecure: isSecure, load: ["--mode", "source", "--size", "67108864"], metrics: [.bytesPerCPU, .speed])
+        }
+        + both { isSecure, kind in
+            Workload(
+                name: "\(kind)-send-200B", title: "\(kind == "tls" ? "TLS" : kind): the server sends, 200-byte writes",
+                mode: .source,
+                isSecure: isSecure, load: ["--mode", "source", "--size", "16777216", "--chunk", "200"],
+                metrics: [.bytesPerCPU, .speed])
+        }
+
+    private static let lines =
+        both { isSecure, kind in
+            Workload(
+                name: "\(kind)-lines",
+                title: "\(kind == "tls" ? "TLS" : kind): lines of 80 bytes, 64 connections, 16 lines at once",
+                mode: .lines, isSecure: isSecure,
+                load: ["--mode", "lines", "--size", "80", "--connections", "64", "--pipeline", "16"], metrics: [.cpu, .rate])
+        }
+        + both { isSecure, kind in
+            Workload(
+                name: "\(kind)-delimiter",
+                title: "\(kind == "tls" ? "TLS" : kind): one delimiter at the end of 1 MiB, in pieces of 256 bytes",
+                mode: .count, isSecure: isSecure, load: ["--mode", "count", "--size", "1048576", "--piece", "256"],
+                metrics: [.cpu, .rate])
+        }
+
+    private static let churns: [Workload] = [
+        Workload(
+            name: "accept", title: "accept, one byte echoed, close", mode: .echo,
+            load: ["--mode", "connect", "--connections", "32"], metrics: [.cpu, .rate]),
+        Workload(
+            name: "handshake", title: "full TLS 1.3 handshake, one byte echoed, close (nio always sends two tickets, ours none)",
+            mode: .echo, isSecure: true, load: ["--mode", "connect", "--connections", "32"], metrics: [.cpu, .rate],
+            servers: Server.all.map(\.name)),
+        Workload(
+            name: "resumed", title: "resumed TLS 1.3 handshake, one byte echoed, close (not with ours: it resumes nothing yet)",
+            mode: .echo, isSecure: true, load: ["--mode", "connect", "--connections", "32", "--resume"], metrics: [.cpu, .rate],
+            tickets: 1),
+        Workload(
+            name: "starttls", title: "a plain line and its reply, then a full TLS 1.3 handshake, one byte echoed, close",
+            mode: .starttls, isSecure: true, load: ["--mode", "starttls", "--connections", "32"], metrics: [.cpu, .rate]),
+    ]
+
+    private static let memories = both { isSecure, kind in
+        Workload(
+            name: "\(kind)-memory", title: "memory of an idle connection, \(kind == "tls" ? "TLS" : kind): from 1,000 to 5,000",
+            mode: .echo, isSecure: isSecure, load: ["--mode", "idle", "--steps", "1000,5000"], metrics: [.memory, .threads],
+            pace: .idle)
+    }
+
+    private static let largeWrites = both { isSecure, kind in
+        Workload(
+            name: "\(kind)-write-1GiB", title: "\(kind == "tls" ? "TLS" : kind): the server sends, one write of 1 GiB",
+            mode: .source,
+            isSecure: isSecure, load: ["--mode", "source", "--size", "\(1 << 30)", "--chunk", "\(1 << 30)", "--announce"],
+            metrics: [.held, .bytesPerCPU], pace: .watched(1 << 30), servers: [Server.ours, Server.nio, Server.floor])
+    }
+
+    /// The whole matrix, in the order in which it is measured.
+    static let all = echoes + churns + bulks + lines + memories + largeWrites + latencies
+}

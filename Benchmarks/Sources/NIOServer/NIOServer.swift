@@ -1,0 +1,70 @@
+internal import ArgumentParser
+internal import Foundation
+internal import NIOCore
+internal import NIOPosix
+internal import NIOSSL
+internal import ServerArguments
+
+/// A server made of SwiftNIO and swift-nio-ssl as their own examples (NIOEchoServer, NIOTLSServer) are, with one event loop.
+@main
+struct NIOServer: ParsableCommand {
+    @OptionGroup var arguments: ServerArguments
+
+    func run() throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let context = try makeContext()
+        let (mode, beginsSecure) = (arguments.mode, arguments.beginsSecure)
+        let bootstrap = ServerBootstrap(group: group)
+            .serverChannelOption(.backlog, value: 1024)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    if let context, beginsSecure {
+                        try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: context))
+                    }
+                    try Self.addHandlers(for: mode, upgradesWith: context, to: channel)
+                }
+            }
+            .childChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.maxMessagesPerRead, value: 16)
+            .childChannelOption(.recvAllocator, value: AdaptiveRecvByteBufferAllocator())
+        if mode == .source { _ = bootstrap.childChannelOption(.writeBufferWaterMark, value: .init(low: 131_072, high: 262_144)) }
+        let channel = try bootstrap.bind(host: "127.0.0.1", port: arguments.port).wait()
+        arguments.announce(port: channel.localAddress?.port ?? 0)
+        try channel.closeFuture.wait()
+    }
+
+    private func makeContext() throws -> NIOSSLContext? {
+        guard arguments.tls.count == 2 else { return nil }
+        let certificates = try NIOSSLCertificate.fromPEMFile(arguments.tls[0])
+        var configuration = TLSConfiguration.makeServerConfiguration(
+            certificateChain: certificates.map { .certificate($0) },
+            privateKey: .privateKey(try NIOSSLPrivateKey(file: arguments.tls[1], format: .pem)))
+        configuration.minimumTLSVersion = .tlsv13
+        return try NIOSSLContext(configuration: configuration)
+    }
+
+    private static func addHandlers(
+        for mode: ServerArguments.Mode, upgradesWith context: NIOSSLContext?, to channel: any Channel
+    ) throws {
+        let pipeline = channel.pipeline.syncOperations
+        switch mode {
+        case .echo:
+            // As in NIOEchoServer: what cannot be written is not read.
+            try pipeline.addHandler(BackPressureHandler())
+            try pipeline.addHandler(EchoHandler())
+        case .lines:
+            try pipeline.addHandler(ByteToMessageHandler(LineDecoder()))
+            try pipeline.addHandler(EchoHandler())
+        case .count:
+            try pipeline.addHandler(ByteToMessageHandler(LineDecoder()))
+            try pipeline.addHandler(CountHandler())
+        case .receive: try pipeline.addHandler(ReceivingHandler())
+        case .source: try pipeline.addHandler(SourceHandler())
+        case .starttls:
+            guard let context else { throw ValidationError("starttls needs --tls") }
+            try pipeline.addHandler(UpgradeHandler(context: context))
+            try pipeline.addHandler(EchoHandler())
+        }
+    }
+}

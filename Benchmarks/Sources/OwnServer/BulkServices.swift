@@ -1,0 +1,105 @@
+internal import AsyncSockets
+internal import Foundation
+internal import ServerArguments
+internal import Synchronization
+
+/// Receives transfers and tells the client what came.
+final class ReceivingService: Service {
+    private enum Tag: Int {
+        case header, bytes
+    }
+
+    private let receipts = Mutex<[ObjectIdentifier: BulkReceipt]>([:])
+
+    override func begin(_ socket: AsyncSocket) {
+        socket.readData(toLength: 8, withTimeout: -1, tag: Tag.header.rawValue)
+    }
+
+    override func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+        if tag == Tag.header.rawValue {
+            receipts.withLock { $0[ObjectIdentifier(socket)] = BulkReceipt(expecting: data.number(at: 0)) }
+        } else if let verdict = take(data, from: socket) {
+            socket.write(Data(number: verdict), withTimeout: -1, tag: 0)
+            return begin(socket)
+        }
+        socket.readData(withTimeout: -1, tag: Tag.bytes.rawValue)
+    }
+
+    private func take(_ data: Data, from socket: AsyncSocket) -> UInt64? {
+        let (first, last) = (data.first ?? 0, data.last ?? 0)
+        return receipts.withLock { receipts in
+            let isComplete = receipts[ObjectIdentifier(socket)]?.take(count: data.count, first: first, last: last)
+            return isComplete == true ? receipts[ObjectIdentifier(socket)]?.verdict : nil
+        }
+    }
+
+    override func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        super.socketDidDisconnect(socket, withError: error)
+        receipts.withLock { $0[ObjectIdentifier(socket)] = nil }
+    }
+}
+
+/// Sends what it is asked for, in writes of the size that it is asked for.
+///
+/// Two batches of writes are on their way; the completion of a batch's last write is the sign for the next batch.
+final class SourceService: Service {
+    fileprivate struct Transfer {
+        var total: Int
+        var size: Int
+        var pattern: Data
+        var position = 0
+    }
+
+    private enum Tag: Int {
+        case write, lastOfBatch
+    }
+
+    private let transfers = Mutex<[ObjectIdentifier: Transfer]>([:])
+
+    override func begin(_ socket: AsyncSocket) {
+        socket.readData(toLength: 16, withTimeout: -1, tag: 0)
+    }
+
+    override func socket(_ socket: AsyncSocket, didRead request: Data, withTag tag: Int) {
+        let (total, size) = (request.number(at: 0), request.number(at: 8))
+        guard total >= 0, size > 0, size <= 1 << 30 else { return socket.disconnect() }
+        transfers.withLock { transfers in
+            var transfer = transfers[ObjectIdentifier(socket)] ?? Transfer(total: total, size: 0, pattern: Data())
+            if transfer.size != size { transfer.pattern = Data(BulkPattern.bytes(size)) }
+            (transfer.total, transfer.size, transfer.position) = (total, size, 0)
+            transfers[ObjectIdentifier(socket)] = transfer
+        }
+        sendBatch(on: socket)
+        sendBatch(on: socket)
+        begin(socket)
+    }
+
+    override func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) {
+        if tag == Tag.lastOfBatch.rawValue { sendBatch(on: socket) }
+    }
+
+    private func sendBatch(on socket: AsyncSocket) {
+        let batch = transfers.withLock { $0[ObjectIdentifier(socket)]?.takeBatch() } ?? []
+        for (index, write) in batch.enumerated() {
+            let tag: Tag = index == batch.count - 1 ? .lastOfBatch : .write
+            socket.write(write, withTimeout: -1, tag: tag.rawValue)
+        }
+    }
+
+    override func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        super.socketDidDisconnect(socket, withError: error)
+        transfers.withLock { $0[ObjectIdentifier(socket)] = nil }
+    }
+}
+
+extension SourceService.Transfer {
+    fileprivate mutating func takeBatch() -> [Data] {
+        var batch: [Data] = []
+        for _ in 0..<BulkPattern.writesAtOnce(ofSize: size) where position < total {
+            let begin = position % BulkPattern.period
+            batch.append(pattern[begin..<begin + min(size, total - position)])
+            position += size
+        }
+        return batch
+    }
+}

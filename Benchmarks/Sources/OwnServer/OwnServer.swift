@@ -1,0 +1,49 @@
+internal import ArgumentParser
+internal import AsyncSockets
+internal import Dispatch
+internal import Foundation
+internal import ServerArguments
+
+/// A server made of this package, as its user would make it. It makes one loop when it is allowed one processor (taskset).
+@main
+struct OwnServer: ParsableCommand {
+    enum Delivery: String, ExpressibleByArgument {
+        case inline, queue
+    }
+
+    @OptionGroup var arguments: ServerArguments
+    @Option(help: "inline: the delegate is called on the event loop; queue: on a queue of its own.")
+    var delivery = Delivery.inline
+
+    func run() throws {
+        let service = try makeService()
+        let queue = delivery == .queue ? DispatchQueue(label: "delegate") : nil
+        let listener = AsyncSocket(delegate: service, delegateQueue: queue)
+        guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
+        try listener.accept(onInterface: "127.0.0.1", port: port)
+        arguments.announce(port: Int(listener.localPort))
+        withExtendedLifetime((listener, service)) { () -> Never in dispatchMain() }
+    }
+
+    private func makeService() throws -> Service {
+        let settings = try makeSettings()
+        switch arguments.mode {
+        case .echo: return EchoService(securesWith: settings)
+        case .lines: return LineService(securesWith: settings)
+        case .count: return CountService(securesWith: settings)
+        case .receive: return ReceivingService(securesWith: settings)
+        case .source: return SourceService(securesWith: settings)
+        case .starttls:
+            guard let settings else { throw ValidationError("starttls needs --tls") }
+            return UpgradeService(upgradesWith: settings)
+        }
+    }
+
+    private func makeSettings() throws -> TLSSettings? {
+        guard arguments.tls.count == 2 else { return nil }
+        let identity = try TLSIdentity(certificateFile: arguments.tls[0], privateKeyFile: arguments.tls[1])
+        var settings = TLSSettings.server(identity: identity)
+        settings.minimumVersion = .tls13
+        return settings
+    }
+}

@@ -1,0 +1,120 @@
+internal import AsyncSockets
+internal import Foundation
+internal import Synchronization
+
+/// What all services do: keep the sockets that are open, and begin TLS on them.
+class Service: AsyncSocketDelegate {
+    private let settings: TLSSettings?
+    private let sockets = Mutex<[ObjectIdentifier: AsyncSocket]>([:])
+
+    init(securesWith settings: TLSSettings?) {
+        self.settings = settings
+    }
+
+    /// The first reads of a connection.
+    func begin(_ socket: AsyncSocket) {}
+
+    func socket(_ listener: AsyncSocket, didAcceptNewSocket socket: AsyncSocket) {
+        sockets.withLock { $0[ObjectIdentifier(socket)] = socket }
+        do {
+            if let settings { try socket.startTLS(settings: settings) }
+        } catch {
+            print("startTLS: \(error)")
+            return socket.disconnect()
+        }
+        begin(socket)
+    }
+
+    func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {}
+
+    func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) {}
+
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        sockets.withLock { $0[ObjectIdentifier(socket)] = nil }
+    }
+}
+
+/// Writes what it reads.
+final class EchoService: Service {
+    override func begin(_ socket: AsyncSocket) {
+        socket.readData(withTimeout: -1, tag: 0)
+    }
+
+    override func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+        socket.write(data, withTimeout: -1, tag: 0)
+        socket.readData(withTimeout: -1, tag: 0)
+    }
+}
+
+private let newline = Data([10])
+
+/// Writes each line that it reads.
+final class LineService: Service {
+    override func begin(_ socket: AsyncSocket) {
+        socket.readData(to: newline, withTimeout: -1, tag: 0)
+    }
+
+    override func socket(_ socket: AsyncSocket, didRead line: Data, withTag tag: Int) {
+        socket.write(line, withTimeout: -1, tag: 0)
+        socket.readData(to: newline, withTimeout: -1, tag: 0)
+    }
+}
+
+/// Answers each line with its length.
+final class CountService: Service {
+    override func begin(_ socket: AsyncSocket) {
+        socket.readData(to: newline, withTimeout: -1, tag: 0)
+    }
+
+    override func socket(_ socket: AsyncSocket, didRead line: Data, withTag tag: Int) {
+        socket.write(Data(number: UInt64(line.count)), withTimeout: -1, tag: 0)
+        socket.readData(to: newline, withTimeout: -1, tag: 0)
+    }
+}
+
+/// Answers one line in plain text, upgrades the connection to TLS, and echoes.
+final class UpgradeService: Service {
+    private enum Tag: Int {
+        case command, echo
+    }
+
+    private let upgrade: TLSSettings
+
+    init(upgradesWith settings: TLSSettings) {
+        upgrade = settings
+        super.init(securesWith: nil)
+    }
+
+    override func begin(_ socket: AsyncSocket) {
+        socket.readData(to: newline, withTimeout: -1, tag: Tag.command.rawValue)
+    }
+
+    override func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+        if tag == Tag.echo.rawValue {
+            socket.write(data, withTimeout: -1, tag: tag)
+        } else {
+            socket.write(Data("220 go ahead\r\n".utf8), withTimeout: -1, tag: tag)
+            do {
+                try socket.startTLS(settings: upgrade)
+            } catch {
+                print("startTLS: \(error)")
+                return socket.disconnect()
+            }
+        }
+        socket.readData(withTimeout: -1, tag: Tag.echo.rawValue)
+    }
+}
+
+extension Data {
+    /// Eight bytes, the lowest first.
+    init(number: UInt64) {
+        self = Swift.withUnsafeBytes(of: number.littleEndian) { Data($0) }
+    }
+
+    /// The number whose eight bytes begin at an offset.
+    func number(at offset: Int) -> Int {
+        withUnsafeBytes {
+            Int(truncatingIfNeeded: UInt64(littleEndian: $0.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
+        }
+    }
+}
