@@ -45,6 +45,7 @@ import Testing
         socket.disconnect()
         #expect(try await recorder.disconnected() == nil)
         #expect(peer.receive(1) == "", "the descriptor is not closed")
+        withExtendedLifetime(socket) {}
     }
 
     @Test func d14AdoptingOnTheGivenQueueDoesNotDeadlock() async throws {

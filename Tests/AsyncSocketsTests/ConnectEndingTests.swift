@@ -111,6 +111,7 @@ import Testing
         #expect(await iterator.next() == "2.test")
         gate.signal()
         #expect(try await recorders[2].disconnected()?.code == .hostNotFound)
+        withExtendedLifetime(clients) {}
     }
 
     @Test func theTimeoutEndsTheResolvingToo() async throws {

@@ -103,6 +103,7 @@ import Testing
             _ = try await atListener.accepted()
         }
         #expect(clients.allSatisfy { $0.isConnected })
+        withExtendedLifetime(listener) {}
     }
 
     @Test func aListenerLeavesOutDisabledFamiliesAndUnknownInterfaces() throws {

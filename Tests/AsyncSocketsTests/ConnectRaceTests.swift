@@ -51,7 +51,7 @@ import Testing
                 .resolved([first, second, third]), .trying(first), .trying(second), .failed(second, error), .trying(third),
                 .connected(third),
             ])
-        withExtendedLifetime((silent, refusing)) {}
+        withExtendedLifetime((client, silent, refusing)) {}
     }
 
     @Test func everyAddressThatFailedIsNamed() async throws {
@@ -63,6 +63,7 @@ import Testing
         #expect(error.code == .connectFailed && error.errno == ECONNREFUSED && error.blame == .peer)
         for refusing in refusing { #expect(error.message.contains("\(try refusing.localAddress): connect")) }
         #expect(error.message.contains("host.test"))
+        withExtendedLifetime(client) {}
     }
 
     @Test func aHostWithVeryManyAddressesMakesNoVeryLongMessage() async throws {

@@ -131,6 +131,6 @@ import Testing
         try await atServer.secured()
         server.readData(toLength: 6, withTimeout: 60, tag: 0)
         #expect(try await atServer.readText() == "secret")
-        withExtendedLifetime((client, directory)) {}
+        withExtendedLifetime((client, server, directory)) {}
     }
 }

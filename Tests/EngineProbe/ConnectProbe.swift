@@ -18,6 +18,7 @@ enum ConnectProbe {
         for _ in 0..<20 { try timeOut(connectingTo: silent, on: loop) }
         let after = try descriptorCount()
         guard after == before else { throw ProbeFailure(description: "\(before) descriptors became \(after)") }
+        withExtendedLifetime(silent) {}
         print("\(rounds) disconnects and 20 timeouts left \(after) of \(before) descriptors and no registration")
     }
 
@@ -30,6 +31,7 @@ enum ConnectProbe {
             client.disconnect()
             guard try witness.end() == nil else { throw ProbeFailure(description: "an error instead of a plain end") }
             try expectEmpty(loop)
+            withExtendedLifetime((client, witness)) {}
         }
     }
 
@@ -38,7 +40,7 @@ enum ConnectProbe {
         try client.connect(toHost: "host.test", onPort: 1, withTimeout: 0.02)
         guard try witness.end()?.code == .connectTimeout else { throw ProbeFailure(description: "no timeout") }
         try expectEmpty(loop)
-        withExtendedLifetime(client) {}
+        withExtendedLifetime((client, witness)) {}
     }
 
     private static func makeClient(to hosts: [SilentHost], on loop: EventLoop) -> (AsyncSocket, Witness) {

@@ -18,6 +18,7 @@ enum NamespaceProbe {
         try expect("fe80::1%lo", for: "fe80::1", port: server.localPort, via: "fe80::1")
         try expect("fe80::1%lo", for: "fe80::1%lo", port: server.localPort, via: nil)
         try expect(nil, for: "fe80::1", port: server.localPort, via: nil)
+        withExtendedLifetime((server, listener)) {}
         print("link-local addresses get their scope")
     }
 
@@ -34,6 +35,7 @@ enum NamespaceProbe {
                 $0.isIPv4PreferredOverIPv6 = prefersIPv4
             }
         }
+        withExtendedLifetime((server, listener)) {}
         print("localhost works without IPv6")
     }
 
@@ -49,7 +51,7 @@ enum NamespaceProbe {
         guard outcome == host else {
             throw ProbeFailure(description: "\(name) via \(interface ?? "any"): \(outcome ?? "no connection")")
         }
-        withExtendedLifetime(client) {}
+        withExtendedLifetime((client, party)) {}
     }
 }
 
