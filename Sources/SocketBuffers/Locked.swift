@@ -10,6 +10,7 @@ public final class Locked<Value>: @unchecked Sendable {
     // Behind a pointer: the mutex gives it the exclusivity that a stored property would be checked for at run time.
     @usableFromInline let value: UnsafeMutablePointer<Value>
 
+    /// A lock around `value`.
     public init(_ value: sending Value) {
         self.value = .allocate(capacity: 1)
         self.value.initialize(to: value)
@@ -25,10 +26,11 @@ public final class Locked<Value>: @unchecked Sendable {
         value.deallocate()
     }
 
-    /// Runs `body` with the lock held. Never call user code inside; a socket's lock may be held while its connection's is taken, not the other
-    /// way round, and no two others are ever held together.
     // Public and inlinable, though no product shows this module: only so do other modules call code made for their types (what is `package` is not
     // specialised across modules, and each call looked its types up at run time).
+
+    /// Runs `body` with the lock held. Never call user code inside; a socket's lock may be held while its connection's is taken, not the other
+    /// way round, and no two others are ever held together.
     @inlinable
     public func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result
