@@ -25,7 +25,8 @@ final class DeliveryCork: Sendable {
 
     /// Inside the turn: true when what was just queued is to wait for `open()`, which will say so.
     func holdsBack() -> Bool {
-        let before = state.compareExchange(expected: State.closed, desired: State.pressed, ordering: .acquiringAndReleasing).original
+        let before = state.compareExchange(expected: State.closed, desired: State.pressed, ordering: .acquiringAndReleasing)
+            .original
         return before != State.open
     }
 
