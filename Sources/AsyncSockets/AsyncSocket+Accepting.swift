@@ -118,14 +118,13 @@ extension AsyncSocket {
 
     /// On the listener's loop: an event of the listener, on its way to the delegate.
     private func deliver(_ event: DelegateEvent, of listener: Listener) {
+        guard let queue = delegateQueue ?? socketQueue else { return tell(event, of: listener) }
+        queue.async { [weak self] in self?.tell(event, of: listener) }
+    }
+
+    private func tell(_ event: DelegateEvent, of listener: Listener) {
         if case .didDisconnect = event { vacate(listener) }
-        guard let queue = delegateQueue ?? socketQueue else {
-            return event.deliver(to: delegate, from: self)
-        }
-        queue.async { [weak self] in
-            guard let self else { return }
-            event.deliver(to: delegate, from: self)
-        }
+        event.deliver(to: delegate, from: self)
     }
 
     /// The socket is free again, if it is still this listener's.
@@ -169,7 +168,7 @@ extension StreamConnection {
     /// Makes the facts of an accepted descriptor known. It has those of the options only that the kernel passes on: the others are set now.
     fileprivate func introduce(_ accepted: AcceptedConnection) throws(AsyncSocketError) {
         do throws(SystemError) {
-            facts.withLock { $0.lateOptions = $0.options }
+            facts.withLock { $0.lateOptions = $0.options.notInherited(by: accepted.descriptor) }
             try introduce(accepted.descriptor, peer: accepted.peer)
         } catch {
             throw AsyncSocketError(error, operation: "accept")

@@ -60,7 +60,7 @@ extension AsyncSocket {
 
     /// How many bytes may wait to be written; nil, at first: no limit.
     ///
-    /// A write that would exceed it ends the connection with `.writeQueueFull`: to leave out that one write would corrupt the stream. It keeps a peer that does not read from
+    /// Bytes of files count too, though they use no memory. A write that would exceed it ends the connection with `.writeQueueFull`: to leave out that one write would corrupt the stream. It keeps a peer that does not read from
     /// filling the memory.
     public var maximumPendingWriteBytes: Int? {
         get { configuration.maximumPendingWriteBytes }
@@ -83,6 +83,7 @@ extension AsyncSocket {
     func configure(_ change: (inout SocketConfiguration) -> Void) {
         let configuration = state.withLock { state in
             change(&state.configuration)
+            state.configuration.version += 1
             return state.configuration
         }
         connection?.post(.configure(configuration))

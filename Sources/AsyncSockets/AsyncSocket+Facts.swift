@@ -16,7 +16,7 @@ extension AsyncSocket {
             switch state.occupation {
             case .nothing: true
             case .connection(let connection): connection.facts.withLock { $0.isOver }
-            case .listening: false
+            case .listening(let listener): !listener.isOpen
             }
         }
     }

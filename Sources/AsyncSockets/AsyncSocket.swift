@@ -84,7 +84,10 @@ public final class AsyncSocket: Sendable {
             }
             state.occupation = occupation
             // Here, so that an option that is set from now on finds the connection, and one that was set before is not lost.
-            if case .connection(let connection) = occupation { connection.facts.withLock { $0.options = state.options } }
+            if case .connection(let connection) = occupation {
+                connection.configuration = state.configuration
+                connection.facts.withLock { $0.options = state.options }
+            }
             return true
         }
         if !isFree {
@@ -99,7 +102,7 @@ extension AsyncSocket.Occupation {
         switch self {
         case .nothing: true
         case .connection(let connection): connection.facts.withLock { $0.isOver }
-        case .listening: false
+        case .listening(let listener): !listener.isOpen
         }
     }
 

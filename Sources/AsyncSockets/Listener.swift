@@ -24,6 +24,8 @@ final class Listener: Sendable {
         var openCount = 0
         var isClosed = false
         var hasLost = false
+        /// Itself, from `close()` to its end: its socket may be busy with something else by then.
+        var ending: Listener?
     }
 
     private let state = Locked(State())
@@ -105,6 +107,7 @@ final class Listener: Sendable {
     private func isLastEnd() -> Bool {
         state.withLock { state in
             state.openCount -= 1
+            if state.openCount == 0 { state.ending = nil }
             return state.openCount == 0
         }
     }
@@ -114,7 +117,10 @@ final class Listener: Sendable {
     }
 
     func close() {
-        state.withLock { $0.isClosed = true }
+        state.withLock { state in
+            state.isClosed = true
+            if state.openCount > 0 { state.ending = self }
+        }
         for acceptor in acceptors { acceptor.close() }
     }
 

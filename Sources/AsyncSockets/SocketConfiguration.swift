@@ -3,6 +3,8 @@ internal import SocketCore
 
 /// What the user of a socket has set for its connections. A plain value: each connection has its own, and hears of changes by a message.
 struct SocketConfiguration: Sendable {
+    /// Grows with each change, so that of two that overtake each other on the way to a connection the later one stays.
+    var version = 0
     /// `kIPv4Disabled`, the other way round.
     var isIPv4Enabled = true
     /// `kIPv6Disabled`, the other way round.

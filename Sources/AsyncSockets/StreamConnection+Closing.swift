@@ -1,3 +1,4 @@
+internal import Glibc
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
@@ -24,8 +25,7 @@ extension StreamConnection {
         if let closeIntent, closeIntent.isMet(readsDone: reads.queue.isEmpty, writesDone: writes.queue.isEmpty) {
             return close(nil)
         }
-        if mayHaveEnded, let error = endOfConnection(descriptor) { return close(error) }
-        publishProgress()
+        if mayHaveEnded, let error = endOfConnection(descriptor) { close(error) }
     }
 
     /// Half-duplex: the peer has closed its side in good order, and what it sent has been read. Reads cannot be served any more, and say so.
@@ -50,6 +50,7 @@ extension StreamConnection {
     /// Why the connection cannot go on, if so. Bytes that came before the end stay readable for as long as someone may read them.
     private func endOfConnection(_ descriptor: SocketDescriptor) -> AsyncSocketError? {
         if reads.isExhausted, !staysOpenForWriting { return reads.ending }
+        if reads.hasUnreadBytes { return nil }
         let mayStillRead = reads.wantsBytes && reads.mayHaveBytes
         if let error = writes.ending, !mayStillRead { return staysOpenForWriting ? error : reads.ending ?? error }
         // What the kernel says of a connection that is not being read from, for whatever reason.
@@ -90,7 +91,11 @@ extension StreamConnection {
         loop.unwatch(descriptor)
         let rest = writes.ending == nil ? upgrade.engine?.output : nil
         // A close with unread bytes resets the connection, and a reset overtakes what we sent last: an alert, or the end of the data.
-        if error?.tls != nil || closeIntent?.contains(.afterWrites) == true || rest?.isEmpty == false {
+        if error?.errno == ENODATA, upgrade.engine == nil {
+            // A file has shrunk: the peer must not take the FIN for the end of what it was promised.
+            try? descriptor.set(.linger, to: 0)
+            descriptor.close()
+        } else if error?.tls != nil || closeIntent?.contains(.afterWrites) == true || rest?.isEmpty == false {
             Farewell.begin(with: descriptor, sending: rest?.readableBytes, on: loop)
         } else {
             descriptor.close()

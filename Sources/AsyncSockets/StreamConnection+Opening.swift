@@ -118,7 +118,7 @@ extension StreamConnection {
         do throws(SystemError) {
             let peer = facts.withLock { $0.remoteAddress } ?? descriptor.remoteAddress
             try introduce(descriptor, peer: peer)
-            reads.trustsShortReads = peer?.family != .unix
+            if peer?.family == .unix { reads.trustsShortReads = false }
             return true
         } catch {
             close(AsyncSocketError(error, operation: "connect"))

@@ -49,6 +49,11 @@ final class ReadHalf {
         queue.isEmpty ? Self.readAheadLimit - preBuffer.count : BufferPool.blockSize
     }
 
+    /// True when the stream has ended in good order and bytes that came before wait for a read: whatever becomes of the other direction, they stay.
+    var hasUnreadBytes: Bool {
+        ending?.code == .closedByPeer && queue.front == .nothing && !preBuffer.isEmpty
+    }
+
     /// True when the stream has ended and no queued read can be served any more.
     var isExhausted: Bool {
         guard ending != nil else { return false }

@@ -48,20 +48,25 @@ extension StreamConnection {
     func pumpNegotiation(_ tunnel: Tunnel, _ descriptor: SocketDescriptor) {
         var tunnel = tunnel
         for _ in 0..<Self.roundsPerTurn {
+            sendOutput(of: &tunnel, to: descriptor)
+            guard tunnel.negotiation.output.isEmpty else { return waitForProxy(tunnel, descriptor) }
             switch tunnel.negotiation.take(from: reads.preBuffer) {
             case .established: return beginUsing(tunnel, descriptor)
             case .failed(let failure): return close(AsyncSocketError(failure, of: tunnel.proxy))
             case .incomplete: break
             }
-            sendOutput(of: &tunnel, to: descriptor)
+            guard tunnel.negotiation.output.isEmpty else { continue }
             guard receive(into: reads.preBuffer, limit: Self.receiveLimit, from: descriptor) else {
-                phase = .negotiating(descriptor, tunnel)
-                if let error = reads.ending ?? writes.ending { close(error.before(tunnel)) }
-                return
+                return waitForProxy(tunnel, descriptor)
             }
         }
         phase = .negotiating(descriptor, tunnel)
         askForTurn()
+    }
+
+    private func waitForProxy(_ tunnel: Tunnel, _ descriptor: SocketDescriptor) {
+        phase = .negotiating(descriptor, tunnel)
+        if let error = reads.ending ?? writes.ending { close(error.before(tunnel)) }
     }
 
     private func sendOutput(of tunnel: inout Tunnel, to descriptor: SocketDescriptor) {

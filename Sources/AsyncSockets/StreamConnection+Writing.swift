@@ -64,7 +64,7 @@ extension StreamConnection {
     private func reportHighWater() {
         guard let mark = configuration.writeHighWaterMark, !writes.isAboveHighWater else { return }
         let waiting = writes.queue.waitingByteCount
-        guard waiting >= mark, case .connected = phase else { return }
+        guard mark > 0, waiting >= mark else { return }
         writes.isAboveHighWater = true
         report(.highWater(waiting))
     }

@@ -6,6 +6,7 @@
 //  5. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last event.
 //  6. The loop keeps the connection alive until it is closed and its last event is on its way.
 
+internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
@@ -102,7 +103,9 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     }
 
     func leaveRestToLoop() {
-        askForTurn()
+        guard let registration, !loop.isRegistered(registration) else { return askForTurn() }
+        // It has left the loop, and what is left can only be told that it is over.
+        DispatchQueue.global().async { [self] in post(.retire) }
     }
 
     // MARK: - Inside the turn
@@ -130,7 +133,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .uncork: uncork()
         case .close(let intent): closeWhenDone(intent)
         case .closeWriteStream: closeWriteStream()
-        case .configure(let configuration): self.configuration = configuration
+        case .configure(let configuration): configure(configuration)
         case .fail(let error): close(error)
         case .perform(let body): body(facts.withLock { $0.descriptor?.rawValue })
         case .retire: break
@@ -145,11 +148,18 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         return true
     }
 
+    private func configure(_ configuration: SocketConfiguration) {
+        guard configuration.version > self.configuration.version else { return }
+        self.configuration = configuration
+        pump()
+    }
+
     func report(_ event: DelegateEvent) {
         outbox.append(event)
     }
 
     func finishTurn() {
+        publishProgress()
         if !outbox.isEmpty {
             let mustAsk = relay.send(&outbox)
             if mustAsk, !relay.deliversOnSocketQueue { askForTurn() }
@@ -158,7 +168,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     }
 
     /// Makes known how far the current read and write have come, when that has changed.
-    func publishProgress() {
+    private func publishProgress() {
         let progress = ConnectionFacts.Progress(
             read: reads.progress, write: writes.progress, waitingByteCount: writes.queue.waitingByteCount)
         guard progress != published else { return }

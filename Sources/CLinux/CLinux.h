@@ -50,7 +50,8 @@ static inline ssize_t CLinux_sendfile_without_signal(int socket, int file, off_t
     pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
     ssize_t sent = sendfile(socket, file, offset, count);
     int error = errno;
-    if (sent < 0 && error == EPIPE) {
+    // A call that sent some pages and then met the end raises the signal too, and answers with a count.
+    if (sent < 0 || (size_t)sent < count) {
         struct timespec at_once = {0, 0};
         while (sigtimedwait(&pipe_signal, NULL, &at_once) < 0 && errno == EINTR) {}
     }

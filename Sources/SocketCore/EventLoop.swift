@@ -86,6 +86,11 @@ package final class EventLoop: @unchecked Sendable {
         guard epoll_ctl(epoll.rawValue, EPOLL_CTL_ADD, descriptor, &event) == 0 else { throw SystemError("epoll_ctl") }
     }
 
+    /// False once a registration has ended.
+    package func isRegistered(_ registration: LoopRegistration) -> Bool {
+        state.withLock { $0.table.handler(of: registration) != nil }
+    }
+
     /// How many registrations there are.
     package var registrationCount: Int {
         state.withLock { $0.table.registrationCount }

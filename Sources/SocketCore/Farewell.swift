@@ -54,8 +54,9 @@ package final class Farewell: EventHandler, @unchecked Sendable {
         while !output.isEmpty {
             switch descriptor.send(output.readableBytes) {
             case .bytes(let count): output.consume(count)
-            case .wouldBlock, .exhausted: return
-            case .failed: output.reset()
+            case .wouldBlock: return
+            // There is no event to wait for, and the rest is not worth more.
+            case .exhausted, .failed: output.reset()
             }
         }
         hasSentAll = true

@@ -33,7 +33,7 @@ package struct HTTPConnectNegotiation: Sendable {
 
     /// Takes whole lines; true when the tunnel stands.
     mutating func isEstablished(by buffer: PreBuffer) throws(ProxyFailure) -> Bool {
-        while let line = try takeLine(from: buffer) {
+        while output.isEmpty, let line = try takeLine(from: buffer) {
             switch expected {
             case .statusLine:
                 expected = .fields(ofInterimResponse: try isInterim(StatusLine(line)))

@@ -40,7 +40,7 @@ package struct SOCKS5Negotiation: Sendable {
 
     /// Takes whole replies; true when the tunnel stands.
     mutating func isEstablished(by buffer: PreBuffer) throws(ProxyFailure) -> Bool {
-        while true {
+        while output.isEmpty {
             switch awaited {
             case .method:
                 guard let method = try takeMethod(from: buffer) else { return false }
@@ -52,6 +52,7 @@ package struct SOCKS5Negotiation: Sendable {
                 return try takeConnectionReply(from: buffer)
             }
         }
+        return false
     }
 
     // MARK: - What we send

@@ -8,6 +8,7 @@ package struct SocketOptionSet: Sendable {
         let value: any Sendable
         let isForUnboundOnly: Bool
         let apply: @Sendable (SocketDescriptor) throws(SystemError) -> Void
+        let isSet: @Sendable (SocketDescriptor) -> Bool
     }
 
     private var entries: [Entry] = []
@@ -21,7 +22,8 @@ package struct SocketOptionSet: Sendable {
         guard option.encode(value) != nil else { throw SystemError("setsockopt(\(option.name))", errno: EINVAL) }
         let entry = Entry(
             name: option.name, value: value, isForUnboundOnly: option.scope == .unbound,
-            apply: { (descriptor) throws(SystemError) in try descriptor.set(option, to: value) })
+            apply: { (descriptor) throws(SystemError) in try descriptor.set(option, to: value) },
+            isSet: { $0.has(option, value) })
         if let index = entries.firstIndex(where: { $0.name == option.name }) {
             entries[index] = entry
         } else {
@@ -37,6 +39,13 @@ package struct SocketOptionSet: Sendable {
     /// Sets them all on a descriptor that is new.
     func apply(toNew descriptor: SocketDescriptor) throws(SystemError) {
         for entry in entries { try entry.apply(descriptor) }
+    }
+
+    /// Those that an accepted descriptor does not have from its listener. To set one again may take a privilege that the process has given up since.
+    package func notInherited(by descriptor: SocketDescriptor) -> SocketOptionSet {
+        var missing = self
+        missing.entries.removeAll { $0.isSet(descriptor) }
+        return missing
     }
 
     /// Sets those that count for a connection that stands.
@@ -63,6 +72,14 @@ extension SocketDescriptor {
         guard getsockopt(rawValue, place.level, place.option, &bytes, &length) == 0 else { throw SystemError(call) }
         guard let value = option.decode(Array(bytes.prefix(Int(length)))) else { throw SystemError(call, errno: EINVAL) }
         return value
+    }
+
+    fileprivate func has<Value>(_ option: SocketOption<Value>, _ value: Value) -> Bool {
+        do throws(SystemError) {
+            return option.encode(try self.value(of: option)) == option.encode(value)
+        } catch {
+            return false
+        }
     }
 
     private func place<Value>(of option: SocketOption<Value>, _ call: String) throws(SystemError) -> SocketOption<Value>.Place {

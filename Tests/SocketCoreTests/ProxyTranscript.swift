@@ -14,9 +14,13 @@ struct ProxyTranscript: Equatable {
         let buffer = PreBuffer()
         for piece in [[]] + pieces {
             piece.withUnsafeBytes { buffer.append($0) }
-            if answer == .incomplete { answer = negotiation.take(from: buffer) }
-            sent += negotiation.output
-            negotiation.didSend(negotiation.output.count)
+            var hasAsked = true
+            while hasAsked, answer == .incomplete {
+                answer = negotiation.take(from: buffer)
+                hasAsked = !negotiation.output.isEmpty
+                sent += negotiation.output
+                negotiation.didSend(negotiation.output.count)
+            }
         }
         leftover = Array(buffer.readableBytes)
     }

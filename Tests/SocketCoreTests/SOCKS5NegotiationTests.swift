@@ -1,3 +1,4 @@
+import SocketBuffers
 import SocketCore
 import Testing
 
@@ -24,6 +25,22 @@ import Testing
         #expect(transcripts.first?.answer == .established)
         #expect(transcripts.first?.sent == Self.greeting + Self.request)
         #expect(transcripts.first?.leftover == tunnelBytes)
+    }
+
+    /// A proxy that has answered all questions beforehand: the tunnel would stand before it was asked for, and our first bytes would be the request.
+    @Test func aReplyIsNotLookedAtBeforeTheRequestHasLeft() throws {
+        var negotiation = try Proxy.negotiation(.socks5)
+        let buffer = PreBuffer()
+        (Self.noAuthentication + Self.success).withUnsafeBytes { buffer.append($0) }
+        #expect(negotiation.take(from: buffer) == .incomplete)
+        negotiation.didSend(negotiation.output.count)
+        #expect(negotiation.take(from: buffer) == .incomplete)
+        #expect(Array(negotiation.output) == Self.request)
+        negotiation.didSend(1)
+        #expect(negotiation.take(from: buffer) == .incomplete)
+        negotiation.didSend(negotiation.output.count)
+        #expect(negotiation.take(from: buffer) == .established)
+        #expect(buffer.isEmpty)
     }
 
     @Test func credentialsAreSentWhenTheProxyAsksForThem() throws {
