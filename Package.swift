@@ -77,7 +77,8 @@ let package = Package(
             swiftSettings: strict
         ),
         .testTarget(
-            name: "SocketTLSTests", dependencies: ["SocketTLS", "SocketBuffers", "COpenSSL", "AsyncSocketsTesting"],
+            name: "SocketTLSTests",
+            dependencies: ["SocketTLS", "SocketBuffers", "COpenSSL", "AsyncSockets", "AsyncSocketsTesting", "SocketTestSupport"],
             swiftSettings: strict),
         .testTarget(
             name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting", "SocketTLS"], swiftSettings: strict),

@@ -139,6 +139,7 @@ extension AsyncSocket {
     /// On the delegate queue: makes a socket of an accepted connection and hands it to the delegate.
     func adopt(_ accepted: AcceptedConnection, for delegate: (any AsyncSocketDelegate)?) {
         guard let delegate else { return accepted.log(.noDelegate) }
+        guard accepted.listener.isOpen else { return }
         var socket = makeChild(on: delegate.newSocketQueueForConnection(fromAddress: accepted.peer, on: self), delegate)
         guard accepted.listener.isOpen else { return }
         do throws(AsyncSocketError) {

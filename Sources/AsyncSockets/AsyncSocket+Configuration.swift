@@ -67,7 +67,7 @@ extension AsyncSocket {
         set { configure { $0.maximumPendingWriteBytes = newValue } }
     }
 
-    /// How many bytes have to wait to be written for the delegate to get `socket(_:writeQueueReachedHighWater:)`; nil, at first: never.
+    /// How many bytes, more than zero, have to wait to be written for the delegate to get `socket(_:writeQueueReachedHighWater:)`; nil, at first: never.
     public var writeHighWaterMark: Int? {
         get { configuration.writeHighWaterMark }
         set { configure { $0.writeHighWaterMark = newValue } }

@@ -2,7 +2,7 @@
 public struct OperationProgress: Sendable, Hashable {
     /// The tag that the operation was given.
     public let tag: Int
-    /// Bytes that have arrived, or that have been handed to the kernel.
+    /// Bytes that have arrived, or that have been handed to the kernel or, on a secure connection, encrypted.
     public let bytesDone: Int
     /// All bytes of the operation; nil for a read whose length is not known beforehand.
     public let total: Int?

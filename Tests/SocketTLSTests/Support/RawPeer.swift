@@ -89,6 +89,10 @@ final class RawPeer {
     func carryFrom(_ engine: TLSEngine) {
         let bytes = Array(engine.output.readableBytes)
         engine.output.consume(bytes.count)
+        receive(bytes)
+    }
+
+    func receive(_ bytes: [UInt8]) {
         if !bytes.isEmpty { BIO_write(input, bytes, Int32(bytes.count)) }
     }
 
