@@ -5,6 +5,9 @@ internal import SocketTLS
 
 /// How a connection ends: when its user wants it, when the peer does, when something failed.
 extension StreamConnection {
+    /// How long bytes that came before the end stay readable when a write that has failed waits to be told so.
+    private static let failedWriteSeconds = 1.0
+
     /// An empty intent: at once.
     func closeWhenDone(_ intent: CloseIntent) {
         guard !intent.isEmpty else {
@@ -50,14 +53,23 @@ extension StreamConnection {
     /// Why the connection cannot go on, if so. Bytes that came before the end stay readable for as long as someone may read them.
     private func endOfConnection(_ descriptor: SocketDescriptor) -> AsyncSocketError? {
         if reads.isExhausted, !staysOpenForWriting { return reads.ending }
-        if reads.hasUnreadBytes { return nil }
-        let mayStillRead = reads.wantsBytes && reads.mayHaveBytes
+        let mayStillRead = reads.hasUnreadBytes ? !hasWaitedForReads() : reads.wantsBytes && reads.mayHaveBytes
         if let error = writes.ending, !mayStillRead { return staysOpenForWriting ? error : reads.ending ?? error }
         // What the kernel says of a connection that is not being read from, for whatever reason.
-        if reads.isBrokenOff, !reads.wantsBytes, let error = descriptor.takeError(of: "poll") {
+        if reads.isBrokenOff, !reads.wantsBytes, !reads.hasUnreadBytes, let error = descriptor.takeError(of: "poll") {
             return AsyncSocketError(error, operation: "read")
         }
         return nil
+    }
+
+    /// True when a write has failed and nobody has asked for the bytes that came before the end: who waits for that write must be told.
+    private func hasWaitedForReads() -> Bool {
+        guard writes.ending != nil, !writes.queue.isEmpty else { return false }
+        guard let patience = writes.patience else {
+            writes.patience = Deadline(after: Self.failedWriteSeconds)
+            return false
+        }
+        return patience <= .now
     }
 
     /// Ends everything, once: the descriptor, the queues, the buffers, the engine. `didDisconnect` is the last event.

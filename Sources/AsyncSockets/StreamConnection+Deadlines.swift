@@ -6,7 +6,7 @@ extension StreamConnection {
     func armDeadline() {
         let earliest = Deadline.earlier(
             .earlier(clock?.deadline, phase.deadline),
-            .earlier(writes.retry, .earlier(reads.timer.deadline, writes.timer.deadline)))
+            .earlier(.earlier(writes.retry, writes.patience), .earlier(reads.timer.deadline, writes.timer.deadline)))
         guard let earliest else { return }
         // A deadline that has moved away is left armed: it comes early, finds nothing expired, and the next one is armed then.
         if let armedDeadline, armedDeadline <= earliest { return }

@@ -13,6 +13,8 @@ final class WriteHalf {
     @exclusivity(unchecked) var retry: Deadline?
     /// Why no byte can be sent any more.
     @exclusivity(unchecked) var ending: AsyncSocketError?
+    /// How long a write that has failed waits for the delegate to read what came before the end.
+    @exclusivity(unchecked) var patience: Deadline?
     /// The user wants to write nothing after what is queued.
     @exclusivity(unchecked) var isClosing = false
     /// Our FIN has been sent, and with TLS the close_notify before it.
@@ -163,7 +165,11 @@ extension StreamConnection {
         case .exhausted:
             writes.canAcceptBytes = false
             writes.retry = Deadline(after: SocketDescriptor.shortageSeconds)
-        case .failed(let error): writes.ending = AsyncSocketError(error, operation: "write")
+        case .failed(let error):
+            writes.ending = AsyncSocketError(error, operation: "write")
+            // The end may have come with bytes before it that the loop has not told of yet.
+            reads.mayHaveBytes = true
+            reads.trustsShortReads = false
         }
         return nil
     }

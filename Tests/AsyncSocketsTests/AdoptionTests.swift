@@ -67,10 +67,24 @@ import Testing
             peer.send("x")
             return try AsyncSocket(adopting: descriptor, delegate: recorder)
         }()
-        // Nobody has read the byte yet, so the connection goes on until the write finds nobody.
+        // Nobody has read the byte yet, and nobody will; who waits for the write is told all the same.
         socket.write(Data(count: 1024 * 1024), withTimeout: 60, tag: 0)
         let error = try #require(try await recorder.disconnected())
         #expect([.connectionReset, .closedByPeer].contains(error.code))
+        withExtendedLifetime(socket) {}
+    }
+
+    @Test func whatThePeerSaidBeforeItWentIsReadThoughTheWriteBeforeFails() async throws {
+        let recorder = Recorder()
+        let socket = try {
+            let (peer, descriptor) = try Self.pair()
+            peer.send("421 bye\r\n")
+            return try AsyncSocket(adopting: descriptor, delegate: recorder)
+        }()
+        socket.write(Data(count: 1024 * 1024), withTimeout: 60, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: 60, tag: 1)
+        #expect(try await recorder.readText() == "421 bye\r\n")
+        #expect([.connectionReset, .closedByPeer].contains(try await recorder.disconnected()?.code))
         withExtendedLifetime(socket) {}
     }
 
