@@ -122,7 +122,8 @@ import Testing
         socket.readData(withTimeout: 60, tag: 0)
         guard case .disconnected(let error?) = await recorder.next() else { throw Unexpected(description: "no error") }
         #expect(!socket.isConnected && socket.isDisconnected)
-        _ = try await peer.finish()
+        // On a machine with too much to do the time may be over before the proxy has heard anything.
+        if error.code != .connectTimeout { _ = try await peer.finish() }
         return error
     }
 
@@ -183,7 +184,7 @@ import Testing
     @Test(arguments: beginnings.indices)
     func theTimeoutOfConnectCoversTheNegotiation(_ index: Int) async throws {
         let (kind, steps) = Self.beginnings[index]
-        let error = try await error(of: kind, steps, timeout: 0.3)
+        let error = try await error(of: kind, steps, timeout: 1)
         #expect(error.code == .connectTimeout)
     }
 

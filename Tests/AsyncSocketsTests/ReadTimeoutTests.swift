@@ -21,7 +21,7 @@ import Testing
     func d20AReadThatTimesOutCanHandOverItsBytesAndLeaveTheConnectionAlone(secure: Bool) async throws {
         let start: [ScriptedPeer.Step] = secure ? [.startTLS(try TestCertificates.server())] : []
         let peer = try ScriptedPeer.listening(start + [.send("abc"), .expect("go on"), .send("def\r\n")])
-        let recorder = Recorder()
+        let recorder = Recorder(patientUntil: 2)
         let socket = try await connect(to: peer, recorder)
         socket.keepsConnectionOnReadTimeout = true
         if secure {
@@ -43,7 +43,7 @@ import Testing
     @Test(arguments: ["length", "delimiter", "buffer"])
     func d20TheBytesSoFarAreHandedOverOnce(kind: String) async throws {
         let peer = try ScriptedPeer.listening([.send("abc"), .expect("go on"), .send("def\r\n")])
-        let recorder = Recorder(recordsProgress: true)
+        let recorder = Recorder(recordsProgress: true, patientUntil: 3)
         let socket = try await connect(to: peer, recorder)
         socket.keepsConnectionOnReadTimeout = true
         let buffer = ReadBuffer()

@@ -61,16 +61,19 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     private let recordsProgress: Bool
     private let recordsSteps: Bool
     private let readExtension: TimeInterval
+    /// A read that takes too long goes on until it has so many bytes.
+    private let patientUntil: Int
     /// Called on the delegate queue, before the event is recorded.
     package let reaction: (@Sendable (AsyncSocket, Told) -> Void)?
 
     package init(
-        recordsProgress: Bool = false, recordsSteps: Bool = false, readExtension: TimeInterval = 0,
+        recordsProgress: Bool = false, recordsSteps: Bool = false, readExtension: TimeInterval = 0, patientUntil: Int = 0,
         reaction: (@Sendable (AsyncSocket, Told) -> Void)? = nil
     ) {
         self.recordsProgress = recordsProgress
         self.recordsSteps = recordsSteps
         self.readExtension = readExtension
+        self.patientUntil = patientUntil
         self.reaction = reaction
     }
 
@@ -236,7 +239,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     }
     package func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
-    ) -> TimeInterval { readExtension }
+    ) -> TimeInterval { length < patientUntil ? 0.05 : readExtension }
     package func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void)
     {
         record(.asked(trust, answer: completionHandler), from: socket)
