@@ -1,5 +1,6 @@
 internal import Dispatch
 internal import SocketBuffers
+internal import Synchronization
 
 /// A socket's delegate and the queue it is called on. The socket and its connections share one.
 ///
@@ -7,6 +8,8 @@ internal import SocketBuffers
 /// set aside: the reference is only stored and read here; its methods are called on the delegate queue alone.
 final class DelegateSlot: Sendable {
     private let contents: Locked<Contents>
+    private let changes = Atomic(0)
+    private let hasQueue: Atomic<Bool>
 
     private struct Contents: @unchecked Sendable {
         // Unchecked: see above.
@@ -16,6 +19,7 @@ final class DelegateSlot: Sendable {
 
     init(_ delegate: (any AsyncSocketDelegate)?, queue: DispatchQueue?) {
         contents = Locked(Contents(delegate: delegate, queue: queue))
+        hasQueue = Atomic(queue != nil)
     }
 
     /// Held weakly.
@@ -24,12 +28,19 @@ final class DelegateSlot: Sendable {
         set {
             let reference = Reference(newValue)
             contents.withLock { $0.delegate = reference.delegate }
+            changes.add(1, ordering: .releasing)
         }
     }
 
+    /// Grows with each change of the delegate: who keeps the delegate for a while can see whether it still is the one.
+    var changeCount: Int { changes.load(ordering: .acquiring) }
+
     var queue: DispatchQueue? {
-        get { contents.withLock { $0.queue } }
-        set { contents.withLock { $0.queue = newValue } }
+        get { hasQueue.load(ordering: .acquiring) ? contents.withLock { $0.queue } : nil }
+        set {
+            contents.withLock { $0.queue = newValue }
+            hasQueue.store(newValue != nil, ordering: .releasing)
+        }
     }
 
     /// Carries the delegate through the lock.

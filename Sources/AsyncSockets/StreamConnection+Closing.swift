@@ -11,12 +11,12 @@ extension StreamConnection {
     /// An empty intent: at once.
     func closeWhenDone(_ intent: CloseIntent) {
         guard !intent.isEmpty else {
-            // What the delegate wrote just before is given to the kernel, as it would have been without the cork.
-            if cork.isPressed { pump() }
+            // What was written just before is given to the kernel first.
+            pumpIfNeeded()
             return close(nil)
         }
         closeIntent = (closeIntent ?? []).union(intent)
-        pump()
+        needsPump = true
     }
 
     /// After the pumps have done what they could: starts the clocks of what is current now, and sees whether this is the end.

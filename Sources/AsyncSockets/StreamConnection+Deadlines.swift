@@ -62,7 +62,7 @@ extension StreamConnection {
         let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: timeout)
         guard configuration.keepsConnectionOnReadTimeout else { return close(error) }
         abandonRead(error)
-        pump()
+        needsPump = true
     }
 
     /// The delegate's answer, which counts for the operation that was asked about and for no other.

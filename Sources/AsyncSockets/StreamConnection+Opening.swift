@@ -91,7 +91,7 @@ extension StreamConnection {
                 report(.didConnect(host: address.host ?? "\(address)", port: address.port ?? 0))
             }
         }
-        pump()
+        needsPump = true
     }
 
     /// Takes over a descriptor that is connected, such as an accepted one.
@@ -101,7 +101,7 @@ extension StreamConnection {
         } catch {
             return close(AsyncSocketError(error, operation: "accept"))
         }
-        if stand(descriptor) { pump() }
+        needsPump = stand(descriptor)
     }
 
     private func watch(_ descriptor: SocketDescriptor) throws(SystemError) {

@@ -73,7 +73,7 @@ extension StreamConnection {
     func enqueue(_ packet: ReadPacket) {
         guard closeIntent == nil else { return }
         reads.queue.append(packet)
-        if !cork.holdsBack() { pump() }
+        needsPump = true
     }
 
     func pumpReads(from descriptor: SocketDescriptor) {

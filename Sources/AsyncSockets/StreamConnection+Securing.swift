@@ -9,7 +9,7 @@ extension StreamConnection {
         upgrade.queue(request)
         reads.queue.appendStartTLS()
         writes.queue.appendStartTLS()
-        pump()
+        needsPump = true
     }
 
     /// Begins the handshake when both markers stand at the front; true when it did.
@@ -114,7 +114,7 @@ extension StreamConnection {
         upgrade.resumeHandshake()
         clock = stoppedClock
         clock?.goOn()
-        pump()
+        needsPump = true
     }
 }
 

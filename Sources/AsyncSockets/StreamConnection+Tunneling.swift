@@ -41,7 +41,7 @@ extension StreamConnection {
         reads.mayHaveBytes = true
         writes.canAcceptBytes = true
         sendSmallWritesAtOnce(descriptor)
-        pump()
+        needsPump = true
     }
 
     /// Exchanges messages with the proxy for as long as that gets ahead.
@@ -79,7 +79,7 @@ extension StreamConnection {
     private func beginUsing(_ tunnel: Tunnel, _ descriptor: SocketDescriptor) {
         guard stand(descriptor) else { return }
         report(.didConnect(host: tunnel.host, port: tunnel.port))
-        pump()
+        needsPump = true
     }
 }
 

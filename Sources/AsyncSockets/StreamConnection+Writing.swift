@@ -44,26 +44,26 @@ extension StreamConnection {
 
     func enqueue(_ packet: WritePacket) {
         guard closeIntent == nil, !writes.isClosing, packet.count > 0 else { return }
-        if let limit = configuration.maximumPendingWriteBytes, writes.queue.waitingByteCount + packet.count > limit {
+        if let limit = configuration.maximumPendingWriteBytes, waitingByteCount(with: packet, limit: limit) > limit {
             return close(.writeQueueFull(limit))
         }
         writes.queue.append(packet)
-        if !cork.holdsBack() { uncork() }
+        needsPump = true
     }
 
-    /// Serves what has been queued.
-    func uncork() {
-        pump()
-        reportHighWater()
+    /// The bytes that would wait. What can be sent does not count.
+    private func waitingByteCount(with packet: WritePacket, limit: Int) -> Int {
+        if writes.queue.waitingByteCount + packet.count > limit { pumpIfNeeded() }
+        return writes.queue.waitingByteCount + packet.count
     }
 
     /// Nothing is written after what is queued now (`shutdown(2)` with `SHUT_WR`, and a close_notify before it).
     func closeWriteStream() {
         writes.isClosing = true
-        pump()
+        needsPump = true
     }
 
-    private func reportHighWater() {
+    func reportHighWater() {
         guard let mark = configuration.writeHighWaterMark, !writes.isAboveHighWater else { return }
         let waiting = writes.queue.waitingByteCount
         guard mark > 0, waiting >= mark else { return }

@@ -2,9 +2,10 @@
 //  1. All state below is touched inside the turn only. Anyone may post a message; nobody waits.
 //  2. This is the only performer: values decide (`TLSUpgrade`, `ReadPacket`, `WriteQueue`, `CloseIntent`, the engine's answers), and the connection acts.
 //  3. One pump for each direction. Nothing else reads or writes the descriptor.
-//  4. The delegate is told by `outbox`, which leaves with the turn, and by nothing else.
-//  5. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last event.
-//  6. The loop keeps the connection alive until it is closed and its last event is on its way.
+//  4. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is queued together is served together.
+//  5. The delegate is told by `outbox`, when the pump has done its work, and by nothing else.
+//  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last event.
+//  7. The loop keeps the connection alive until it is closed and its last event is on its way.
 
 internal import Dispatch
 internal import SocketBuffers
@@ -28,7 +29,6 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case verdict(Bool)
         case extendRead(operation: UInt64, seconds: Double)
         case extendWrite(operation: UInt64, seconds: Double)
-        case uncork
         case close(CloseIntent)
         case closeWriteStream
         indirect case configure(SocketConfiguration)
@@ -40,7 +40,6 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     let loop: EventLoop
     let relay: DelegateRelay
     let facts = Locked(ConnectionFacts())
-    let cork = DeliveryCork()
     private let turn: SocketTurn<Message>
     private(set) var registration: LoopRegistration?
     /// The socket's connection before this one, whose end has to be told first. Set before anybody else knows this one; then inside the turn.
@@ -58,7 +57,12 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     let reads = ReadHalf()
     let writes = WriteHalf()
     @exclusivity(unchecked) var closeIntent: CloseIntent?
+    /// Something has changed that may let bytes move.
+    @exclusivity(unchecked) var needsPump = false
     @exclusivity(unchecked) private var outbox: [DelegateEvent] = []
+    /// An empty array with room, to be the next outbox.
+    @exclusivity(unchecked) private var spareOutbox: [DelegateEvent] = []
+    @exclusivity(unchecked) private(set) var isCallingUser = false
     @exclusivity(unchecked) private var published = ConnectionFacts.Progress()
     @exclusivity(unchecked) var armedDeadline: Deadline?
 
@@ -87,19 +91,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     /// On the loop: `EventHandler`.
     func handle(_ events: LoopEvents) {
-        guard !relay.deliversOnSocketQueue else { return post(.events(events)) }
-        relay.announceDelivery()
-        post(.events(events))
-        switch relay.deliverBacklog(before: { cork.close() }, after: { if cork.open() { post(.uncork) } }) {
-        case .delivered: break
-        case .moreIsWaiting: askForTurn()
-        case .endIsTold: post(.retire)
-        }
-    }
-
-    func didLeaveTurn() {
-        guard relay.deliversOnSocketQueue else { return }
-        while case .moreIsWaiting = relay.deliverBacklog() {}
+        turn.post(.events(events), to: self, from: .loop)
     }
 
     func leaveRestToLoop() {
@@ -130,12 +122,15 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .verdict(let accepted): decideTrust(accepted)
         case .extendRead(let operation, let seconds): extendRead(operation, by: seconds)
         case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
-        case .uncork: uncork()
         case .close(let intent): closeWhenDone(intent)
         case .closeWriteStream: closeWriteStream()
         case .configure(let configuration): configure(configuration)
-        case .fail(let error): close(error)
-        case .perform(let body): body(facts.withLock { $0.descriptor?.rawValue })
+        case .fail(let error):
+            pumpIfNeeded()
+            close(error)
+        case .perform(let body):
+            pumpIfNeeded()
+            body(facts.withLock { $0.descriptor?.rawValue })
         case .retire: break
         }
     }
@@ -151,20 +146,51 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private func configure(_ configuration: SocketConfiguration) {
         guard configuration.version > self.configuration.version else { return }
         self.configuration = configuration
-        pump()
+        needsPump = true
     }
 
     func report(_ event: DelegateEvent) {
         outbox.append(event)
     }
 
-    func finishTurn() {
+    func finishTurn(on place: TurnPlace) {
+        pumpIfNeeded()
+        if !outbox.isEmpty { tell(on: place) }
         publishProgress()
-        if !outbox.isEmpty {
-            let mustAsk = relay.send(&outbox)
-            if mustAsk, !relay.deliversOnSocketQueue { askForTurn() }
-        }
         if case .closed = phase { retireIfSilent() } else { armDeadline() }
+    }
+
+    private func tell(on place: TurnPlace) {
+        if let queue = relay.queue {
+            queue.async { [relay, outbox] in relay.deliver(outbox) }
+            outbox = []
+        } else if place != .caller {
+            deliver()
+        } else {
+            askForTurn()
+        }
+    }
+
+    /// The most events that one inline delivery brings before others on the loop have their turn.
+    private static let deliveryLimit = 16
+
+    /// Tells the delegate here and now, and does what it asks for in return.
+    private func deliver() {
+        var delivered = 0
+        while !outbox.isEmpty, delivered < Self.deliveryLimit {
+            publishProgress()
+            var events = spareOutbox
+            spareOutbox = []
+            swap(&outbox, &events)
+            isCallingUser = true
+            relay.deliver(events)
+            isCallingUser = false
+            delivered += events.count
+            events.removeAll(keepingCapacity: true)
+            spareOutbox = events
+            pumpIfNeeded()
+        }
+        if !outbox.isEmpty { askForTurn() }
     }
 
     /// Makes known how far the current read and write have come, when that has changed.
@@ -176,14 +202,14 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         facts.withLock { $0.progress = progress }
     }
 
-    /// Asks the loop for another turn: there is more to do than one turn should.
+    /// Asks the loop for another turn: there is more to do than one turn should, or than is done elsewhere.
     func askForTurn() {
         if let registration { loop.resume(registration) }
     }
 
     /// Leaves the loop once nothing waits to be delivered on it.
     private func retireIfSilent() {
-        guard outbox.isEmpty, relay.deliversOnSocketQueue || relay.isIdle, let registration else { return }
+        guard outbox.isEmpty, let registration else { return }
         loop.deregister(registration)
     }
 
@@ -197,11 +223,19 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         if events.contains(.peerFinished) || events.contains(.urgent) { reads.trustsShortReads = false }
         if events.contains(.writable) { writes.canAcceptBytes = true }
         if events.contains(.brokenOff) { reads.isBrokenOff = true }
-        pump()
+        needsPump = true
     }
 
     /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
-    func pump() {
+    func pumpIfNeeded() {
+        while needsPump {
+            needsPump = false
+            pump()
+            reportHighWater()
+        }
+    }
+
+    private func pump() {
         switch phase {
         case .connected(let descriptor): pump(descriptor)
         case .negotiating(let descriptor, let tunnel): pumpNegotiation(tunnel, descriptor)

@@ -1,76 +1,86 @@
 /// The reads or writes of a connection that have not been served yet, oldest first, with the marker that `startTLS` leaves among them
 /// (`GCDAsyncSpecialPacket`). A connection is upgraded once, so there is one marker at most.
 ///
+/// A ring. A packet is looked at and changed where it is: it has a hundred bytes and references among them, and each copy would be counted.
 /// Generic, and therefore used inside this module only, where it is made for each kind of packet: `ReadQueue` and `WriteQueue` are what others see.
-struct PacketQueue<Packet> {
-    // Served packets leave nil at the front until enough have gathered to be worth moving the rest.
-    private var packets: [Packet?] = []
+struct PacketQueue<Packet>: ~Copyable {
+    private var ring: UnsafeMutablePointer<Packet>?
+    /// Zero, or a power of two.
+    private var capacity = 0
     private var head = 0
-    /// The place of the packet that the marker stands before.
-    private var marker: Int?
+    private var count = 0
+    /// How many packets stand before the marker; more than there can be when there is none.
+    private var countBeforeMarker = Int.max
 
-    var isEmpty: Bool { head == packets.count && marker == nil }
+    /// An emptied queue that has grown beyond this many places gives its memory back.
+    private static var keptCapacity: Int { 64 }
+
+    deinit {
+        for offset in 0..<count { place(offset).deinitialize(count: 1) }
+        ring?.deallocate()
+    }
+
+    var isEmpty: Bool { count == 0 && countBeforeMarker == .max }
 
     /// True when everything before the marker has been served.
-    var isAtStartTLS: Bool { marker == head }
+    var isAtStartTLS: Bool { countBeforeMarker == 0 }
 
-    mutating func append(_ packet: Packet) {
-        packets.append(packet)
+    mutating func append(_ packet: consuming Packet) {
+        if count == capacity { grow() }
+        place(count).initialize(to: packet)
+        count += 1
     }
 
     mutating func appendStartTLS() {
-        marker = packets.count
+        countBeforeMarker = count
     }
 
     mutating func removeStartTLS() {
-        if isAtStartTLS { marker = nil }
+        if isAtStartTLS { countBeforeMarker = .max }
     }
 
-    /// True when there is a packet `offset` places behind the front, and no marker before it.
-    @inline(__always)
-    func hasPacket(at offset: Int) -> Bool {
-        let place = head + offset
-        return place < packets.count && place < marker ?? .max
+    /// The packet that is `offset` places behind the front; nil at the marker or past the end. Valid until the queue changes.
+    func packet(at offset: Int) -> UnsafeMutablePointer<Packet>? {
+        offset < count && offset < countBeforeMarker ? place(offset) : nil
     }
 
-    /// The packet that is `offset` places behind the front; nil at the marker or past the end. It is changed where it is: not even its bytes are copied.
-    subscript(offset: Int) -> Packet? {
-        @inline(__always)
-        _read {
-            if hasPacket(at: offset) { yield packets[head + offset] } else { yield nil }
-        }
-        @inline(__always)
-        _modify {
-            if hasPacket(at: offset) {
-                yield &packets[head + offset]
-            } else {
-                var nothing: Packet?
-                yield &nothing
-            }
-        }
-    }
+    /// The packet at the front; nil at the marker or when there is none. Valid until the queue changes.
+    var front: UnsafeMutablePointer<Packet>? { packet(at: 0) }
 
     mutating func removeFront() {
-        guard hasPacket(at: 0) else { return }
-        packets[head] = nil
-        head += 1
-        if head == packets.count {
-            packets.removeAll(keepingCapacity: head <= 64)
-            moveOrigin()
-        } else if head >= 64, head * 2 >= packets.count {
-            packets.removeFirst(head)
-            moveOrigin()
-        }
-    }
-
-    private mutating func moveOrigin() {
-        if let place = marker { marker = place - head }
-        head = 0
+        guard let front else { return }
+        front.deinitialize(count: 1)
+        head = (head + 1) & (capacity - 1)
+        count -= 1
+        if countBeforeMarker != .max { countBeforeMarker -= 1 }
+        if count == 0, capacity > Self.keptCapacity { dropRing() }
     }
 
     mutating func removeAll() {
-        packets.removeAll()
+        for offset in 0..<count { place(offset).deinitialize(count: 1) }
+        count = 0
+        countBeforeMarker = .max
+        dropRing()
+    }
+
+    private func place(_ offset: Int) -> UnsafeMutablePointer<Packet> {
+        // Asked for only where there is a packet or room for one.
+        ring.unsafelyUnwrapped + ((head + offset) & (capacity - 1))
+    }
+
+    private mutating func grow() {
+        let larger = UnsafeMutablePointer<Packet>.allocate(capacity: max(capacity * 2, 1))
+        for offset in 0..<count { (larger + offset).moveInitialize(from: place(offset), count: 1) }
+        ring?.deallocate()
+        ring = larger
+        capacity = max(capacity * 2, 1)
         head = 0
-        marker = nil
+    }
+
+    private mutating func dropRing() {
+        ring?.deallocate()
+        ring = nil
+        capacity = 0
+        head = 0
     }
 }

@@ -27,8 +27,9 @@ package struct ReadPacket: Sendable {
     package let timeout: Double
     package let tag: Int
 
-    /// Bytes of a read to a length that have arrived; the other goals leave theirs in the buffer.
-    private var taken: Destination
+    /// Where the bytes go, and those of a read to a length that have arrived; the other goals leave theirs in the buffer. Nil: memory of the read's
+    /// own, and none so far.
+    private var taken: Destination?
     /// Bytes seen by earlier calls, for the report of partial progress.
     private var reported = 0
     private var isSearching = false
@@ -41,7 +42,7 @@ package struct ReadPacket: Sendable {
         self.maxLength = maxLength
         self.timeout = timeout
         self.tag = tag
-        taken = Destination(target: target)
+        taken = target.map { .caller($0.buffer, offset: $0.offset, count: 0) }
     }
 
     /// Takes what the read needs out of the buffer.
@@ -56,15 +57,15 @@ package struct ReadPacket: Sendable {
     /// Takes what the read has so far, when it will not be completed.
     package mutating func takeIncomplete(from buffer: PreBuffer) -> Data {
         switch goal {
-        case .anyBytes, .length: taken.data
-        case .delimiter: taken.takeAll(buffer, bytesDone(in: buffer))
+        case .anyBytes, .length: taken?.data ?? Data()
+        case .delimiter: takeAll(buffer, bytesDone(in: buffer))
         }
     }
 
     /// How many bytes the read has or sees in the buffer.
     package func bytesDone(in buffer: PreBuffer) -> Int {
         switch goal {
-        case .length: taken.count
+        case .length: taken?.count ?? 0
         case .anyBytes, .delimiter: min(buffer.count, maxLength ?? .max)
         }
     }
@@ -84,13 +85,18 @@ package struct ReadPacket: Sendable {
 
     private mutating func takeAnyBytes(from buffer: PreBuffer) -> Answer {
         guard !buffer.isEmpty else { return .incomplete }
-        return .complete(taken.takeAll(buffer, min(buffer.count, maxLength ?? .max)))
+        return .complete(takeAll(buffer, min(buffer.count, maxLength ?? .max)))
     }
 
     private mutating func take(length: Int, from buffer: PreBuffer) -> Answer {
-        let missing = length - taken.count
-        if taken.count == 0, buffer.count >= length { return .complete(taken.takeAll(buffer, length)) }
-        taken.append(buffer, min(missing, buffer.count))
+        let count = taken?.count ?? 0
+        if count == 0, buffer.count >= length { return .complete(takeAll(buffer, length)) }
+        guard !buffer.isEmpty else { return .incomplete }
+        var taken = taken ?? .own(Data())
+        // Let go of the bytes meanwhile: a second owner would make each piece copy all that came before.
+        self.taken = nil
+        taken.append(buffer, min(length - count, buffer.count))
+        self.taken = taken
         return taken.count == length ? .complete(taken.data) : .incomplete
     }
 
@@ -101,20 +107,23 @@ package struct ReadPacket: Sendable {
         }
         let limit = maxLength ?? .max
         if let end = delimiter.withUnsafeBytes({ buffer.endOfFirst($0) }) {
-            return end <= limit ? .complete(taken.takeAll(buffer, end)) : .maxedOut
+            return end <= limit ? .complete(takeAll(buffer, end)) : .maxedOut
         }
         return buffer.count >= limit ? .maxedOut : .incomplete
+    }
+
+    /// The whole of a read at once.
+    private mutating func takeAll(_ buffer: PreBuffer, _ count: Int) -> Data {
+        guard taken != nil else { return buffer.takeData(count) }
+        taken?.append(buffer, count)
+        return taken?.data ?? Data()
     }
 }
 
 /// Where the bytes of a read go: into memory of its own, which grows with what arrives and never with what was announced, or into the caller's buffer.
-private enum Destination: Sendable {
+private indirect enum Destination: Sendable {
     case own(Data)
     case caller(ReadBuffer, offset: Int, count: Int)
-
-    init(target: (buffer: ReadBuffer, offset: Int)?) {
-        self = target.map { .caller($0.buffer, offset: $0.offset, count: 0) } ?? .own(Data())
-    }
 
     var count: Int {
         switch self {
@@ -128,13 +137,6 @@ private enum Destination: Sendable {
         case .own(let data): data
         case .caller(let buffer, let offset, let count): buffer.view(at: offset, count: count)
         }
-    }
-
-    /// The whole of a read at once.
-    mutating func takeAll(_ source: PreBuffer, _ count: Int) -> Data {
-        if case .own = self { return source.takeData(count) }
-        append(source, count)
-        return data
     }
 
     mutating func append(_ source: PreBuffer, _ count: Int) {

@@ -2,7 +2,7 @@ package import FoundationEssentials
 package import SocketBuffers
 
 /// The queued reads of a connection.
-package struct ReadQueue {
+package struct ReadQueue: ~Copyable {
     private var packets = PacketQueue<ReadPacket>()
 
     package init() {}
@@ -26,11 +26,11 @@ package struct ReadQueue {
     package var isEmpty: Bool { packets.isEmpty }
 
     package var front: Front {
-        if packets.hasPacket(at: 0) { return .read }
+        if packets.front != nil { return .read }
         return packets.isAtStartTLS ? .startTLS : .nothing
     }
 
-    package mutating func append(_ packet: ReadPacket) {
+    package mutating func append(_ packet: consuming ReadPacket) {
         packets.append(packet)
     }
 
@@ -48,37 +48,39 @@ package struct ReadQueue {
 
     /// Offers the read at the front what is in `buffer`; nil when no read stands there.
     package mutating func serve(from buffer: PreBuffer) -> Answer? {
-        guard let tag = packets[0]?.tag, let answer = packets[0]?.take(from: buffer) else { return nil }
-        switch answer {
+        guard let read = packets.front else { return nil }
+        switch read.pointee.take(from: buffer) {
         case .complete(let data):
+            let tag = read.pointee.tag
             packets.removeFront()
             return .complete(data, tag: tag)
         case .incomplete: return .incomplete
-        case .maxedOut: return .maxedOut(packets[0]?.maxLength ?? 0)
+        case .maxedOut: return .maxedOut(read.pointee.maxLength ?? 0)
         }
     }
 
     /// Gives up the read at the front, and takes what it has so far.
     package mutating func abandon(from buffer: PreBuffer) -> (bytesSoFar: Data, tag: Int)? {
-        guard let tag = packets[0]?.tag, let bytesSoFar = packets[0]?.takeIncomplete(from: buffer) else { return nil }
+        guard let read = packets.front else { return nil }
+        let result = (read.pointee.takeIncomplete(from: buffer), read.pointee.tag)
         packets.removeFront()
-        return (bytesSoFar, tag)
+        return result
     }
 
     /// The bytes that have come for the read at the front since the last call, and its tag; nil when there are none.
     package mutating func takeProgress(in buffer: PreBuffer) -> (count: Int, tag: Int)? {
-        guard let count = packets[0]?.newProgress(in: buffer), let tag = packets[0]?.tag else { return nil }
-        return (count, tag)
+        guard let read = packets.front, let count = read.pointee.newProgress(in: buffer) else { return nil }
+        return (count, read.pointee.tag)
     }
 
     /// How far the read at the front has come; nil when no read stands there.
     package func progress(in buffer: PreBuffer) -> OperationProgress? {
-        guard let tag = packets[0]?.tag, let bytesDone = packets[0]?.bytesDone(in: buffer) else { return nil }
-        return OperationProgress(tag: tag, bytesDone: bytesDone, total: packets[0]?.total)
+        guard let read = packets.front else { return nil }
+        return OperationProgress(tag: read.pointee.tag, bytesDone: read.pointee.bytesDone(in: buffer), total: read.pointee.total)
     }
 
     /// The seconds that the read at the front may take; nil when no read stands there.
     package var timeout: Double? {
-        packets[0]?.timeout
+        packets.front?.pointee.timeout
     }
 }

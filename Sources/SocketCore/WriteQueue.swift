@@ -3,7 +3,7 @@ package import SocketBuffers
 
 /// The queued writes of a connection. A packet passes two marks: its last byte is *handed on* (to the kernel, or to the TLS engine),
 /// and then it is *complete* (nothing of it waits in this process any more).
-package struct WriteQueue {
+package struct WriteQueue: ~Copyable {
     private var packets = PacketQueue<WritePacket>()
     /// How many packets at the front are handed on whole and not yet complete.
     private var handedOnCount = 0
@@ -15,21 +15,21 @@ package struct WriteQueue {
     package var isEmpty: Bool { packets.isEmpty }
     /// How far the oldest write has come that is not complete; nil when there is none.
     package var progress: OperationProgress? {
-        guard let tag = packets[0]?.tag, let bytesDone = packets[0]?.handedOn else { return nil }
-        return OperationProgress(tag: tag, bytesDone: bytesDone, total: packets[0]?.count)
+        guard let write = packets.front else { return nil }
+        return OperationProgress(tag: write.pointee.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
     }
 
     /// The seconds that the oldest write may take; nil when there is none.
     package var timeout: Double? {
-        packets[0]?.timeout
+        packets.front?.pointee.timeout
     }
 
     /// True when everything before the marker of `startTLS` is complete.
     package var isAtStartTLS: Bool { packets.isAtStartTLS }
 
-    package mutating func append(_ packet: WritePacket) {
-        packets.append(packet)
+    package mutating func append(_ packet: consuming WritePacket) {
         waitingByteCount += packet.count
+        packets.append(packet)
     }
 
     package mutating func appendStartTLS() {
@@ -48,8 +48,8 @@ package struct WriteQueue {
 
     /// The file that is to be handed on next, and how much of it; nil when bytes are next, or nothing.
     package var nextFile: (region: FileRegion, position: Int, remaining: Int)? {
-        guard let region = packets[handedOnCount]?.file, let position = packets[handedOnCount]?.handedOn else { return nil }
-        return (region, position, region.length - position)
+        guard let write = packets.packet(at: handedOnCount), let region = write.pointee.file else { return nil }
+        return (region, write.pointee.handedOn, write.pointee.remaining)
     }
 
     /// Gives `body` the bytes to hand on next: those of one packet, or of as many small ones together as fit into `limit` bytes up to the
@@ -60,14 +60,13 @@ package struct WriteQueue {
     package func withNextBytes(
         limit: Int, gatheringIn scratch: PreBuffer, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
-        guard let remaining = packets[handedOnCount]?.remaining else { return false }
-        guard remaining < limit, packets.hasPacket(at: handedOnCount + 1) else {
-            return packets[handedOnCount]?.withRemainingBytes(limit: limit, body) == true
+        guard let next = packets.packet(at: handedOnCount) else { return false }
+        guard next.pointee.remaining < limit, packets.packet(at: handedOnCount + 1) != nil else {
+            return next.pointee.withRemainingBytes(limit: limit, body)
         }
         var offset = handedOnCount
-        while scratch.count < limit {
-            let isGathered = packets[offset]?.withRemainingBytes(limit: limit - scratch.count) { scratch.append($0) }
-            guard isGathered == true else { break }
+        while scratch.count < limit, let write = packets.packet(at: offset) {
+            guard write.pointee.withRemainingBytes(limit: limit - scratch.count, { scratch.append($0) }) else { break }
             offset += 1
         }
         guard !scratch.isEmpty else { return false }
@@ -80,23 +79,23 @@ package struct WriteQueue {
     package mutating func handOn(_ count: Int) {
         waitingByteCount -= count
         var left = count
-        while left > 0, let remaining = packets[handedOnCount]?.remaining {
-            let step = min(left, remaining)
-            packets[handedOnCount]?.handOn(step)
+        while left > 0, let write = packets.packet(at: handedOnCount) {
+            let step = min(left, write.pointee.remaining)
+            write.pointee.handOn(step)
             left -= step
-            if step == remaining { handedOnCount += 1 }
+            if write.pointee.remaining == 0 { handedOnCount += 1 }
         }
     }
 
     /// The bytes of the packet at the front that were handed on since the last call, and its tag; nil when there are none.
     package mutating func takeProgress() -> (count: Int, tag: Int)? {
-        guard let count = packets[0]?.takeProgress(), let tag = packets[0]?.tag else { return nil }
-        return (count, tag)
+        guard let write = packets.front, let count = write.pointee.takeProgress() else { return nil }
+        return (count, write.pointee.tag)
     }
 
     /// Removes the oldest packet when its bytes were all handed on, and returns its tag.
     package mutating func removeHandedOn() -> Int? {
-        guard handedOnCount > 0, let tag = packets[0]?.tag else { return nil }
+        guard handedOnCount > 0, let tag = packets.front?.pointee.tag else { return nil }
         packets.removeFront()
         handedOnCount -= 1
         return tag

@@ -1,5 +1,6 @@
 import AsyncSockets
 import Dispatch
+import Foundation
 import SocketBuffers
 import Testing
 
@@ -9,6 +10,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
         case add(thread: Int, number: Int)
         case addAgain
         case report(CheckedContinuation<Void, Never>)
+        case call(@Sendable () -> Void)
     }
 
     let turn: SocketTurn<Message>
@@ -18,6 +20,9 @@ private final class Counter: TurnOwner, @unchecked Sendable {
     var lastOfThread: [Int: Int] = [:]
     var outOfOrder = 0
     var leftovers = 0
+    /// What the owner calls when no message is left.
+    var userCode: [() -> Void] = []
+    var isCallingUser = false
 
     init(queue: DispatchQueue? = nil) {
         turn = SocketTurn(queue: queue)
@@ -37,11 +42,20 @@ private final class Counter: TurnOwner, @unchecked Sendable {
             turn.post(.add(thread: -1, number: total), to: self)
         case .report(let continuation):
             continuation.resume()
+        case .call(let body):
+            userCode.append(body)
         }
     }
 
-    func finishTurn() {}
-    func didLeaveTurn() {}
+    func finishTurn(on place: TurnPlace) {
+        guard !userCode.isEmpty else { return }
+        let calls = userCode
+        userCode = []
+        isCallingUser = true
+        for call in calls { call() }
+        isCallingUser = false
+    }
+
     func leaveRestToLoop() { leftovers += 1 }
 
     /// Waits until all that was posted before is done.
@@ -75,6 +89,36 @@ private final class Counter: TurnOwner, @unchecked Sendable {
         #expect(counter.overlaps == 0)
     }
 
+    @Test func whatUserCodePostsIsHandledWhileItRuns() {
+        let counter = Counter()
+        let totals = Locked<[Int]>([])
+        counter.turn.post(
+            .call {
+                counter.turn.post(.add(thread: 0, number: 1), to: counter)
+                totals.withLock { $0.append(counter.total) }
+            }, to: counter)
+        #expect(totals.withLock { $0 } == [1])
+    }
+
+    @Test func whatUserCodePostsDoesNotOvertakeWhatOthersHavePosted() async {
+        let counter = Counter()
+        let totals = Locked<[Int]>([])
+        counter.turn.post(
+            .call {
+                let isPosted = DispatchSemaphore(value: 0)
+                Thread.detachNewThread {
+                    counter.turn.post(.add(thread: 0, number: 1), to: counter)
+                    isPosted.signal()
+                }
+                isPosted.wait()
+                counter.turn.post(.add(thread: 0, number: 2), to: counter)
+                totals.withLock { $0.append(counter.total) }
+            }, to: counter)
+        await counter.settle()
+        #expect(totals.withLock { $0 } == [0])
+        #expect(counter.total == 2 && counter.outOfOrder == 0 && counter.overlaps == 0)
+    }
+
     @Test func anyFreeTurnIsTakenAtOnceByTheCaller() {
         let counter = Counter()
         counter.turn.post(.add(thread: 0, number: 1), to: counter)
@@ -105,7 +149,7 @@ private final class Chain: TurnOwner, @unchecked Sendable {
         if message > 0 { turn.post(message - 1, to: self) }
     }
 
-    func finishTurn() {}
-    func didLeaveTurn() {}
+    func finishTurn(on place: TurnPlace) {}
+    var isCallingUser: Bool { false }
     func leaveRestToLoop() { leftovers += 1 }
 }
