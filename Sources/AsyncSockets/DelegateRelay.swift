@@ -38,17 +38,36 @@ final class DelegateRelay: Sendable {
     /// True when inline deliveries run on the caller's own queue rather than on the loop.
     var deliversOnSocketQueue: Bool { socketQueue != nil }
 
+    /// Whom events are told of now. Held for a delivery, since a weak reference is dear to follow.
+    struct Audience: ~Copyable {
+        fileprivate let socket: AsyncSocket?
+        fileprivate var delegate: (any AsyncSocketDelegate)?
+        fileprivate var changeCount: Int
+    }
+
+    /// Whom to tell, as long as nobody changes the delegate.
+    func gatherAudience() -> Audience {
+        let changeCount = slot.changeCount
+        return Audience(socket: socket.value, delegate: slot.delegate, changeCount: changeCount)
+    }
+
     /// Calls the delegate, once for each event.
-    func deliver(_ events: [DelegateEvent]) {
-        let socket = socket.value
-        var changeCount = slot.changeCount
-        var delegate = slot.delegate
+    func deliver(_ events: [DelegateEvent], to audience: inout Audience) {
         for event in events {
-            if slot.changeCount != changeCount { (changeCount, delegate) = (slot.changeCount, slot.delegate) }
+            if slot.changeCount != audience.changeCount {
+                audience.changeCount = slot.changeCount
+                audience.delegate = slot.delegate
+            }
             // The end is told from here on: the delegate may connect again within the call.
             if case .didDisconnect = event { noteEnd() } else if isSuperseded.load(ordering: .relaxed) { continue }
-            if let socket { event.deliver(to: delegate, from: socket) }
+            if let socket = audience.socket { event.deliver(to: audience.delegate, from: socket) }
         }
+    }
+
+    /// Calls the delegate, once for each event.
+    func deliver(_ events: [DelegateEvent]) {
+        var audience = gatherAudience()
+        deliver(events, to: &audience)
     }
 
     // MARK: - One connection after the other

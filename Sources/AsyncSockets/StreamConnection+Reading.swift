@@ -88,7 +88,7 @@ extension StreamConnection {
     private func pumpReads(_ fetch: () -> Bool) {
         for _ in 0..<Self.roundsPerTurn {
             serveReads()
-            guard reads.wantsBytes, fetch() else { return serveReads() }
+            guard reads.wantsBytes, fetch() else { return }
         }
         serveReads()
         if reads.wantsBytes { askForTurn() }

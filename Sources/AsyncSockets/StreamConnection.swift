@@ -177,13 +177,14 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     /// Tells the delegate here and now, and does what it asks for in return.
     private func deliver() {
         var delivered = 0
+        var audience = relay.gatherAudience()
         while !outbox.isEmpty, delivered < Self.deliveryLimit {
             publishProgress()
             var events = spareOutbox
             spareOutbox = []
             swap(&outbox, &events)
             isCallingUser = true
-            relay.deliver(events)
+            relay.deliver(events, to: &audience)
             isCallingUser = false
             delivered += events.count
             events.removeAll(keepingCapacity: true)
