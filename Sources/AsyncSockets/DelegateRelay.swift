@@ -15,12 +15,16 @@ final class DelegateRelay: Sendable {
     private let socket: WeakSocket
     private let slot: DelegateSlot
     private let socketQueue: DispatchQueue?
-    private let ending = Locked(Ending())
     private let isSuperseded = Atomic(false)
+    private let ending = Atomic(Ending.untold)
+    /// Belongs to whoever sets it until `ending` says that it waits, and then to whoever tells the end.
+    nonisolated(unsafe) private var sequel: (@Sendable () -> Void)?
 
-    private struct Ending {
-        var isTold = false
-        var sequel: (@Sendable () -> Void)?
+    private enum Ending {
+        static let untold: UInt8 = 0
+        /// Untold, and `sequel` waits for it.
+        static let awaited: UInt8 = 1
+        static let told: UInt8 = 2
     }
 
     init(to socket: AsyncSocket) {
@@ -77,21 +81,20 @@ final class DelegateRelay: Sendable {
         isSuperseded.store(true, ordering: .relaxed)
     }
 
-    /// Calls `sequel` when the delegate is about to be told of the end, or at once when it has been.
+    /// Calls `sequel` when the delegate is about to be told of the end, or at once when it has been. Call it once.
     func whenEndIsTold(_ sequel: @escaping @Sendable () -> Void) {
-        let isTold = ending.withLock { ending in
-            if !ending.isTold { ending.sequel = sequel }
-            return ending.isTold
-        }
-        if isTold { sequel() }
+        self.sequel = sequel
+        let change = ending.compareExchange(expected: Ending.untold, desired: Ending.awaited, ordering: .acquiringAndReleasing)
+        if !change.exchanged { callSequel() }
     }
 
     private func noteEnd() {
-        let sequel = ending.withLock { ending in
-            ending.isTold = true
-            defer { ending.sequel = nil }
-            return ending.sequel
-        }
+        if ending.exchange(Ending.told, ordering: .acquiringAndReleasing) == Ending.awaited { callSequel() }
+    }
+
+    private func callSequel() {
+        let sequel = sequel
+        self.sequel = nil
         sequel?()
     }
 }

@@ -21,8 +21,8 @@ final class WriteHalf {
     @exclusivity(unchecked) var isFinished = false
     /// The delegate has been told of the high-water mark, and the queue has not been down to half of it since.
     @exclusivity(unchecked) var isAboveHighWater = false
-    /// Small writes are put together here; empty between turns.
-    let scratch = PreBuffer()
+    /// Small writes are put together here; empty between turns, and made when first needed.
+    private(set) lazy var scratch = PreBuffer()
 
     var canSend: Bool { canAcceptBytes && ending == nil }
 

@@ -1,29 +1,31 @@
-internal import Glibc
+public import Glibc
 
 /// A value that is only reached while a mutex is held.
 ///
 /// `Synchronization.Mutex` would do, but its slow path lives in an uninstrumented runtime library, so the thread sanitizer
 /// reports a race for every contended lock. The sanitizer understands a POSIX mutex.
-public final class Locked<Value>: @unchecked Sendable {
-    // Unchecked: the value is only touched between lock and unlock, and the mutex's address is stable.
-    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-    // Behind a pointer: the mutex gives it the exclusivity that a stored property would be checked for at run time.
-    @usableFromInline let value: UnsafeMutablePointer<Value>
+public struct Locked<Value>: @unchecked Sendable {
+    // Unchecked: the value is only touched between lock and unlock.
 
-    /// A lock around `value`.
-    public init(_ value: sending Value) {
-        self.value = .allocate(capacity: 1)
-        self.value.initialize(to: value)
-        mutex = .allocate(capacity: 1)
-        mutex.initialize(to: pthread_mutex_t())
-        pthread_mutex_init(mutex, nil)
+    /// The value and its mutex in one piece of memory, where neither moves. Both are reached by pointers: the mutex gives the value the exclusivity that a
+    /// stored property would be checked for at run time.
+    @usableFromInline
+    final class Storage: ManagedBuffer<Value, pthread_mutex_t> {
+        deinit {
+            _ = withUnsafeMutablePointerToElements { pthread_mutex_destroy($0) }
+        }
     }
 
-    deinit {
-        pthread_mutex_destroy(mutex)
-        mutex.deallocate()
-        value.deinitialize(count: 1)
-        value.deallocate()
+    @usableFromInline let storage: Storage
+
+    /// A lock around `value`. Copies of it are the same lock around the same value.
+    public init(_ value: sending Value) {
+        nonisolated(unsafe) let value = value
+        storage = unsafeDowncast(Storage.create(minimumCapacity: 1) { _ in value }, to: Storage.self)
+        storage.withUnsafeMutablePointerToElements { mutex in
+            mutex.initialize(to: pthread_mutex_t())
+            pthread_mutex_init(mutex, nil)
+        }
     }
 
     // Public and inlinable, though no product shows this module: only so do other modules call code made for their types (what is `package` is not
@@ -35,14 +37,10 @@ public final class Locked<Value>: @unchecked Sendable {
     public func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        lock()
-        defer { unlock() }
-        return try body(&value.pointee)
+        try storage.withUnsafeMutablePointers { value, mutex throws(Failure) in
+            pthread_mutex_lock(mutex)
+            defer { pthread_mutex_unlock(mutex) }
+            return try body(&value.pointee)
+        }
     }
-
-    @usableFromInline
-    func lock() { pthread_mutex_lock(mutex) }
-
-    @usableFromInline
-    func unlock() { pthread_mutex_unlock(mutex) }
 }
