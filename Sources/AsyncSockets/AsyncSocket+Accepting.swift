@@ -102,7 +102,7 @@ extension AsyncSocket {
     private func bind(to addresses: [SocketAddress]) throws(AsyncSocketError) -> Listener {
         let loop = try chooseLoop("accept")
         let (options, quota) = state.withLock { state in
-            let quota = state.quota ?? AcceptQuota(limit: state.configuration.maximumAcceptedConnections, loop: loop)
+            let quota = state.quota ?? AcceptQuota(limit: state.configuration.value.maximumAcceptedConnections, loop: loop)
             state.quota = quota
             return (state.options, quota)
         }

@@ -76,14 +76,14 @@ extension AsyncSocket {
     // MARK: - Inside
 
     var configuration: SocketConfiguration {
-        state.withLock { $0.configuration }
+        state.withLock { $0.configuration.value }
     }
 
     /// Changes the configuration, and tells the connection that there is.
     func configure(_ change: (inout SocketConfiguration) -> Void) {
         let configuration = state.withLock { state in
-            change(&state.configuration)
-            state.configuration.version += 1
+            change(&state.configuration.value)
+            state.configuration.value.version += 1
             return state.configuration
         }
         connection?.post(.configure(configuration))

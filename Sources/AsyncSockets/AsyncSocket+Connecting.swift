@@ -124,7 +124,7 @@ extension AsyncSocket {
 
     /// A connection for this socket, on a loop, that has not been told yet what to do.
     func makeConnection(_ operation: String) throws(AsyncSocketError) -> StreamConnection {
-        let connection = StreamConnection(for: self, configuration: configuration, loop: try chooseLoop(operation))
+        let connection = StreamConnection(for: self, loop: try chooseLoop(operation))
         // Before anybody can reach it: a `disconnect()` from elsewhere finds a connection that can tell of its end.
         connection.register()
         do throws(AsyncSocketError) {

@@ -30,7 +30,7 @@ extension AsyncSocket {
 
     /// What the handshake came to: version, cipher suite, group, protocol, peer chain. Nil before `socketDidSecure(_:)`; it stays after the connection's end.
     public var tlsSession: TLSSession? {
-        facts?.session
+        facts?.session?.value
     }
 
     /// The peer's address, or that of the proxy through which it is reached; nil while there is no connection. It stays after the connection's end.

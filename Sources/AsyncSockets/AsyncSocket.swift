@@ -20,7 +20,7 @@ public final class AsyncSocket: Sendable {
 
     struct State {
         var occupation = Occupation.nothing
-        var configuration = SocketConfiguration()
+        var configuration = SocketConfiguration.initial
         var options = SocketOptionSet()
         var userData: (any Sendable)?
         /// Made when the socket listens for the first time.
@@ -85,7 +85,7 @@ public final class AsyncSocket: Sendable {
             state.occupation = occupation
             // Here, so that an option that is set from now on finds the connection, and one that was set before is not lost.
             if case .connection(let connection) = occupation {
-                connection.configuration = state.configuration
+                connection.settings = state.configuration
                 connection.facts.withLock { $0.options = state.options }
             }
             return true

@@ -15,7 +15,7 @@ struct ConnectionFacts {
     var isUpgradeClaimed = false
     var localAddress: SocketAddress?
     var remoteAddress: SocketAddress?
-    var session: TLSSession?
+    var session: CopyOnWrite<TLSSession>?
     /// The descriptor while the connection stands. It leaves before it is closed, so that what is done to it under this lock is done to no other file.
     var descriptor: SocketDescriptor?
     /// Set on every new descriptor.

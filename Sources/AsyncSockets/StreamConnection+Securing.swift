@@ -81,7 +81,7 @@ extension StreamConnection {
         writes.queue.removeStartTLS()
         facts.withLock { facts in
             facts.isSecure = true
-            facts.session = engine.session
+            facts.session = engine.session.map { CopyOnWrite($0) }
         }
         report(.didSecure)
     }

@@ -31,7 +31,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case extendWrite(operation: UInt64, seconds: Double)
         case close(CloseIntent)
         case closeWriteStream
-        indirect case configure(SocketConfiguration)
+        case configure(SocketConfiguration.Shared)
         indirect case fail(AsyncSocketError)
         indirect case perform(@Sendable (Int32?) -> Void)
         case retire
@@ -46,7 +46,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     var predecessor: StreamConnection?
 
     // Inside the turn, which also sees to it that accesses exclude each other: to have that checked at run time took 8 % of an echo.
-    @exclusivity(unchecked) var configuration: SocketConfiguration
+    @exclusivity(unchecked) var settings = SocketConfiguration.initial
     @exclusivity(unchecked) var phase = ConnectionPhase.idle
     @exclusivity(unchecked) var upgrade = TLSUpgrade.plaintext
     @exclusivity(unchecked) var clock: PhaseClock?
@@ -66,9 +66,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     @exclusivity(unchecked) private var published = ConnectionFacts.Progress()
     @exclusivity(unchecked) var armedDeadline: Deadline?
 
-    init(for socket: AsyncSocket, configuration: SocketConfiguration, loop: EventLoop) {
+    init(for socket: AsyncSocket, loop: EventLoop) {
         self.loop = loop
-        self.configuration = configuration
         relay = DelegateRelay(to: socket)
         turn = SocketTurn(queue: socket.socketQueue)
     }
@@ -124,7 +123,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
         case .close(let intent): closeWhenDone(intent)
         case .closeWriteStream: closeWriteStream()
-        case .configure(let configuration): configure(configuration)
+        case .configure(let settings): configure(settings)
         case .fail(let error):
             pumpIfNeeded()
             close(error)
@@ -143,9 +142,11 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         return true
     }
 
-    private func configure(_ configuration: SocketConfiguration) {
-        guard configuration.version > self.configuration.version else { return }
-        self.configuration = configuration
+    var configuration: SocketConfiguration { settings.value }
+
+    private func configure(_ settings: SocketConfiguration.Shared) {
+        guard settings.value.version > configuration.version else { return }
+        self.settings = settings
         needsPump = true
     }
 

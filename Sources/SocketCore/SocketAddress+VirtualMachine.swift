@@ -18,8 +18,8 @@ extension SocketAddress {
         address.svm_port = port
         address.svm_cid = contextID ?? .max
         withUnsafeMutableBytes(of: &storage) { room in withUnsafeBytes(of: address) { room.copyMemory(from: $0) } }
-        self.storage = storage
         length = socklen_t(MemoryLayout<sockaddr_vm>.size)
+        self.storage = storage
     }
 
     /// Has the kernel choose a port (`VMADDR_PORT_ANY`).

@@ -7,8 +7,30 @@ internal import Glibc
 /// It holds a `sockaddr` as the kernel gave or takes it; nothing is resolved or looked up. For what the class methods of `GCDAsyncSocket` said about
 /// an address in a `Data`, ask `SocketAddress(data:)` for its `host`, `port` and `family`.
 public struct SocketAddress: Sendable {
-    var storage: sockaddr_storage
+    // Two of these are kept for each connection, and most need no more than the head: a `sockaddr_storage` has 128 bytes.
+    private var head = sockaddr_in6()
+    /// What does not fit into `head`: most of a Unix-domain path.
+    private var tail: [UInt8]?
     var length: socklen_t
+
+    var storage: sockaddr_storage {
+        get {
+            var storage = sockaddr_storage()
+            withUnsafeMutableBytes(of: &storage) { room in
+                withUnsafeBytes(of: head) { room.copyMemory(from: $0) }
+                if let tail { UnsafeMutableRawBufferPointer(rebasing: room.dropFirst(Self.headSize)).copyBytes(from: tail) }
+            }
+            return storage
+        }
+        set {
+            withUnsafeBytes(of: newValue) { bytes in
+                withUnsafeMutableBytes(of: &head) { $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes.prefix(Self.headSize))) }
+                tail = length > Self.headSize ? Array(bytes.dropFirst(Self.headSize)) : nil
+            }
+        }
+    }
+
+    private static let headSize = MemoryLayout<sockaddr_in6>.size
 
     /// Which kind of address this is.
     public enum Family: Sendable, Hashable {
@@ -49,8 +71,8 @@ public struct SocketAddress: Sendable {
         default: return nil
         }
         guard length >= minimum else { return nil }
-        self.storage = storage
         self.length = length
+        self.storage = storage
     }
 
     /// An address literal such as `192.0.2.1`, `2001:db8::1` or `fe80::1%eth0`; nil when `literal` is a name.
