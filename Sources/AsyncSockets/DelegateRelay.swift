@@ -1,6 +1,6 @@
 // Rules of the relay:
 //  1. Events reach the delegate in the order in which they happened, one at a time.
-//  2. Events of one turn go to the delegate queue as one block.
+//  2. Those for a delegate queue wait in a `DelegateLine`.
 //  3. Inline (no delegate queue, or the delegate queue is the socket queue): the connection delivers them itself, inside its turn, on its loop or on the
 //     socket queue; never inside a call that the user makes.
 //  4. Once the socket has taken up a new connection, nothing but the end is told of this one. The new one waits for that (`whenEndIsTold`).

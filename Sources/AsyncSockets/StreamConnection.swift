@@ -63,6 +63,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     /// An empty array with room, to be the next outbox.
     @exclusivity(unchecked) private var spareOutbox: [DelegateEvent] = []
     @exclusivity(unchecked) private(set) var isCallingUser = false
+    /// Made when there is a delegate queue to send the first event to.
+    @exclusivity(unchecked) private var line: DelegateLine?
     @exclusivity(unchecked) private var published = ConnectionFacts.Progress()
     @exclusivity(unchecked) var armedDeadline: Deadline?
 
@@ -163,8 +165,10 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     private func tell(on place: TurnPlace) {
         if let queue = relay.queue {
-            queue.async { [relay, outbox] in relay.deliver(outbox) }
-            outbox = []
+            let line = line ?? DelegateLine(to: relay)
+            self.line = line
+            line.send(outbox, to: queue, on: place == .loop ? loop : nil)
+            outbox.removeAll(keepingCapacity: true)
         } else if place != .caller {
             deliver()
         } else {

@@ -43,6 +43,14 @@ package protocol EventHandler: AnyObject, Sendable {
     func handle(_ events: LoopEvents)
 }
 
+/// Something to be run on a queue when a loop has handled its batch of events.
+package protocol BatchedWork: AnyObject, Sendable {
+    /// On the loop, just before it is put on the queue: what belongs to it, as a number for `run(upTo:)`.
+    func takeTicket() -> Int
+    /// On the queue.
+    func run(upTo ticket: Int)
+}
+
 /// A place in the table of an event loop. Stale ones are recognised by their generation and ignored.
 package struct LoopRegistration: Hashable, Sendable {
     let index: UInt32

@@ -1,0 +1,72 @@
+// Rules of the line:
+//  1. Events leave in the order in which they came, whichever block on the queue takes them.
+//  2. A block takes no event that came after it was put on the queue: a block that the user has put there in between keeps its place before that event.
+//  3. Blocks are put on the queue at once or, from the loop, when it has handled its batch: one for all connections. A queue that is woken for each event
+//     takes the processor away from the loop each time.
+
+internal import Dispatch
+internal import SocketBuffers
+internal import SocketCore
+
+/// The events of one connection that wait for the delegate queue.
+final class DelegateLine: BatchedWork {
+    private let relay: DelegateRelay
+    private let state = Locked(State())
+
+    fileprivate struct State {
+        var events: [DelegateEvent] = []
+        /// How many events have ever come, and how many have left.
+        var arrived = 0
+        var left = 0
+        /// The loop will put a block on the queue when it has handled its batch.
+        var waitsForLoop = false
+    }
+
+    init(to relay: DelegateRelay) {
+        self.relay = relay
+    }
+
+    /// Inside the turn: sends events on their way.
+    ///
+    /// - Parameter loop: The loop that is being run on, if it is.
+    func send(_ events: [DelegateEvent], to queue: DispatchQueue, on loop: EventLoop?) {
+        let ticket = state.withLock { state -> Int? in
+            state.events.append(contentsOf: events)
+            state.arrived += events.count
+            if state.waitsForLoop { return nil }
+            state.waitsForLoop = loop != nil
+            return state.arrived
+        }
+        guard let ticket else { return }
+        if let loop { return loop.afterBatch(self, on: queue) }
+        queue.async { self.run(upTo: ticket) }
+    }
+
+    /// On the loop, when the batch has been handled.
+    func takeTicket() -> Int {
+        state.withLock { state in
+            state.waitsForLoop = false
+            return state.arrived
+        }
+    }
+
+    /// On the delegate queue: tells what has come before `ticket` was taken.
+    func run(upTo ticket: Int) {
+        let events = state.withLock { $0.take(upTo: ticket) }
+        if !events.isEmpty { relay.deliver(events) }
+    }
+}
+
+extension DelegateLine.State {
+    fileprivate mutating func take(upTo ticket: Int) -> [DelegateEvent] {
+        let count = ticket - left
+        guard count > 0 else { return [] }
+        left = ticket
+        if count == events.count {
+            defer { events = [] }
+            return events
+        }
+        defer { events.removeFirst(count) }
+        return Array(events.prefix(count))
+    }
+}
