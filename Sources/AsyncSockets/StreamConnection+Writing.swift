@@ -39,8 +39,6 @@ final class WriteHalf {
 extension StreamConnection {
     /// Small plaintext writes are put together up to this many bytes.
     private static let gatherLimit = 64 * 1024
-    /// Ciphertext is sent when this much has gathered.
-    private static let ciphertextGoal = 64 * 1024
 
     func enqueue(_ packet: WritePacket) {
         guard closeIntent == nil, !writes.isClosing, packet.count > 0 else { return }
@@ -114,10 +112,12 @@ extension StreamConnection {
         descriptor.shutdownWriting()
     }
 
-    /// Encrypts queued writes up to `ciphertextGoal`; false when there were none.
+    /// Encrypts queued writes until the block of `output` is full; false when there were none.
     private func encryptSome(with engine: TLSEngine, _ descriptor: SocketDescriptor) -> Bool {
-        while engine.output.count < Self.ciphertextGoal {
-            switch encryptNext(with: engine) {
+        while true {
+            let records = (BufferPool.blockSize - engine.output.count) / TLSEngine.encryptedRecordLimit
+            guard records > 0 else { return true }
+            switch encryptNext(with: engine, limit: records * TLSEngine.recordLimit) {
             case .accepted(let count): writes.queue.handOn(count)
             case nil, .incomplete: return !engine.output.isEmpty
             case .failed(let error):
@@ -127,19 +127,19 @@ extension StreamConnection {
                 return false
             }
         }
-        return true
     }
 
-    /// One record at most; nil when there is nothing to encrypt.
-    private func encryptNext(with engine: TLSEngine) -> TLSEngine.WriteAnswer? {
+    /// Encrypts at most `limit` bytes of one write, or several small writes as one record; nil when there is nothing to encrypt.
+    private func encryptNext(with engine: TLSEngine, limit: Int) -> TLSEngine.WriteAnswer? {
         guard let file = writes.queue.nextFile else {
             var answer: TLSEngine.WriteAnswer?
-            _ = writes.queue.withNextBytes(limit: TLSEngine.recordLimit, gatheringIn: writes.scratch) {
+            _ = writes.queue.withNextBytes(limit: TLSEngine.recordLimit, alone: limit, gatheringIn: writes.scratch) {
                 answer = engine.write($0)
             }
             return answer
         }
-        let room = writes.scratch.writableBytes(minimum: TLSEngine.recordLimit).prefix(min(file.remaining, TLSEngine.recordLimit))
+        let count = min(file.remaining, limit)
+        let room = writes.scratch.writableBytes(minimum: count).prefix(count)
         defer { writes.scratch.reset() }
         do throws(SystemError) {
             writes.scratch.commit(try file.region.read(at: file.position, into: UnsafeMutableRawBufferPointer(rebasing: room)))

@@ -55,14 +55,15 @@ package struct WriteQueue {
     /// Gives `body` the bytes to hand on next: those of one packet, or of as many small ones together as fit into `limit` bytes up to the
     /// next marker or file. Nothing is delayed: only what is queued already is put together.
     ///
+    /// - Parameter alone: The most bytes of a packet that goes alone; nil: `limit`.
     /// - Returns: false when there are none.
     // `body` gives nothing back: a generic result would have each call look types up at run time.
     package func withNextBytes(
-        limit: Int, gatheringIn scratch: PreBuffer, _ body: (UnsafeRawBufferPointer) -> Void
+        limit: Int, alone: Int? = nil, gatheringIn scratch: PreBuffer, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
         guard let remaining = packets[handedOnCount]?.remaining else { return false }
         guard remaining < limit, packets.hasPacket(at: handedOnCount + 1) else {
-            return packets[handedOnCount]?.withRemainingBytes(limit: limit, body) == true
+            return packets[handedOnCount]?.withRemainingBytes(limit: alone ?? limit, body) == true
         }
         var offset = handedOnCount
         while scratch.count < limit {

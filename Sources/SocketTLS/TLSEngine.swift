@@ -9,7 +9,7 @@
 //     peer that does not take them stop the reading.
 //  6. After `.awaitingTrust` ask, and call `decideTrust` once, then `handshake()`. Until then every call answers `.incomplete`
 //     and touches nothing; arrivals may be appended but are not looked at, so stop reading the transport when there are many.
-//  7. `write` takes at most 16 KiB a call, and nothing while `output` is at its limit: send, then write the same bytes again. It
+//  7. `write` takes at most 64 KiB a call, and nothing while `output` is at its limit: send, then write the same bytes again. It
 //     also answers `.incomplete` when a message of the peer is half there: write again after the next arrival.
 //  8. `.failed` is for ever, and for both directions. `.closed` ends only the reading: writing may go on (half-close).
 //  9. To end in order: `shutdown()`, send `output`, then close the transport's writing side. Nothing can be written after it.
@@ -53,8 +53,12 @@ package final class TLSEngine {
     /// `read` answers `.incomplete` while `output` holds this many bytes or more. It is higher than `outputLimit`, so that two sides
     /// that both write before they read do not wait for each other.
     package static let outputLimitForReading = 256 * 1024
-    /// The most that one `write` takes: the data of one record.
+    /// The most data that one record holds.
     package static let recordLimit = 16 * 1024
+    /// The most that a record takes in `output`. No cipher of TLS 1.2 or 1.3 adds more than 85 bytes.
+    package static let encryptedRecordLimit = recordLimit + 128
+    /// The most that one `write` takes: four records for the price of one call.
+    package static let writeLimit = 4 * recordLimit
 
     /// A new connection. `context` is that of the same `settings`.
     package init(context: TLSContext, settings: TLSSettings) throws(TLSError) {
@@ -279,7 +283,7 @@ extension TLSEngine {
         guard output.count < Self.outputLimit else { return .incomplete }
         var count = 0
         let outcome = OpenSSLCall.perform(on: ssl) {
-            SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.recordLimit), &count)
+            SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count)
         }
         switch outcome {
         case .success: return .accepted(count)
