@@ -91,9 +91,10 @@ extension StreamConnection {
     }
 
     func pumpWrites(through engine: TLSEngine, to descriptor: SocketDescriptor) {
+        guard engine.hasOutput || !writes.queue.isEmpty else { return }
         for _ in 0..<Self.roundsPerTurn {
             sendCiphertext(engine, descriptor)
-            guard writes.canSend, engine.output.isEmpty else { return }
+            guard writes.canSend, !engine.hasOutput else { return }
             completeWrites()
             guard encryptSome(with: engine, descriptor) else { return }
         }
@@ -106,7 +107,7 @@ extension StreamConnection {
         if let engine = upgrade.engine {
             engine.shutdown()
             sendCiphertext(engine, descriptor)
-            guard engine.output.isEmpty else { return }
+            guard !engine.hasOutput else { return }
         }
         writes.isFinished = true
         descriptor.shutdownWriting()
@@ -119,7 +120,7 @@ extension StreamConnection {
             guard records > 0 else { return true }
             switch encryptNext(with: engine, limit: records * TLSEngine.recordLimit) {
             case .accepted(let count): writes.queue.handOn(count)
-            case nil, .incomplete: return !engine.output.isEmpty
+            case nil, .incomplete: return engine.hasOutput
             case .failed(let error):
                 // The alert goes out while it can.
                 sendCiphertext(engine, descriptor)
@@ -152,7 +153,7 @@ extension StreamConnection {
 
     /// Sends what the engine has produced. Called after every call to the engine, failed ones too: an alert may be in it.
     func sendCiphertext(_ engine: TLSEngine, _ descriptor: SocketDescriptor) {
-        while writes.canSend, !engine.output.isEmpty {
+        while engine.hasOutput, writes.canSend {
             if let count = noteSent(descriptor.send(engine.output.readableBytes)) { engine.output.consume(count) }
         }
     }

@@ -22,8 +22,9 @@ final class EngineBIO {
     @exclusivity(unchecked) var hasReachedEndOfFile = false
     @exclusivity(unchecked) var isHeld = false
     @exclusivity(unchecked) var limitsOutput = false
-    /// The first bytes ever read, which tell TLS from other protocols.
+    /// The first bytes ever read, which tell TLS from other protocols; empty once it is known to be TLS.
     @exclusivity(unchecked) private(set) var firstBytes: [UInt8] = []
+    @exclusivity(unchecked) private var remembersFirstBytes = true
     @exclusivity(unchecked) private var poison: ArraySlice<UInt8>?
 
     /// More output than this is not taken while OpenSSL reads: a backstop, since the engine bounds what provokes it.
@@ -64,8 +65,13 @@ final class EngineBIO {
         return .moved(bytes.count)
     }
 
+    func forgetFirstBytes() {
+        firstBytes = []
+        remembersFirstBytes = false
+    }
+
     private func rememberFirstBytes(_ bytes: UnsafeRawBufferPointer) {
-        guard firstBytes.count < Self.firstByteLimit else { return }
+        guard remembersFirstBytes, firstBytes.count < Self.firstByteLimit else { return }
         firstBytes.append(contentsOf: bytes.prefix(Self.firstByteLimit - firstBytes.count))
     }
 
