@@ -51,6 +51,15 @@ import Testing
     }
 
     @Test(arguments: versions)
+    func whatOneWriteTakesFitsIntoOneBlock(version: TLSVersion) throws {
+        let pair = try connected(version)
+        let bytes = [UInt8](repeating: 7, count: TLSEngine.writeLimit)
+        #expect(bytes.withUnsafeBytes { pair.client.write($0) }.accepted == TLSEngine.writeLimit)
+        #expect(pair.client.output.count <= 4 * TLSEngine.encryptedRecordLimit)
+        #expect(4 * TLSEngine.encryptedRecordLimit <= BufferPool.blockSize)
+    }
+
+    @Test(arguments: versions)
     func readingGoesOnWhileTheOutputIsFull(version: TLSVersion) throws {
         let pair = try connected(version)
         let bytes = [UInt8](repeating: 7, count: 16_384)
