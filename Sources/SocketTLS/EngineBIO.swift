@@ -18,6 +18,8 @@ final class EngineBIO {
     /// The old `sslPreBuffer`: ciphertext that OpenSSL has not read yet.
     let received = PreBuffer()
     let output = PreBuffer()
+    /// What OpenSSL's other callbacks tell the engine. They hold this object, and the engine holds both.
+    unowned var events: EngineEvents?
     // Unchecked: the engine has one user at a time, and no access is under way while OpenSSL calls back. What is below is looked at for every record.
     @exclusivity(unchecked) var hasReachedEndOfFile = false
     @exclusivity(unchecked) var isHeld = false
@@ -117,13 +119,13 @@ extension EngineBIO {
 
     /// Nil when `bio` has been detached. The reference is not counted, which would cost more than the rest of a callback: the engine, which is
     /// calling OpenSSL, holds this object.
-    private static func of(_ bio: OpaquePointer?) -> Unmanaged<EngineBIO>? {
+    static func owner(of bio: OpaquePointer?) -> Unmanaged<EngineBIO>? {
         guard let bio, let data = BIO_get_data(bio) else { return nil }
         return Unmanaged.fromOpaque(data)
     }
 
     private static func answerRead(_ bio: OpaquePointer?, _ buffer: UnsafeMutablePointer<CChar>?, _ capacity: Int32) -> Int32 {
-        guard let engineBIO = of(bio), let buffer, capacity > 0 else { return -1 }
+        guard let engineBIO = owner(of: bio), let buffer, capacity > 0 else { return -1 }
         COpenSSL_BIO_clearRetryFlags(bio)
         switch engineBIO._withUnsafeGuaranteedRef({ $0.read(into: buffer, Int(capacity)) }) {
         case .moved(let count): return Int32(count)
@@ -135,7 +137,7 @@ extension EngineBIO {
     }
 
     private static func answerWrite(_ bio: OpaquePointer?, _ bytes: UnsafePointer<CChar>?, _ count: Int32) -> Int32 {
-        guard let engineBIO = of(bio), let bytes, count > 0 else { return -1 }
+        guard let engineBIO = owner(of: bio), let bytes, count > 0 else { return -1 }
         COpenSSL_BIO_clearRetryFlags(bio)
         let record = UnsafeRawBufferPointer(start: bytes, count: Int(count))
         switch engineBIO._withUnsafeGuaranteedRef({ $0.write(record) }) {
@@ -150,9 +152,9 @@ extension EngineBIO {
     private static func answerControl(_ bio: OpaquePointer?, _ command: Int32) -> Int {
         switch command {
         case BIO_CTRL_FLUSH: 1
-        case BIO_CTRL_EOF: of(bio)?._withUnsafeGuaranteedRef { $0.isAtEndOfFile ? 1 : 0 } ?? 0
-        case BIO_CTRL_PENDING: of(bio)?._withUnsafeGuaranteedRef { $0.received.count } ?? 0
-        case BIO_CTRL_WPENDING: of(bio)?._withUnsafeGuaranteedRef { $0.output.count } ?? 0
+        case BIO_CTRL_EOF: owner(of: bio)?._withUnsafeGuaranteedRef { $0.isAtEndOfFile ? 1 : 0 } ?? 0
+        case BIO_CTRL_PENDING: owner(of: bio)?._withUnsafeGuaranteedRef { $0.received.count } ?? 0
+        case BIO_CTRL_WPENDING: owner(of: bio)?._withUnsafeGuaranteedRef { $0.output.count } ?? 0
         default: 0
         }
     }

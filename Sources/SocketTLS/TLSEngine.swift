@@ -88,12 +88,11 @@ package final class TLSEngine {
 
     deinit {
         EngineBIO.detach(SSL_get_rbio(ssl))
-        EngineCallbacks.detach(from: ssl)
         SSL_free(ssl)
     }
 
     private func attach() throws(TLSError) {
-        try OpenSSLCall.requireSuccess("SSL_set_ex_data") { EngineCallbacks.attach(events, to: ssl) }
+        bio.events = events
         let handle = try OpenSSLCall.require("BIO_new", or: .internalError, "OpenSSL has no memory for a BIO.") { bio.makeBIO() }
         SSL_set_bio(ssl, handle, handle)
     }
