@@ -46,7 +46,7 @@ final class ReadHalf {
 
     /// How many bytes may be fetched into `preBuffer` now.
     var room: Int {
-        queue.isEmpty ? Self.readAheadLimit - preBuffer.count : BufferPool.blockSize
+        queue.isEmpty ? Self.readAheadLimit - preBuffer.count : Self.readAheadLimit
     }
 
     /// True when the stream has ended in good order and bytes that came before wait for a read: whatever becomes of the other direction, they stay.

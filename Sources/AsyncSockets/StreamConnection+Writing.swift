@@ -39,8 +39,6 @@ final class WriteHalf {
 extension StreamConnection {
     /// Small plaintext writes are put together up to this many bytes.
     private static let gatherLimit = 64 * 1024
-    /// Ciphertext is sent when this much has gathered.
-    private static let ciphertextGoal = 64 * 1024
 
     func enqueue(_ packet: WritePacket) {
         guard closeIntent == nil, !writes.isClosing, packet.count > 0 else { return }
@@ -93,9 +91,10 @@ extension StreamConnection {
     }
 
     func pumpWrites(through engine: TLSEngine, to descriptor: SocketDescriptor) {
+        guard engine.hasOutput || !writes.queue.isEmpty else { return }
         for _ in 0..<Self.roundsPerTurn {
             sendCiphertext(engine, descriptor)
-            guard writes.canSend, engine.output.isEmpty else { return }
+            guard writes.canSend, !engine.hasOutput else { return }
             completeWrites()
             guard encryptSome(with: engine, descriptor) else { return }
         }
@@ -108,18 +107,20 @@ extension StreamConnection {
         if let engine = upgrade.engine {
             engine.shutdown()
             sendCiphertext(engine, descriptor)
-            guard engine.output.isEmpty else { return }
+            guard !engine.hasOutput else { return }
         }
         writes.isFinished = true
         descriptor.shutdownWriting()
     }
 
-    /// Encrypts queued writes up to `ciphertextGoal`; false when there were none.
+    /// Encrypts queued writes until the block of `output` is full; false when there were none.
     private func encryptSome(with engine: TLSEngine, _ descriptor: SocketDescriptor) -> Bool {
-        while engine.output.count < Self.ciphertextGoal {
-            switch encryptNext(with: engine) {
+        while true {
+            let records = (BufferPool.blockSize - engine.output.count) / TLSEngine.encryptedRecordLimit
+            guard records > 0 else { return true }
+            switch encryptNext(with: engine, limit: records * TLSEngine.recordLimit) {
             case .accepted(let count): writes.queue.handOn(count)
-            case nil, .incomplete: return !engine.output.isEmpty
+            case nil, .incomplete: return engine.hasOutput
             case .failed(let error):
                 // The alert goes out while it can.
                 sendCiphertext(engine, descriptor)
@@ -127,19 +128,19 @@ extension StreamConnection {
                 return false
             }
         }
-        return true
     }
 
-    /// One record at most; nil when there is nothing to encrypt.
-    private func encryptNext(with engine: TLSEngine) -> TLSEngine.WriteAnswer? {
+    /// Encrypts at most `limit` bytes of one write, or several small writes as one record; nil when there is nothing to encrypt.
+    private func encryptNext(with engine: TLSEngine, limit: Int) -> TLSEngine.WriteAnswer? {
         guard let file = writes.queue.nextFile else {
             var answer: TLSEngine.WriteAnswer?
-            _ = writes.queue.withNextBytes(limit: TLSEngine.recordLimit, gatheringIn: writes.scratch) {
+            _ = writes.queue.withNextBytes(limit: TLSEngine.recordLimit, alone: limit, gatheringIn: writes.scratch) {
                 answer = engine.write($0)
             }
             return answer
         }
-        let room = writes.scratch.writableBytes(minimum: TLSEngine.recordLimit).prefix(min(file.remaining, TLSEngine.recordLimit))
+        let count = min(file.remaining, limit)
+        let room = writes.scratch.writableBytes(minimum: count).prefix(count)
         defer { writes.scratch.reset() }
         do throws(SystemError) {
             writes.scratch.commit(try file.region.read(at: file.position, into: UnsafeMutableRawBufferPointer(rebasing: room)))
@@ -152,7 +153,7 @@ extension StreamConnection {
 
     /// Sends what the engine has produced. Called after every call to the engine, failed ones too: an alert may be in it.
     func sendCiphertext(_ engine: TLSEngine, _ descriptor: SocketDescriptor) {
-        while writes.canSend, !engine.output.isEmpty {
+        while engine.hasOutput, writes.canSend {
             if let count = noteSent(descriptor.send(engine.output.readableBytes)) { engine.output.consume(count) }
         }
     }

@@ -3,6 +3,7 @@
 //  2. An empty buffer owns no memory: the block goes back to the pool with the last byte.
 //  3. No byte is searched twice for the same delimiter: `searchedTo` marks where the next search begins.
 //  4. Pointers handed out are valid until the next mutation.
+//  5. A block that is nearly full of bytes that are all taken at once can be given away with them (`takeBlock(_:)`), which saves copying them.
 
 internal import CLinux
 internal import Glibc
@@ -62,6 +63,19 @@ package final class PreBuffer {
         searchedTo = max(0, searchedTo - count)
         if isEmpty { releaseStorage() }
     }
+
+    /// Gives the block away with the first `count` bytes, when those are all there are and fill most of it; nil otherwise.
+    package func takeBlock(_ count: Int) -> TakenBlock? {
+        guard let storage, capacity == BufferPool.blockSize, count == self.count, count >= Self.leastGivenAway else { return nil }
+        let taken = TakenBlock(start: storage + head, count: count, block: storage, pool: pool)
+        self.storage = nil
+        capacity = 0
+        releaseStorage()
+        return taken
+    }
+
+    /// Who keeps less than this must not keep a whole block with it.
+    private static let leastGivenAway = BufferPool.blockSize / 3 * 2
 
     /// Drops everything and gives the memory back.
     package func reset() {
@@ -136,5 +150,19 @@ package final class PreBuffer {
         if capacity == BufferPool.blockSize { pool.give(block) } else { block.deallocate() }
         storage = nil
         capacity = 0
+    }
+}
+
+/// Bytes in a block that they have left their buffer with.
+package struct TakenBlock: @unchecked Sendable {
+    // Unchecked: whoever has the bytes is the only one who uses them.
+    package let start: UnsafeMutableRawPointer
+    package let count: Int
+    fileprivate let block: UnsafeMutableRawPointer
+    fileprivate let pool: BufferPool
+
+    /// The bytes are no longer needed. To be called once.
+    package func giveBack() {
+        pool.give(block)
     }
 }

@@ -157,8 +157,11 @@ private indirect enum Destination: Sendable {
 }
 
 extension PreBuffer {
-    /// The first `count` bytes, taken out.
+    /// The first `count` bytes, taken out; those of a nearly full block are not copied.
     package func takeData(_ count: Int) -> Data {
+        if let taken = takeBlock(count) {
+            return Data(bytesNoCopy: taken.start, count: count, deallocator: .custom { _, _ in taken.giveBack() })
+        }
         guard count > 0, let bytes = readableBytes.baseAddress else { return Data() }
         let data = Data(bytes: bytes, count: count)
         consume(count)

@@ -55,14 +55,15 @@ package struct WriteQueue: ~Copyable {
     /// Gives `body` the bytes to hand on next: those of one packet, or of as many small ones together as fit into `limit` bytes up to the
     /// next marker or file. Nothing is delayed: only what is queued already is put together.
     ///
+    /// - Parameter alone: The most bytes of a packet that goes alone; nil: `limit`.
     /// - Returns: false when there are none.
     // `body` gives nothing back: a generic result would have each call look types up at run time.
     package func withNextBytes(
-        limit: Int, gatheringIn scratch: PreBuffer, _ body: (UnsafeRawBufferPointer) -> Void
+        limit: Int, alone: Int? = nil, gatheringIn scratch: PreBuffer, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
         guard let next = packets.packet(at: handedOnCount) else { return false }
         guard next.pointee.remaining < limit, packets.packet(at: handedOnCount + 1) != nil else {
-            return next.pointee.withRemainingBytes(limit: limit, body)
+            return next.pointee.withRemainingBytes(limit: alone ?? limit, body)
         }
         var offset = handedOnCount
         while scratch.count < limit, let write = packets.packet(at: offset) {

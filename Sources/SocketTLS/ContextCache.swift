@@ -21,6 +21,19 @@ struct ContextKey: Hashable, Sendable {
         applicationProtocols = settings.applicationProtocols
         clientCertificates = settings.clientCertificates
     }
+
+    /// Each connection looks its context up: hashing whole chains took more than a hundredth of a handshake. The end of the certificate is part
+    /// of its signature, and tells identities apart as well. Keys come from the settings of this process, never from a peer.
+    func hash(into hasher: inout Hasher) {
+        hasher.combine(isServer)
+        if let certificate = identity?.certificateChain.first {
+            certificate.derBytes.suffix(16).withUnsafeBytes { hasher.combine(bytes: $0) }
+        }
+        hasher.combine(minimumVersion)
+        hasher.combine(maximumVersion)
+        hasher.combine(applicationProtocols)
+        hasher.combine(clientCertificates)
+    }
 }
 
 extension ContextKey {
@@ -95,10 +108,9 @@ final class ContextCache: Sendable {
 
     private static func find(_ key: ContextKey, in contents: inout Contents) -> TLSContext? {
         contents.uses += 1
-        guard var entry = contents.entries[key] else { return nil }
-        entry.lastUse = contents.uses
-        contents.entries[key] = entry
-        return entry.context
+        guard let place = contents.entries.index(forKey: key) else { return nil }
+        contents.entries.values[place].lastUse = contents.uses
+        return contents.entries.values[place].context
     }
 
     private static func dropOldest(from contents: inout Contents) {

@@ -18,12 +18,16 @@ final class EngineBIO {
     /// The old `sslPreBuffer`: ciphertext that OpenSSL has not read yet.
     let received = PreBuffer()
     let output = PreBuffer()
-    var hasReachedEndOfFile = false
-    var isHeld = false
-    var limitsOutput = false
-    /// The first bytes ever read, which tell TLS from other protocols.
-    private(set) var firstBytes: [UInt8] = []
-    private var poison: ArraySlice<UInt8>?
+    /// What OpenSSL's other callbacks tell the engine. They hold this object, and the engine holds both.
+    unowned var events: EngineEvents?
+    // Unchecked: the engine has one user at a time, and no access is under way while OpenSSL calls back. What is below is looked at for every record.
+    @exclusivity(unchecked) var hasReachedEndOfFile = false
+    @exclusivity(unchecked) var isHeld = false
+    @exclusivity(unchecked) var limitsOutput = false
+    /// The first bytes ever read, which tell TLS from other protocols; empty once it is known to be TLS.
+    @exclusivity(unchecked) private(set) var firstBytes: [UInt8] = []
+    @exclusivity(unchecked) private var remembersFirstBytes = true
+    @exclusivity(unchecked) private var poison: ArraySlice<UInt8>?
 
     /// More output than this is not taken while OpenSSL reads: a backstop, since the engine bounds what provokes it.
     static let outputLimitWhileReading = 512 * 1024
@@ -63,8 +67,13 @@ final class EngineBIO {
         return .moved(bytes.count)
     }
 
+    func forgetFirstBytes() {
+        firstBytes = []
+        remembersFirstBytes = false
+    }
+
     private func rememberFirstBytes(_ bytes: UnsafeRawBufferPointer) {
-        guard firstBytes.count < Self.firstByteLimit else { return }
+        guard remembersFirstBytes, firstBytes.count < Self.firstByteLimit else { return }
         firstBytes.append(contentsOf: bytes.prefix(Self.firstByteLimit - firstBytes.count))
     }
 
@@ -108,15 +117,17 @@ extension EngineBIO {
         }
     }
 
-    private static func of(_ bio: OpaquePointer?) -> EngineBIO? {
+    /// Nil when `bio` has been detached. The reference is not counted, which would cost more than the rest of a callback: the engine, which is
+    /// calling OpenSSL, holds this object.
+    static func owner(of bio: OpaquePointer?) -> Unmanaged<EngineBIO>? {
         guard let bio, let data = BIO_get_data(bio) else { return nil }
-        return Unmanaged<EngineBIO>.fromOpaque(data).takeUnretainedValue()
+        return Unmanaged.fromOpaque(data)
     }
 
     private static func answerRead(_ bio: OpaquePointer?, _ buffer: UnsafeMutablePointer<CChar>?, _ capacity: Int32) -> Int32 {
-        guard let engineBIO = of(bio), let buffer, capacity > 0 else { return -1 }
+        guard let engineBIO = owner(of: bio), let buffer, capacity > 0 else { return -1 }
         COpenSSL_BIO_clearRetryFlags(bio)
-        switch engineBIO.read(into: buffer, Int(capacity)) {
+        switch engineBIO._withUnsafeGuaranteedRef({ $0.read(into: buffer, Int(capacity)) }) {
         case .moved(let count): return Int32(count)
         case .endOfFile: return 0
         case .tryAgain:
@@ -126,9 +137,10 @@ extension EngineBIO {
     }
 
     private static func answerWrite(_ bio: OpaquePointer?, _ bytes: UnsafePointer<CChar>?, _ count: Int32) -> Int32 {
-        guard let engineBIO = of(bio), let bytes, count > 0 else { return -1 }
+        guard let engineBIO = owner(of: bio), let bytes, count > 0 else { return -1 }
         COpenSSL_BIO_clearRetryFlags(bio)
-        switch engineBIO.write(UnsafeRawBufferPointer(start: bytes, count: Int(count))) {
+        let record = UnsafeRawBufferPointer(start: bytes, count: Int(count))
+        switch engineBIO._withUnsafeGuaranteedRef({ $0.write(record) }) {
         case .moved(let count): return Int32(count)
         case .tryAgain, .endOfFile:
             COpenSSL_BIO_setRetryWrite(bio)
@@ -136,14 +148,14 @@ extension EngineBIO {
         }
     }
 
+    /// Most questions are whether the kernel encrypts (`BIO_CTRL_GET_KTLS_SEND`), several for each record.
     private static func answerControl(_ bio: OpaquePointer?, _ command: Int32) -> Int {
-        guard let engineBIO = of(bio) else { return 0 }
         switch command {
-        case BIO_CTRL_FLUSH: return 1
-        case BIO_CTRL_EOF: return engineBIO.isAtEndOfFile ? 1 : 0
-        case BIO_CTRL_PENDING: return engineBIO.received.count
-        case BIO_CTRL_WPENDING: return engineBIO.output.count
-        default: return 0
+        case BIO_CTRL_FLUSH: 1
+        case BIO_CTRL_EOF: owner(of: bio)?._withUnsafeGuaranteedRef { $0.isAtEndOfFile ? 1 : 0 } ?? 0
+        case BIO_CTRL_PENDING: owner(of: bio)?._withUnsafeGuaranteedRef { $0.received.count } ?? 0
+        case BIO_CTRL_WPENDING: owner(of: bio)?._withUnsafeGuaranteedRef { $0.output.count } ?? 0
+        default: 0
         }
     }
 }

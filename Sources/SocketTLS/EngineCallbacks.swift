@@ -1,30 +1,19 @@
 // The C callbacks of a context. Each finds its engine's events from the SSL, records a fact, and returns: no call on the same SSL,
-// and no user code, is made from here.
+// and no user code, is made from here. The way to the events is the BIO that the SSL reads from: ex_data would be 0.1 KiB a connection.
 
 internal import COpenSSL
 
 enum EngineCallbacks {
-    static func install(on context: OpaquePointer, isServer: Bool) {
+    /// - Parameter judgesClients: It is for a server that asks for certificates, and may have to refuse one.
+    static func install(on context: OpaquePointer, judgesClients: Bool) {
         installVerification(on: context)
         installObservation(on: context)
-        if isServer { installRefusal(on: context) }
-    }
-
-    /// The slot of an `SSL` that leads to its events.
-    private static let slot = CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL, 0, nil, nil, nil, nil)
-
-    /// `events` must outlive `ssl`, or be detached from it.
-    static func attach(_ events: EngineEvents, to ssl: OpaquePointer) -> Int32 {
-        SSL_set_ex_data(ssl, slot, Unmanaged.passUnretained(events).toOpaque())
-    }
-
-    static func detach(from ssl: OpaquePointer) {
-        SSL_set_ex_data(ssl, slot, nil)
+        if judgesClients { installRefusal(on: context) }
     }
 
     private static func events(of ssl: OpaquePointer?) -> EngineEvents? {
-        guard let ssl, let data = SSL_get_ex_data(ssl, slot) else { return nil }
-        return Unmanaged<EngineEvents>.fromOpaque(data).takeUnretainedValue()
+        guard let ssl else { return nil }
+        return EngineBIO.owner(of: SSL_get_rbio(ssl))?.takeUnretainedValue().events
     }
 
     // MARK: - Verification

@@ -9,7 +9,7 @@ internal import COpenSSL
 package enum OpenSSLCall {
     /// Runs a call that can fail. OpenSSL's error queue is the answer's second half.
     package static func attempt<Value>(_ body: () -> Value?) -> (value: Value?, errors: [OpenSSLError]) {
-        ERR_clear_error()
+        OpenSSLError.clearQueue()
         let value = body()
         return (value, OpenSSLError.drainQueue())
     }
@@ -40,10 +40,10 @@ package enum OpenSSLCall {
 
     /// Runs an I/O call on `ssl` and says how it ended.
     static func perform(on ssl: OpaquePointer, _ body: () -> Int32) -> Outcome {
-        ERR_clear_error()
+        OpenSSLError.clearQueue()
         let result = body()
         if result > 0 {
-            ERR_clear_error()
+            OpenSSLError.clearQueue()
             return .success
         }
         let reason = SSL_get_error(ssl, result)
@@ -74,6 +74,11 @@ package struct OpenSSLError: Sendable {
     /// `ERR_GET_LIB`.
     let library: Int32
     package let text: String
+
+    /// Empties the queue of this thread. `ERR_clear_error` visits all sixteen places of it, every time; it nearly always is empty.
+    static func clearQueue() {
+        if ERR_peek_error() != 0 { ERR_clear_error() }
+    }
 
     /// Takes every entry from the queue of this thread, oldest first.
     static func drainQueue() -> [OpenSSLError] {

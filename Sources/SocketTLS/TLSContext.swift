@@ -31,7 +31,7 @@ package final class TLSContext: Sendable {
         if let identity = key.identity { try Self.show(identity, on: context) }
         if key.verifiesPeer { try Self.verifyPeer(key, on: context) }
         try negotiateProtocols(key, on: context)
-        EngineCallbacks.install(on: context, isServer: key.isServer)
+        EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 
     private static func setVersions(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {

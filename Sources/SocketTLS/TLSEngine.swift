@@ -9,7 +9,7 @@
 //     peer that does not take them stop the reading.
 //  6. After `.awaitingTrust` ask, and call `decideTrust` once, then `handshake()`. Until then every call answers `.incomplete`
 //     and touches nothing; arrivals may be appended but are not looked at, so stop reading the transport when there are many.
-//  7. `write` takes at most 16 KiB a call, and nothing while `output` is at its limit: send, then write the same bytes again. It
+//  7. `write` takes at most 64 KiB a call, and nothing while `output` is at its limit: send, then write the same bytes again. It
 //     also answers `.incomplete` when a message of the peer is half there: write again after the next arrival.
 //  8. `.failed` is for ever, and for both directions. `.closed` ends only the reading: writing may go on (half-close).
 //  9. To end in order: `shutdown()`, send `output`, then close the transport's writing side. Nothing can be written after it.
@@ -17,7 +17,8 @@
 // Rules that hold inside:
 // 10. OpenSSL is only called through `OpenSSLCall`. Its callbacks reach `bio` and `events`, never the engine itself.
 // 11. Room in `output` is checked before `SSL_write`, which is therefore never told to try again by the BIO.
-// 12. No byte of data passes before the phase is `.established`, and that is only reached through the trust gate.
+// 12. OpenSSL is not asked to read when there is nothing to read: to find that out it takes a buffer of 16 KiB and gives it back.
+// 13. No byte of data passes before the phase is `.established`, and that is only reached through the trust gate.
 
 internal import COpenSSL
 package import SocketBuffers
@@ -28,24 +29,27 @@ package final class TLSEngine {
     package var received: PreBuffer { bio.received }
     /// Ciphertext to be sent. The owner sends and consumes it, and only that.
     package var output: PreBuffer { bio.output }
-    /// What was agreed on; nil before `.complete`.
-    package private(set) var session: TLSSession?
+    /// There is something in `output`.
+    package var hasOutput: Bool { !bio.output.isEmpty }
+    /// What was agreed on; nil before `.complete`. Put together anew each time: to keep it would be a tenth of a kilobyte on each connection.
+    package var session: TLSSession? { events.isEstablished ? TLSSession(of: ssl, isServer: events.isServer) : nil }
 
     private let context: TLSContext
-    private let serverName: ServerName?
     private let bio: EngineBIO
     private let events: EngineEvents
     private let ssl: OpaquePointer
     private var phase = Phase.handshaking
     private var hasReceivedClose = false
     private var hasSentClose = false
+    /// The handshake goes on when bytes arrive, and not before.
+    private var waitsForBytes: Bool
     /// OpenSSL could not send an answer to the peer: the next read must call it even when nothing has arrived.
     private var hasUnsentAnswer = false
 
     private enum Phase {
         case handshaking
         case established
-        case failed(TLSError)
+        indirect case failed(TLSError)
     }
 
     /// `write` answers `.incomplete` while `output` holds this many bytes or more.
@@ -53,8 +57,12 @@ package final class TLSEngine {
     /// `read` answers `.incomplete` while `output` holds this many bytes or more. It is higher than `outputLimit`, so that two sides
     /// that both write before they read do not wait for each other.
     package static let outputLimitForReading = 256 * 1024
-    /// The most that one `write` takes: the data of one record.
+    /// The most data that one record holds.
     package static let recordLimit = 16 * 1024
+    /// The most that a record takes in `output`. No cipher of TLS 1.2 or 1.3 adds more than 85 bytes.
+    package static let encryptedRecordLimit = recordLimit + 128
+    /// The most that one `write` takes: four records for the price of one call.
+    package static let writeLimit = 4 * recordLimit
 
     /// A new connection. `context` is that of the same `settings`.
     package init(context: TLSContext, settings: TLSSettings) throws(TLSError) {
@@ -67,8 +75,8 @@ package final class TLSEngine {
         let isServer = settings.role == .server
         let bio = EngineBIO()
         self.bio = bio
+        waitsForBytes = isServer
         self.context = context
-        self.serverName = serverName
         events = EngineEvents(bio: bio, isServer: isServer, expectedName: serverName?.text, gate: gate)
         ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
             SSL_new(context.handle.context)
@@ -80,12 +88,11 @@ package final class TLSEngine {
 
     deinit {
         EngineBIO.detach(SSL_get_rbio(ssl))
-        EngineCallbacks.detach(from: ssl)
         SSL_free(ssl)
     }
 
     private func attach() throws(TLSError) {
-        try OpenSSLCall.requireSuccess("SSL_set_ex_data") { EngineCallbacks.attach(events, to: ssl) }
+        bio.events = events
         let handle = try OpenSSLCall.require("BIO_new", or: .internalError, "OpenSSL has no memory for a BIO.") { bio.makeBIO() }
         SSL_set_bio(ssl, handle, handle)
     }
@@ -129,12 +136,17 @@ extension TLSEngine {
         }
         if isAwaitingTrust { return .incomplete }
         if events.isServer, case .byDecision = events.gate.refusal { return .failed(refuseClient()) }
+        if waitsForBytes, bio.received.isEmpty, !bio.hasReachedEndOfFile { return .incomplete }
+        waitsForBytes = false
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
         switch OpenSSLCall.perform(on: ssl, { SSL_do_handshake(ssl) }) {
         case .success: return question ?? establish()
         case .wantsTrust: return question ?? .incomplete
-        case .wantsRead: return (bio.isHeld ? question : nil) ?? .incomplete
+        case .wantsRead:
+            if bio.isHeld { return question ?? .incomplete }
+            waitsForBytes = true
+            return .incomplete
         case .wantsWrite: return .incomplete
         case .closed: return .failed(fail("SSL_do_handshake", []))
         case .failure(let entries): return .failed(fail("SSL_do_handshake", entries))
@@ -157,7 +169,7 @@ extension TLSEngine {
     private func establish() -> HandshakeAnswer {
         phase = .established
         events.isEstablished = true
-        session = TLSSession(of: ssl, isServer: events.isServer)
+        bio.forgetFirstBytes()
         return .complete
     }
 
@@ -208,11 +220,10 @@ extension TLSEngine {
         case .established: break
         }
         if hasReceivedClose { return .closed }
-        guard limit > 0, hasRoomForAnswers, mayHaveData else { return .incomplete }
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
         var total = 0
-        while total < limit, hasRoomForAnswers {
+        while total < limit, hasRoomForAnswers, mayHaveData {
             let answer = readRecord(into: buffer, limit: limit - total)
             guard case .bytes(let count) = answer else {
                 // What ended the loop is remembered, and answered the next time.
@@ -220,13 +231,13 @@ extension TLSEngine {
             }
             total += count
         }
-        return .bytes(total)
+        return total > 0 ? .bytes(total) : .incomplete
     }
 
-    private var hasRoomForAnswers: Bool { output.count < Self.outputLimitForReading }
+    private var hasRoomForAnswers: Bool { bio.output.count < Self.outputLimitForReading }
 
     private var mayHaveData: Bool {
-        !received.isEmpty || bio.hasReachedEndOfFile || hasUnsentAnswer || events.isFlooded || SSL_pending(ssl) > 0
+        !bio.received.isEmpty || bio.hasReachedEndOfFile || hasUnsentAnswer || events.isFlooded || SSL_pending(ssl) > 0
     }
 
     private func readRecord(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
@@ -276,10 +287,10 @@ extension TLSEngine {
                 TLSError(.internalError, "Data was written after close_notify had been sent.", operation: "SSL_write_ex"))
         }
         guard !bytes.isEmpty else { return .accepted(0) }
-        guard output.count < Self.outputLimit else { return .incomplete }
+        guard bio.output.count < Self.outputLimit else { return .incomplete }
         var count = 0
         let outcome = OpenSSLCall.perform(on: ssl) {
-            SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.recordLimit), &count)
+            SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count)
         }
         switch outcome {
         case .success: return .accepted(count)

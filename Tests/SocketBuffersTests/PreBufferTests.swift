@@ -76,4 +76,25 @@ import Testing
         #expect(plain.isEmpty)
         #expect(bytes(ssl) == Array("leftover".utf8))
     }
+
+    @Test func aNearlyFullBlockIsGivenAwayWithItsBytes() throws {
+        let buffer = PreBuffer()
+        let sent = (0..<60_000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
+        sent.withUnsafeBytes { buffer.append($0) }
+        buffer.consume(5)
+        let taken = try #require(buffer.takeBlock(59_995))
+        #expect(buffer.isEmpty)
+        append("something else", to: buffer)
+        #expect(Array(UnsafeRawBufferPointer(start: taken.start, count: taken.count)) == Array(sent[5...]))
+        #expect(bytes(buffer) == Array("something else".utf8))
+        taken.giveBack()
+    }
+
+    @Test(arguments: [(count: 1000, taken: 1000), (60_000, 59_000), (100_000, 100_000)])
+    func aBlockThatIsNotNearlyFullOrNotTakenWholeStays(count: Int, taken: Int) {
+        let buffer = PreBuffer()
+        [UInt8](repeating: 1, count: count).withUnsafeBytes { buffer.append($0) }
+        #expect(buffer.takeBlock(taken) == nil)
+        #expect(buffer.count == count)
+    }
 }

@@ -23,7 +23,7 @@ import Testing
                     offset += count
                 }
             }
-            #expect(pair.client.output.count < TLSEngine.outputLimit + 20_000)
+            #expect(pair.client.output.count < TLSEngine.outputLimit + 66_000)
             pair.carry()
             let (bytes, end) = pair.server.readAllBytes()
             got += bytes
@@ -33,21 +33,30 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func aWriteTakesAtMostOneRecordAndNothingWhenTheOutputIsFull(version: TLSVersion) throws {
+    func aWriteTakesAtMostFourRecordsAndNothingWhenTheOutputIsFull(version: TLSVersion) throws {
         let pair = try connected(version)
         let bytes = [UInt8](repeating: 7, count: 100_000)
         var total = 0
         while let count = bytes.withUnsafeBytes({ pair.client.write($0) }).accepted {
-            #expect(count == TLSEngine.recordLimit)
+            #expect(count == TLSEngine.writeLimit)
             total += count
         }
         #expect(pair.client.output.count >= TLSEngine.outputLimit)
-        #expect(pair.client.output.count < TLSEngine.outputLimit + 17_000)
+        #expect(pair.client.output.count < TLSEngine.outputLimit + 66_000)
         #expect(bytes.withUnsafeBytes { pair.client.write($0) }.isIncomplete)
         pair.carryAll()
-        #expect(bytes.withUnsafeBytes { pair.client.write($0) }.accepted == TLSEngine.recordLimit)
+        #expect(bytes.withUnsafeBytes { pair.client.write($0) }.accepted == TLSEngine.writeLimit)
         pair.carryAll()
-        #expect(pair.server.readAllBytes().bytes.count == total + TLSEngine.recordLimit)
+        #expect(pair.server.readAllBytes().bytes.count == total + TLSEngine.writeLimit)
+    }
+
+    @Test(arguments: versions)
+    func whatOneWriteTakesFitsIntoOneBlock(version: TLSVersion) throws {
+        let pair = try connected(version)
+        let bytes = [UInt8](repeating: 7, count: TLSEngine.writeLimit)
+        #expect(bytes.withUnsafeBytes { pair.client.write($0) }.accepted == TLSEngine.writeLimit)
+        #expect(pair.client.output.count <= 4 * TLSEngine.encryptedRecordLimit)
+        #expect(4 * TLSEngine.encryptedRecordLimit <= BufferPool.blockSize)
     }
 
     @Test(arguments: versions)
