@@ -98,7 +98,9 @@ package final class SocketTurn<Message: Sendable>: Sendable {
             // Whoever is inside may leave meanwhile, as long as it has not been told of mail.
             while true {
                 if move(from: Gate.taken, to: Gate.takenWithMail) { return false }
-                if move(from: Gate.free, to: Gate.takenWithMail) || move(from: Gate.freeWithMail, to: Gate.takenWithMail) { return true }
+                if move(from: Gate.free, to: Gate.takenWithMail) || move(from: Gate.freeWithMail, to: Gate.takenWithMail) {
+                    return true
+                }
                 if gate.load(ordering: .acquiring) == Gate.takenWithMail { return false }
             }
         }

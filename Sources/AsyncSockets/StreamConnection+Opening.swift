@@ -133,7 +133,7 @@ extension StreamConnection {
 
     /// Anywhere: makes the facts of a connected descriptor known, and itself for options to be set on.
     func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress?) throws(SystemError) {
-        let local = descriptor.localAddress
+        let local = facts.withLock { $0.localAddress } ?? descriptor.localAddress
         try facts.withLock { facts throws(SystemError) in
             guard !facts.isOver else { return }
             try facts.lateOptions.apply(toConnected: descriptor)

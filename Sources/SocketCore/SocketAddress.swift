@@ -24,7 +24,9 @@ public struct SocketAddress: Sendable {
         }
         set {
             withUnsafeBytes(of: newValue) { bytes in
-                withUnsafeMutableBytes(of: &head) { $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes.prefix(Self.headSize))) }
+                withUnsafeMutableBytes(of: &head) {
+                    $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes.prefix(Self.headSize)))
+                }
                 tail = length > Self.headSize ? Array(bytes.dropFirst(Self.headSize)) : nil
             }
         }
