@@ -12,7 +12,8 @@ internal import Synchronization
 
 /// Brings the events of one connection to the delegate of its socket.
 final class DelegateRelay: Sendable {
-    private let socket: WeakSocket
+    /// It may be gone. Set once; the runtime reads weak references atomically.
+    nonisolated(unsafe) private weak var socket: AsyncSocket?
     private let slot: DelegateSlot
     private let socketQueue: DispatchQueue?
     private let isSuperseded = Atomic(false)
@@ -28,7 +29,7 @@ final class DelegateRelay: Sendable {
     }
 
     init(to socket: AsyncSocket) {
-        self.socket = WeakSocket(socket)
+        self.socket = socket
         slot = socket.delegateSlot
         socketQueue = socket.socketQueue
     }
@@ -52,7 +53,7 @@ final class DelegateRelay: Sendable {
     /// Whom to tell, as long as nobody changes the delegate.
     func gatherAudience() -> Audience {
         let changeCount = slot.changeCount
-        return Audience(socket: socket.value, delegate: slot.delegate, changeCount: changeCount)
+        return Audience(socket: socket, delegate: slot.delegate, changeCount: changeCount)
     }
 
     /// Calls the delegate, once for each event.
@@ -97,16 +98,4 @@ final class DelegateRelay: Sendable {
         self.sequel = nil
         sequel?()
     }
-}
-
-/// A socket that may be gone.
-private final class WeakSocket: @unchecked Sendable {
-    // Unchecked: set once; the runtime reads weak references atomically.
-    private weak var reference: AsyncSocket?
-
-    init(_ socket: AsyncSocket) {
-        reference = socket
-    }
-
-    var value: AsyncSocket? { reference }
 }

@@ -42,7 +42,7 @@ package struct ReadPacket: Sendable {
         self.maxLength = maxLength
         self.timeout = timeout
         self.tag = tag
-        taken = target.map { .caller($0.buffer, offset: $0.offset, count: 0) }
+        taken = target.map { Destination(target: $0) }
     }
 
     /// Takes what the read needs out of the buffer.
@@ -92,11 +92,9 @@ package struct ReadPacket: Sendable {
         let count = taken?.count ?? 0
         if count == 0, buffer.count >= length { return .complete(takeAll(buffer, length)) }
         guard !buffer.isEmpty else { return .incomplete }
-        var taken = taken ?? .own(Data())
-        // Let go of the bytes meanwhile: a second owner would make each piece copy all that came before.
-        self.taken = nil
-        taken.append(buffer, min(length - count, buffer.count))
+        let taken = taken ?? Destination()
         self.taken = taken
+        taken.append(buffer, min(length - count, buffer.count))
         return taken.count == length ? .complete(taken.data) : .incomplete
     }
 
@@ -114,44 +112,34 @@ package struct ReadPacket: Sendable {
 
     /// The whole of a read at once.
     private mutating func takeAll(_ buffer: PreBuffer, _ count: Int) -> Data {
-        guard taken != nil else { return buffer.takeData(count) }
-        taken?.append(buffer, count)
-        return taken?.data ?? Data()
+        guard let taken else { return buffer.takeData(count) }
+        taken.append(buffer, count)
+        return taken.data
     }
 }
 
 /// Where the bytes of a read go: into memory of its own, which grows with what arrives and never with what was announced, or into the caller's buffer.
-private indirect enum Destination: Sendable {
-    case own(Data)
-    case caller(ReadBuffer, offset: Int, count: Int)
+///
+/// A class, so that the bytes have one owner: with a second one each piece would copy all that came before.
+private final class Destination: @unchecked Sendable {
+    // Unchecked: it belongs to one read.
+    private let target: (buffer: ReadBuffer, offset: Int)?
+    private var own = Data()
+    private(set) var count = 0
 
-    var count: Int {
-        switch self {
-        case .own(let data): data.count
-        case .caller(_, _, let count): count
-        }
+    init(target: (buffer: ReadBuffer, offset: Int)? = nil) {
+        self.target = target
     }
 
     var data: Data {
-        switch self {
-        case .own(let data): data
-        case .caller(let buffer, let offset, let count): buffer.view(at: offset, count: count)
-        }
+        if let target { target.buffer.view(at: target.offset, count: count) } else { own }
     }
 
-    mutating func append(_ source: PreBuffer, _ count: Int) {
+    func append(_ source: PreBuffer, _ count: Int) {
         guard count > 0 else { return }
         let bytes = UnsafeRawBufferPointer(rebasing: source.readableBytes.prefix(count))
-        switch self {
-        case .own(var data):
-            // Let go of the bytes meanwhile: a second owner would make each piece copy all that came before.
-            self = .own(Data())
-            data.append(contentsOf: bytes)
-            self = .own(data)
-        case .caller(let buffer, let offset, let held):
-            buffer.store(bytes, at: offset + held)
-            self = .caller(buffer, offset: offset, count: held + count)
-        }
+        if let target { target.buffer.store(bytes, at: target.offset + self.count) } else { own.append(contentsOf: bytes) }
+        self.count += count
         source.consume(count)
     }
 }

@@ -59,12 +59,13 @@ package struct WriteQueue: ~Copyable {
     /// - Returns: false when there are none.
     // `body` gives nothing back: a generic result would have each call look types up at run time.
     package func withNextBytes(
-        limit: Int, alone: Int? = nil, gatheringIn scratch: PreBuffer, _ body: (UnsafeRawBufferPointer) -> Void
+        limit: Int, alone: Int? = nil, gatheringIn makeScratch: @autoclosure () -> PreBuffer, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
         guard let next = packets.packet(at: handedOnCount) else { return false }
         guard next.pointee.remaining < limit, packets.packet(at: handedOnCount + 1) != nil else {
             return next.pointee.withRemainingBytes(limit: alone ?? limit, body)
         }
+        let scratch = makeScratch()
         var offset = handedOnCount
         while scratch.count < limit, let write = packets.packet(at: offset) {
             guard write.pointee.withRemainingBytes(limit: limit - scratch.count, { scratch.append($0) }) else { break }
