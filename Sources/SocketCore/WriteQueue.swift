@@ -59,7 +59,8 @@ package struct WriteQueue: ~Copyable {
     /// - Returns: false when there are none.
     // `body` gives nothing back: a generic result would have each call look types up at run time.
     package func withNextBytes(
-        limit: Int, alone: Int? = nil, gatheringIn makeScratch: @autoclosure () -> PreBuffer, _ body: (UnsafeRawBufferPointer) -> Void
+        limit: Int, alone: Int? = nil, gatheringIn makeScratch: @autoclosure () -> PreBuffer,
+        _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
         guard let next = packets.packet(at: handedOnCount) else { return false }
         guard next.pointee.remaining < limit, packets.packet(at: handedOnCount + 1) != nil else {
