@@ -45,7 +45,7 @@ final class DelegateRelay: Sendable {
 
     /// Whom events are told of now. Held for a delivery, since a weak reference is dear to follow.
     struct Audience: ~Copyable {
-        fileprivate let socket: AsyncSocket?
+        fileprivate var socket: AsyncSocket?
         fileprivate var delegate: (any AsyncSocketDelegate)?
         fileprivate var changeCount: Int
     }
@@ -65,6 +65,8 @@ final class DelegateRelay: Sendable {
             }
             // The end is told from here on: the delegate may connect again within the call.
             if case .didDisconnect = event { noteEnd() } else if isSuperseded.load(ordering: .relaxed) { continue }
+            // Nobody else has it any more, so nobody wants to hear of it.
+            if isKnownUniquelyReferenced(&audience.socket) { audience.socket = nil }
             if let socket = audience.socket { event.deliver(to: audience.delegate, from: socket) }
         }
     }

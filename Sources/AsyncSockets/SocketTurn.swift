@@ -113,8 +113,8 @@ package final class SocketTurn<Message: Sendable>: Sendable {
             owner.finishTurn(on: place)
             if leave() { return }
         }
-        if let queue { return queue.async { self.drain(owner, on: place) } }
         holder.store(0, ordering: .relaxed)
+        if let queue { return queue.async { self.drain(owner, on: place) } }
         gate.store(Gate.freeWithMail, ordering: .releasing)
         owner.leaveRestToLoop()
     }

@@ -73,6 +73,7 @@ extension StreamConnection {
     func enqueue(_ packet: ReadPacket) {
         guard closeIntent == nil else { return }
         reads.queue.append(packet)
+        writes.patience = nil
         needsPump = true
     }
 

@@ -45,6 +45,7 @@ extension StreamConnection {
         if let limit = configuration.maximumPendingWriteBytes, waitingByteCount(with: packet, limit: limit) > limit {
             return close(.writeQueueFull(limit))
         }
+        if case .closed = phase { return }
         writes.queue.append(packet)
         needsPump = true
     }
@@ -156,6 +157,8 @@ extension StreamConnection {
         while engine.hasOutput, writes.canSend {
             if let count = noteSent(descriptor.send(engine.output.readableBytes)) { engine.output.consume(count) }
         }
+        // Nobody will get it any more; and an engine that has too much to send reads nothing, so that the end would never be found.
+        if writes.ending != nil { engine.output.reset() }
     }
 
     /// The number of bytes that the kernel took, if it took any; otherwise notes why it did not.

@@ -104,6 +104,15 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     // MARK: - Inside the turn
 
     func receive(_ message: Message) {
+        // In a callback: what happens below is no callback, and who asks afterwards how far things are shall hear of what has just been queued.
+        let isFromCallback = isCallingUser
+        isCallingUser = false
+        serve(message)
+        isCallingUser = isFromCallback
+        if isFromCallback { publishProgress() }
+    }
+
+    private func serve(_ message: Message) {
         if case .closed = phase {
             predecessor = nil
             if case .retire = message { retireIfSilent() }

@@ -49,7 +49,9 @@ struct PacketQueue<Packet>: ~Copyable {
 
     mutating func removeFront() {
         guard let front else { return }
-        front.deinitialize(count: 1)
+        // Released last: a caller's deallocator may run then.
+        let packet = front.move()
+        defer { withExtendedLifetime(packet) {} }
         head = (head + 1) & (capacity - 1)
         count -= 1
         if countBeforeMarker != .max { countBeforeMarker -= 1 }

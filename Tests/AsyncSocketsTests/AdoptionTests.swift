@@ -88,6 +88,53 @@ import Testing
         withExtendedLifetime(socket) {}
     }
 
+    /// The write has failed, and who waits for it is told when nobody has read for a second: not before.
+    @Test func aSlowReaderGetsAllThatCameBeforeTheEnd() async throws {
+        // On a machine with too much to do a second may be over between two reads: then it counts for nothing.
+        for _ in 0..<10 {
+            do {
+                return try await readSlowly()
+            } catch let slip as Slip where slip.seconds > 0.9 {
+                continue
+            }
+        }
+        Issue.record("the machine had no time for this test")
+    }
+
+    /// The connection ended before everything was read, so long after the read before.
+    private struct Slip: Error {
+        let seconds: Double
+    }
+
+    private func readSlowly() async throws {
+        let (silentPeer, silentDescriptor) = try Self.pair()
+        let pauses = Recorder()
+        let silent = try AsyncSocket(adopting: silentDescriptor, delegate: pauses)
+        silent.keepsConnectionOnReadTimeout = true
+        let recorder = Recorder()
+        let socket = try {
+            let (peer, descriptor) = try Self.pair()
+            peer.send("one\r\ntwo\r\nthree\r\n")
+            return try AsyncSocket(adopting: descriptor, delegate: recorder)
+        }()
+        socket.write(Data(count: 1024 * 1024), withTimeout: 60, tag: 0)
+        var lastRead = ContinuousClock.now
+        for (tag, line) in ["one", "two", "three"].enumerated() {
+            socket.readData(to: .lineEnd, withTimeout: 60, tag: tag)
+            let told = await recorder.next()
+            let gap = (ContinuousClock.now - lastRead) / .seconds(1)
+            if case .disconnected = told { throw Slip(seconds: gap) }
+            guard case .read(let data, tag: tag) = told else { throw Unexpected(description: "\(told)") }
+            #expect(data == Data((line + "\r\n").utf8))
+            lastRead = .now
+            // Time goes by: what nobody sends cannot be read.
+            silent.readData(toLength: 1, withTimeout: 0.6, tag: tag)
+            #expect(try await pauses.notRead().error.code == .readTimeout)
+        }
+        #expect([.connectionReset, .closedByPeer].contains(try await recorder.disconnected()?.code))
+        withExtendedLifetime((socket, silent, silentPeer)) {}
+    }
+
     @Test func whatIsNoConnectedStreamIsRefusedAndLeftAsItWas() throws {
         let listener = try RawSocket.listening()
         let (peer, datagram) = try Self.pair(SOCK_DGRAM)

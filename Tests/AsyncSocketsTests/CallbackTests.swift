@@ -1,0 +1,76 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+/// What a delegate may do in a callback on the event loop.
+@Suite(.timeLimit(.minutes(5))) struct CallbackTests {
+    @Test func whatWaitsIsKnownWithinTheCallbackThatQueuedIt() async throws {
+        let peer = try ScriptedPeer.listening([.wait(for: TestSignal())])
+        let chunk = Data(count: 1000)
+        let counts = Locked<[Int]>([])
+        let recorder = Recorder { socket, told in
+            guard case .connected = told else { return }
+            for tag in 0..<20 where socket.pendingWriteByteCount < 10 * chunk.count {
+                socket.write(chunk, withTimeout: -1, tag: tag)
+                counts.withLock { $0.append(socket.pendingWriteByteCount) }
+            }
+        }
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try await recorder.connected()
+        for tag in 0..<10 { #expect(try await recorder.wrote() == tag) }
+        #expect(counts.withLock { $0 } == (1...10).map { $0 * chunk.count })
+        #expect(socket.pendingWriteByteCount == 0)
+    }
+
+    /// The write is given up within `disconnect()`, and its bytes with it.
+    @Test func aDeallocatorMayUseTheSocket() async throws {
+        let peer = try ScriptedPeer.listening([.expectEnd])
+        let bytes = Locked<[UnsafeMutableRawPointer]>([])
+        let deallocated = try TestSignal()
+        let recorder = Recorder { socket, told in
+            guard case .connected = told else { return }
+            let place = UnsafeMutableRawPointer.allocate(byteCount: 1 << 20, alignment: 1)
+            place.initializeMemory(as: UInt8.self, repeating: 0, count: 1 << 20)
+            bytes.withLock { $0.append(place) }
+            let data = Data(
+                bytesNoCopy: place, count: 1 << 20,
+                deallocator: .custom { place, _ in
+                    for tag in 0..<8 { socket.write(Data(count: 10), withTimeout: -1, tag: tag) }
+                    place.deallocate()
+                    deallocated.fire()
+                })
+            socket.write(data, withTimeout: -1, tag: 0)
+            socket.disconnect()
+        }
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try await recorder.connected()
+        try await deallocated.wait()
+        guard case .disconnected(nil) = await recorder.next() else { throw Unexpected(description: "no end in good order") }
+        #expect(socket.pendingWriteByteCount == 0)
+        withExtendedLifetime(peer) {}
+    }
+
+    @Test func whoLetsGoOfTheSocketInACallbackHearsNothingMore() async throws {
+        let go = try TestSignal()
+        let peer = try ScriptedPeer.listening([.wait(for: go), .send("ab"), .expectEnd])
+        let holder = Locked<AsyncSocket?>(nil)
+        let recorder = Recorder { _, told in
+            if case .read(_, tag: 1) = told { _ = holder.withLock { holder in holder.take() } }
+        }
+        var socket: AsyncSocket? = AsyncSocket(delegate: recorder)
+        try socket?.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try await recorder.connected()
+        for tag in 1...2 { socket?.readData(toLength: 1, withTimeout: 60, tag: tag) }
+        holder.withLock { $0 = socket }
+        socket = nil
+        go.fire()
+        #expect(try await recorder.readText() == "a")
+        _ = try await peer.finish()
+        #expect(recorder.unread.isEmpty)
+    }
+}
