@@ -11,12 +11,21 @@ extension StreamConnection {
     /// An empty intent: at once.
     func closeWhenDone(_ intent: CloseIntent) {
         guard !intent.isEmpty else {
-            // What was written just before is given to the kernel first.
-            pumpIfNeeded()
+            sendWhatWaits()
             return close(nil)
         }
         closeIntent = (closeIntent ?? []).union(intent)
         needsPump = true
+    }
+
+    /// Before an end that the user wants: gives the kernel what was written just before. An error that this meets is of no interest any more.
+    private func sendWhatWaits() {
+        guard needsPump, case .connected(let descriptor) = phase else { return }
+        switch upgrade {
+        case .plaintext, .queuedTLS: pumpWrites(to: descriptor)
+        case .handshaking, .awaitingTrust: break
+        case .secure(let engine): pumpWrites(through: engine, to: descriptor)
+        }
     }
 
     /// After the pumps have done what they could: starts the clocks of what is current now, and sees whether this is the end.
