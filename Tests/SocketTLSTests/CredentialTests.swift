@@ -140,12 +140,13 @@ private func keyPEM() throws -> String {
 
 /// The key of `pem`, encrypted.
 private func encrypted(_ pem: String, _ passphrase: String) throws -> String {
-    let bio = BIO_new_mem_buf(pem, -1)
-    let key = PEM_read_bio_PrivateKey(bio, nil, nil, nil)
-    defer {
-        EVP_PKEY_free(key)
-        BIO_free(bio)
+    let key = Array(pem.utf8).withUnsafeBytes { bytes in
+        // A BIO of this kind reads the memory that it was given, wherever that is.
+        let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
+        defer { BIO_free(bio) }
+        return PEM_read_bio_PrivateKey(bio, nil, nil, nil)
     }
+    defer { EVP_PKEY_free(key) }
     return try #require(
         MemoryBIO.text {
             PEM_write_bio_PrivateKey($0, key, EVP_aes_256_cbc(), passphrase, Int32(passphrase.utf8.count), nil, nil)

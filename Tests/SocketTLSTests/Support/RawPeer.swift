@@ -48,11 +48,12 @@ final class RawPeer {
     }
 
     private func show(_ pem: String) throws {
-        let text = Array(pem.utf8)
-        guard let bio = BIO_new_mem_buf(text, Int32(text.count)) else { throw TestFailure(what: "BIO") }
-        defer { BIO_free(bio) }
-        let certificate = PEM_read_bio_X509(bio, nil, nil, nil)
-        let key = PEM_read_bio_PrivateKey(bio, nil, nil, nil)
+        let (certificate, key) = Array(pem.utf8).withUnsafeBytes { bytes in
+            // A BIO of this kind reads the memory that it was given, wherever that is.
+            let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
+            defer { BIO_free(bio) }
+            return (PEM_read_bio_X509(bio, nil, nil, nil), PEM_read_bio_PrivateKey(bio, nil, nil, nil))
+        }
         defer {
             X509_free(certificate)
             EVP_PKEY_free(key)
