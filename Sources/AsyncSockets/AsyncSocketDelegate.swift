@@ -43,6 +43,8 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// `autoDisconnectOnClosedReadStream`.
     ///
     /// - Parameters:
+    ///   - socket: The socket, whose connection goes on.
+    ///   - tag: The tag of the read.
     ///   - data: What the read had so far; it will not be delivered again.
     ///   - error: `.readTimeout` or `.closedByPeer`.
     func socket(_ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError)
