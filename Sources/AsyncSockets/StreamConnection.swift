@@ -167,6 +167,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     func finishTurn(on place: TurnPlace) {
         pumpIfNeeded()
+        // Before the delegate can ask, and again after what it has asked for.
+        publishProgress()
         if !outbox.isEmpty { tell(on: place) }
         publishProgress()
         if case .closed = phase { retireIfSilent() } else { armDeadline() }
