@@ -169,8 +169,10 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         pumpIfNeeded()
         // Before the delegate can ask, and again after what it has asked for.
         publishProgress()
-        if !outbox.isEmpty { tell(on: place) }
-        publishProgress()
+        if !outbox.isEmpty {
+            tell(on: place)
+            publishProgress()
+        }
         if case .closed = phase { retireIfSilent() } else { armDeadline() }
     }
 
