@@ -6,7 +6,7 @@ public struct IssuedCertificate: Sendable, Hashable {
     public let certificateChainPEM: String
     /// The private key, unencrypted, in PKCS #8 and PEM.
     public let privateKeyPEM: String
-    /// The serial number in upper-case hexadecimal: 64 random bits.
+    /// The serial number in upper-case hexadecimal, two digits for each octet: 64 random bits.
     public let serialNumber: String
 
     init(_ signer: Signer, intermediatePEM: String?) throws(CertificateAuthorityError) {

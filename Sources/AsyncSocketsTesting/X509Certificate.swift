@@ -5,7 +5,7 @@ internal import SocketTLS
 final class X509Certificate: @unchecked Sendable {
     // Unchecked: nothing changes the certificate after `init`.
     let pointer: OpaquePointer
-    /// Upper-case hexadecimal.
+    /// Upper-case hexadecimal, two digits for each octet.
     let serialNumber: String
 
     /// A signed certificate for `key`; without a signer it is self-signed.
@@ -14,7 +14,8 @@ final class X509Certificate: @unchecked Sendable {
         pointer = certificate
         // RFC 5280, section 4.1.2.2: positive, and unpredictable so that no two certificates of an authority share one.
         let serial = UInt64.random(in: 1...UInt64.max)
-        serialNumber = String(serial, radix: 16, uppercase: true)
+        let digits = String(serial, radix: 16, uppercase: true)
+        serialNumber = digits.count.isMultiple(of: 2) ? digits : "0" + digits
 
         try CertificateCall.requireSuccess("X509_set_version") { X509_set_version(certificate, Int(X509_VERSION_3)) }
         try CertificateCall.requireSuccess("ASN1_INTEGER_set_uint64") {

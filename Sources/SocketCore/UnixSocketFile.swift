@@ -122,14 +122,13 @@ final class UnixSocketFile: Sendable {
         let directory = open(Array(path[..<name]) + [slash, 0], O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         // Closing the descriptor gives the lock back.
         defer { if directory >= 0 { close(directory) } }
-        var attempts = 0
-        while directory >= 0, flock(directory, LOCK_EX | LOCK_NB) != 0, attempts < lockAttempts {
-            attempts += 1
+        let patience = Deadline(after: lockPatience)
+        while directory >= 0, flock(directory, LOCK_EX | LOCK_NB) != 0, patience.map({ Deadline.now < $0 }) == true {
             sched_yield()
         }
         return try body()
     }
 
-    /// Others hold the lock for some ten microseconds.
-    private static let lockAttempts = 2_000
+    /// Seconds. Others hold the lock for some ten microseconds, but a busy machine may not let them run for a while.
+    private static let lockPatience = 0.5
 }

@@ -17,7 +17,15 @@ import Testing
         #expect(abs(certificate.notBefore.timeIntervalSinceNow + 86_400) < 60)
         #expect(abs(certificate.notAfter.timeIntervalSinceNow - 365 * 86_400) < 60)
         #expect(certificate.sha256Fingerprint.count == 32)
-        #expect(certificate.serialNumber == issued.serialNumber)
+    }
+
+    /// As many as it takes for some to begin with a zero.
+    @Test func serialNumbersAreWrittenAsTheyWereMade() throws {
+        let authority = try CertificateAuthority(name: "Test")
+        for _ in 0..<100 {
+            let issued = try authority.issue(.client(commonName: "client"))
+            #expect(try Certificate(pem: issued.certificatePEM).serialNumber == issued.serialNumber)
+        }
     }
 
     @Test func derAndPEMAreTheSameCertificate() throws {
