@@ -63,7 +63,7 @@ extension AsyncSocket {
 
     /// How far the oldest read has come that is not complete; nil when none is queued. A snapshot: the read may be further by now.
     public var readProgress: OperationProgress? {
-        connection?.facts.withLock { $0.progress.read }
+        connection?.progress.read
     }
 
     private func enqueue(
@@ -73,7 +73,7 @@ extension AsyncSocket {
             return refuse("the offset \(offset) lies outside of the buffer, which has \(buffer.count) bytes")
         }
         let target = buffer.map { (buffer: $0, offset: offset) }
-        connection?.post(.read(ReadPacket(goal: goal, maxLength: maxLength, timeout: timeout, tag: tag, target: target)))
+        withConnection { $0.read(ReadPacket(goal: goal, maxLength: maxLength, timeout: timeout, tag: tag, target: target)) }
     }
 
     private func refuse(_ message: String) {

@@ -15,7 +15,7 @@ extension AsyncSocket {
     ///     `socket(_:shouldTimeoutWriteWithTag:elapsed:bytesDone:)` to say.
     ///   - tag: Comes back with the completion.
     public func write(_ data: Data, withTimeout timeout: TimeInterval, tag: Int) {
-        connection?.post(.write(WritePacket(data: data, timeout: timeout, tag: tag)))
+        withConnection { $0.write(WritePacket(data: data, timeout: timeout, tag: tag)) }
     }
 
     /// Writes a part of a file, after the writes that were queued before.
@@ -37,7 +37,7 @@ extension AsyncSocket {
         guard file.isFileURL else { throw .badParameter("write", "\(file) names no file") }
         do throws(SystemError) {
             let region = try FileRegion(path: file.path, offset: offset, length: length)
-            connection?.post(.write(WritePacket(file: region, timeout: timeout, tag: tag)))
+            connection?.write(WritePacket(file: region, timeout: timeout, tag: tag))
         } catch {
             throw AsyncSocketError(file: error, path: file.path)
         }
@@ -45,12 +45,12 @@ extension AsyncSocket {
 
     /// How far the oldest write has come that is not complete; nil when none is queued. A snapshot: the write may be further by now.
     public var writeProgress: OperationProgress? {
-        connection?.facts.withLock { $0.progress.write }
+        connection?.progress.write
     }
 
     /// How many bytes wait to be written: those that neither the kernel nor TLS has taken yet. A snapshot.
     public var pendingWriteByteCount: Int {
-        connection?.facts.withLock { $0.progress.waitingByteCount } ?? 0
+        connection?.progress.waitingByteCount ?? 0
     }
 }
 

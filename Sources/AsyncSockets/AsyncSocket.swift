@@ -30,6 +30,7 @@ public final class AsyncSocket: Sendable {
     }
 
     let state = Locked(State())
+    let callback = CallbackPlace()
     let delegateSlot: DelegateSlot
     let socketQueue: DispatchQueue?
 
@@ -72,6 +73,11 @@ public final class AsyncSocket: Sendable {
         state.withLock { state in
             if case .connection(let connection) = state.occupation { connection } else { nil }
         }
+    }
+
+    /// The connection that is to read or write, if there is one. In an inline callback of it neither lock nor count is needed to find it.
+    func withConnection(_ body: (StreamConnection) -> Void) {
+        if !callback.withConnection(body), let connection { body(connection) }
     }
 
     /// Makes `occupation` the socket's, if it has none that is still going on.

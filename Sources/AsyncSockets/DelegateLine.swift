@@ -29,10 +29,12 @@ final class DelegateLine: BatchedWork {
     /// Inside the turn: sends events on their way.
     ///
     /// - Parameter loop: The loop that is being run on, if it is.
-    func send(_ events: [DelegateEvent], to queue: DispatchQueue, on loop: EventLoop?) {
+    func send(_ events: inout Ring<DelegateEvent>, to queue: DispatchQueue, on loop: EventLoop?) {
         let ticket = state.withLock { state -> Int? in
-            state.events.append(contentsOf: events)
-            state.arrived += events.count
+            while let event = events.popFirst() {
+                state.events.append(event)
+                state.arrived += 1
+            }
             if state.waitsForLoop { return nil }
             state.waitsForLoop = loop != nil
             return state.arrived
@@ -53,7 +55,9 @@ final class DelegateLine: BatchedWork {
     /// On the delegate queue: tells what has come before `ticket` was taken.
     func run(upTo ticket: Int) {
         let events = state.withLock { $0.take(upTo: ticket) }
-        if !events.isEmpty { relay.deliver(events) }
+        guard !events.isEmpty else { return }
+        var audience = relay.gatherAudience()
+        for event in events { relay.deliver(event, to: &audience) }
     }
 }
 

@@ -48,6 +48,15 @@ final class DelegateRelay: Sendable {
         fileprivate var socket: AsyncSocket?
         fileprivate var delegate: (any AsyncSocketDelegate)?
         fileprivate var changeCount: Int
+
+        /// What follows is told inside the turn of `connection`.
+        func beginCallbacks(of connection: StreamConnection) {
+            socket?.callback.open(for: connection)
+        }
+
+        func endCallbacks() {
+            socket?.callback.close()
+        }
     }
 
     /// Whom to tell, as long as nobody changes the delegate.
@@ -56,25 +65,19 @@ final class DelegateRelay: Sendable {
         return Audience(socket: socket, delegate: slot.delegate, changeCount: changeCount)
     }
 
-    /// Calls the delegate, once for each event.
-    func deliver(_ events: [DelegateEvent], to audience: inout Audience) {
-        for event in events {
-            if slot.changeCount != audience.changeCount {
-                audience.changeCount = slot.changeCount
-                audience.delegate = slot.delegate
-            }
-            // The end is told from here on: the delegate may connect again within the call.
-            if case .didDisconnect = event { noteEnd() } else if isSuperseded.load(ordering: .relaxed) { continue }
-            // Nobody else has it any more, so nobody wants to hear of it.
-            if isKnownUniquelyReferenced(&audience.socket) { audience.socket = nil }
-            if let socket = audience.socket { event.deliver(to: audience.delegate, from: socket) }
+    /// Calls the delegate.
+    func deliver(_ event: DelegateEvent, to audience: inout Audience) {
+        if slot.changeCount != audience.changeCount {
+            audience.changeCount = slot.changeCount
+            audience.delegate = slot.delegate
         }
-    }
-
-    /// Calls the delegate, once for each event.
-    func deliver(_ events: [DelegateEvent]) {
-        var audience = gatherAudience()
-        deliver(events, to: &audience)
+        // Nobody else has it any more, so nobody wants to hear of it.
+        if isKnownUniquelyReferenced(&audience.socket) { audience.socket = nil }
+        // The end is told from here on: the delegate may connect again within the call.
+        if case .didDisconnect = event { noteEnd() } else if isSuperseded.load(ordering: .relaxed) { return }
+        guard let socket = audience.socket.map(Unmanaged.passUnretained) else { return }
+        // The audience keeps it; to count references to what is referenced weakly too is dear.
+        socket._withUnsafeGuaranteedRef { event.deliver(to: audience.delegate, from: $0) }
     }
 
     // MARK: - One connection after the other

@@ -77,12 +77,17 @@ package final class SocketTurn<Message: Sendable>: Sendable {
             owner.receive(message)
             owner.finishTurn(on: place)
             if !leave() { drain(owner, on: place) }
-        } else if holder.load(ordering: .relaxed) == pthread_self(), owner.isCallingUser, isWithoutMail {
+        } else if isOpen(within: owner) {
             owner.receive(message)
         } else if mustDrain(afterLeaving: message) {
             guard let queue else { return drain(owner, on: place) }
             queue.async { self.drain(owner, on: .queue) }
         }
+    }
+
+    /// True for user code that `owner` calls inside the turn, as long as no message waits: it may act at once.
+    package func isOpen(within owner: some TurnOwner) -> Bool {
+        holder.load(ordering: .relaxed) == pthread_self() && owner.isCallingUser && isWithoutMail
     }
 
     private func move(from old: UInt8, to new: UInt8) -> Bool {

@@ -70,7 +70,7 @@ extension StreamConnection {
     /// The most rounds of receiving that one turn makes before others on the loop have theirs.
     static let roundsPerTurn = 4
 
-    func enqueue(_ packet: ReadPacket) {
+    func enqueue(_ packet: consuming ReadPacket) {
         guard closeIntent == nil else { return }
         reads.queue.append(packet)
         writes.patience = nil
@@ -78,6 +78,7 @@ extension StreamConnection {
     }
 
     func pumpReads(from descriptor: SocketDescriptor) {
+        guard reads.mayHaveBytes || reads.queue.mayBeServed(from: reads.preBuffer) else { return }
         pumpReads { receive(into: reads.preBuffer, limit: reads.room, from: descriptor) }
     }
 
@@ -156,8 +157,8 @@ extension StreamConnection {
 
     /// Gives the reads at the front what is in `preBuffer`, until one has to wait.
     private func serveReads() {
-        while let answer = reads.queue.serve(from: reads.preBuffer) {
-            switch answer {
+        while reads.queue.mayBeServed(from: reads.preBuffer), let answer = reads.queue.serve(from: reads.preBuffer) {
+            switch consume answer {
             case .incomplete: return reportReadProgress()
             case .complete(let data, let tag):
                 reads.timer.advance()

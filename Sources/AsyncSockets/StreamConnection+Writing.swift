@@ -40,9 +40,9 @@ extension StreamConnection {
     /// Small plaintext writes are put together up to this many bytes.
     private static let gatherLimit = 64 * 1024
 
-    func enqueue(_ packet: WritePacket) {
+    func enqueue(_ packet: consuming WritePacket) {
         guard closeIntent == nil, !writes.isClosing, packet.count > 0 else { return }
-        if let limit = configuration.maximumPendingWriteBytes, waitingByteCount(with: packet, limit: limit) > limit {
+        if let limit = configuration.maximumPendingWriteBytes, waitingByteCount(with: packet.count, limit: limit) > limit {
             return close(.writeQueueFull(limit))
         }
         if case .closed = phase { return }
@@ -51,9 +51,9 @@ extension StreamConnection {
     }
 
     /// The bytes that would wait. What can be sent does not count.
-    private func waitingByteCount(with packet: WritePacket, limit: Int) -> Int {
-        if writes.queue.waitingByteCount + packet.count > limit { pumpIfNeeded() }
-        return writes.queue.waitingByteCount + packet.count
+    private func waitingByteCount(with count: Int, limit: Int) -> Int {
+        if writes.queue.waitingByteCount + count > limit { pumpIfNeeded() }
+        return writes.queue.waitingByteCount + count
     }
 
     /// Nothing is written after what is queued now (`shutdown(2)` with `SHUT_WR`, and a close_notify before it).
@@ -72,7 +72,7 @@ extension StreamConnection {
 
     func pumpWrites(to descriptor: SocketDescriptor) {
         for _ in 0..<Self.roundsPerTurn {
-            guard writes.canSend, let answer = sendNext(to: descriptor) else { return }
+            guard !writes.queue.isEmpty, writes.canSend, let answer = sendNext(to: descriptor) else { return }
             if let count = noteSent(answer) {
                 writes.queue.handOn(count)
                 completeWrites()

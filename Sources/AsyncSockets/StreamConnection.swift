@@ -59,9 +59,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     @exclusivity(unchecked) var closeIntent: CloseIntent?
     /// Something has changed that may let bytes move.
     @exclusivity(unchecked) var needsPump = false
-    @exclusivity(unchecked) private var outbox: [DelegateEvent] = []
-    /// An empty array with room, to be the next outbox.
-    @exclusivity(unchecked) private var spareOutbox: [DelegateEvent] = []
+    @exclusivity(unchecked) private var outbox = Ring<DelegateEvent>()
     @exclusivity(unchecked) private(set) var isCallingUser = false
     /// Made when there is a delegate queue to send the first event to.
     @exclusivity(unchecked) private var line: DelegateLine?
@@ -90,6 +88,41 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         turn.post(message, to: self)
     }
 
+    func read(_ packet: consuming ReadPacket) {
+        if entersFromCallback() {
+            enqueue(packet)
+            isCallingUser = true
+        } else {
+            post(.read(packet))
+        }
+    }
+
+    func write(_ packet: consuming WritePacket) {
+        if entersFromCallback() {
+            enqueue(packet)
+            isCallingUser = true
+        } else {
+            post(.write(packet))
+        }
+    }
+
+    /// True when the delegate is being called here, and what it asks for can be done without a message. Set `isCallingUser` afterwards.
+    private func entersFromCallback() -> Bool {
+        guard turn.isOpen(within: self), !isOver else { return false }
+        isCallingUser = false
+        return true
+    }
+
+    /// Inside the turn.
+    var isOver: Bool {
+        if case .closed = phase { true } else { false }
+    }
+
+    /// How far the oldest operations have come. In a callback, as things are there; otherwise as they were at the end of the last turn.
+    var progress: ConnectionFacts.Progress {
+        turn.isOpen(within: self) ? currentProgress : facts.withLock { $0.progress }
+    }
+
     /// On the loop: `EventHandler`.
     func handle(_ events: LoopEvents) {
         turn.post(.events(events), to: self, from: .loop)
@@ -104,12 +137,11 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     // MARK: - Inside the turn
 
     func receive(_ message: Message) {
-        // In a callback: what happens below is no callback, and who asks afterwards how far things are shall hear of what has just been queued.
+        // In a callback: what happens below is no callback.
         let isFromCallback = isCallingUser
         isCallingUser = false
         serve(message)
         isCallingUser = isFromCallback
-        if isFromCallback { publishProgress() }
     }
 
     private func serve(_ message: Message) {
@@ -140,6 +172,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
             close(error)
         case .perform(let body):
             pumpIfNeeded()
+            publishProgress()
             body(facts.withLock { $0.descriptor?.rawValue })
         case .retire: break
         }
@@ -167,21 +200,18 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     func finishTurn(on place: TurnPlace) {
         pumpIfNeeded()
-        // Before the delegate can ask, and again after what it has asked for.
+        if !outbox.isEmpty { tell(on: place) }
         publishProgress()
-        if !outbox.isEmpty {
-            tell(on: place)
-            publishProgress()
-        }
-        if case .closed = phase { retireIfSilent() } else { armDeadline() }
+        if isOver { retireIfSilent() } else { armDeadline() }
     }
 
     private func tell(on place: TurnPlace) {
         if let queue = relay.queue {
             let line = line ?? DelegateLine(to: relay)
             self.line = line
-            line.send(outbox, to: queue, on: place == .loop ? loop : nil)
-            outbox.removeAll(keepingCapacity: true)
+            // Before the delegate can ask.
+            publishProgress()
+            line.send(&outbox, to: queue, on: place == .loop ? loop : nil)
         } else if place != .caller {
             deliver()
         } else {
@@ -196,29 +226,36 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private func deliver() {
         var delivered = 0
         var audience = relay.gatherAudience()
-        while !outbox.isEmpty, delivered < Self.deliveryLimit {
-            publishProgress()
-            var events = spareOutbox
-            spareOutbox = []
-            swap(&outbox, &events)
-            isCallingUser = true
-            relay.deliver(events, to: &audience)
-            isCallingUser = false
-            delivered += events.count
-            events.removeAll(keepingCapacity: true)
-            spareOutbox = events
-            pumpIfNeeded()
+        audience.beginCallbacks(of: self)
+        while delivered < Self.deliveryLimit, deliverNext(to: &audience) {
+            delivered += 1
+            // What is queued in several callbacks is served together.
+            if outbox.isEmpty { pumpIfNeeded() }
         }
+        audience.endCallbacks()
         if !outbox.isEmpty { askForTurn() }
+    }
+
+    /// One event, which is gone afterwards: the memory of what was read serves for what is read next. False when there is none.
+    private func deliverNext(to audience: inout DelegateRelay.Audience) -> Bool {
+        guard let event = outbox.popFirst() else { return false }
+        isCallingUser = true
+        relay.deliver(event, to: &audience)
+        isCallingUser = false
+        return true
     }
 
     /// Makes known how far the current read and write have come, when that has changed.
     private func publishProgress() {
-        let progress = ConnectionFacts.Progress(
-            read: reads.progress, write: writes.progress, waitingByteCount: writes.queue.waitingByteCount)
+        let progress = currentProgress
         guard progress != published else { return }
         published = progress
         facts.withLock { $0.progress = progress }
+    }
+
+    private var currentProgress: ConnectionFacts.Progress {
+        ConnectionFacts.Progress(
+            read: reads.progress, write: writes.progress, waitingByteCount: writes.queue.waitingByteCount)
     }
 
     /// Asks the loop for another turn: there is more to do than one turn should, or than is done elsewhere.

@@ -1,6 +1,8 @@
+internal import Synchronization
+
 /// Spare blocks of a little more than 64 KiB, so that a connection holds a read buffer only while there are bytes in it.
 ///
-/// An idle connection costs no buffer at all; a busy one takes a block and gives it back for the price of two uncontended locks.
+/// An idle connection costs no buffer at all; a busy one takes a block and gives it back for the price of two atomic exchanges.
 package final class BufferPool: Sendable {
     package static let shared = BufferPool(spareLimit: 32)
 
@@ -11,6 +13,8 @@ package final class BufferPool: Sendable {
     package static let blockSize = 64 * 1024 + 512
 
     private let spareLimit: Int
+    /// The address of a block that is at hand, or zero. One exchange takes it or puts it there; the others stand behind a lock.
+    private let nearest = Atomic<UInt>(0)
     private let spares = Locked<[UnsafeMutableRawPointer]>([])
 
     package init(spareLimit: Int) {
@@ -18,17 +22,20 @@ package final class BufferPool: Sendable {
     }
 
     deinit {
+        UnsafeMutableRawPointer(bitPattern: nearest.load(ordering: .acquiring))?.deallocate()
         spares.withLock { spares in
             for block in spares { block.deallocate() }
         }
     }
 
     func take() -> UnsafeMutableRawPointer {
+        if let block = UnsafeMutableRawPointer(bitPattern: nearest.exchange(0, ordering: .acquiring)) { return block }
         let spare = spares.withLock { $0.popLast() }
         return spare ?? .allocate(byteCount: Self.blockSize, alignment: 16)
     }
 
     func give(_ block: UnsafeMutableRawPointer) {
+        if nearest.compareExchange(expected: 0, desired: UInt(bitPattern: block), ordering: .releasing).exchanged { return }
         let kept = spares.withLock { spares in
             guard spares.count < spareLimit else { return false }
             spares.append(block)

@@ -20,7 +20,7 @@ package final class EventLoop: @unchecked Sendable {
     private let wake: OwnedDescriptor
     private let source: any DispatchSourceRead
     private let state = Locked(State())
-    @exclusivity(unchecked) private var ready: [(any EventHandler, LoopEvents)] = []
+    @exclusivity(unchecked) private var ready = Ring<LoopTable.Ready>()
     @exclusivity(unchecked) private var departures: [(queue: DispatchQueue, work: [any BatchedWork])] = []
     private let events = UnsafeMutableBufferPointer<epoll_event>.allocate(capacity: EventLoop.batchSize)
 
@@ -155,8 +155,7 @@ package final class EventLoop: @unchecked Sendable {
             state.table.takeResumed(into: &ready)
             for event in events.prefix(eventCount) { collect(event, &state) }
         }
-        for (handler, events) in ready { handler.handle(events) }
-        ready.removeAll(keepingCapacity: true)
+        while let next = ready.popFirst() { next.handler.handle(next.events) }
         if !departures.isEmpty { depart() }
         return state.withLock { $0.table.hasResumed }
     }
@@ -175,7 +174,7 @@ package final class EventLoop: @unchecked Sendable {
             armTimer(&state)
         case let data:
             guard let handler = state.table.handler(of: LoopRegistration(eventData: data)) else { return }
-            ready.append((handler, LoopEvents(epoll: event.events)))
+            ready.append(LoopTable.Ready(handler: handler, events: LoopEvents(epoll: event.events)))
         }
     }
 

@@ -23,6 +23,12 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
     /// Urgent data is on its way (`EPOLLPRI`): a recv stops before it, whatever stands behind.
     package static let urgent = LoopEvents(rawValue: 1 << 6)
 
+    // In place of `SetAlgebra`'s, which look the type up at run time when another module calls them.
+
+    package func contains(_ events: LoopEvents) -> Bool {
+        rawValue & events.rawValue == events.rawValue
+    }
+
     /// What `epoll_wait` reported.
     init(epoll bits: UInt32) {
         var events: LoopEvents = []

@@ -1,7 +1,15 @@
+internal import SocketBuffers
+
 /// Who is registered with an event loop, their deadlines, and who asked for another turn.
 ///
 /// A plain value; the loop keeps it behind its lock.
 struct LoopTable {
+    /// Who has something to do, and why.
+    struct Ready {
+        let handler: any EventHandler
+        let events: LoopEvents
+    }
+
     private struct Slot {
         var generation: UInt32 = 0
         var handler: (any EventHandler)?
@@ -49,10 +57,10 @@ struct LoopTable {
     }
 
     /// Moves those who asked for a turn to the back of `ready`.
-    mutating func takeResumed(into ready: inout [(any EventHandler, LoopEvents)]) {
+    mutating func takeResumed(into ready: inout Ring<Ready>) {
         for registration in resumed where isCurrent(registration) {
             slots[Int(registration.index)].isResumed = false
-            if let handler = slots[Int(registration.index)].handler { ready.append((handler, .resumed)) }
+            if let handler = slots[Int(registration.index)].handler { ready.append(Ready(handler: handler, events: .resumed)) }
         }
         resumed.removeAll(keepingCapacity: true)
     }
@@ -79,12 +87,12 @@ struct LoopTable {
     var deadlineCount: Int { deadlines.count }
 
     /// Moves those whose deadline has passed to the back of `ready`.
-    mutating func takeExpired(at now: Deadline, into ready: inout [(any EventHandler, LoopEvents)]) {
+    mutating func takeExpired(at now: Deadline, into ready: inout Ring<Ready>) {
         while let earliest = deadlines.earliest, earliest <= now, let registration = deadlines.removeEarliest() {
             // An entry that was replaced or whose owner has left stays in the heap until its time comes, and counts for nothing.
             guard isCurrent(registration), slots[Int(registration.index)].deadline == earliest else { continue }
             slots[Int(registration.index)].deadline = nil
-            if let handler = slots[Int(registration.index)].handler { ready.append((handler, .deadline)) }
+            if let handler = slots[Int(registration.index)].handler { ready.append(Ready(handler: handler, events: .deadline)) }
         }
     }
 

@@ -42,7 +42,7 @@ package struct ReadPacket: Sendable {
         self.maxLength = maxLength
         self.timeout = timeout
         self.tag = tag
-        taken = target.map { Destination(target: $0) }
+        taken = if let target { Destination(target: target) } else { nil }
     }
 
     /// Takes what the read needs out of the buffer.

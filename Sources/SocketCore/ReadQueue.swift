@@ -46,6 +46,11 @@ package struct ReadQueue: ~Copyable {
         packets.removeAll()
     }
 
+    /// False when nothing can be served: no byte is there, and the read at the front, if there is one, wants some.
+    package func mayBeServed(from buffer: PreBuffer) -> Bool {
+        !buffer.isEmpty || packets.front?.pointee.total == 0
+    }
+
     /// Offers the read at the front what is in `buffer`; nil when no read stands there.
     package mutating func serve(from buffer: PreBuffer) -> Answer? {
         guard let read = packets.front else { return nil }

@@ -2,13 +2,9 @@ package import FoundationEssentials
 
 /// One queued write (`GCDAsyncWritePacket`): what it sends, and how many bytes of that have been handed on.
 package struct WritePacket: Sendable {
-    /// What a write sends.
-    package enum Payload: Sendable {
-        case bytes(Data)
-        case file(FileRegion)
-    }
-
-    package let payload: Payload
+    /// The bytes to send; none when it is a file that is sent.
+    let bytes: Data
+    let file: FileRegion?
     package let timeout: Double
     package let tag: Int
     /// How many bytes the write has to send.
@@ -18,25 +14,22 @@ package struct WritePacket: Sendable {
     private var reported = 0
 
     package init(data: Data, timeout: Double, tag: Int) {
-        self.init(.bytes(data), count: data.count, timeout: timeout, tag: tag)
+        self.init(data, nil, count: data.count, timeout: timeout, tag: tag)
     }
 
     package init(file: FileRegion, timeout: Double, tag: Int) {
-        self.init(.file(file), count: file.length, timeout: timeout, tag: tag)
+        self.init(Data(), file, count: file.length, timeout: timeout, tag: tag)
     }
 
-    private init(_ payload: Payload, count: Int, timeout: Double, tag: Int) {
-        self.payload = payload
+    private init(_ bytes: Data, _ file: FileRegion?, count: Int, timeout: Double, tag: Int) {
+        self.bytes = bytes
+        self.file = file
         self.timeout = timeout
         self.tag = tag
         self.count = count
     }
 
     var remaining: Int { count - handedOn }
-
-    var file: FileRegion? {
-        if case .file(let region) = payload { region } else { nil }
-    }
 
     mutating func handOn(_ count: Int) {
         handedOn += count

@@ -108,8 +108,9 @@ package struct WriteQueue: ~Copyable {
 extension WritePacket {
     /// False for a file.
     fileprivate func withRemainingBytes(limit: Int, _ body: (UnsafeRawBufferPointer) -> Void) -> Bool {
-        guard case .bytes(let data) = payload else { return false }
-        data.withUnsafeBytes { body(UnsafeRawBufferPointer(rebasing: $0.dropFirst(handedOn).prefix(limit))) }
+        guard file == nil else { return false }
+        let count = min(remaining, limit)
+        bytes.withUnsafeBytes { body(UnsafeRawBufferPointer(start: $0.baseAddress.map { $0 + handedOn }, count: count)) }
         return true
     }
 }

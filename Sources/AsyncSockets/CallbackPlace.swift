@@ -1,0 +1,32 @@
+internal import Glibc
+internal import Synchronization
+
+/// Where a connection is calling the delegate inline, so that what the delegate asks for in return finds the connection at once.
+struct CallbackPlace: ~Copyable, Sendable {
+    /// The thread; zero: none. A thread finds its own number here only in a callback.
+    private let thread = Atomic<pthread_t>(0)
+    /// The address of the connection. It lives, as long as the thread is in the callback.
+    private let connection = Atomic<UInt>(0)
+
+    /// Before and after callbacks of `connection`, which is inside its turn; so no two threads do this at a time.
+    func open(for connection: StreamConnection) {
+        self.connection.store(UInt(bitPattern: Unmanaged.passUnretained(connection).toOpaque()), ordering: .relaxed)
+        thread.store(pthread_self(), ordering: .relaxed)
+    }
+
+    func close() {
+        thread.store(0, ordering: .relaxed)
+    }
+
+    /// False, without having called `body`, when this is no callback, or one of a connection that is over: the socket may have another one by now.
+    func withConnection(_ body: (StreamConnection) -> Void) -> Bool {
+        guard thread.load(ordering: .relaxed) == pthread_self(),
+            let address = UnsafeRawPointer(bitPattern: connection.load(ordering: .relaxed))
+        else { return false }
+        return Unmanaged<StreamConnection>.fromOpaque(address)._withUnsafeGuaranteedRef { connection in
+            guard !connection.isOver else { return false }
+            body(connection)
+            return true
+        }
+    }
+}

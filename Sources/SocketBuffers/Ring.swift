@@ -1,0 +1,86 @@
+/// A queue in one piece of memory that is used in a circle.
+///
+/// An element is looked at and changed where it is: those of this project have a hundred bytes and references among them, and each copy would be counted.
+/// Public and inlinable for the reason that `Locked` names.
+public struct Ring<Element>: ~Copyable {
+    @usableFromInline var memory: UnsafeMutablePointer<Element>?
+    /// Zero, or a power of two.
+    @usableFromInline var capacity = 0
+    @usableFromInline var head = 0
+    @usableFromInline var held = 0
+
+    /// An emptied ring that has grown beyond this many places gives its memory back.
+    @usableFromInline static var keptCapacity: Int { 64 }
+
+    /// An empty ring, which owns no memory.
+    @inlinable
+    public init() {}
+
+    @inlinable
+    deinit {
+        for offset in 0..<held { place(offset).deinitialize(count: 1) }
+        memory?.deallocate()
+    }
+
+    /// How many elements there are.
+    @inlinable public var count: Int { held }
+    /// True when there are none.
+    @inlinable public var isEmpty: Bool { held == 0 }
+
+    /// Puts an element behind the others.
+    @inlinable
+    public mutating func append(_ element: consuming Element) {
+        if held == capacity { grow() }
+        place(held).initialize(to: element)
+        held += 1
+    }
+
+    /// The element that is `offset` places behind the front; nil past the end. Valid until the ring changes.
+    @inlinable
+    public subscript(offset: Int) -> UnsafeMutablePointer<Element>? {
+        offset < held ? place(offset) : nil
+    }
+
+    /// Takes the element at the front out; nil when there is none.
+    @inlinable
+    public mutating func popFirst() -> Element? {
+        guard held > 0 else { return nil }
+        let element = place(0).move()
+        head = (head + 1) & (capacity - 1)
+        held -= 1
+        if held == 0, capacity > Self.keptCapacity { dropMemory() }
+        return element
+    }
+
+    /// Drops all elements and gives the memory back.
+    @inlinable
+    public mutating func removeAll() {
+        for offset in 0..<held { place(offset).deinitialize(count: 1) }
+        held = 0
+        dropMemory()
+    }
+
+    @inlinable
+    func place(_ offset: Int) -> UnsafeMutablePointer<Element> {
+        // Asked for only where there is an element or room for one.
+        memory.unsafelyUnwrapped + ((head + offset) & (capacity - 1))
+    }
+
+    @inlinable
+    mutating func grow() {
+        let larger = UnsafeMutablePointer<Element>.allocate(capacity: max(capacity * 2, 1))
+        for offset in 0..<held { (larger + offset).moveInitialize(from: place(offset), count: 1) }
+        memory?.deallocate()
+        memory = larger
+        capacity = max(capacity * 2, 1)
+        head = 0
+    }
+
+    @inlinable
+    mutating func dropMemory() {
+        memory?.deallocate()
+        memory = nil
+        capacity = 0
+        head = 0
+    }
+}
