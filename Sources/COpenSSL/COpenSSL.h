@@ -4,8 +4,11 @@
 // OpenSSL as Swift sees it, and `static inline` shims for the macros it cannot see. Nothing is compiled here.
 
 #include <openssl/bio.h>
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/params.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/ssl.h>
@@ -33,14 +36,26 @@ static inline uint64_t COpenSSL_commonOptions(void) {
     return SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION;
 }
 
-// Stands for the options that openssl.cnf may set and no context may have: a truncation that looks like an end, and renegotiation.
+// Stands for the options that openssl.cnf may set and no context may have: a truncation that looks like an end,
+// renegotiation, and resumption without a key exchange.
 static inline uint64_t COpenSSL_unsafeOptions(void) {
-    return SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_ALLOW_UNSAFE_LEGACY_RENEGOTIATION | SSL_OP_ALLOW_CLIENT_RENEGOTIATION;
+    return SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_ALLOW_UNSAFE_LEGACY_RENEGOTIATION | SSL_OP_ALLOW_CLIENT_RENEGOTIATION |
+           SSL_OP_ALLOW_NO_DHE_KEX;
 }
 
 // Stands for `SSL_OP_NO_TICKET`.
 static inline uint64_t COpenSSL_noTicketOption(void) {
     return SSL_OP_NO_TICKET;
+}
+
+// Stands for the `OSSL_PARAM`s of an HMAC-SHA256: their names and the digest's are pointers that stay with them.
+static inline int COpenSSL_setHMACSHA256Key(EVP_MAC_CTX *context, const void *key, size_t count) {
+    OSSL_PARAM parameters[] = {
+        OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_KEY, (void *)key, count),
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)"SHA256", 0),
+        OSSL_PARAM_construct_end(),
+    };
+    return EVP_MAC_CTX_set_params(context, parameters);
 }
 
 // Stands for `SSL_OP_NO_RX_CERTIFICATE_COMPRESSION | SSL_OP_NO_TX_CERTIFICATE_COMPRESSION`, which exist from 3.2 on; 0 before.

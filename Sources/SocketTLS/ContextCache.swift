@@ -9,6 +9,7 @@ struct ContextKey: Hashable, Sendable {
     let maximumVersion: TLSVersion?
     let applicationProtocols: [String]
     let clientCertificates: TLSSettings.ClientCertificates
+    let sessionTicketCount: Int
     let verifiesPeer: Bool
 
     init(_ settings: TLSSettings) {
@@ -20,6 +21,7 @@ struct ContextKey: Hashable, Sendable {
         maximumVersion = settings.maximumVersion
         applicationProtocols = settings.applicationProtocols
         clientCertificates = settings.clientCertificates
+        sessionTicketCount = settings.sessionTicketCount
     }
 
     /// Each connection looks its context up: hashing whole chains took more than a hundredth of a handshake. The end of the certificate is part
@@ -33,6 +35,7 @@ struct ContextKey: Hashable, Sendable {
         hasher.combine(maximumVersion)
         hasher.combine(applicationProtocols)
         hasher.combine(clientCertificates)
+        hasher.combine(sessionTicketCount)
     }
 }
 

@@ -10,6 +10,15 @@ final class SecretBytes {
         storage.copyBytes(from: text.utf8)
     }
 
+    /// As many bytes that nobody can guess.
+    init(randomCount count: Int) throws(TLSError) {
+        storage = .allocate(byteCount: count, alignment: 1)
+        let bytes = storage
+        try OpenSSLCall.requireSuccess("RAND_priv_bytes") {
+            RAND_priv_bytes(bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), Int32(count))
+        }
+    }
+
     private init(_ storage: UnsafeMutableRawBufferPointer) {
         self.storage = storage
     }

@@ -2,7 +2,8 @@
 //  1. It holds what many connections share and nothing of a single one: no server name, no timeout, no trust mode.
 //  2. It is never changed after it was built, so that connections on any thread may share it.
 //  3. What openssl.cnf could have made less safe is set again, after `SSL_CTX_new`. Its cipher suites and security level stand.
-//  4. Nothing is ever resumed: no tickets, no session cache. Resumption would skip the decision about the certificate.
+//  4. Nothing is resumed, and there is no session cache: resumption would skip the decision about the certificate. The exception is a
+//     server that asks for none and whose settings want tickets (`SessionTickets`).
 
 internal import COpenSSL
 internal import SocketBuffers
@@ -19,18 +20,30 @@ package final class TLSContext: Sendable {
         return try ContextCache.shared.context(for: key) { () throws(TLSError) in try TLSContext(key) }
     }
 
+    /// One that nobody shares, and whose session tickets age by `ticketClock`, in seconds.
+    package convenience init(
+        for settings: TLSSettings, ticketClock: @escaping @Sendable () -> Int
+    ) throws(TLSError) {
+        try settings.validate()
+        try self.init(ContextKey(settings), ticketClock: ticketClock)
+    }
+
     let handle: ContextHandle
     private let applicationProtocols: ApplicationProtocols?
+    private let tickets: SessionTickets?
 
-    init(_ key: ContextKey) throws(TLSError) {
+    init(_ key: ContextKey, ticketClock: (@Sendable () -> Int)? = nil) throws(TLSError) {
         handle = try ContextHandle(isServer: key.isServer)
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
+        tickets = key.sessionTicketCount > 0 ? try SessionTickets(clock: ticketClock) : nil
         let context = handle.context
         try Self.setVersions(key, on: context)
         Self.setOptions(on: context)
         if let identity = key.identity { try Self.show(identity, on: context) }
         if key.verifiesPeer { try Self.verifyPeer(key, on: context) }
+        if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(on: context) }
         try negotiateProtocols(key, on: context)
+        try tickets?.issue(key.sessionTicketCount, on: context)
         EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 
@@ -70,11 +83,10 @@ package final class TLSContext: Sendable {
         try key.roots.trustStore().share(with: context)
         let requires = !key.isServer || key.clientCertificates == .required
         SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_PEER, nil)
-        if key.isServer { try identifySessions(on: context) }
         if key.isServer { try nameAcceptedIssuers(key, on: context) }
     }
 
-    /// Without an identifier OpenSSL refuses to go on once a client certificate was shown; a random one is never shared.
+    /// What the sessions of this context have in common with no others. Without it OpenSSL refuses to go on once a client certificate was shown.
     private static func identifySessions(on context: OpaquePointer) throws(TLSError) {
         var identifier = [UInt8](repeating: 0, count: Int(SSL_MAX_SID_CTX_LENGTH))
         try OpenSSLCall.requireSuccess("RAND_bytes") { RAND_bytes(&identifier, Int32(identifier.count)) }

@@ -4,6 +4,7 @@ extension TLSSettings {
         try validateRole()
         try validateVersions()
         try validateApplicationProtocols()
+        try validateTickets()
         try Self.validate(seconds: handshakeTimeout, "handshakeTimeout")
         try Self.validate(seconds: trustTimeout, "trustTimeout")
         if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesPeer {
@@ -47,6 +48,21 @@ extension TLSSettings {
         guard length <= 0xFFFF - 2 else { throw Self.invalid("applicationProtocols has more than 65,533 bytes") }
         guard Set(applicationProtocols).count == applicationProtocols.count else {
             throw Self.invalid("applicationProtocols names a protocol twice")
+        }
+    }
+
+    private func validateTickets() throws(TLSError) {
+        guard (0...8).contains(sessionTicketCount) else {
+            throw Self.invalid("sessionTicketCount is \(sessionTicketCount), and must be from 0 to 8")
+        }
+        guard sessionTicketCount > 0 else { return }
+        if role != .server { throw Self.invalid("sessionTicketCount is for servers") }
+        if clientCertificates != .none {
+            throw Self.invalid(
+                "a server that asks for client certificates issues no tickets: resuming would skip the decision about them")
+        }
+        if let maximumVersion, maximumVersion < .tls13 {
+            throw Self.invalid("sessionTicketCount needs TLSv1.3, and maximumVersion is \(maximumVersion)")
         }
     }
 

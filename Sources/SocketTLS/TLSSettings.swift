@@ -24,6 +24,14 @@ public struct TLSSettings: Sendable, Hashable {
     public var applicationProtocols: [String] = []
     /// Whether a server asks for a client certificate. Anything but `.none` is an error on a client.
     public var clientCertificates: ClientCertificates = .none
+    /// How many session tickets a server sends after a full handshake (RFC 8446, section 4.6.1): 0 to 8; none unless it is set.
+    ///
+    /// A client that comes back with one resumes its session: no certificate and no signature, but a key exchange of its own. One is
+    /// enough for clients that open one connection at a time. A resumed handshake brings one new ticket. A session ends an hour
+    /// after its full handshake; the keys of the tickets are random, change every hour, and belong to this process and to
+    /// connections whose settings agree. Only with TLS 1.3; there is no early data. A server that asks for client certificates
+    /// issues none: with both, `startTLS` throws `invalidSettings`, as it does on a client.
+    public var sessionTicketCount = 0
     /// Who decides about the peer's certificate.
     public var trustEvaluation: TrustEvaluation = .builtIn
     /// The seconds that the handshake may take, without the time in which the trust callback thinks.

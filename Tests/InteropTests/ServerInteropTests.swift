@@ -84,6 +84,29 @@ import Testing
         try expectSecured(server, by: withClientCertificate ? "alice" : nil, version)
     }
 
+    /// Each visit brings the ticket of the one before it. In TLS 1.2 there is nothing to bring.
+    @Test(arguments: TLSVersion.tested)
+    func opensslClientComesBack(_ version: TLSVersion) async throws {
+        var settings = try TestCertificates.server()
+        settings.sessionTicketCount = 1
+        let server = try MiniSMTPServer(settings)
+        let file = "\(folder.path)/session"
+        for visit in 0..<3 {
+            let arguments = [
+                "openssl", "s_client", version == .tls13 ? "-tls1_3" : "-tls1_2", "-connect", "127.0.0.1:\(server.port)",
+                "-starttls", "smtp", "-CAfile", root, "-verify_return_error", "-servername", "localhost", "-ign_eof", "-crlf",
+                "-sess_out", file,
+            ]
+            let program = try Program(
+                arguments + (visit > 0 && version == .tls13 ? ["-sess_in", file] : []), input: "NOOP\nQUIT\n")
+            #expect(await program.exitStatus() == 0, "\(program.printed)")
+            #expect(server.sessions.count == visit + 1)
+            #expect(server.sessions.last?.isResumed == (version == .tls13 && visit > 0), "\(program.printed)")
+            #expect(server.sessions.last?.protocolVersion == version)
+            #expect(FileManager.default.fileExists(atPath: file) == (version == .tls13))
+        }
+    }
+
     @Test func opensslClientWithoutACertificateIsRefused() async throws {
         let server = try makeServer(.tls12, wantsClientCertificate: true)
         let program = try Program(

@@ -8,6 +8,8 @@ final class RawPeer {
     let ssl: OpaquePointer
     private let input: OpaquePointer
     private let output: OpaquePointer
+    /// How many session tickets came with the handshake of `client(of:)`.
+    var tickets = 0
 
     /// A client that trusts anybody, or a server; `customExtension` is the number of one that it sends and that means nothing.
     init(_ version: TLSVersion, serverPEM: String? = nil, clientPEM: String? = nil, customExtension: UInt32? = nil) throws {

@@ -1,0 +1,65 @@
+import COpenSSL
+import SocketTLS
+
+extension RawPeer {
+    /// A TLS 1.3 client that has shaken hands with `server`, and read what came with it.
+    static func client(of server: TLSEngine, resuming session: [UInt8]? = nil, offering protocols: String = "") throws -> RawPeer
+    {
+        let peer = try RawPeer(.tls13)
+        if let session { try peer.resume(session) }
+        let list = protocols.split(separator: ",").flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) }
+        SSL_set_alpn_protos(peer.ssl, list, UInt32(list.count))
+        let tickets = peer.countTickets()
+        peer.shakeHands(with: server)
+        _ = peer.read()
+        guard server.handshake().isComplete, SSL_is_init_finished(peer.ssl) == 1 else { throw TestFailure(what: "handshake") }
+        peer.tickets = tickets.count
+        return peer
+    }
+
+    final class Count {
+        var count = 0
+    }
+
+    /// Counts the NewSessionTicket messages that come from now on, as long as the answer is there.
+    func countTickets() -> Count {
+        let tickets = Count()
+        SSL_set_msg_callback(ssl) { isOurs, _, contentType, bytes, _, _, tickets in
+            guard isOurs == 0, contentType == SSL3_RT_HANDSHAKE, bytes?.load(as: UInt8.self) == 4, let tickets else { return }
+            Unmanaged<Count>.fromOpaque(tickets).takeUnretainedValue().count += 1
+        }
+        SSL_ctrl(ssl, SSL_CTRL_SET_MSG_CALLBACK_ARG, 0, Unmanaged.passUnretained(tickets).toOpaque())
+        return tickets
+    }
+
+    var isResumed: Bool { SSL_session_reused(ssl) == 1 }
+
+    /// What the last ticket has brought, as a value: freeing a connection that was not shut down would spoil the session itself.
+    func session() throws -> [UInt8] {
+        var memory: UnsafeMutablePointer<UInt8>?
+        let count = i2d_SSL_SESSION(SSL_get_session(ssl), &memory)
+        defer { COpenSSL_free(memory) }
+        guard count > 0 else { throw TestFailure(what: "session") }
+        return Array(UnsafeBufferPointer(start: memory, count: Int(count)))
+    }
+
+    private func resume(_ session: [UInt8]) throws {
+        let parsed = session.withUnsafeBufferPointer { bytes in
+            var place = bytes.baseAddress
+            return d2i_SSL_SESSION(nil, &place, bytes.count)
+        }
+        defer { SSL_SESSION_free(parsed) }
+        guard SSL_set_session(ssl, parsed) == 1 else { throw TestFailure(what: "SSL_set_session") }
+    }
+
+    /// The last ticket itself, as it goes over the wire.
+    func ticket() -> [UInt8] {
+        var bytes: UnsafePointer<UInt8>?
+        var count = 0
+        SSL_SESSION_get0_ticket(SSL_get_session(ssl), &bytes, &count)
+        return Array(UnsafeBufferPointer(start: bytes, count: count))
+    }
+
+    /// The seconds for which the server says that the last ticket can be used.
+    var ticketLifetime: UInt { SSL_SESSION_get_ticket_lifetime_hint(SSL_get_session(ssl)) }
+}
