@@ -47,7 +47,7 @@ struct MatrixReport {
         var lines = ["AsyncSockets beside its peers\(isQuick ? ", the rows with goals" : "")", ""] + machine.lines
         lines += [
             "\(count(matrix.rounds)), the servers interleaved; median [interval: \(interval) of the rounds]; a ratio is that of two runs of one round",
-            "server on processor \(Trial.serverProcessor), load on processor \(Trial.loadProcessor); TLS 1.3, TLS_AES_128_GCM_SHA256, X25519, ECDSA P-256, no tickets (nio: two)",
+            "server on processor \(Trial.serverProcessor), load on processor \(Trial.loadProcessor); TLS 1.3, TLS_AES_128_GCM_SHA256, X25519, ECDSA P-256, no tickets but in `resumed`: one (nio: always two)",
             "instructions are not counted: the processor time of the server, all threads, is that of its clock (clock_getcpuclockid)",
         ]
         if !goals.isEmpty { lines += ["", "Goals", "", goalTable(goals)] }

@@ -47,8 +47,8 @@ extension Server {
     static let floorWithTickets = "c-2-tickets"
 
     static let all: [Server] = [
-        Server(name: ours, program: "server-ours"),
-        Server(name: oursWithQueue, program: "server-ours", arguments: ["--delivery", "queue"]),
+        Server(name: ours, program: "server-ours", tickets: .settable),
+        Server(name: oursWithQueue, program: "server-ours", arguments: ["--delivery", "queue"], tickets: .settable),
         Server(name: nio, program: "server-nio", tickets: .always),
         Server(name: floor, program: "server-c", isNative: true, tickets: .settable),
         Server(name: floorWithTickets, program: "server-c", arguments: ["--tickets", "2"], isNative: true, isSpecial: true),

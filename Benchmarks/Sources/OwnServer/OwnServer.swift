@@ -14,6 +14,8 @@ struct OwnServer: ParsableCommand {
     @OptionGroup var arguments: ServerArguments
     @Option(help: "inline: the delegate is called on the event loop; queue: on a queue of its own.")
     var delivery = Delivery.inline
+    @Option(help: "How many session tickets a full handshake sends.")
+    var tickets = 0
 
     func run() throws {
         let service = try makeService()
@@ -44,6 +46,7 @@ struct OwnServer: ParsableCommand {
         let identity = try TLSIdentity(certificateFile: arguments.tls[0], privateKeyFile: arguments.tls[1])
         var settings = TLSSettings.server(identity: identity)
         settings.minimumVersion = .tls13
+        settings.sessionTicketCount = tickets
         return settings
     }
 }
