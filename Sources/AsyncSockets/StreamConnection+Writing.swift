@@ -120,7 +120,7 @@ extension StreamConnection {
 
     /// Encrypts queued writes until the block of `output` is full; false when there were none.
     private func encryptSome(with engine: TLSEngine, _ descriptor: SocketDescriptor) -> Bool {
-        while true {
+        while writes.queue.waitingByteCount > 0 {
             let records = (BufferPool.blockSize - engine.output.count) / TLSEngine.encryptedRecordLimit
             guard records > 0 else { return true }
             switch encryptNext(with: engine, limit: records * TLSEngine.recordLimit) {
@@ -133,6 +133,7 @@ extension StreamConnection {
                 return false
             }
         }
+        return engine.hasOutput
     }
 
     /// Encrypts at most `limit` bytes of one write, or several small writes as one record; nil when there is nothing to encrypt.
@@ -158,11 +159,12 @@ extension StreamConnection {
 
     /// Sends what the engine has produced. Called after every call to the engine, failed ones too: an alert may be in it.
     func sendCiphertext(_ engine: TLSEngine, _ descriptor: SocketDescriptor) {
-        while engine.hasOutput, writes.canSend {
-            if let count = noteSent(descriptor.send(engine.output.readableBytes)) { engine.output.consume(count) }
+        let output = engine.output
+        while !output.isEmpty, writes.canSend {
+            if let count = noteSent(descriptor.send(output.readableBytes)) { output.consume(count) }
         }
         // Nobody will get it any more; and an engine that has too much to send reads nothing, so that the end would never be found.
-        if writes.ending != nil { engine.output.reset() }
+        if writes.ending != nil { output.reset() }
     }
 
     /// The number of bytes that the kernel took, if it took any; otherwise notes why it did not.

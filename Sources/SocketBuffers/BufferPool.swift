@@ -13,8 +13,10 @@ package final class BufferPool: Sendable {
     package static let blockSize = 64 * 1024 + 512
 
     private let spareLimit: Int
-    /// The address of a block that is at hand, or zero. One exchange takes it or puts it there; the others stand behind a lock.
+    /// The addresses of two blocks at hand, or zero: as many as a connection uses at a time. One exchange takes one or puts it there; the others stand
+    /// behind a lock.
     private let nearest = Atomic<UInt>(0)
+    private let second = Atomic<UInt>(0)
     private let spares = Locked<[UnsafeMutableRawPointer]>([])
 
     package init(spareLimit: Int) {
@@ -23,6 +25,7 @@ package final class BufferPool: Sendable {
 
     deinit {
         UnsafeMutableRawPointer(bitPattern: nearest.load(ordering: .acquiring))?.deallocate()
+        UnsafeMutableRawPointer(bitPattern: second.load(ordering: .acquiring))?.deallocate()
         spares.withLock { spares in
             for block in spares { block.deallocate() }
         }
@@ -30,12 +33,15 @@ package final class BufferPool: Sendable {
 
     func take() -> UnsafeMutableRawPointer {
         if let block = UnsafeMutableRawPointer(bitPattern: nearest.exchange(0, ordering: .acquiring)) { return block }
+        if let block = UnsafeMutableRawPointer(bitPattern: second.exchange(0, ordering: .acquiring)) { return block }
         let spare = spares.withLock { $0.popLast() }
         return spare ?? .allocate(byteCount: Self.blockSize, alignment: 16)
     }
 
     func give(_ block: UnsafeMutableRawPointer) {
-        if nearest.compareExchange(expected: 0, desired: UInt(bitPattern: block), ordering: .releasing).exchanged { return }
+        let address = UInt(bitPattern: block)
+        if nearest.compareExchange(expected: 0, desired: address, ordering: .releasing).exchanged { return }
+        if second.compareExchange(expected: 0, desired: address, ordering: .releasing).exchanged { return }
         let kept = spares.withLock { spares in
             guard spares.count < spareLimit else { return false }
             spares.append(block)

@@ -11,6 +11,7 @@ public struct Locked<Value>: @unchecked Sendable {
     /// stored property would be checked for at run time.
     @usableFromInline
     final class Storage: ManagedBuffer<Value, pthread_mutex_t> {
+        @inlinable
         deinit {
             _ = withUnsafeMutablePointerToElements { pthread_mutex_destroy($0) }
         }
@@ -19,6 +20,7 @@ public struct Locked<Value>: @unchecked Sendable {
     @usableFromInline let storage: Storage
 
     /// A lock around `value`. Copies of it are the same lock around the same value.
+    @inlinable
     public init(_ value: sending Value) {
         nonisolated(unsafe) let value = value
         storage = unsafeDowncast(Storage.create(minimumCapacity: 1) { _ in value }, to: Storage.self)

@@ -26,11 +26,11 @@ package import SocketBuffers
 /// One TLS connection: ciphertext in and out of two buffers, plaintext in and out of calls. Not Sendable: its owner confines it.
 package final class TLSEngine {
     /// Ciphertext that has arrived: the `sslPreBuffer`. The owner appends to it, and only that.
-    package var received: PreBuffer { bio.received }
+    package let received: PreBuffer
     /// Ciphertext to be sent. The owner sends and consumes it, and only that.
-    package var output: PreBuffer { bio.output }
+    package let output: PreBuffer
     /// There is something in `output`.
-    package var hasOutput: Bool { !bio.output.isEmpty }
+    package var hasOutput: Bool { !output.isEmpty }
     /// What was agreed on; nil before `.complete`. Put together anew each time: to keep it would be a tenth of a kilobyte on each connection.
     package var session: TLSSession? { events.isEstablished ? TLSSession(of: ssl, isServer: events.isServer) : nil }
 
@@ -75,6 +75,7 @@ package final class TLSEngine {
         let isServer = settings.role == .server
         let bio = EngineBIO()
         self.bio = bio
+        (received, output) = (bio.received, bio.output)
         waitsForBytes = isServer
         self.context = context
         events = EngineEvents(bio: bio, isServer: isServer, expectedName: serverName?.text, gate: gate)
@@ -209,7 +210,7 @@ extension TLSEngine {
         case incomplete
         /// The peer has sent close_notify: it will send nothing more.
         case closed
-        case failed(TLSError)
+        indirect case failed(TLSError)
     }
 
     /// Appends at most `limit` bytes of plaintext to `buffer`.
@@ -223,7 +224,7 @@ extension TLSEngine {
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
         var total = 0
-        while total < limit, hasRoomForAnswers, mayHaveData {
+        while total < limit, mayHaveData, hasRoomForAnswers {
             let answer = readRecord(into: buffer, limit: limit - total)
             guard case .bytes(let count) = answer else {
                 // What ended the loop is remembered, and answered the next time.
@@ -234,10 +235,11 @@ extension TLSEngine {
         return total > 0 ? .bytes(total) : .incomplete
     }
 
-    private var hasRoomForAnswers: Bool { bio.output.count < Self.outputLimitForReading }
+    private var hasRoomForAnswers: Bool { output.count < Self.outputLimitForReading }
 
-    private var mayHaveData: Bool {
-        !bio.received.isEmpty || bio.hasReachedEndOfFile || hasUnsentAnswer || events.isFlooded || SSL_pending(ssl) > 0
+    /// False when `read` would find nothing.
+    package var mayHaveData: Bool {
+        !received.isEmpty || bio.hasReachedEndOfFile || hasUnsentAnswer || events.isFlooded || SSL_pending(ssl) > 0
     }
 
     private func readRecord(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
@@ -272,7 +274,7 @@ extension TLSEngine {
         case accepted(Int)
         /// Nothing was taken: see rule 7.
         case incomplete
-        case failed(TLSError)
+        indirect case failed(TLSError)
     }
 
     /// Encrypts the beginning of `bytes`.
@@ -287,7 +289,7 @@ extension TLSEngine {
                 TLSError(.internalError, "Data was written after close_notify had been sent.", operation: "SSL_write_ex"))
         }
         guard !bytes.isEmpty else { return .accepted(0) }
-        guard bio.output.count < Self.outputLimit else { return .incomplete }
+        guard output.count < Self.outputLimit else { return .incomplete }
         var count = 0
         let outcome = OpenSSLCall.perform(on: ssl) {
             SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count)
