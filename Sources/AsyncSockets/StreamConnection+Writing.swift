@@ -39,7 +39,7 @@ final class WriteHalf {
 extension StreamConnection {
     /// Small plaintext writes are put together up to this many bytes.
     private static let gatherLimit = 64 * 1024
-    /// The most bytes that one call gives to the kernel. So many it copies in a tenth of a millisecond; with 64 KiB the calls cost more than the bytes.
+    /// The most bytes of one write that a call gives to the kernel, which copies so many in a tenth of a millisecond.
     private static let sendLimit = 512 * 1024
 
     func enqueue(_ packet: consuming WritePacket) {
@@ -86,7 +86,8 @@ extension StreamConnection {
     /// Nil when there is nothing to send.
     private func sendNext(to descriptor: SocketDescriptor) -> SocketDescriptor.SendAnswer? {
         if let file = writes.queue.nextFile {
-            return descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.sendLimit))
+            // No more than sendfile(2) moves at a time: an error behind the first part would be lost to the bytes before it.
+            return descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.gatherLimit))
         }
         var answer: SocketDescriptor.SendAnswer?
         _ = writes.queue.withNextBytes(limit: Self.gatherLimit, alone: Self.sendLimit, gatheringIn: writes.scratch) {

@@ -26,18 +26,18 @@ import Testing
         #expect(socket.pendingWriteByteCount == 0)
     }
 
-    /// The write is given up within `disconnect()`, and its bytes with it.
+    /// The write, of more than the kernel takes, is given up within `disconnect()`, and its bytes with it.
     @Test func aDeallocatorMayUseTheSocket() async throws {
         let peer = try ScriptedPeer.listening([.wait(for: TestSignal())])
         let bytes = Locked<[UnsafeMutableRawPointer]>([])
         let deallocated = try TestSignal()
         let recorder = Recorder { socket, told in
             guard case .connected = told else { return }
-            let place = UnsafeMutableRawPointer.allocate(byteCount: 1 << 20, alignment: 1)
-            place.initializeMemory(as: UInt8.self, repeating: 0, count: 1 << 20)
+            let place = UnsafeMutableRawPointer.allocate(byteCount: 1 << 24, alignment: 1)
+            place.initializeMemory(as: UInt8.self, repeating: 0, count: 1 << 24)
             bytes.withLock { $0.append(place) }
             let data = Data(
-                bytesNoCopy: place, count: 1 << 20,
+                bytesNoCopy: place, count: 1 << 24,
                 deallocator: .custom { place, _ in
                     for tag in 0..<8 { socket.write(Data(count: 10), withTimeout: -1, tag: tag) }
                     place.deallocate()
