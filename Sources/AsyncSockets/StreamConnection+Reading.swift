@@ -163,7 +163,7 @@ extension StreamConnection {
             case .incomplete: return reportReadProgress()
             case .complete(let data, let tag):
                 reads.timer.advance()
-                report(.didRead(data, tag: tag))
+                report(.didRead(consume data, tag: tag))
             case .maxedOut(let maxLength): return close(.readMaxedOut(maxLength))
             }
         }

@@ -64,12 +64,12 @@ package struct WriteQueue: ~Copyable {
     ) -> Bool {
         guard let next = packets.packet(at: handedOnCount) else { return false }
         guard next.pointee.remaining < limit, packets.packet(at: handedOnCount + 1) != nil else {
-            return next.pointee.withRemainingBytes(limit: alone ?? limit, body)
+            return WritePacket.withRemainingBytes(of: next, limit: alone ?? limit, body)
         }
         let scratch = makeScratch()
         var offset = handedOnCount
         while scratch.count < limit, let write = packets.packet(at: offset) {
-            guard write.pointee.withRemainingBytes(limit: limit - scratch.count, { scratch.append($0) }) else { break }
+            guard WritePacket.withRemainingBytes(of: write, limit: limit - scratch.count, { scratch.append($0) }) else { break }
             offset += 1
         }
         guard !scratch.isEmpty else { return false }
@@ -106,11 +106,15 @@ package struct WriteQueue: ~Copyable {
 }
 
 extension WritePacket {
-    /// False for a file.
-    fileprivate func withRemainingBytes(limit: Int, _ body: (UnsafeRawBufferPointer) -> Void) -> Bool {
-        guard file == nil else { return false }
-        let count = min(remaining, limit)
-        bytes.withUnsafeBytes { body(UnsafeRawBufferPointer(start: $0.baseAddress.map { $0 + handedOn }, count: count)) }
+    /// False for a file. A method of the packet would be called with a copy of it.
+    fileprivate static func withRemainingBytes(
+        of packet: UnsafeMutablePointer<WritePacket>, limit: Int, _ body: (UnsafeRawBufferPointer) -> Void
+    ) -> Bool {
+        guard packet.pointee.file == nil else { return false }
+        let (start, count) = (packet.pointee.handedOn, min(packet.pointee.remaining, limit))
+        packet.pointee.bytes.withUnsafeBytes {
+            body(UnsafeRawBufferPointer(start: $0.baseAddress.map { $0 + start }, count: count))
+        }
         return true
     }
 }
