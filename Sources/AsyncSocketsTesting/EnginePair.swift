@@ -29,10 +29,11 @@ package final class EnginePair {
         _ clientSettings: TLSSettings,
         _ serverSettings: TLSSettings,
         fromClient: [Tampering] = [],
-        fromServer: [Tampering] = []
+        fromServer: [Tampering] = [],
+        in cache: ContextCache = .shared
     ) throws(TLSError) {
-        client = try TLSEngine(context: TLSContext.context(for: clientSettings), settings: clientSettings)
-        server = try TLSEngine(context: TLSContext.context(for: serverSettings), settings: serverSettings)
+        client = try TLSEngine(context: TLSContext.context(for: clientSettings, in: cache), settings: clientSettings)
+        server = try TLSEngine(context: TLSContext.context(for: serverSettings, in: cache), settings: serverSettings)
         up = MemoryWire(from: client, to: server, TamperingPlan(fromClient))
         down = MemoryWire(from: server, to: client, TamperingPlan(fromServer))
     }

@@ -24,6 +24,8 @@ struct ContextKey: Hashable, Sendable {
         sessionTicketCount = settings.sessionTicketCount
     }
 
+    var issuesTickets: Bool { sessionTicketCount > 0 }
+
     /// Each connection looks its context up: hashing whole chains took more than a hundredth of a handshake. The end of the certificate is part
     /// of its signature, and tells identities apart as well. Keys come from the settings of this process, never from a peer.
     func hash(into hasher: inout Hasher) {
@@ -74,8 +76,10 @@ extension ContextKey {
 }
 
 /// The contexts that were used last. A bounded number: settings may come from anywhere.
-final class ContextCache: Sendable {
-    static let shared = ContextCache(limit: 64)
+///
+/// With a context that issues session tickets its keys go. So those count apart, and only one of their own kind pushes one of them out.
+package final class ContextCache: Sendable {
+    package static let shared = ContextCache(limit: 64)
 
     private struct Entry {
         let context: TLSContext
@@ -90,7 +94,8 @@ final class ContextCache: Sendable {
     private let limit: Int
     private let contents = Locked(Contents())
 
-    init(limit: Int) {
+    /// - Parameter limit: How many contexts are kept that issue tickets, and how many that issue none.
+    package init(limit: Int) {
         self.limit = limit
     }
 
@@ -103,7 +108,7 @@ final class ContextCache: Sendable {
         let limit = limit
         return contents.withLock { contents in
             if let known = Self.find(key, in: &contents) { return known }
-            if contents.entries.count >= limit { Self.dropOldest(from: &contents) }
+            Self.makeRoom(for: key, in: &contents, limit: limit)
             contents.entries[key] = Entry(context: built, lastUse: contents.uses)
             return built
         }
@@ -116,8 +121,9 @@ final class ContextCache: Sendable {
         return contents.entries.values[place].context
     }
 
-    private static func dropOldest(from contents: inout Contents) {
-        guard let oldest = contents.entries.min(by: { $0.value.lastUse < $1.value.lastUse }) else { return }
+    private static func makeRoom(for key: ContextKey, in contents: inout Contents, limit: Int) {
+        let rivals = contents.entries.lazy.filter { $0.key.issuesTickets == key.issuesTickets }
+        guard rivals.count >= limit, let oldest = rivals.min(by: { $0.value.lastUse < $1.value.lastUse }) else { return }
         contents.entries[oldest.key] = nil
     }
 }

@@ -14,10 +14,12 @@ package final class TLSContext: Sendable {
     ///
     /// Building one reads the roots (4 to 28 ms for the system's, once): never call this on an event loop. Throws
     /// `invalidSettings`, `invalidCertificate` or `internalError`.
-    package static func context(for settings: TLSSettings) throws(TLSError) -> TLSContext {
+    package static func context(
+        for settings: TLSSettings, in cache: ContextCache = .shared
+    ) throws(TLSError) -> TLSContext {
         try settings.validate()
         let key = ContextKey(settings)
-        return try ContextCache.shared.context(for: key) { () throws(TLSError) in try TLSContext(key) }
+        return try cache.context(for: key) { () throws(TLSError) in try TLSContext(key) }
     }
 
     /// One that nobody shares, and whose session tickets age by `ticketClock`, in seconds.
@@ -35,7 +37,7 @@ package final class TLSContext: Sendable {
     init(_ key: ContextKey, ticketClock: (@Sendable () -> Int)? = nil) throws(TLSError) {
         handle = try ContextHandle(isServer: key.isServer)
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
-        tickets = key.sessionTicketCount > 0 ? try SessionTickets(clock: ticketClock) : nil
+        tickets = key.issuesTickets ? try SessionTickets(clock: ticketClock) : nil
         let context = handle.context
         try Self.setVersions(key, on: context)
         Self.setOptions(on: context)

@@ -31,6 +31,9 @@ public struct TLSSettings: Sendable, Hashable {
     /// after its full handshake; the keys of the tickets are random, change every hour, and belong to this process and to
     /// connections whose settings agree. Only with TLS 1.3; there is no early data. A server that asks for client certificates
     /// issues none: with both, `startTLS` throws `invalidSettings`, as it does on a client.
+    ///
+    /// A ticket whose key is gone costs a full handshake. That happens early to a process with more than 64 different settings that issue
+    /// tickets: it keeps the keys of those 64 that were used last.
     public var sessionTicketCount = 0
     /// Who decides about the peer's certificate.
     public var trustEvaluation: TrustEvaluation = .builtIn

@@ -167,26 +167,41 @@ import Testing
     }
 
     @Test func aContextOutlivesTheCache() throws {
-        let fixture = try Fixture()
-        let pair = try fixture.pair()
-        for number in 0..<200 {
-            var settings = fixture.client
-            settings.applicationProtocols = ["protocol \(number)"]
-            _ = try TLSContext.context(for: settings)
-        }
+        let (fixture, cache) = (try Fixture(), ContextCache(limit: 64))
+        let pair = try EnginePair(fixture.client, fixture.server, in: cache)
+        for number in 0..<200 { try use(fixture.client, number, in: cache) }
         pair.shakeHands()
         #expect(pair.isComplete)
     }
 
+    @Test func onlyContextsThatIssueTicketsPushOutOneThatDoes() throws {
+        let (fixture, cache) = (try Fixture(), ContextCache(limit: 3))
+        var settings = fixture.server
+        settings.sessionTicketCount = 1
+        let context = try TLSContext.context(for: settings, in: cache)
+        for number in 0..<20 { try use(fixture.client, number, in: cache) }
+        #expect(try TLSContext.context(for: settings, in: cache) === context)
+        for number in 0..<2 { try use(settings, number, in: cache) }
+        #expect(try TLSContext.context(for: settings, in: cache) === context)
+        for number in 0..<3 { try use(settings, number + 2, in: cache) }
+        #expect(try TLSContext.context(for: settings, in: cache) !== context)
+    }
+
+    private func use(_ settings: TLSSettings, _ number: Int, in cache: ContextCache) throws {
+        var settings = settings
+        settings.applicationProtocols = ["protocol \(number)"]
+        _ = try TLSContext.context(for: settings, in: cache)
+    }
+
     @Test func contextsAreBuiltOnManyThreadsAtOnce() async throws {
         let fixture = try Fixture()
-        let (client, server) = (fixture.client, fixture.server)
+        let (client, server, cache) = (fixture.client, fixture.server, ContextCache(limit: 64))
         try await withThrowingTaskGroup(of: Void.self) { group in
             for number in 0..<200 {
                 group.addTask {
                     var settings = client
                     settings.applicationProtocols = ["p\(number % 70)"]
-                    let pair = try EnginePair(settings, server)
+                    let pair = try EnginePair(settings, server, in: cache)
                     pair.shakeHands()
                     #expect(pair.isComplete)
                 }
