@@ -10,13 +10,10 @@ final class SecretBytes {
         storage.copyBytes(from: text.utf8)
     }
 
-    /// As many bytes that nobody can guess.
-    init(randomCount count: Int) throws(TLSError) {
+    /// As many bytes that nobody can guess. For OpenSSL's callbacks: nil leaves the reason in its queue, for the call that the callback belongs to.
+    init?(randomCount count: Int) {
         storage = .allocate(byteCount: count, alignment: 1)
-        let bytes = storage
-        try OpenSSLCall.requireSuccess("RAND_priv_bytes") {
-            RAND_priv_bytes(bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), Int32(count))
-        }
+        guard RAND_priv_bytes(storage.baseAddress?.assumingMemoryBound(to: UInt8.self), Int32(count)) == 1 else { return nil }
     }
 
     private init(_ storage: UnsafeMutableRawBufferPointer) {

@@ -1,7 +1,7 @@
 // Rules of session tickets (RFC 8446, 4.6.1):
 //  1. A ticket is the session itself, encrypted with keys that one context alone has and that never leave the process. So the server remembers
 //     nothing for a client, and what another context has issued is not resumed. The context's random session id context says the same again.
-//  2. A key encrypts for an hour and decrypts for one more (`TicketKeyRing`).
+//  2. A key encrypts for an hour and decrypts for one more, counted from its first ticket (`TicketKeyRing`).
 //  3. A session ends an hour after its full handshake. OpenSSL dates it anew with each ticket, so its end is in the ticket, by our own clock.
 //  4. What cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake, and new tickets.
 //  5. A resumed handshake gets one new ticket, since a client should use each only once (RFC 8446, C.4).
@@ -15,15 +15,13 @@ internal import SocketBuffers
 
 /// Issues and opens the tickets of one context.
 final class SessionTickets: Sendable {
-    private let ring: Locked<TicketKeyRing>
+    private let ring = Locked(TicketKeyRing())
     private let clock: @Sendable () -> Int
 
     /// - Parameter clock: Seconds, which go on while the machine sleeps; nil: those since now.
-    init(clock: (@Sendable () -> Int)?) throws(TLSError) {
+    init(clock: (@Sendable () -> Int)?) {
         let origin = ContinuousClock.now
-        let clock = clock ?? { Int(origin.duration(to: .now).components.seconds) }
-        ring = Locked(try TicketKeyRing(at: clock()))
-        self.clock = clock
+        self.clock = clock ?? { Int(origin.duration(to: .now).components.seconds) }
     }
 
     /// Has `context`, which must not outlive this object, send `count` tickets after a full handshake.
@@ -62,19 +60,21 @@ final class SessionTickets: Sendable {
         return Unmanaged<SessionTickets>.fromOpaque(tickets).takeUnretainedValue()
     }
 
-    // MARK: - Keys: 1 for yes, 0 for a ticket that is not ours, -1 for a failure
+    // MARK: - Keys: 1 for yes, 0 for a ticket that is not ours, -1 for a failure, whose reason stays in OpenSSL's queue
 
     private func seal(
         _ name: UnsafeMutablePointer<UInt8>, _ vector: UnsafeMutablePointer<UInt8>, _ cipher: OpaquePointer?,
         _ authenticator: OpaquePointer?
     ) -> Int32 {
         let now = clock()
-        guard let key = try? ring.withLock({ ring throws(TLSError) in try ring.keyForSealing(at: now) }) else { return -1 }
+        guard let key = ring.withLock({ $0.keyForSealing(at: now) }) else { return -1 }
         name.update(from: key.name, count: key.name.count)
-        guard RAND_bytes(vector, EVP_CIPHER_get_iv_length(EVP_aes_256_cbc())) == 1,
-            EVP_EncryptInit_ex(cipher, EVP_aes_256_cbc(), nil, key.forCipher.baseAddress, vector) == 1
-        else { return -1 }
-        return authenticate(with: key, authenticator)
+        return withExtendedLifetime(key) {
+            guard RAND_bytes(vector, EVP_CIPHER_get_iv_length(EVP_aes_256_cbc())) == 1,
+                EVP_EncryptInit_ex(cipher, EVP_aes_256_cbc(), nil, key.forCipher.baseAddress, vector) == 1
+            else { return -1 }
+            return authenticate(with: key, authenticator)
+        }
     }
 
     private func open(
@@ -84,10 +84,13 @@ final class SessionTickets: Sendable {
         let now = clock()
         let name = UnsafeRawBufferPointer(start: name, count: TicketKey.nameLength)
         guard let key = ring.withLock({ $0.key(named: name, at: now) }) else { return 0 }
-        guard EVP_DecryptInit_ex(cipher, EVP_aes_256_cbc(), nil, key.forCipher.baseAddress, vector) == 1 else { return -1 }
-        return authenticate(with: key, authenticator)
+        return withExtendedLifetime(key) {
+            guard EVP_DecryptInit_ex(cipher, EVP_aes_256_cbc(), nil, key.forCipher.baseAddress, vector) == 1 else { return -1 }
+            return authenticate(with: key, authenticator)
+        }
     }
 
+    /// `key` is kept alive by the caller.
     private func authenticate(with key: TicketKey, _ authenticator: OpaquePointer?) -> Int32 {
         let bytes = key.forAuthentication
         return COpenSSL_setHMACSHA256Key(authenticator, bytes.baseAddress, bytes.count) == 1 ? 1 : -1

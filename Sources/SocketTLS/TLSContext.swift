@@ -1,6 +1,6 @@
 // Rules of a context:
 //  1. It holds what many connections share and nothing of a single one: no server name, no timeout, no trust mode.
-//  2. It is never changed after it was built, so that connections on any thread may share it.
+//  2. It is never changed after it was built, but for its ticket keys, which have a lock: connections on any thread may share it.
 //  3. What openssl.cnf could have made less safe is set again, after `SSL_CTX_new`. Its cipher suites and security level stand.
 //  4. Nothing is resumed, and there is no session cache: resumption would skip the decision about the certificate. The exception is a
 //     server that asks for none and whose settings want tickets (`SessionTickets`).
@@ -37,7 +37,7 @@ package final class TLSContext: Sendable {
     init(_ key: ContextKey, ticketClock: (@Sendable () -> Int)? = nil) throws(TLSError) {
         handle = try ContextHandle(isServer: key.isServer)
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
-        tickets = key.issuesTickets ? try SessionTickets(clock: ticketClock) : nil
+        tickets = key.issuesTickets ? SessionTickets(clock: ticketClock) : nil
         let context = handle.context
         try Self.setVersions(key, on: context)
         Self.setOptions(on: context)
@@ -119,7 +119,8 @@ package final class TLSContext: Sendable {
 
 /// Owns one reference to an `SSL_CTX`.
 final class ContextHandle: @unchecked Sendable {
-    // Unchecked: the context is set up by the one thread that makes it; after that OpenSSL only reads it, and counts references.
+    // Unchecked: the context is set up by the one thread that makes it; after that OpenSSL only reads it, and counts references, but for the
+    // ticket keys that its callbacks reach, which have a lock (`SessionTickets`).
     let context: OpaquePointer
 
     init(isServer: Bool) throws(TLSError) {

@@ -28,12 +28,13 @@ public struct TLSSettings: Sendable, Hashable {
     ///
     /// A client that comes back with one resumes its session: no certificate and no signature, but a key exchange of its own. One is
     /// enough for clients that open one connection at a time. A resumed handshake brings one new ticket. A session ends an hour
-    /// after its full handshake; the keys of the tickets are random, change every hour, and belong to this process and to
-    /// connections whose settings agree. Only with TLS 1.3; there is no early data. A server that asks for client certificates
-    /// issues none: with both, `startTLS` throws `invalidSettings`, as it does on a client.
+    /// after its full handshake. Only with TLS 1.3; there is no early data. A server that asks for client certificates issues none:
+    /// with both, `startTLS` throws `invalidSettings`, as it does on a client.
     ///
-    /// A ticket whose key is gone costs a full handshake. That happens early to a process with more than 64 different settings that issue
-    /// tickets: it keeps the keys of those 64 that were used last.
+    /// The keys of the tickets are random, and belong to this process and to connections whose settings agree. A key makes tickets for an
+    /// hour from its first one, and opens them for one more; it is wiped when a ticket is next made or shown after that. A ticket whose
+    /// key is gone costs a full handshake. That happens early to a process with more than 64 different settings that issue tickets:
+    /// it keeps the keys of those 64 that were used last.
     public var sessionTicketCount = 0
     /// Who decides about the peer's certificate.
     public var trustEvaluation: TrustEvaluation = .builtIn

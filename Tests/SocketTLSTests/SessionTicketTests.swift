@@ -147,10 +147,11 @@ import Testing
     }
 
     @Test func aTicketOutlivesTheHourOfItsKey() throws {
-        let first = try connect(at: 3500)
+        _ = try connect(at: 0)
+        let first = try connect(at: 3599)
         #expect(first.ticketLifetime == 3600)
-        _ = try connect(at: 3700)
-        #expect(try connect(at: 7099, resuming: first.session()).isResumed)
+        _ = try connect(at: 3600)
+        #expect(try connect(at: 7198, resuming: first.session()).isResumed)
     }
 
     @Test func aTicketIsRefusedWhenItsSessionIsAnHourOld() throws {
@@ -158,11 +159,6 @@ import Testing
         let second = try connect(at: 3600, resuming: first.session())
         #expect(!second.isResumed)
         #expect(second.tickets == 1 && second.ticketLifetime == 3600)
-    }
-
-    @Test func aTicketIsRefusedWhenItsKeyIsGone() throws {
-        let first = try connect(at: 0)
-        for time in [3600, 7200, 7201] { #expect(try !connect(at: time, resuming: first.session()).isResumed) }
     }
 
     @Test func resumingDoesNotMakeASessionLiveLonger() throws {
@@ -174,17 +170,42 @@ import Testing
         #expect(try !connect(at: 3700, resuming: third.session()).isResumed)
     }
 
-    @Test func aKeyEncryptsForOnePeriodAndDecryptsForTwo() throws {
-        var ring = try TicketKeyRing(at: 0)
-        func opens(_ key: TicketKey, at time: Int) -> Bool {
-            key.name.withUnsafeBytes { ring.key(named: $0, at: time) === key }
-        }
-        let first = try ring.keyForSealing(at: 3599)
-        let second = try ring.keyForSealing(at: 3600)
-        #expect(first !== second && first.name != second.name)
-        #expect(opens(first, at: 7199) && opens(second, at: 7199))
+}
+
+/// Times are counted from the birth of the first key, at 100.
+@Suite final class TicketKeyRingTests {
+    private var ring = TicketKeyRing()
+
+    private func sealing(at time: Int) throws -> TicketKey {
+        let key = ring.keyForSealing(at: 100 + time)
+        return try #require(key)
+    }
+
+    private func opens(_ key: TicketKey, at time: Int) -> Bool {
+        key.name.withUnsafeBytes { ring.key(named: $0, at: 100 + time) === key }
+    }
+
+    @Test(arguments: [nil, 3600, 7199])
+    func aKeyEncryptsForAnHourAndDecryptsForTwo(successor: Int?) throws {
+        let key = try sealing(at: 0)
+        #expect(try sealing(at: 3599) === key)
+        if let successor { #expect(try sealing(at: successor) !== key) }
+        #expect(opens(key, at: 7199))
+        #expect(!opens(key, at: 7200))
+        // It is gone, and not only refused.
+        #expect(!opens(key, at: 0))
+    }
+
+    @Test func eachKeyHasItsOwnName() throws {
+        let (first, second) = (try sealing(at: 0), try sealing(at: 3600))
+        #expect(first.name != second.name)
+        #expect(opens(first, at: 3600) && opens(second, at: 3600))
         #expect(!opens(first, at: 7200) && opens(second, at: 7200))
-        let third = try ring.keyForSealing(at: 100_000)
-        #expect(third !== second && !opens(second, at: 100_000) && opens(third, at: 100_000))
+    }
+
+    @Test func whatIsOverGoesWhenATicketIsMadeToo() throws {
+        let key = try sealing(at: 0)
+        #expect(try sealing(at: 100_000) !== key)
+        #expect(!opens(key, at: 0))
     }
 }
