@@ -56,7 +56,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "EngineProbe",
-            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketCore"],
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "COpenSSL", "SocketBuffers", "SocketCore", "SocketTLS"],
             path: "Tests/EngineProbe",
             swiftSettings: strict
         ),

@@ -49,6 +49,9 @@ package final class TLSContext: Sendable {
         EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 
+    /// The `SSL_OP_*` that it has.
+    package var options: UInt64 { SSL_CTX_get_options(handle.context) }
+
     private static func setVersions(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess("SSL_CTX_set_min_proto_version") {
             COpenSSL_CTX_setMinimumVersion(context, Int32(key.minimumVersion.wireValue))

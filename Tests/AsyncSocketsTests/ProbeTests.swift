@@ -60,6 +60,11 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    @Test func openSSLsConfigurationMakesNoContextUnsafe() async throws {
+        let (status, output) = try await run("openssl.cnf")
+        #expect(status == 0, "\(output)")
+    }
+
     @Test func aThousandSocketsThatShareADelegateQueueNeedFewThreads() async throws {
         let (status, output) = try await run("threads")
         #expect(status == 0, "\(output)")

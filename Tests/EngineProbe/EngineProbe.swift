@@ -24,6 +24,7 @@ enum EngineProbe {
             case "no-ipv6": try NamespaceProbe.runWithoutIPv6()
             case "loops": try LoopProbe.run()
             case "trust": try TrustProbe.run()
+            case "openssl.cnf": try ConfigurationProbe.run()
             default: throw ProbeFailure(description: "say which probe")
             }
         } catch {

@@ -3,33 +3,29 @@ import SocketTLS
 
 extension RawPeer {
     /// A TLS 1.3 client that has shaken hands with `server`, and read what came with it.
-    static func client(of server: TLSEngine, resuming session: [UInt8]? = nil, offering protocols: String = "") throws -> RawPeer
-    {
+    static func client(
+        of server: TLSEngine, resuming session: [UInt8]? = nil, named serverName: String? = nil, offering protocols: String = ""
+    ) throws -> RawPeer {
         let peer = try RawPeer(.tls13)
         if let session { try peer.resume(session) }
+        if let serverName { _ = COpenSSL_setServerNameIndication(peer.ssl, serverName) }
         let list = protocols.split(separator: ",").flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) }
         SSL_set_alpn_protos(peer.ssl, list, UInt32(list.count))
-        let tickets = peer.countTickets()
+        peer.countTickets()
         peer.shakeHands(with: server)
         _ = peer.read()
         guard server.handshake().isComplete, SSL_is_init_finished(peer.ssl) == 1 else { throw TestFailure(what: "handshake") }
-        peer.tickets = tickets.count
         return peer
     }
 
-    final class Count {
-        var count = 0
-    }
-
-    /// Counts the NewSessionTicket messages that come from now on, as long as the answer is there.
-    func countTickets() -> Count {
-        let tickets = Count()
-        SSL_set_msg_callback(ssl) { isOurs, _, contentType, bytes, _, _, tickets in
-            guard isOurs == 0, contentType == SSL3_RT_HANDSHAKE, bytes?.load(as: UInt8.self) == 4, let tickets else { return }
-            Unmanaged<Count>.fromOpaque(tickets).takeUnretainedValue().count += 1
+    /// Counts in `tickets` from now on.
+    func countTickets() {
+        SSL_set_msg_callback(ssl) { isOurs, _, contentType, bytes, _, _, peer in
+            guard isOurs == 0, contentType == SSL3_RT_HANDSHAKE, bytes?.load(as: UInt8.self) == 4, let peer else { return }
+            Unmanaged<RawPeer>.fromOpaque(peer).takeUnretainedValue().tickets += 1
         }
-        SSL_ctrl(ssl, SSL_CTRL_SET_MSG_CALLBACK_ARG, 0, Unmanaged.passUnretained(tickets).toOpaque())
-        return tickets
+        // Not retained: the connection goes with this object.
+        SSL_ctrl(ssl, SSL_CTRL_SET_MSG_CALLBACK_ARG, 0, Unmanaged.passUnretained(self).toOpaque())
     }
 
     var isResumed: Bool { SSL_session_reused(ssl) == 1 }

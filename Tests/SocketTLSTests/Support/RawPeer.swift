@@ -8,7 +8,7 @@ final class RawPeer {
     let ssl: OpaquePointer
     private let input: OpaquePointer
     private let output: OpaquePointer
-    /// How many session tickets came with the handshake of `client(of:)`.
+    /// How many NewSessionTicket messages have come since `countTickets()`, which `client(of:)` calls.
     var tickets = 0
 
     /// A client that trusts anybody, or a server; `customExtension` is the number of one that it sends and that means nothing.
