@@ -42,7 +42,7 @@ extension AsyncSocket {
     ///
     /// A socket that is there already and on which nobody answers, as one that a crash has left, is replaced; to find out, a connection to it is made and closed
     /// again. Anything else at that path stays as it is, and the error says what it is. The file is removed when the listening ends, if it is
-    /// still the one that was made here. Who may connect is for the permissions of the directory and the process's `umask` to say.
+    /// still the one that was made here. When many listen in one directory at the same time this waits for the others, a quarter of a second at most. Who may connect is for the permissions of the directory and the process's `umask` to say.
     ///
     /// - Parameter url: A file URL, whose path has at most 107 bytes; it is never cut.
     /// - Throws: `.badParameter` for another URL or a longer path, `.system` with `EADDRINUSE` when something is there, and otherwise what

@@ -61,7 +61,8 @@ extension AsyncSocket {
         enqueue(.delimiter(delimiter), maxLength: maxLength, timeout, tag, buffer, offset)
     }
 
-    /// How far the oldest read has come that is not complete; nil when none is queued. A snapshot: the read may be further by now.
+    /// How far the oldest read has come that is not complete; nil when none is queued. In a callback without a delegate
+    /// queue as it is there; elsewhere a snapshot, from the end of the last turn on the event loop: the read may be further by now.
     public var readProgress: OperationProgress? {
         connection?.progress.read
     }

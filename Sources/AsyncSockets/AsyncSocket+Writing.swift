@@ -43,12 +43,13 @@ extension AsyncSocket {
         }
     }
 
-    /// How far the oldest write has come that is not complete; nil when none is queued. A snapshot: the write may be further by now.
+    /// How far the oldest write has come that is not complete; nil when none is queued. A snapshot, as `readProgress` is: the write may be
+    /// further by now.
     public var writeProgress: OperationProgress? {
         connection?.progress.write
     }
 
-    /// How many bytes wait to be written: those that neither the kernel nor TLS has taken yet. A snapshot.
+    /// How many bytes wait to be written: those that neither the kernel nor TLS has taken yet. A snapshot, as `readProgress` is.
     public var pendingWriteByteCount: Int {
         connection?.progress.waitingByteCount ?? 0
     }

@@ -16,7 +16,7 @@ final class DelegateRelay: Sendable {
     nonisolated(unsafe) private weak var socket: AsyncSocket?
     private let slot: DelegateSlot
     private let socketQueue: DispatchQueue?
-    private let isSuperseded = Atomic(false)
+    private let hasSuccessor = Atomic(false)
     private let ending = Atomic(Ending.untold)
     /// Belongs to whoever sets it until `ending` says that it waits, and then to whoever tells the end.
     nonisolated(unsafe) private var sequel: (@Sendable () -> Void)?
@@ -74,7 +74,7 @@ final class DelegateRelay: Sendable {
         // Nobody else has it any more, so nobody wants to hear of it.
         if isKnownUniquelyReferenced(&audience.socket) { audience.socket = nil }
         // The end is told from here on: the delegate may connect again within the call.
-        if case .didDisconnect = event { noteEnd() } else if isSuperseded.load(ordering: .relaxed) { return }
+        if case .didDisconnect = event { noteEnd() } else if isSuperseded { return }
         guard let socket = audience.socket.map(Unmanaged.passUnretained) else { return }
         // The audience keeps it; to count references to what is referenced weakly too is dear.
         socket._withUnsafeGuaranteedRef { event.deliver(to: audience.delegate, from: $0) }
@@ -82,9 +82,11 @@ final class DelegateRelay: Sendable {
 
     // MARK: - One connection after the other
 
+    var isSuperseded: Bool { hasSuccessor.load(ordering: .relaxed) }
+
     /// The socket has taken up a new connection.
     func supersede() {
-        isSuperseded.store(true, ordering: .relaxed)
+        hasSuccessor.store(true, ordering: .relaxed)
     }
 
     /// Calls `sequel` when the delegate is about to be told of the end, or at once when it has been. Call it once.

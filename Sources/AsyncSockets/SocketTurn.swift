@@ -87,7 +87,12 @@ package final class SocketTurn<Message: Sendable>: Sendable {
 
     /// True for user code that `owner` calls inside the turn, as long as no message waits: it may act at once.
     package func isOpen(within owner: some TurnOwner) -> Bool {
-        holder.load(ordering: .relaxed) == pthread_self() && owner.isCallingUser && isWithoutMail
+        isCallingUser(of: owner) && isWithoutMail
+    }
+
+    /// True for user code that `owner` calls inside the turn.
+    package func isCallingUser(of owner: some TurnOwner) -> Bool {
+        holder.load(ordering: .relaxed) == pthread_self() && owner.isCallingUser
     }
 
     private func move(from old: UInt8, to new: UInt8) -> Bool {

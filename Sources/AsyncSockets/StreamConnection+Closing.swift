@@ -101,6 +101,8 @@ extension StreamConnection {
             facts.isOver = true
             facts.isConnected = false
         }
+        // Before whoever is told of the end can ask.
+        publishProgress()
         report(.didDisconnect(error))
     }
 

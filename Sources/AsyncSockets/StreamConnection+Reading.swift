@@ -83,7 +83,7 @@ extension StreamConnection {
     }
 
     func pumpReads(through engine: TLSEngine, from descriptor: SocketDescriptor) {
-        guard reads.mayHaveBytes || engine.mayHaveData || reads.queue.mayBeServed(from: reads.preBuffer) else { return }
+        guard reads.mayHaveBytes || engine.mayHaveAnswer || reads.queue.mayBeServed(from: reads.preBuffer) else { return }
         pumpReads { decrypt(with: engine, from: descriptor) }
     }
 

@@ -39,8 +39,8 @@ final class WriteHalf {
 extension StreamConnection {
     /// Small plaintext writes are put together up to this many bytes.
     private static let gatherLimit = 64 * 1024
-    /// The most bytes of one write that a call gives to the kernel, which copies so many in a tenth of a millisecond.
-    private static let sendLimit = 512 * 1024
+    /// The most bytes of one write that a call gives to the kernel, which copies so many in some fifty microseconds.
+    private static let sendLimit = 256 * 1024
 
     func enqueue(_ packet: consuming WritePacket) {
         guard closeIntent == nil, !writes.isClosing, packet.count > 0 else { return }

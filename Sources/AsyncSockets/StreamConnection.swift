@@ -113,14 +113,16 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         return true
     }
 
-    /// Inside the turn.
-    var isOver: Bool {
+    private var isOver: Bool {
         if case .closed = phase { true } else { false }
     }
 
+    /// Inside the turn: true while this is the socket's connection for sure.
+    var isCurrent: Bool { !isOver && !relay.isSuperseded }
+
     /// How far the oldest operations have come. In a callback, as things are there; otherwise as they were at the end of the last turn.
     var progress: ConnectionFacts.Progress {
-        turn.isOpen(within: self) ? currentProgress : facts.withLock { $0.progress }
+        turn.isCallingUser(of: self) ? currentProgress : facts.withLock { $0.progress }
     }
 
     /// On the loop: `EventHandler`.
@@ -246,7 +248,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     }
 
     /// Makes known how far the current read and write have come, when that has changed.
-    private func publishProgress() {
+    func publishProgress() {
         let progress = currentProgress
         guard progress != published else { return }
         published = progress

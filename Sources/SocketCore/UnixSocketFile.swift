@@ -123,12 +123,14 @@ final class UnixSocketFile: Sendable {
         // Closing the descriptor gives the lock back.
         defer { if directory >= 0 { close(directory) } }
         let patience = Deadline(after: lockPatience)
-        while directory >= 0, flock(directory, LOCK_EX | LOCK_NB) != 0, patience.map({ Deadline.now < $0 }) == true {
+        while directory >= 0, flock(directory, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK || errno == EINTR,
+            patience.map({ Deadline.now < $0 }) == true
+        {
             sched_yield()
         }
         return try body()
     }
 
     /// Seconds. Others hold the lock for some ten microseconds, but a busy machine may not let them run for a while.
-    private static let lockPatience = 0.5
+    private static let lockPatience = 0.25
 }

@@ -237,8 +237,13 @@ extension TLSEngine {
 
     private var hasRoomForAnswers: Bool { output.count < Self.outputLimitForReading }
 
-    /// False when `read` would find nothing.
-    package var mayHaveData: Bool {
+    /// False when `read` would have nothing to say. An end that came right behind data is still to be told.
+    package var mayHaveAnswer: Bool {
+        if case .failed = phase { return true }
+        return hasReceivedClose || mayHaveData
+    }
+
+    private var mayHaveData: Bool {
         !received.isEmpty || bio.hasReachedEndOfFile || hasUnsentAnswer || events.isFlooded || SSL_pending(ssl) > 0
     }
 

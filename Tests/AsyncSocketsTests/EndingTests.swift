@@ -107,6 +107,24 @@ import Testing
         }
     }
 
+    /// The end comes right behind the bytes, without a FIN: no event of the kernel will tell of it, wherever a turn leaves off.
+    @Test(arguments: TLSVersion.tested)
+    func aCloseNotifyRightBehindBytesIsToldWhateverTheirNumber(_ version: TLSVersion) async throws {
+        let settings = try TestCertificates.server()
+        for count in stride(from: 180_000, to: 340_000, by: 5000) {
+            let sent = try TestSignal()
+            let peer = try ScriptedPeer.listening([
+                .startTLS(settings), .send([UInt8](repeating: 7, count: count)), .sendCloseNotify, .fire(sent),
+            ])
+            let (socket, recorder) = try await connect(to: peer)
+            try socket.startTLS(settings: TestCertificates.client().only(version))
+            try await recorder.secured()
+            try await sent.wait()
+            socket.readData(toLength: 1 << 20, withTimeout: -1, tag: 0)
+            #expect(try await recorder.disconnected()?.code == .closedByPeer, "\(count) bytes")
+        }
+    }
+
     @Test(arguments: TLSVersion.tested)
     func bytesBeforeATruncationAreDeliveredAndThenItIsReported(_ version: TLSVersion) async throws {
         let (socket, recorder) = try await connect(
