@@ -26,6 +26,32 @@ import Testing
         #expect(socket.pendingWriteByteCount == 0)
     }
 
+    /// Another thread's message waits meanwhile, which is no reason to tell what was.
+    @Test func progressIsKnownInTheCallbackThoughAMessageWaits() async throws {
+        let peer = try ScriptedPeer.listening([.send("abcdef"), .expectEnd])
+        let progress = Locked<[OperationProgress?]>([])
+        let recorder = Recorder { socket, told in
+            guard case .read(_, tag: 1) = told else { return }
+            let hasPosted = DispatchSemaphore(value: 0)
+            Thread.detachNewThread {
+                socket.readData(toLength: 1, withTimeout: 60, tag: 3)
+                hasPosted.signal()
+            }
+            hasPosted.wait()
+            let now = socket.readProgress
+            progress.withLock { $0.append(now) }
+        }
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try await recorder.connected()
+        socket.readData(toLength: 3, withTimeout: 60, tag: 1)
+        socket.readData(toLength: 10, withTimeout: 60, tag: 2)
+        #expect(try await recorder.readText() == "abc")
+        try await eventually("the delegate has asked") { progress.withLock { $0.count } == 1 }
+        #expect(progress.withLock { $0 }.map { $0?.tag } == [2])
+        socket.disconnect()
+    }
+
     /// The write, of more than the kernel takes, is given up within `disconnect()`, and its bytes with it.
     @Test func aDeallocatorMayUseTheSocket() async throws {
         let peer = try ScriptedPeer.listening([.wait(for: TestSignal())])

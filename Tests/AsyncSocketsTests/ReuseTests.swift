@@ -1,4 +1,5 @@
 import AsyncSockets
+import AsyncSocketsTesting
 import Dispatch
 import Foundation
 import SocketBuffers
@@ -43,6 +44,38 @@ import Testing
         #expect(try await recorder.disconnected() == nil)
         try await recorder.connected()
         #expect(try await recorder.readText() == "second")
+    }
+
+    /// All in one callback. With a message of another thread waiting, the old connection is not closed until the callback is over; the new one is the socket's
+    /// all the same.
+    @Test(arguments: [false, true])
+    func whatIsQueuedInACallbackBehindConnectingAgainGoesToTheNewConnection(messageWaits: Bool) async throws {
+        let first = try Greeter("first")
+        let second = try ScriptedPeer.listening([.expect("to the second"), .send("answer")])
+        let recorder = Recorder { socket, told in
+            guard case .read(_, tag: 1) = told else { return }
+            if messageWaits {
+                let hasPosted = DispatchSemaphore(value: 0)
+                Thread.detachNewThread {
+                    socket.readData(toLength: 1, withTimeout: 60, tag: 2)
+                    hasPosted.signal()
+                }
+                hasPosted.wait()
+            }
+            socket.disconnect()
+            try? socket.connect(toHost: "127.0.0.1", onPort: second.port, withTimeout: 60)
+            socket.write(Data("to the second"), withTimeout: 60, tag: 3)
+            socket.readData(toLength: 6, withTimeout: 60, tag: 4)
+        }
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: first.port, withTimeout: 60)
+        try await recorder.connected()
+        socket.readData(toLength: 5, withTimeout: 60, tag: 1)
+        #expect(try await recorder.readText() == "first")
+        #expect(try await recorder.disconnected() == nil)
+        try await recorder.connected()
+        #expect(try await recorder.wrote() == 3)
+        #expect(try await recorder.readText() == "answer")
     }
 
     @Test func d11PendingEventsGoToWhoeverIsTheDelegateWhenTheyArrive() async throws {
