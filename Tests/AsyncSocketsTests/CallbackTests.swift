@@ -28,7 +28,8 @@ import Testing
 
     /// Another thread's message waits meanwhile, which is no reason to tell what was.
     @Test func progressIsKnownInTheCallbackThoughAMessageWaits() async throws {
-        let peer = try ScriptedPeer.listening([.send("abcdef"), .expectEnd])
+        let areQueued = try TestSignal()
+        let peer = try ScriptedPeer.listening([.wait(for: areQueued), .send("abcdef"), .expectEnd])
         let progress = Locked<[OperationProgress?]>([])
         let recorder = Recorder { socket, told in
             guard case .read(_, tag: 1) = told else { return }
@@ -46,6 +47,7 @@ import Testing
         try await recorder.connected()
         socket.readData(toLength: 3, withTimeout: 60, tag: 1)
         socket.readData(toLength: 10, withTimeout: 60, tag: 2)
+        areQueued.fire()
         #expect(try await recorder.readText() == "abc")
         try await eventually("the delegate has asked") { progress.withLock { $0.count } == 1 }
         #expect(progress.withLock { $0 }.map { $0?.tag } == [2])
