@@ -2,7 +2,8 @@
 // stale entry turns a later "no bytes yet" into a fatal error. Rules:
 //  1. The queue is cleared before the call.
 //  2. `SSL_get_error` is asked at once: it looks at BIO flags that the next call changes.
-//  3. The queue is drained after the call, on the same thread, before anything else runs.
+//  3. The queue is drained after a call that has failed, on the same thread, before anything else runs. What one that has succeeded may have left is
+//     for the next call to clear: to look twice for each record took two in a hundred of an echo's instructions.
 
 internal import COpenSSL
 
@@ -42,10 +43,7 @@ package enum OpenSSLCall {
     static func perform(on ssl: OpaquePointer, _ body: () -> Int32) -> Outcome {
         OpenSSLError.clearQueue()
         let result = body()
-        if result > 0 {
-            OpenSSLError.clearQueue()
-            return .success
-        }
+        if result > 0 { return .success }
         let reason = SSL_get_error(ssl, result)
         let entries = OpenSSLError.drainQueue()
         switch reason {
