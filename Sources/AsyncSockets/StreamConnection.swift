@@ -40,7 +40,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     let loop: EventLoop
     let relay: DelegateRelay
     let facts = Locked(ConnectionFacts())
-    private let turn: SocketTurn<Message>
+    let turn: SocketTurn<Message>
     private(set) var registration: LoopRegistration?
     /// The socket's connection before this one, whose end has to be told first. Set before anybody else knows this one; then inside the turn.
     var predecessor: StreamConnection?
@@ -59,11 +59,13 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     @exclusivity(unchecked) var closeIntent: CloseIntent?
     /// Something has changed that may let bytes move.
     @exclusivity(unchecked) var needsPump = false
-    @exclusivity(unchecked) private var outbox = Ring<DelegateEvent>()
-    @exclusivity(unchecked) private(set) var isCallingUser = false
+    /// What the delegate has yet to be told.
+    @exclusivity(unchecked) var outbox = Ring<DelegateEvent>()
+    @exclusivity(unchecked) var isCallingUser = false
     /// Made when there is a delegate queue to send the first event to.
-    @exclusivity(unchecked) private var line: DelegateLine?
-    @exclusivity(unchecked) private var published = ConnectionFacts.Progress()
+    @exclusivity(unchecked) var line: DelegateLine?
+    /// The progress that others can see.
+    @exclusivity(unchecked) var published = ConnectionFacts.Progress()
     @exclusivity(unchecked) var armedDeadline: Deadline?
 
     init(for socket: AsyncSocket, loop: EventLoop) {
@@ -86,43 +88,6 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     func post(_ message: Message) {
         turn.post(message, to: self)
-    }
-
-    func read(_ packet: consuming ReadPacket) {
-        if entersFromCallback() {
-            enqueue(packet)
-            isCallingUser = true
-        } else {
-            post(.read(packet))
-        }
-    }
-
-    func write(_ packet: consuming WritePacket) {
-        if entersFromCallback() {
-            enqueue(packet)
-            isCallingUser = true
-        } else {
-            post(.write(packet))
-        }
-    }
-
-    /// True when the delegate is being called here, and what it asks for can be done without a message. Set `isCallingUser` afterwards.
-    private func entersFromCallback() -> Bool {
-        guard turn.isOpen(within: self), !isOver else { return false }
-        isCallingUser = false
-        return true
-    }
-
-    private var isOver: Bool {
-        if case .closed = phase { true } else { false }
-    }
-
-    /// Inside the turn: true while this is the socket's connection for sure.
-    var isCurrent: Bool { !isOver && !relay.isSuperseded }
-
-    /// How far the oldest operations have come. In a callback, as things are there; otherwise as they were at the end of the last turn.
-    var progress: ConnectionFacts.Progress {
-        turn.isCallingUser(of: self) ? currentProgress : facts.withLock { $0.progress }
     }
 
     /// On the loop: `EventHandler`.
@@ -196,10 +161,6 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         needsPump = true
     }
 
-    func report(_ event: DelegateEvent) {
-        outbox.append(event)
-    }
-
     func finishTurn(on place: TurnPlace) {
         pumpIfNeeded()
         if !outbox.isEmpty { tell(on: place) }
@@ -207,68 +168,9 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         if isOver { retireIfSilent() } else { armDeadline() }
     }
 
-    private func tell(on place: TurnPlace) {
-        if let queue = relay.queue {
-            let line = line ?? DelegateLine(to: relay)
-            self.line = line
-            // Before the delegate can ask.
-            publishProgress()
-            line.send(&outbox, to: queue, on: place == .loop ? loop : nil)
-        } else if place != .caller {
-            deliver()
-        } else {
-            askForTurn()
-        }
-    }
-
-    /// The most events that one inline delivery brings before others on the loop have their turn.
-    private static let deliveryLimit = 16
-
-    /// Tells the delegate here and now, and does what it asks for in return.
-    private func deliver() {
-        var delivered = 0
-        var audience = relay.gatherAudience()
-        audience.beginCallbacks(of: self)
-        while delivered < Self.deliveryLimit, deliverNext(to: &audience) {
-            delivered += 1
-            // What is queued in several callbacks is served together.
-            if outbox.isEmpty { pumpIfNeeded() }
-        }
-        audience.endCallbacks()
-        if !outbox.isEmpty { askForTurn() }
-    }
-
-    /// One event, which is gone afterwards: the memory of what was read serves for what is read next. False when there is none.
-    private func deliverNext(to audience: inout DelegateRelay.Audience) -> Bool {
-        guard let event = outbox.popFirst() else { return false }
-        isCallingUser = true
-        relay.deliver(event, to: &audience)
-        isCallingUser = false
-        return true
-    }
-
-    /// Makes known how far the current read and write have come, when that has changed.
-    func publishProgress() {
-        let progress = currentProgress
-        guard progress != published else { return }
-        published = progress
-        facts.withLock { $0.progress = progress }
-    }
-
-    private var currentProgress: ConnectionFacts.Progress {
-        ConnectionFacts.Progress(
-            read: reads.progress, write: writes.progress, waitingByteCount: writes.queue.waitingByteCount)
-    }
-
     /// Asks the loop for another turn: there is more to do than one turn should, or than is done elsewhere.
     func askForTurn() {
         if let registration { loop.resume(registration) }
-    }
-
-    /// Leaves the loop once nothing waits to be delivered on it.
-    private func retireIfSilent() {
-        guard outbox.isEmpty, let registration else { return }
-        loop.deregister(registration)
     }
 
     private func react(to events: LoopEvents) {
