@@ -38,8 +38,7 @@ import Testing
         }
         #expect(try await recorder.readData() == bytes)
         #expect(socket.connectedPort == daemon.port)
-        // It is the proxy that has come to the server, and not we.
-        #expect(try #require(echo.peers.first) != socket.localPort)
+        // Somebody has come to the server, once, and we have not: it is the proxy. (Its port may be the same number as ours.)
         #expect(echo.peers.count == 1)
         socket.disconnect()
         #expect(try await recorder.disconnected() == nil)
