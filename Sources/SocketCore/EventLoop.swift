@@ -2,7 +2,7 @@
 //  1. One epoll descriptor, watched by one dispatch source on one serial queue. While there is traffic the source's handler lingers in
 //     `epoll_wait`; when there is none it returns and holds no thread.
 //  2. Nothing is ever posted to the loop's queue: a busy loop would never get to it. Others reach the loop by its lock, by
-//     `epoll_ctl`, by the `eventfd` (another turn is wanted) and by the `timerfd` (a deadline).
+//     `epoll_ctl`, by the `eventfd` (another turn is wanted) and by a `timerfd` (a deadline).
 //  3. A descriptor is added once, edge-triggered, and deleted before it is closed.
 //  4. An event names a place in the table and its generation. What has left the table gets no more events, whoever has its number now.
 //  5. Handlers run with no lock held, one after the other; one with more to do goes to the back of the list.
@@ -18,10 +18,15 @@ package final class EventLoop: @unchecked Sendable {
     private let epoll: OwnedDescriptor
     private let timer: OwnedDescriptor
     private let wake: OwnedDescriptor
+    /// Rings while the loop runs: one timer for many waits. A limit on each wait would have the kernel set one for each.
+    private let patience: OwnedDescriptor
     private let source: any DispatchSourceRead
     private let state = Locked(State())
     @exclusivity(unchecked) private var ready = Ring<LoopTable.Ready>()
     @exclusivity(unchecked) private var departures: [(queue: DispatchQueue, work: [any BatchedWork])] = []
+    /// Something has come since `patience` last rang.
+    @exclusivity(unchecked) private var hasServed = false
+    @exclusivity(unchecked) private var isOutOfPatience = false
     private let events = UnsafeMutableBufferPointer<epoll_event>.allocate(capacity: EventLoop.batchSize)
 
     private struct State {
@@ -34,9 +39,11 @@ package final class EventLoop: @unchecked Sendable {
     private static let batchSize = 128
     /// With fewer connections than this in a batch the loop goes on at once.
     private static let yieldThreshold = 4
-    private static let lingerMilliseconds: CInt = 1
+    /// How long the loop waits for more before it gives its thread back: between once and twice this.
+    private static let patienceNanoseconds = 2_000_000
     private static let timerData = UInt64.max
     private static let wakeData = UInt64.max - 1
+    private static let patienceData = UInt64.max - 2
 
     package init(label: String = "AsyncSockets.EventLoop") throws(SystemError) {
         let epoll = try OwnedDescriptor("epoll_create1", epoll_create1(CInt(EPOLL_CLOEXEC)))
@@ -44,12 +51,14 @@ package final class EventLoop: @unchecked Sendable {
         let wake = try OwnedDescriptor("eventfd", eventfd(0, CInt(EFD_NONBLOCK | EFD_CLOEXEC)))
         try Self.add(timer.rawValue, to: epoll, interest: EPOLLIN.rawValue | EPOLLET.rawValue, data: Self.timerData)
         try Self.add(wake.rawValue, to: epoll, interest: EPOLLIN.rawValue | EPOLLET.rawValue, data: Self.wakeData)
-        (self.epoll, self.timer, self.wake) = (epoll, timer, wake)
+        let patience = try OwnedDescriptor("timerfd_create", timerfd_create(CLOCK_MONOTONIC, CInt(TFD_NONBLOCK | TFD_CLOEXEC)))
+        try Self.add(patience.rawValue, to: epoll, interest: EPOLLIN.rawValue | EPOLLET.rawValue, data: Self.patienceData)
+        (self.epoll, self.timer, self.wake, self.patience) = (epoll, timer, wake, patience)
         // Nothing fails from here on: a source must not be released before it was activated.
         source = DispatchSource.makeReadSource(fileDescriptor: epoll.rawValue, queue: DispatchQueue(label: label))
         source.setEventHandler { [weak self] in self?.run() }
         // The source lets go of the descriptors when it is done with them.
-        source.setCancelHandler { withExtendedLifetime((epoll, timer, wake)) {} }
+        source.setCancelHandler { withExtendedLifetime((epoll, timer, wake, patience)) {} }
         source.activate()
     }
 
@@ -138,14 +147,23 @@ package final class EventLoop: @unchecked Sendable {
 
     private func run() {
         state.withLock { $0.runner = pthread_self() }
+        setPatience(Self.patienceNanoseconds)
         var mustPoll = true
         while true {
-            let count = epoll_wait(
-                epoll.rawValue, events.baseAddress, CInt(Self.batchSize), mustPoll ? 0 : Self.lingerMilliseconds)
+            let count = epoll_wait(epoll.rawValue, events.baseAddress, CInt(Self.batchSize), mustPoll || isOutOfPatience ? 0 : -1)
             if count < 0, errno == EINTR { continue }
             mustPoll = serve(eventCount: Int(max(count, 0)))
-            if count <= 0, !mustPoll, leave() { return }
+            if count <= 0, !mustPoll, isOutOfPatience, leave() { return }
         }
+    }
+
+    /// Has `patience` ring each time that so many nanoseconds are over; zero: no more.
+    private func setPatience(_ nanoseconds: Int) {
+        isOutOfPatience = false
+        hasServed = false
+        let period = timespec(tv_sec: 0, tv_nsec: nanoseconds)
+        var specification = itimerspec(it_interval: period, it_value: period)
+        timerfd_settime(patience.rawValue, 0, &specification, nil)
     }
 
     /// Serves one batch; true when handlers wait for another turn.
@@ -172,7 +190,14 @@ package final class EventLoop: @unchecked Sendable {
             state.armed = nil
             state.table.takeExpired(at: .now, into: &ready)
             armTimer(&state)
+        case Self.patienceData:
+            var rings: UInt64 = 0
+            _ = read(patience.rawValue, &rings, MemoryLayout<UInt64>.size)
+            isOutOfPatience = !hasServed
+            hasServed = false
         case let data:
+            hasServed = true
+            isOutOfPatience = false
             guard let handler = state.table.handler(of: LoopRegistration(eventData: data)) else { return }
             ready.append(LoopTable.Ready(handler: handler, events: LoopEvents(epoll: event.events)))
         }
@@ -204,11 +229,13 @@ package final class EventLoop: @unchecked Sendable {
 
     /// Gives the thread back, unless somebody asked for a turn meanwhile.
     private func leave() -> Bool {
-        state.withLock { state in
+        let leaves = state.withLock { state in
             guard !state.table.hasResumed else { return false }
             state.runner = nil
             return true
         }
+        if leaves { setPatience(0) }
+        return leaves
     }
 }
 
