@@ -140,7 +140,8 @@ extension AsyncSocket {
     func adopt(_ accepted: AcceptedConnection, for delegate: (any AsyncSocketDelegate)?) {
         guard let delegate else { return accepted.log(.noDelegate) }
         guard accepted.listener.isOpen else { return }
-        var socket = makeChild(on: delegate.newSocketQueueForConnection(fromAddress: accepted.peer, on: self), delegate)
+        var socket = AsyncSocket(
+            childOf: self, socketQueue: delegate.newSocketQueueForConnection(fromAddress: accepted.peer, on: self))
         guard accepted.listener.isOpen else { return }
         do throws(AsyncSocketError) {
             let connection = try socket.makeConnection("accept")
@@ -154,15 +155,6 @@ extension AsyncSocket {
         }
     }
 
-    private func makeChild(on socketQueue: DispatchQueue?, _ delegate: any AsyncSocketDelegate) -> AsyncSocket {
-        let child = AsyncSocket(delegate: delegate, delegateQueue: delegateQueue, socketQueue: socketQueue)
-        let (configuration, options) = state.withLock { ($0.configuration, $0.options) }
-        child.state.withLock { state in
-            state.configuration = configuration
-            state.options = options
-        }
-        return child
-    }
 }
 
 extension StreamConnection {

@@ -63,7 +63,7 @@ extension AsyncSocket {
         connectedAddress?.family == .ipv6
     }
 
-    /// Our own address, of the connection or of the listener.
+    /// Our own address, of the connection or of the listener; nil while there is neither. That of a connection stays after its end.
     public var localAddress: SocketAddress? {
         state.withLock { state in
             switch state.occupation {
@@ -74,12 +74,12 @@ extension AsyncSocket {
         }
     }
 
-    /// Our own address in numbers.
+    /// Our own address in numbers; nil as `localAddress` is, and for a Unix-domain one.
     public var localHost: String? {
         localAddress?.host
     }
 
-    /// Our own port; for a listener on port 0, the one that the kernel chose.
+    /// Our own port; for a listener on port 0, the one that the kernel chose. 0 while there is neither connection nor listener.
     public var localPort: UInt16 {
         localAddress?.port ?? 0
     }

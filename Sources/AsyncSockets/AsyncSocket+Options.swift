@@ -43,12 +43,12 @@ extension AsyncSocket {
 
     /// Anything of yours that shall go with the socket. The socket does nothing with it; accepted sockets begin with nil.
     public var userData: (any Sendable)? {
-        get { state.withLock { $0.userData } }
+        get { state.withLock { $0.userData?.value } }
         set {
             // The old value may run code of the user's when it goes: not under the lock.
             _ = state.withLock { state in
                 let old = state.userData
-                state.userData = newValue
+                state.userData = newValue.map { CopyOnWrite($0) }
                 return old
             }
         }

@@ -2,6 +2,7 @@ public import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
+internal import Synchronization
 
 /// An asynchronous TCP socket that can turn into a TLS connection while it is in use.
 ///
@@ -19,19 +20,21 @@ public final class AsyncSocket: Sendable {
     }
 
     struct State {
+        var audience: DelegateSlot
         var occupation = Occupation.nothing
         var configuration = SocketConfiguration.initial
         var options = SocketOptionSet()
-        var userData: (any Sendable)?
+        var userData: CopyOnWrite<any Sendable>?
         /// Made when the socket listens for the first time.
         var quota: AcceptQuota?
         /// Chosen at the first use, and kept: the end of one connection is then told before the beginning of the next.
         var loop: EventLoop?
     }
 
-    let state = Locked(State())
+    let state: Locked<State>
     let callback = CallbackPlace()
-    let delegateSlot: DelegateSlot
+    /// How often the delegate was changed: who keeps it for a while can see whether it still is the one.
+    let delegateChanges = Atomic(0)
     let socketQueue: DispatchQueue?
 
     /// A socket that is not connected yet.
@@ -44,7 +47,16 @@ public final class AsyncSocket: Sendable {
     public init(
         delegate: (any AsyncSocketDelegate)? = nil, delegateQueue: DispatchQueue? = nil, socketQueue: DispatchQueue? = nil
     ) {
-        delegateSlot = DelegateSlot(delegate, queue: delegateQueue)
+        state = Locked(State(audience: DelegateSlot(delegate, queue: delegateQueue)))
+        self.socketQueue = socketQueue
+    }
+
+    /// A socket that begins with the delegate, the delegate queue, the settings and the options of `parent`.
+    init(childOf parent: AsyncSocket, socketQueue: DispatchQueue?) {
+        state = Locked(
+            parent.state.withLock {
+                State(audience: $0.audience, configuration: $0.configuration, options: $0.options)
+            })
         self.socketQueue = socketQueue
     }
 
@@ -56,14 +68,24 @@ public final class AsyncSocket: Sendable {
 
     /// Who is told what happens; held weakly. Events that are on their way go to whoever is the delegate when they arrive.
     public var delegate: (any AsyncSocketDelegate)? {
-        get { delegateSlot.delegate }
-        set { delegateSlot.delegate = newValue }
+        get { state.withLock { DelegateSlot.Reference($0.audience.delegate) }.delegate }
+        set {
+            let reference = DelegateSlot.Reference(newValue)
+            state.withLock { $0.audience.delegate = reference.delegate }
+            delegateChanges.add(1, ordering: .releasing)
+        }
     }
 
     /// The queue on which the delegate is called; nil: on the socket's event loop. Set it before the socket is used.
     public var delegateQueue: DispatchQueue? {
-        get { delegateSlot.queue }
-        set { delegateSlot.queue = newValue }
+        get { state.withLock { $0.audience.queue } }
+        set {
+            let occupation = state.withLock { state in
+                state.audience.queue = newValue
+                return state.occupation
+            }
+            if case .connection(let connection) = occupation { connection.post(.changeDelegateQueue) }
+        }
     }
 
     // MARK: - Inside
@@ -92,6 +114,7 @@ public final class AsyncSocket: Sendable {
             // Here, so that an option that is set from now on finds the connection, and one that was set before is not lost.
             if case .connection(let connection) = occupation {
                 connection.settings = state.configuration
+                connection.relay.callBack(on: state.audience.queue, unlessItIs: socketQueue)
                 connection.facts.withLock { $0.options = state.options }
             }
             return true

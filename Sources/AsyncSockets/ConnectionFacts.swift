@@ -13,7 +13,6 @@ struct ConnectionFacts {
     var isSecure = false
     /// `startTLS` has been called: it can be only once.
     var isUpgradeClaimed = false
-    var localAddress: SocketAddress?
     var remoteAddress: SocketAddress?
     var session: CopyOnWrite<TLSSession>?
     /// The descriptor while the connection stands. It leaves before it is closed, so that what is done to it under this lock is done to no other file.
@@ -23,9 +22,25 @@ struct ConnectionFacts {
     /// Those of the options that the descriptor, once the connection stands, may not have yet.
     var lateOptions = SocketOptionSet()
     var progress = Progress()
+    /// What `localAddress` was at the end.
+    private var lastLocalAddress: CopyOnWrite<SocketAddress>?
+
+    /// Asked of the kernel each time, since few want to know; nil before the connection stands.
+    var localAddress: SocketAddress? {
+        // The peer's is known from the moment when the connection stands.
+        guard let descriptor, remoteAddress != nil else { return lastLocalAddress?.value }
+        return descriptor.localAddress
+    }
+
+    /// Takes the descriptor away, which is about to be closed.
+    mutating func withdrawDescriptor() -> SocketDescriptor? {
+        lastLocalAddress = localAddress.map { CopyOnWrite($0) }
+        defer { descriptor = nil }
+        return descriptor
+    }
 
     /// How far the oldest operations have come.
-    struct Progress: Equatable {
+    struct Progress {
         var read: OperationProgress?
         var write: OperationProgress?
         /// Bytes that neither the kernel nor TLS has taken yet.

@@ -52,11 +52,14 @@ struct Destination: Sendable {
 }
 
 /// What a connection has to be done with before a certain time, besides reads and writes; never two at once.
-struct PhaseClock {
+///
+/// A class, since most of the time there is none: an idle connection keeps no room for it.
+final class PhaseClock {
     enum Limit {
         case connect
-        case handshake
-        case trust
+        case handshake(thenTrust: Double)
+        /// The delegate's verdict; the handshake's clock stands still meanwhile.
+        case trust(pausing: PhaseClock)
     }
 
     let limit: Limit
@@ -72,13 +75,18 @@ struct PhaseClock {
         deadline = Deadline(after: seconds)
     }
 
-    mutating func stop() {
+    /// The handshake's: stands still from now on. Returns the clock of the verdict.
+    func pauseForTrust() -> PhaseClock? {
+        guard case .handshake(let trustSeconds) = limit else { return nil }
         left = max(deadline?.seconds(since: .now) ?? left, 0)
         deadline = nil
+        return PhaseClock(.trust(pausing: self), seconds: trustSeconds)
     }
 
-    /// Goes on with what was left when it stopped.
-    mutating func goOn() {
-        deadline = Deadline(after: left)
+    /// The verdict's: returns the handshake's, which goes on with what was left when it stopped.
+    func resumeHandshake() -> PhaseClock? {
+        guard case .trust(let handshake) = limit else { return nil }
+        handshake.deadline = Deadline(after: handshake.left)
+        return handshake
     }
 }

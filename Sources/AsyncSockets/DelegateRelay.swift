@@ -14,8 +14,8 @@ internal import Synchronization
 final class DelegateRelay: Sendable {
     /// It may be gone. Set once; the runtime reads weak references atomically.
     nonisolated(unsafe) private weak var socket: AsyncSocket?
-    private let slot: DelegateSlot
-    private let socketQueue: DispatchQueue?
+    /// The queue that events have to be sent to; nil when they are delivered inline. Set before anybody else knows the connection, and then inside its turn.
+    nonisolated(unsafe) private(set) var queue: DispatchQueue?
     private let hasSuccessor = Atomic(false)
     private let ending = Atomic(Ending.untold)
     /// Belongs to whoever sets it until `ending` says that it waits, and then to whoever tells the end.
@@ -30,24 +30,23 @@ final class DelegateRelay: Sendable {
 
     init(to socket: AsyncSocket) {
         self.socket = socket
-        slot = socket.delegateSlot
-        socketQueue = socket.socketQueue
     }
 
-    /// The queue that events have to be sent to; nil when they are delivered inline.
-    var queue: DispatchQueue? {
-        guard let queue = slot.queue, queue !== socketQueue else { return nil }
-        return queue
+    /// What is told from now on is told on `delegateQueue`.
+    func callBack(on delegateQueue: DispatchQueue?, unlessItIs socketQueue: DispatchQueue?) {
+        queue = delegateQueue === socketQueue ? nil : delegateQueue
     }
 
-    /// True when inline deliveries run on the caller's own queue rather than on the loop.
-    var deliversOnSocketQueue: Bool { socketQueue != nil }
+    /// The socket has another delegate queue. It is asked for it: of two changes that overtake each other on the way here the later one stays.
+    func changeQueue() {
+        if let socket { callBack(on: socket.delegateQueue, unlessItIs: socket.socketQueue) }
+    }
 
     /// Whom events are told of now. Held for a delivery, since a weak reference is dear to follow.
     struct Audience: ~Copyable {
         fileprivate var socket: AsyncSocket?
         fileprivate var delegate: (any AsyncSocketDelegate)?
-        fileprivate var changeCount: Int
+        fileprivate var changeCount = 0
 
         /// What follows is told inside the turn of `connection`.
         func beginCallbacks(of connection: StreamConnection) {
@@ -57,20 +56,28 @@ final class DelegateRelay: Sendable {
         func endCallbacks() {
             socket?.callback.close()
         }
+
+        fileprivate var isOutdated: Bool {
+            socket.map { $0.delegateChanges.load(ordering: .acquiring) != changeCount } ?? false
+        }
+
+        fileprivate mutating func findDelegate() {
+            guard let socket else { return }
+            changeCount = socket.delegateChanges.load(ordering: .acquiring)
+            delegate = socket.delegate
+        }
     }
 
     /// Whom to tell, as long as nobody changes the delegate.
     func gatherAudience() -> Audience {
-        let changeCount = slot.changeCount
-        return Audience(socket: socket, delegate: slot.delegate, changeCount: changeCount)
+        var audience = Audience(socket: socket)
+        audience.findDelegate()
+        return audience
     }
 
     /// Calls the delegate.
     func deliver(_ event: DelegateEvent, to audience: inout Audience) {
-        if slot.changeCount != audience.changeCount {
-            audience.changeCount = slot.changeCount
-            audience.delegate = slot.delegate
-        }
+        if audience.isOutdated { audience.findDelegate() }
         // Nobody else has it any more, so nobody wants to hear of it.
         if isKnownUniquelyReferenced(&audience.socket) { audience.socket = nil }
         // The end is told from here on: the delegate may connect again within the call.

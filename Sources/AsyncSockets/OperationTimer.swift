@@ -4,8 +4,9 @@ internal import SocketCore
 struct OperationTimer {
     /// The number of the current operation; it grows by one with each that is complete, so that a late answer finds its own or none.
     private(set) var operation: UInt64 = 0
+    /// When the operation became current, if it is to end by a certain time.
+    private var began = Deadline.distantPast
     private(set) var deadline: Deadline?
-    private var began: Deadline?
     private var isStarted = false
 
     /// The current operation is complete, or there is none any more.
@@ -25,7 +26,7 @@ struct OperationTimer {
 
     /// The time since the operation became current, once its deadline has passed; the deadline is then taken away.
     mutating func takeExpiry(at now: Deadline) -> Double? {
-        guard let deadline, let began, deadline <= now else { return nil }
+        guard let deadline, deadline <= now else { return nil }
         self.deadline = nil
         return now.seconds(since: began)
     }
@@ -37,7 +38,6 @@ struct OperationTimer {
 
     private mutating func stop() {
         deadline = nil
-        began = nil
         isStarted = false
     }
 }

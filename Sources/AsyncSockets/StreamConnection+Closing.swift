@@ -128,10 +128,7 @@ extension StreamConnection {
     /// From here on nobody else can reach the descriptor.
     private func withdrawDescriptor() {
         // Handed out of the lock: what goes with the last reference takes locks of its own.
-        _ = facts.withLock { facts -> SocketDescriptor? in
-            defer { facts.descriptor = nil }
-            return facts.descriptor
-        }
+        _ = facts.withLock { $0.withdrawDescriptor() }
     }
 
     /// Also stops the pump that may have found the end: nothing is fetched or sent after it.

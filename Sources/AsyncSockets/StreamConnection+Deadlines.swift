@@ -29,7 +29,6 @@ extension StreamConnection {
     }
 
     private func expire(_ clock: PhaseClock) {
-        self.clock = nil
         switch clock.limit {
         case .connect: close(.timeout(.connectTimeout, "connect", seconds: clock.seconds))
         case .handshake: close(.timeout(.handshakeTimeout, "startTLS", seconds: clock.seconds))

@@ -50,11 +50,9 @@ extension StreamConnection {
         return true
     }
 
-    /// Makes known how far the current read and write have come, when that has changed.
+    /// Makes known how far the current read and write have come.
     func publishProgress() {
         let progress = currentProgress
-        guard progress != published else { return }
-        published = progress
         facts.withLock { $0.progress = progress }
     }
 

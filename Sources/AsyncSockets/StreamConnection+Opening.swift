@@ -133,7 +133,6 @@ extension StreamConnection {
 
     /// Anywhere: makes the facts of a connected descriptor known, and itself for options to be set on.
     func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress?) throws(SystemError) {
-        let local = facts.withLock { $0.localAddress } ?? descriptor.localAddress
         try facts.withLock { facts throws(SystemError) in
             guard !facts.isOver else { return }
             try facts.lateOptions.apply(toConnected: descriptor)
@@ -141,7 +140,6 @@ extension StreamConnection {
             facts.descriptor = descriptor
             guard let peer else { return }
             facts.isConnected = true
-            facts.localAddress = local
             facts.remoteAddress = peer
         }
     }

@@ -31,8 +31,7 @@ extension StreamConnection {
             // Whatever the peer sent early is ciphertext, or the handshake fails. It is never plaintext again.
             reads.preBuffer.moveAll(to: engine.received)
             upgrade.begin(with: engine)
-            trustSeconds = request.settings.trustTimeout
-            clock = PhaseClock(.handshake, seconds: request.settings.handshakeTimeout)
+            clock = PhaseClock(.handshake(thenTrust: request.settings.trustTimeout), seconds: request.settings.handshakeTimeout)
             return true
         } catch {
             close(AsyncSocketError(error, operation: "startTLS"))
@@ -79,9 +78,10 @@ extension StreamConnection {
         upgrade.succeed()
         reads.queue.removeStartTLS()
         writes.queue.removeStartTLS()
+        let session = engine.session.map(LatestSession.share)
         facts.withLock { facts in
             facts.isSecure = true
-            facts.session = engine.session.map { CopyOnWrite($0) }
+            facts.session = session
         }
         report(.didSecure)
     }
@@ -89,9 +89,7 @@ extension StreamConnection {
     // MARK: - Trust
 
     private func awaitVerdict(on trust: PeerTrust) {
-        clock?.stop()
-        stoppedClock = clock
-        clock = PhaseClock(.trust, seconds: trustSeconds)
+        clock = clock?.pauseForTrust()
         upgrade.awaitTrust()
         report(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted)) })
     }
@@ -112,8 +110,7 @@ extension StreamConnection {
 
     private func resumeHandshake() {
         upgrade.resumeHandshake()
-        clock = stoppedClock
-        clock?.goOn()
+        clock = clock?.resumeHandshake()
         needsPump = true
     }
 }

@@ -6,23 +6,21 @@ internal import SocketTLS
 /// The half of a connection that sends. A class for the same reason as `ReadHalf`.
 final class WriteHalf {
     @exclusivity(unchecked) var queue = WriteQueue()
+    /// Why no byte can be sent any more.
+    @exclusivity(unchecked) var ending: AsyncSocketError?
+    /// When to try again, after the kernel had no memory to send with.
+    @exclusivity(unchecked) var retry: Deadline?
+    /// How long a write that has failed waits for the delegate to read what came before the end.
+    @exclusivity(unchecked) var patience: Deadline?
     @exclusivity(unchecked) var timer = OperationTimer()
     /// The kernel takes bytes, or has not yet said that it does not (`kSocketCanAcceptBytes`).
     @exclusivity(unchecked) var canAcceptBytes = false
-    /// When to try again, after the kernel had no memory to send with.
-    @exclusivity(unchecked) var retry: Deadline?
-    /// Why no byte can be sent any more.
-    @exclusivity(unchecked) var ending: AsyncSocketError?
-    /// How long a write that has failed waits for the delegate to read what came before the end.
-    @exclusivity(unchecked) var patience: Deadline?
     /// The user wants to write nothing after what is queued.
     @exclusivity(unchecked) var isClosing = false
     /// Our FIN has been sent, and with TLS the close_notify before it.
     @exclusivity(unchecked) var isFinished = false
     /// The delegate has been told of the high-water mark, and the queue has not been down to half of it since.
     @exclusivity(unchecked) var isAboveHighWater = false
-    /// Small writes are put together here; empty between turns, and made when first needed.
-    private(set) lazy var scratch = PreBuffer()
 
     var canSend: Bool { canAcceptBytes && ending == nil }
 
@@ -90,9 +88,7 @@ extension StreamConnection {
             return descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.gatherLimit))
         }
         var answer: SocketDescriptor.SendAnswer?
-        _ = writes.queue.withNextBytes(limit: Self.gatherLimit, alone: Self.sendLimit, gatheringIn: writes.scratch) {
-            answer = descriptor.send($0)
-        }
+        _ = writes.queue.withNextBytes(limit: Self.gatherLimit, alone: Self.sendLimit) { answer = descriptor.send($0) }
         return answer
     }
 
@@ -141,21 +137,19 @@ extension StreamConnection {
     private func encryptNext(with engine: TLSEngine, limit: Int) -> TLSEngine.WriteAnswer? {
         guard let file = writes.queue.nextFile else {
             var answer: TLSEngine.WriteAnswer?
-            _ = writes.queue.withNextBytes(limit: TLSEngine.recordLimit, alone: limit, gatheringIn: writes.scratch) {
-                answer = engine.write($0)
-            }
+            _ = writes.queue.withNextBytes(limit: TLSEngine.recordLimit, alone: limit) { answer = engine.write($0) }
             return answer
         }
         let count = min(file.remaining, limit)
-        let room = writes.scratch.writableBytes(minimum: count).prefix(count)
-        defer { writes.scratch.reset() }
+        let scratch = PreBuffer()
+        let room = scratch.writableBytes(minimum: count).prefix(count)
         do throws(SystemError) {
-            writes.scratch.commit(try file.region.read(at: file.position, into: UnsafeMutableRawBufferPointer(rebasing: room)))
+            scratch.commit(try file.region.read(at: file.position, into: UnsafeMutableRawBufferPointer(rebasing: room)))
         } catch {
             writes.ending = AsyncSocketError(error, operation: "write")
             return nil
         }
-        return engine.write(writes.scratch.readableBytes)
+        return engine.write(scratch.readableBytes)
     }
 
     /// Sends what the engine has produced. Called after every call to the engine, failed ones too: an alert may be in it.

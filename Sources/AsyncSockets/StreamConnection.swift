@@ -32,6 +32,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case close(CloseIntent)
         case closeWriteStream
         case configure(SocketConfiguration.Shared)
+        case changeDelegateQueue
         indirect case fail(AsyncSocketError)
         indirect case perform(@Sendable (Int32?) -> Void)
         case retire
@@ -50,10 +51,6 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     @exclusivity(unchecked) var phase = ConnectionPhase.idle
     @exclusivity(unchecked) var upgrade = TLSUpgrade.plaintext
     @exclusivity(unchecked) var clock: PhaseClock?
-    /// The handshake's clock while it stands still for the trust verdict.
-    @exclusivity(unchecked) var stoppedClock: PhaseClock?
-    /// How long the delegate may take for its verdict.
-    @exclusivity(unchecked) var trustSeconds = 0.0
     let reads = ReadHalf()
     let writes = WriteHalf()
     @exclusivity(unchecked) var closeIntent: CloseIntent?
@@ -64,8 +61,6 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     @exclusivity(unchecked) var isCallingUser = false
     /// Made when there is a delegate queue to send the first event to.
     @exclusivity(unchecked) var line: DelegateLine?
-    /// The progress that others can see.
-    @exclusivity(unchecked) var published = ConnectionFacts.Progress()
     @exclusivity(unchecked) var armedDeadline: Deadline?
 
     init(for socket: AsyncSocket, loop: EventLoop) {
@@ -116,6 +111,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
             predecessor = nil
             if case .retire = message { retireIfSilent() }
             if case .perform(let body) = message { body(nil) }
+            if case .changeDelegateQueue = message { relay.changeQueue() }
             return
         }
         switch message {
@@ -134,6 +130,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .close(let intent): closeWhenDone(intent)
         case .closeWriteStream: closeWriteStream()
         case .configure(let settings): configure(settings)
+        case .changeDelegateQueue: relay.changeQueue()
         case .fail(let error):
             pumpIfNeeded()
             close(error)

@@ -4,13 +4,14 @@
 /// Public and inlinable for the reason that `Locked` names.
 public struct Ring<Element>: ~Copyable {
     @usableFromInline var memory: UnsafeMutablePointer<Element>?
+    // Four bytes each: every connection has several rings.
     /// Zero, or a power of two.
-    @usableFromInline var capacity = 0
-    @usableFromInline var head = 0
-    @usableFromInline var held = 0
+    @usableFromInline var capacity: UInt32 = 0
+    @usableFromInline var head: UInt32 = 0
+    @usableFromInline var held: UInt32 = 0
 
     /// An emptied ring that has grown beyond this many places gives its memory back.
-    @usableFromInline static var keptCapacity: Int { 64 }
+    @usableFromInline static var keptCapacity: UInt32 { 64 }
 
     /// An empty ring, which owns no memory.
     @inlinable
@@ -18,12 +19,12 @@ public struct Ring<Element>: ~Copyable {
 
     @inlinable
     deinit {
-        for offset in 0..<held { place(offset).deinitialize(count: 1) }
+        for offset in 0..<count { place(offset).deinitialize(count: 1) }
         memory?.deallocate()
     }
 
     /// How many elements there are.
-    @inlinable public var count: Int { held }
+    @inlinable public var count: Int { Int(held) }
     /// True when there are none.
     @inlinable public var isEmpty: Bool { held == 0 }
 
@@ -31,14 +32,14 @@ public struct Ring<Element>: ~Copyable {
     @inlinable
     public mutating func append(_ element: consuming Element) {
         if held == capacity { grow() }
-        place(held).initialize(to: element)
+        place(count).initialize(to: element)
         held += 1
     }
 
     /// The element that is `offset` places behind the front; nil past the end. Valid until the ring changes.
     @inlinable
     public subscript(offset: Int) -> UnsafeMutablePointer<Element>? {
-        offset < held ? place(offset) : nil
+        offset < count ? place(offset) : nil
     }
 
     /// Takes the element at the front out; nil when there is none.
@@ -55,7 +56,7 @@ public struct Ring<Element>: ~Copyable {
     /// Drops all elements and gives the memory back.
     @inlinable
     public mutating func removeAll() {
-        for offset in 0..<held { place(offset).deinitialize(count: 1) }
+        for offset in 0..<count { place(offset).deinitialize(count: 1) }
         held = 0
         dropMemory()
     }
@@ -63,13 +64,13 @@ public struct Ring<Element>: ~Copyable {
     @inlinable
     func place(_ offset: Int) -> UnsafeMutablePointer<Element> {
         // Asked for only where there is an element or room for one.
-        memory.unsafelyUnwrapped + ((head + offset) & (capacity - 1))
+        memory.unsafelyUnwrapped + Int((head &+ UInt32(truncatingIfNeeded: offset)) & (capacity &- 1))
     }
 
     @inlinable
     mutating func grow() {
-        let larger = UnsafeMutablePointer<Element>.allocate(capacity: max(capacity * 2, 1))
-        for offset in 0..<held { (larger + offset).moveInitialize(from: place(offset), count: 1) }
+        let larger = UnsafeMutablePointer<Element>.allocate(capacity: Int(max(capacity * 2, 1)))
+        for offset in 0..<count { (larger + offset).moveInitialize(from: place(offset), count: 1) }
         memory?.deallocate()
         memory = larger
         capacity = max(capacity * 2, 1)

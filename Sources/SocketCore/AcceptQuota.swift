@@ -28,8 +28,8 @@ package final class AcceptQuota: Sendable {
         self.loop = loop
     }
 
-    /// The permission to have one connection open; it is given back when the last reference goes.
-    package final class Place: Sendable {
+    /// The permission to have one connection open; it is given back when it goes.
+    package struct Place: ~Copyable, Sendable {
         private let quota: AcceptQuota
 
         fileprivate init(in quota: AcceptQuota) {

@@ -158,14 +158,15 @@ package final class Acceptor: EventHandler, Sendable {
             case .bound, .pausing, .retired: return
             case .closed: return retire(registration)
             case .accepting:
-                guard let place = quota.take(for: registration), acceptOne(in: place, registration) else { return }
+                guard let place = quota.take(for: registration) else { return }
+                guard acceptOne(in: place, registration) else { return }
             }
         }
         change { _ in true }
     }
 
     /// False when there is nothing more to accept for now.
-    private func acceptOne(in place: AcceptQuota.Place, _ registration: LoopRegistration) -> Bool {
+    private func acceptOne(in place: consuming AcceptQuota.Place, _ registration: LoopRegistration) -> Bool {
         let answer = state.withLock { state -> SocketDescriptor.AcceptAnswer in
             guard case .accepting = state.phase else { return .none }
             return descriptor.accept()
@@ -173,7 +174,7 @@ package final class Acceptor: EventHandler, Sendable {
         switch answer {
         case .accepted(let connection, let peer):
             state.withLock { $0.pause = Self.shortestPause }
-            connection.place = place
+            connection.place = consume place
             receiver.accepted(connection, peer)
             return true
         case .none: return false

@@ -12,6 +12,9 @@ package struct Deadline: Comparable, Hashable, Sendable {
         return Deadline(nanoseconds: UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec))
     }
 
+    /// Before all others.
+    package static var distantPast: Deadline { Deadline(nanoseconds: 0) }
+
     /// `seconds` from now; nil when `seconds` is negative, infinite or not a number, which means: never.
     package init?(after seconds: Double) {
         guard seconds >= 0, seconds.isFinite else { return nil }

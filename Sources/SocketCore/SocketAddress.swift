@@ -9,9 +9,9 @@ internal import Glibc
 public struct SocketAddress: Sendable {
     // Two of these are kept for each connection, and most need no more than the head: a `sockaddr_storage` has 128 bytes.
     private var head = sockaddr_in6()
+    var length: socklen_t
     /// What does not fit into `head`: most of a Unix-domain path.
     private var tail: [UInt8]?
-    var length: socklen_t
 
     var storage: sockaddr_storage {
         get {

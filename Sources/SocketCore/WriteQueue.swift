@@ -1,5 +1,5 @@
 internal import FoundationEssentials
-package import SocketBuffers
+internal import SocketBuffers
 
 /// The queued writes of a connection. A packet passes two marks: its last byte is *handed on* (to the kernel, or to the TLS engine),
 /// and then it is *complete* (nothing of it waits in this process any more).
@@ -59,14 +59,13 @@ package struct WriteQueue: ~Copyable {
     /// - Returns: false when there are none.
     // `body` gives nothing back: a generic result would have each call look types up at run time.
     package func withNextBytes(
-        limit: Int, alone: Int? = nil, gatheringIn makeScratch: @autoclosure () -> PreBuffer,
-        _ body: (UnsafeRawBufferPointer) -> Void
+        limit: Int, alone: Int? = nil, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
         guard let next = packets.packet(at: handedOnCount) else { return false }
         guard next.pointee.remaining < limit, packets.packet(at: handedOnCount + 1) != nil else {
             return WritePacket.withRemainingBytes(of: next, limit: alone ?? limit, body)
         }
-        let scratch = makeScratch()
+        let scratch = PreBuffer()
         var offset = handedOnCount
         while scratch.count < limit, let write = packets.packet(at: offset) {
             guard WritePacket.withRemainingBytes(of: write, limit: limit - scratch.count, { scratch.append($0) }) else { break }
@@ -74,7 +73,6 @@ package struct WriteQueue: ~Copyable {
         }
         guard !scratch.isEmpty else { return false }
         body(scratch.readableBytes)
-        scratch.reset()
         return true
     }
 

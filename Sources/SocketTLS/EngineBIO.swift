@@ -21,24 +21,24 @@ final class EngineBIO {
     /// What OpenSSL's other callbacks tell the engine. They hold this object, and the engine holds both.
     unowned var events: EngineEvents?
     // Unchecked: the engine has one user at a time, and no access is under way while OpenSSL calls back. What is below is looked at for every record.
-    @exclusivity(unchecked) var hasReachedEndOfFile = false
-    @exclusivity(unchecked) var isHeld = false
-    @exclusivity(unchecked) var limitsOutput = false
     /// The first bytes ever read, which tell TLS from other protocols; empty once it is known to be TLS.
     @exclusivity(unchecked) private(set) var firstBytes: [UInt8] = []
     @exclusivity(unchecked) private var remembersFirstBytes = true
-    @exclusivity(unchecked) private var poison: ArraySlice<UInt8>?
+    @exclusivity(unchecked) var hasReachedEndOfFile = false
+    @exclusivity(unchecked) var isHeld = false
+    @exclusivity(unchecked) var limitsOutput = false
+    /// How much of the poison OpenSSL has been given; nil: it gets none.
+    @exclusivity(unchecked) private var poisonGiven: UInt8?
 
     /// More output than this is not taken while OpenSSL reads: a backstop, since the engine bounds what provokes it.
     static let outputLimitWhileReading = 512 * 1024
 
     func becomePoisoned() {
-        // TLS 1.3 objects to the type, TLS 1.2 to the length.
-        if poison == nil { poison = [0x16, 0x03, 0x03, 0xFF, 0xFF] }
+        if poisonGiven == nil { poisonGiven = 0 }
     }
 
     fileprivate func read(into buffer: UnsafeMutableRawPointer, _ capacity: Int) -> Transfer {
-        if poison != nil { return readPoison(into: buffer, capacity) }
+        if let poisonGiven { return readPoison(from: Int(poisonGiven), into: buffer, capacity) }
         if isHeld { return .tryAgain }
         let count = min(capacity, received.count)
         guard count > 0, let source = received.readableBytes.baseAddress else {
@@ -57,13 +57,17 @@ final class EngineBIO {
     }
 
     fileprivate var isAtEndOfFile: Bool {
-        hasReachedEndOfFile && received.isEmpty && poison == nil
+        hasReachedEndOfFile && received.isEmpty && poisonGiven == nil
     }
 
-    private func readPoison(into buffer: UnsafeMutableRawPointer, _ capacity: Int) -> Transfer {
-        guard let bytes = poison?.prefix(capacity), !bytes.isEmpty else { return .tryAgain }
-        bytes.withUnsafeBytes { buffer.copyMemory(from: $0.baseAddress ?? UnsafeRawPointer(buffer), byteCount: $0.count) }
-        poison = poison?.dropFirst(bytes.count)
+    /// TLS 1.3 objects to its type, TLS 1.2 to its length.
+    private static let poison: [UInt8] = [0x16, 0x03, 0x03, 0xFF, 0xFF]
+
+    private func readPoison(from start: Int, into buffer: UnsafeMutableRawPointer, _ capacity: Int) -> Transfer {
+        let bytes = Self.poison[start...].prefix(capacity)
+        guard !bytes.isEmpty else { return .tryAgain }
+        UnsafeMutableRawBufferPointer(start: buffer, count: capacity).copyBytes(from: bytes)
+        poisonGiven = UInt8(start + bytes.count)
         return .moved(bytes.count)
     }
 

@@ -19,9 +19,9 @@ struct TrustGate {
 
     private enum State {
         case unjudged
-        case asking(PeerTrust, isPut: Bool)
+        indirect case asking(PeerTrust, isPut: Bool)
         case accepted
-        case refused(Refusal)
+        indirect case refused(Refusal)
     }
 
     /// Who said no.

@@ -45,6 +45,32 @@ import Testing
         #expect(order.withLock { $0 } == ["a", "block", "b"])
     }
 
+    /// Another queue, and none, for a connection that stands; what is told from then on is told there.
+    @Test func theQueueMayChange() async throws {
+        let key = DispatchSpecificKey<String>()
+        let queues = ["first", "second"].map { name in
+            let queue = DispatchQueue(label: name)
+            queue.setSpecific(key: key, value: name)
+            return queue
+        }
+        let peer = try ScriptedPeer.listening([.send("abc"), .expectEnd])
+        let places = Locked<[String?]>([])
+        let recorder = Recorder { _, told in
+            guard case .read = told else { return }
+            places.withLock { $0.append(DispatchQueue.getSpecific(key: key)) }
+        }
+        let socket = AsyncSocket(delegate: recorder, delegateQueue: queues[0])
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try await recorder.connected()
+        for (tag, queue) in [queues[0], queues[1], nil].enumerated() {
+            socket.delegateQueue = queue
+            socket.readData(toLength: 1, withTimeout: 60, tag: tag)
+            _ = try await recorder.readData()
+        }
+        #expect(places.withLock { $0 } == ["first", "second", nil])
+        socket.disconnect()
+    }
+
     /// Many connections on one queue, which gets one block for all that a batch has brought: each byte arrives once and in order.
     @Test func connectionsThatShareAQueueKeepTheirOrder() async throws {
         let queue = DispatchQueue(label: "delegate")

@@ -19,6 +19,17 @@ import Testing
 
     // MARK: - Plain
 
+    @Test func theAddressesStayAfterTheEnd() async throws {
+        let link = try await Link.make()
+        let client = link.client
+        let (local, peer) = (try #require(client.localAddress), try #require(client.connectedAddress))
+        client.disconnect()
+        #expect(try await link.atClient.disconnected() == nil)
+        #expect((client.localAddress, client.connectedAddress) == (local, peer))
+        #expect((client.localPort, client.localHost) == (local.port, "127.0.0.1"))
+        #expect(AsyncSocket().localAddress == nil && AsyncSocket().localPort == 0)
+    }
+
     @Test func aResetIsToldFromAClose() async throws {
         let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.expect("hello"), .reset]))
         socket.write(Data("hello"), withTimeout: 60, tag: 0)

@@ -100,7 +100,7 @@ import Testing
 
     private func nextBytes(_ queue: borrowing WriteQueue, limit: Int) -> String? {
         var text: String?
-        let hasBytes = queue.withNextBytes(limit: limit, gatheringIn: PreBuffer()) { text = String(decoding: $0, as: UTF8.self) }
+        let hasBytes = queue.withNextBytes(limit: limit) { text = String(decoding: $0, as: UTF8.self) }
         return hasBytes ? text : nil
     }
 
