@@ -50,22 +50,25 @@ final class DelegateRelay: Sendable {
 
         /// What follows is told inside the turn of `connection`.
         func beginCallbacks(of connection: StreamConnection) {
-            socket?.callback.open(for: connection)
+            unretained?._withUnsafeGuaranteedRef { $0.callback.open(for: connection) }
         }
 
         func endCallbacks() {
-            socket?.callback.close()
+            unretained?._withUnsafeGuaranteedRef { $0.callback.close() }
         }
 
         fileprivate var isOutdated: Bool {
-            socket.map { $0.delegateChanges.load(ordering: .acquiring) != changeCount } ?? false
+            unretained?._withUnsafeGuaranteedRef { $0.delegateChanges.load(ordering: .acquiring) != changeCount } ?? false
         }
 
         fileprivate mutating func findDelegate() {
-            guard let socket else { return }
-            changeCount = socket.delegateChanges.load(ordering: .acquiring)
-            delegate = socket.delegate
+            guard let socket = unretained else { return }
+            changeCount = socket._withUnsafeGuaranteedRef { $0.delegateChanges.load(ordering: .acquiring) }
+            delegate = socket._withUnsafeGuaranteedRef { $0.delegate }
         }
+
+        /// The socket, which is kept here: to count references to what is referenced weakly too is dear.
+        fileprivate var unretained: Unmanaged<AsyncSocket>? { socket.map(Unmanaged.passUnretained) }
     }
 
     /// Whom to tell, as long as nobody changes the delegate.
@@ -82,9 +85,7 @@ final class DelegateRelay: Sendable {
         if isKnownUniquelyReferenced(&audience.socket) { audience.socket = nil }
         // The end is told from here on: the delegate may connect again within the call.
         if case .didDisconnect = event { noteEnd() } else if isSuperseded { return }
-        guard let socket = audience.socket.map(Unmanaged.passUnretained) else { return }
-        // The audience keeps it; to count references to what is referenced weakly too is dear.
-        socket._withUnsafeGuaranteedRef { event.deliver(to: audience.delegate, from: $0) }
+        audience.unretained?._withUnsafeGuaranteedRef { event.deliver(to: audience.delegate, from: $0) }
     }
 
     // MARK: - One connection after the other

@@ -10,8 +10,8 @@ public struct Ring<Element>: ~Copyable {
     @usableFromInline var head: UInt32 = 0
     @usableFromInline var held: UInt32 = 0
 
-    /// An emptied ring that has grown beyond this many places gives its memory back.
-    @usableFromInline static var keptCapacity: UInt32 { 64 }
+    /// An emptied ring that has grown beyond this many places gives its memory back, unless its owner says otherwise.
+    @inlinable public static var keptCapacity: Int { 64 }
 
     /// An empty ring, which owns no memory.
     @inlinable
@@ -43,13 +43,15 @@ public struct Ring<Element>: ~Copyable {
     }
 
     /// Takes the element at the front out; nil when there is none.
+    ///
+    /// - Parameter limit: How many places an emptied ring keeps the memory of.
     @inlinable
-    public mutating func popFirst() -> Element? {
+    public mutating func popFirst(keepingCapacity limit: Int = Self.keptCapacity) -> Element? {
         guard held > 0 else { return nil }
         let element = place(0).move()
         head = (head + 1) & (capacity - 1)
         held -= 1
-        if held == 0, capacity > Self.keptCapacity { dropMemory() }
+        if held == 0, capacity > limit { dropMemory() }
         return element
     }
 
