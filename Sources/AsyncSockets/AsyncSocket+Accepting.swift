@@ -154,7 +154,6 @@ extension AsyncSocket {
             socketLogger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
         }
     }
-
 }
 
 extension StreamConnection {

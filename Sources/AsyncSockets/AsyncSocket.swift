@@ -76,7 +76,9 @@ public final class AsyncSocket: Sendable {
         }
     }
 
-    /// The queue on which the delegate is called; nil: on the socket's event loop. Set it before the socket is used.
+    /// The queue on which the delegate is called; nil: on the socket's event loop.
+    ///
+    /// Set it before the socket is used. Later, what is on its way to the old queue is still told there, and may be overtaken by what is told on the new one.
     public var delegateQueue: DispatchQueue? {
         get { state.withLock { $0.audience.queue } }
         set {

@@ -25,7 +25,7 @@ struct ConnectionFacts {
     /// What `localAddress` was at the end.
     private var lastLocalAddress: CopyOnWrite<SocketAddress>?
 
-    /// Asked of the kernel each time, since few want to know; nil before the connection stands.
+    /// Asked of the kernel, and not kept while the connection stands: few want to know. Nil before that.
     var localAddress: SocketAddress? {
         // The peer's is known from the moment when the connection stands.
         guard let descriptor, remoteAddress != nil else { return lastLocalAddress?.value }

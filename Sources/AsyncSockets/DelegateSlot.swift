@@ -9,7 +9,7 @@ struct DelegateSlot: @unchecked Sendable {
     weak var delegate: (any AsyncSocketDelegate)?
     var queue: DispatchQueue?
 
-    init(_ delegate: (any AsyncSocketDelegate)? = nil, queue: DispatchQueue? = nil) {
+    init(_ delegate: (any AsyncSocketDelegate)?, queue: DispatchQueue?) {
         self.delegate = delegate
         self.queue = queue
     }

@@ -14,6 +14,8 @@ extension StreamConnection {
 
     /// Inside the turn: has the delegate told what waits in `outbox`, here and now where that may be.
     func tell(on place: TurnPlace) {
+        // Nobody else has told it of a new queue: the socket's changes go to the connection after this one.
+        if relay.isSuperseded { relay.changeQueue() }
         if let queue = relay.queue {
             let line = line ?? DelegateLine(to: relay)
             self.line = line
@@ -32,7 +34,8 @@ extension StreamConnection {
         var delivered = 0
         var audience = relay.gatherAudience()
         audience.beginCallbacks(of: self)
-        while delivered < Self.deliveryLimit, deliverNext(to: &audience) {
+        // A callback may have set a delegate queue.
+        while delivered < Self.deliveryLimit, relay.queue == nil, deliverNext(to: &audience) {
             delivered += 1
             // What is queued in several callbacks is served together.
             if outbox.isEmpty { pumpIfNeeded() }

@@ -103,7 +103,7 @@ extension StreamConnection {
 
     /// No verdict came in time: that is a no.
     func expireTrust() {
-        guard case .awaitingTrust(let engine) = upgrade else { return }
+        guard case .awaitingTrust(let engine) = upgrade else { return clock = nil }
         engine.decideTrust(false, refusal: .timedOut)
         resumeHandshake()
     }

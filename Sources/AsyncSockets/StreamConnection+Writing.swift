@@ -149,6 +149,7 @@ extension StreamConnection {
             writes.ending = AsyncSocketError(error, operation: "write")
             return nil
         }
+        defer { scratch.reset() }
         return engine.write(scratch.readableBytes)
     }
 

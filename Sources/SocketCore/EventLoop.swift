@@ -1,6 +1,6 @@
 // Rules of the loop:
-//  1. One epoll descriptor, watched by one dispatch source on one serial queue. While there is traffic the source's handler lingers in
-//     `epoll_wait`; when there is none it returns and holds no thread.
+//  1. One epoll descriptor, watched by one dispatch source on one serial queue. While there is traffic the source's handler stays in
+//     `epoll_wait`; when a periodic timer (`patience`) finds that there was none it returns and holds no thread.
 //  2. Nothing is ever posted to the loop's queue: a busy loop would never get to it. Others reach the loop by its lock, by
 //     `epoll_ctl`, by the `eventfd` (another turn is wanted) and by a `timerfd` (a deadline).
 //  3. A descriptor is added once, edge-triggered, and deleted before it is closed.
@@ -14,7 +14,8 @@ internal import SocketBuffers
 
 /// Serves many sockets on one thread at a time, and none while they are quiet.
 package final class EventLoop: @unchecked Sendable {
-    // Unchecked: `ready`, `departures` and `events` are only used by `run()`, which a serial queue runs; all else is immutable or locked.
+    // Unchecked: `ready`, `departures`, `events`, `hasServed` and `isOutOfPatience` are only used by `run()`, which a serial queue runs; all else is immutable or
+    // locked.
     private let epoll: OwnedDescriptor
     private let timer: OwnedDescriptor
     private let wake: OwnedDescriptor
@@ -151,7 +152,11 @@ package final class EventLoop: @unchecked Sendable {
         var mustPoll = true
         while true {
             let count = epoll_wait(epoll.rawValue, events.baseAddress, CInt(Self.batchSize), mustPoll || isOutOfPatience ? 0 : -1)
-            if count < 0, errno == EINTR { continue }
+            if count < 0 {
+                if errno == EINTR { continue }
+                // Somebody has closed the descriptor: not to ask again and again.
+                isOutOfPatience = true
+            }
             mustPoll = serve(eventCount: Int(max(count, 0)))
             if count <= 0, !mustPoll, isOutOfPatience, leave() { return }
         }

@@ -73,6 +73,7 @@ package struct WriteQueue: ~Copyable {
         }
         guard !scratch.isEmpty else { return false }
         body(scratch.readableBytes)
+        scratch.reset()
         return true
     }
 

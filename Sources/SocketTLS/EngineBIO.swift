@@ -5,7 +5,7 @@
 //  3. While `isHeld`, nothing is read (see TrustGate).
 //  4. "Try again" for writing is only said while OpenSSL reads or shakes hands (`limitsOutput`), and only far over the limit that
 //     the engine checks before it writes: said inside `SSL_write`, a record would be encrypted and not sent.
-//  5. Once `isPoisoned`, OpenSSL is given a header that no TLS has: the way to make it stop in the middle of a call and send an alert.
+//  5. Once poisoned (`poisonGiven`), OpenSSL is given a header that no TLS has: the way to make it stop in the middle of a call and send an alert.
 
 internal import COpenSSL
 internal import Glibc

@@ -45,30 +45,85 @@ import Testing
         #expect(order.withLock { $0 } == ["a", "block", "b"])
     }
 
-    /// Another queue, and none, for a connection that stands; what is told from then on is told there.
+    private static let key = DispatchSpecificKey<String>()
+
+    /// A queue that callbacks can tell by its name.
+    private func namedQueue(_ name: String) -> DispatchQueue {
+        let queue = DispatchQueue(label: name)
+        queue.setSpecific(key: Self.key, value: name)
+        return queue
+    }
+
+    /// Another queue, and none, for a connection that stands; what is asked for from then on is told there.
     @Test func theQueueMayChange() async throws {
-        let key = DispatchSpecificKey<String>()
-        let queues = ["first", "second"].map { name in
-            let queue = DispatchQueue(label: name)
-            queue.setSpecific(key: key, value: name)
-            return queue
-        }
+        let queues = [namedQueue("first"), namedQueue("second"), nil]
         let peer = try ScriptedPeer.listening([.send("abc"), .expectEnd])
         let places = Locked<[String?]>([])
         let recorder = Recorder { _, told in
             guard case .read = told else { return }
-            places.withLock { $0.append(DispatchQueue.getSpecific(key: key)) }
+            places.withLock { $0.append(DispatchQueue.getSpecific(key: Self.key)) }
         }
         let socket = AsyncSocket(delegate: recorder, delegateQueue: queues[0])
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
-        for (tag, queue) in [queues[0], queues[1], nil].enumerated() {
+        for (tag, queue) in queues.enumerated() {
             socket.delegateQueue = queue
             socket.readData(toLength: 1, withTimeout: 60, tag: tag)
             _ = try await recorder.readData()
         }
         #expect(places.withLock { $0 } == ["first", "second", nil])
         socket.disconnect()
+    }
+
+    /// The bytes are there already: the delivery that the callback belongs to does not go on with them.
+    @Test func aQueueThatIsSetInACallbackCountsForWhatFollows() async throws {
+        let queue = namedQueue("queue")
+        let areQueued = try TestSignal()
+        let peer = try ScriptedPeer.listening([.wait(for: areQueued), .send("abc"), .expectEnd])
+        let places = Locked<[String?]>([])
+        let recorder = Recorder { socket, told in
+            guard case .read(_, let tag) = told else { return }
+            places.withLock { $0.append(DispatchQueue.getSpecific(key: Self.key)) }
+            if tag == 0 { socket.delegateQueue = queue }
+        }
+        let socket = AsyncSocket(delegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try await recorder.connected()
+        for tag in 0..<3 { socket.readData(toLength: 1, withTimeout: 60, tag: tag) }
+        areQueued.fire()
+        for _ in 0..<3 { _ = try await recorder.readData() }
+        #expect(places.withLock { $0 } == [nil, "queue", "queue"])
+        socket.disconnect()
+    }
+
+    /// The end of one connection is told when the socket has another one and another queue already.
+    @Test func theEndIsToldOnTheQueueThatTheSocketHasByThen() async throws {
+        let peers = try (0..<3).map { _ in try ScriptedPeer.listening([.wait(for: TestSignal())]) }
+        let loop = try EventLoop()
+        let (isBusy, mayGoOn) = (try TestSignal(), DispatchSemaphore(value: 0))
+        let blocker = Recorder { _, told in
+            guard case .connected = told else { return }
+            isBusy.fire()
+            mayGoOn.wait()
+        }
+        let places = Locked<[String?]>([])
+        let recorder = Recorder { _, told in
+            if case .disconnected = told { places.withLock { $0.append(DispatchQueue.getSpecific(key: Self.key)) } }
+        }
+        let (socket, other) = (AsyncSocket(delegate: recorder), AsyncSocket(delegate: blocker))
+        for socket in [socket, other] { socket.stay(on: loop) }
+        try socket.connect(toHost: "127.0.0.1", onPort: peers[0].port, withTimeout: 60)
+        try await recorder.connected()
+        try other.connect(toHost: "127.0.0.1", onPort: peers[1].port, withTimeout: 60)
+        try await isBusy.wait()
+        socket.disconnect()
+        try socket.connect(toHost: "127.0.0.1", onPort: peers[2].port, withTimeout: 60)
+        socket.delegateQueue = namedQueue("queue")
+        mayGoOn.signal()
+        #expect(try await recorder.disconnected() == nil)
+        try await recorder.connected()
+        #expect(places.withLock { $0 } == ["queue"])
+        withExtendedLifetime(other) {}
     }
 
     /// Many connections on one queue, which gets one block for all that a batch has brought: each byte arrives once and in order.
