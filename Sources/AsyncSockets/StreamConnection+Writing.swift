@@ -35,10 +35,10 @@ final class WriteHalf {
 
 /// Bytes going down: writes, engine, kernel.
 extension StreamConnection {
-    /// Small plaintext writes are put together up to this many bytes.
-    private static let gatherLimit = 64 * 1024
-    /// The most bytes of one write that a call gives to the kernel, which copies so many in some fifty microseconds.
+    /// The most bytes that a call gives to the kernel, which copies so many in some fifty microseconds.
     private static let sendLimit = 256 * 1024
+    /// The most bytes of a file that a call has the kernel send: no more than sendfile(2) moves at a time.
+    private static let fileLimit = 64 * 1024
 
     func enqueue(_ packet: consuming WritePacket) {
         guard closeIntent == nil, !writes.isClosing, packet.count > 0 else { return }
@@ -84,11 +84,11 @@ extension StreamConnection {
     /// Nil when there is nothing to send.
     private func sendNext(to descriptor: SocketDescriptor) -> SocketDescriptor.SendAnswer? {
         if let file = writes.queue.nextFile {
-            // No more than sendfile(2) moves at a time: an error behind the first part would be lost to the bytes before it.
-            return descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.gatherLimit))
+            // An error behind the first part would be lost to the bytes before it.
+            return descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.fileLimit))
         }
         var answer: SocketDescriptor.SendAnswer?
-        _ = writes.queue.withNextBytes(limit: Self.gatherLimit, alone: Self.sendLimit) { answer = descriptor.send($0) }
+        _ = writes.queue.withNextParts(limit: Self.sendLimit) { answer = descriptor.send($0) }
         return answer
     }
 

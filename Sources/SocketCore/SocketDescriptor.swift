@@ -4,7 +4,7 @@
 //  3. A closed descriptor answers every call with EBADF and touches no number that the kernel may have given to somebody else.
 
 internal import CLinux
-internal import Glibc
+package import Glibc
 
 /// A stream socket as the kernel knows it.
 ///
@@ -86,6 +86,17 @@ package final class SocketDescriptor: @unchecked Sendable {
         if count > 0 { return .bytes(count) }
         if count == 0 { return .endOfFile }
         return errno == EAGAIN ? .wouldBlock : .failed(SystemError("recv"))
+    }
+
+    /// Sends the parts one behind the other, as much of them as there is room for.
+    package func send(_ parts: UnsafeBufferPointer<iovec>) -> SendAnswer {
+        if parts.count == 1 { return send(UnsafeRawBufferPointer(start: parts[0].iov_base, count: parts[0].iov_len)) }
+        var message = msghdr()
+        message.msg_iov = UnsafeMutablePointer(mutating: parts.baseAddress)
+        message.msg_iovlen = parts.count
+        let count = retryingOnInterrupt { sendmsg(rawValue, &message, CInt(MSG_NOSIGNAL)) }
+        if count >= 0 { return .bytes(count) }
+        return SendAnswer(failureOf: "sendmsg")
     }
 
     package func send(_ bytes: UnsafeRawBufferPointer) -> SendAnswer {

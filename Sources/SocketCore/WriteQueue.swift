@@ -1,4 +1,5 @@
 internal import FoundationEssentials
+package import Glibc
 internal import SocketBuffers
 
 /// The queued writes of a connection. A packet passes two marks: its last byte is *handed on* (to the kernel, or to the TLS engine),
@@ -77,7 +78,66 @@ package struct WriteQueue: ~Copyable {
         return true
     }
 
-    /// Notes that the first `count` of the bytes that `withNextBytes` gave, or of the next file, were taken.
+    /// Gives `body` the bytes to hand on next, at most `limit`, up to the next marker or file: each write where it lies, small ones that follow each
+    /// other put together.
+    ///
+    /// - Returns: false, without having called `body`, when there are none.
+    package func withNextParts(limit: Int, _ body: (UnsafeBufferPointer<iovec>) -> Void) -> Bool {
+        guard let next = packets.packet(at: handedOnCount), next.pointee.file == nil else { return false }
+        withUnsafeTemporaryAllocation(of: iovec.self, capacity: Self.partLimit) { room in
+            addPart(at: handedOnCount, to: room, 0, limit: limit, body)
+        }
+        return true
+    }
+
+    /// The most parts that are given at a time: more than it takes to make up what a call should send.
+    private static var partLimit: Int { 16 }
+    /// To copy less than this costs no more than a part of its own.
+    private static var smallLimit: Int { 4096 }
+    /// The most bytes that are put together.
+    private static var gatherLimit: Int { 64 * 1024 }
+
+    /// Adds the writes from `offset` on to the `count` parts that there are, and then calls `body`.
+    private func addPart(
+        at offset: Int, to room: UnsafeMutableBufferPointer<iovec>, _ count: Int, limit: Int,
+        _ body: (UnsafeBufferPointer<iovec>) -> Void
+    ) {
+        guard count < room.count, limit > 0, let write = packets.packet(at: offset), write.pointee.file == nil else {
+            return body(UnsafeBufferPointer(rebasing: room[..<count]))
+        }
+        if limit >= Self.gatherLimit, smallWrite(at: offset) != nil, smallWrite(at: offset + 1) != nil {
+            let scratch = PreBuffer()
+            let end = gather(from: offset, into: scratch)
+            room[count] = iovec(scratch.readableBytes)
+            // More small ones are for the next call: what is put together is sent while it is in the processor's cache.
+            addPart(at: end, to: room, count + 1, limit: smallWrite(at: end) == nil ? limit - scratch.count : 0, body)
+            scratch.reset()
+        } else {
+            _ = WritePacket.withRemainingBytes(of: write, limit: limit) { bytes in
+                room[count] = iovec(bytes)
+                addPart(at: offset + 1, to: room, count + 1, limit: limit - bytes.count, body)
+            }
+        }
+    }
+
+    private func smallWrite(at offset: Int) -> UnsafeMutablePointer<WritePacket>? {
+        guard let write = packets.packet(at: offset), write.pointee.remaining < Self.smallLimit, write.pointee.file == nil else {
+            return nil
+        }
+        return write
+    }
+
+    /// Appends small writes, each as a whole; returns where the first one is that was left out.
+    private func gather(from offset: Int, into scratch: PreBuffer) -> Int {
+        var offset = offset
+        while let write = smallWrite(at: offset), scratch.count + write.pointee.remaining <= Self.gatherLimit {
+            _ = WritePacket.withRemainingBytes(of: write, limit: Self.smallLimit) { scratch.append($0) }
+            offset += 1
+        }
+        return offset
+    }
+
+    /// Notes that the first `count` of the bytes that `withNextBytes` or `withNextParts` gave, or of the next file, were taken.
     package mutating func handOn(_ count: Int) {
         waitingByteCount -= count
         var left = count
@@ -101,6 +161,12 @@ package struct WriteQueue: ~Copyable {
         packets.removeFront()
         handedOnCount -= 1
         return tag
+    }
+}
+
+extension iovec {
+    fileprivate init(_ bytes: UnsafeRawBufferPointer) {
+        self.init(iov_base: UnsafeMutableRawPointer(mutating: bytes.baseAddress), iov_len: bytes.count)
     }
 }
 

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import SocketBuffers
 import SocketCore
 import Testing
@@ -116,6 +117,54 @@ import Testing
         queue.append(packet("secret", tag: 3))
         #expect(nextBytes(queue, limit: 100) == "abcd")
         #expect(nextBytes(queue, limit: 3) == "abc")
+    }
+
+    /// The parts as they lie in memory.
+    private func nextParts(_ queue: borrowing WriteQueue, limit: Int) -> [Data]? {
+        var parts: [Data] = []
+        let hasParts = queue.withNextParts(limit: limit) { given in
+            parts = given.map { Data(bytes: $0.iov_base, count: $0.iov_len) }
+        }
+        return hasParts ? parts : nil
+    }
+
+    @Test func smallWritesAreOnePartAndOthersLieWhereTheyAre() {
+        var queue = WriteQueue()
+        #expect(nextParts(queue, limit: 1 << 18) == nil)
+        for count in [10, 20, 30, 5000, 6000, 40] {
+            queue.append(WritePacket(data: Data(repeating: UInt8(count % 251), count: count), timeout: -1, tag: 0))
+        }
+        #expect(nextParts(queue, limit: 1 << 18)?.map(\.count) == [60, 5000, 6000, 40])
+        #expect(nextParts(queue, limit: 100)?.map(\.count) == [10, 20, 30, 40])
+        queue.handOn(15)
+        #expect(nextParts(queue, limit: 1 << 18)?.map(\.count) == [45, 5000, 6000, 40])
+        queue.appendStartTLS()
+        queue.append(packet("secret", tag: 3))
+        #expect(nextParts(queue, limit: 1 << 18)?.map(\.count) == [45, 5000, 6000, 40])
+    }
+
+    /// Writes of any sizes, of which the kernel takes any number of bytes each time.
+    @Test func partsBringEachByteOnceAndInOrder() {
+        var generator = SystemRandomNumberGenerator()
+        var queue = WriteQueue()
+        var (expected, taken) = (Data(), Data())
+        for _ in 0..<400 {
+            let count = [1, 200, 4095, 4096, 70_000].map { Int.random(in: 1...$0, using: &generator) }.randomElement() ?? 1
+            let data = Data((0..<count).map { UInt8(truncatingIfNeeded: expected.count &+ $0 &* 7) })
+            expected.append(data)
+            queue.append(WritePacket(data: data, timeout: -1, tag: 0))
+        }
+        while queue.waitingByteCount > 0 {
+            let limit = Int.random(in: 1...1 << 18, using: &generator)
+            let given = (nextParts(queue, limit: limit) ?? []).reduce(Data(), +)
+            #expect(!given.isEmpty && given.count <= limit)
+            let count = Int.random(in: 1...max(given.count, 1), using: &generator)
+            taken.append(given.prefix(count))
+            queue.handOn(count)
+            while queue.removeHandedOn() != nil {}
+        }
+        #expect(taken == expected)
+        #expect(queue.isEmpty == true)
     }
 
     @Test func aPacketIsCompleteOnlyWhenAllOfItWasHandedOn() {
