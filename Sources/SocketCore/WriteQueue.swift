@@ -56,15 +56,17 @@ package struct WriteQueue: ~Copyable {
     /// Gives `body` the bytes to hand on next: those of one packet, or of as many small ones together as fit into `limit` bytes up to the
     /// next marker or file. Nothing is delayed: only what is queued already is put together.
     ///
-    /// - Parameter alone: The most bytes of a packet that goes alone; nil: `limit`.
+    /// For the TLS engine, which copies them anyway.
+    ///
+    /// - Parameter alone: The most bytes of a packet that goes alone.
     /// - Returns: false when there are none.
     // `body` gives nothing back: a generic result would have each call look types up at run time.
     package func withNextBytes(
-        limit: Int, alone: Int? = nil, _ body: (UnsafeRawBufferPointer) -> Void
+        limit: Int, alone: Int, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
         guard let next = packets.packet(at: handedOnCount) else { return false }
         guard next.pointee.remaining < limit, packets.packet(at: handedOnCount + 1) != nil else {
-            return WritePacket.withRemainingBytes(of: next, limit: alone ?? limit, body)
+            return WritePacket.withRemainingBytes(of: next, limit: alone, body)
         }
         let scratch = PreBuffer()
         var offset = handedOnCount
@@ -78,63 +80,16 @@ package struct WriteQueue: ~Copyable {
         return true
     }
 
-    /// Gives `body` the bytes to hand on next, at most `limit`, up to the next marker or file: each write where it lies, small ones that follow each
-    /// other put together.
+    /// Gives `body` the bytes to hand on next, at most `limit`, up to the next marker or file: each write where it lies, and the first run of small ones
+    /// put together. What is left out is for the next call.
     ///
     /// - Returns: false, without having called `body`, when there are none.
     package func withNextParts(limit: Int, _ body: (UnsafeBufferPointer<iovec>) -> Void) -> Bool {
-        guard let next = packets.packet(at: handedOnCount), next.pointee.file == nil else { return false }
+        guard limit > 0, let next = packets.packet(at: handedOnCount), next.pointee.file == nil else { return false }
         withUnsafeTemporaryAllocation(of: iovec.self, capacity: Self.partLimit) { room in
-            addPart(at: handedOnCount, to: room, 0, limit: limit, body)
+            addPart(at: handedOnCount, to: room, 0, limit: limit, mayGather: true, body)
         }
         return true
-    }
-
-    /// The most parts that are given at a time: more than it takes to make up what a call should send.
-    private static var partLimit: Int { 16 }
-    /// To copy less than this costs no more than a part of its own.
-    private static var smallLimit: Int { 4096 }
-    /// The most bytes that are put together.
-    private static var gatherLimit: Int { 64 * 1024 }
-
-    /// Adds the writes from `offset` on to the `count` parts that there are, and then calls `body`.
-    private func addPart(
-        at offset: Int, to room: UnsafeMutableBufferPointer<iovec>, _ count: Int, limit: Int,
-        _ body: (UnsafeBufferPointer<iovec>) -> Void
-    ) {
-        guard count < room.count, limit > 0, let write = packets.packet(at: offset), write.pointee.file == nil else {
-            return body(UnsafeBufferPointer(rebasing: room[..<count]))
-        }
-        if limit >= Self.gatherLimit, smallWrite(at: offset) != nil, smallWrite(at: offset + 1) != nil {
-            let scratch = PreBuffer()
-            let end = gather(from: offset, into: scratch)
-            room[count] = iovec(scratch.readableBytes)
-            // More small ones are for the next call: what is put together is sent while it is in the processor's cache.
-            addPart(at: end, to: room, count + 1, limit: smallWrite(at: end) == nil ? limit - scratch.count : 0, body)
-            scratch.reset()
-        } else {
-            _ = WritePacket.withRemainingBytes(of: write, limit: limit) { bytes in
-                room[count] = iovec(bytes)
-                addPart(at: offset + 1, to: room, count + 1, limit: limit - bytes.count, body)
-            }
-        }
-    }
-
-    private func smallWrite(at offset: Int) -> UnsafeMutablePointer<WritePacket>? {
-        guard let write = packets.packet(at: offset), write.pointee.remaining < Self.smallLimit, write.pointee.file == nil else {
-            return nil
-        }
-        return write
-    }
-
-    /// Appends small writes, each as a whole; returns where the first one is that was left out.
-    private func gather(from offset: Int, into scratch: PreBuffer) -> Int {
-        var offset = offset
-        while let write = smallWrite(at: offset), scratch.count + write.pointee.remaining <= Self.gatherLimit {
-            _ = WritePacket.withRemainingBytes(of: write, limit: Self.smallLimit) { scratch.append($0) }
-            offset += 1
-        }
-        return offset
     }
 
     /// Notes that the first `count` of the bytes that `withNextBytes` or `withNextParts` gave, or of the next file, were taken.
@@ -161,6 +116,56 @@ package struct WriteQueue: ~Copyable {
         packets.removeFront()
         handedOnCount -= 1
         return tag
+    }
+
+    // MARK: - Parts
+
+    /// The most parts that are given at a time: with writes of 4 KiB they make up 256.
+    private static var partLimit: Int { 64 }
+    /// To copy less than this costs no more than a part of its own.
+    private static var smallLimit: Int { 4096 }
+    /// The most bytes that are put together: no more than a block holds, which therefore never moves.
+    private static var gatherLimit: Int { 64 * 1024 }
+
+    /// Adds the writes from `offset` on to the `count` parts that there are, and then calls `body`.
+    private func addPart(
+        at offset: Int, to room: UnsafeMutableBufferPointer<iovec>, _ count: Int, limit: Int, mayGather: Bool,
+        _ body: (UnsafeBufferPointer<iovec>) -> Void
+    ) {
+        guard count < room.count, limit > 0, let write = packets.packet(at: offset), write.pointee.file == nil else {
+            return body(UnsafeBufferPointer(rebasing: room[..<count]))
+        }
+        if mayGather, limit >= Self.smallLimit, smallWrite(at: offset) != nil, smallWrite(at: offset + 1) != nil {
+            let scratch = PreBuffer()
+            let end = gather(from: offset, into: scratch, limit: min(limit, Self.gatherLimit))
+            room[count] = iovec(scratch.readableBytes)
+            // More small ones are for the next call: what is put together is sent while it is in the processor's cache.
+            let left = smallWrite(at: end) == nil ? limit - scratch.count : 0
+            addPart(at: end, to: room, count + 1, limit: left, mayGather: false, body)
+            scratch.reset()
+        } else {
+            _ = WritePacket.withRemainingBytes(of: write, limit: limit) { bytes in
+                room[count] = iovec(bytes)
+                addPart(at: offset + 1, to: room, count + 1, limit: limit - bytes.count, mayGather: mayGather, body)
+            }
+        }
+    }
+
+    private func smallWrite(at offset: Int) -> UnsafeMutablePointer<WritePacket>? {
+        guard let write = packets.packet(at: offset), write.pointee.remaining < Self.smallLimit, write.pointee.file == nil else {
+            return nil
+        }
+        return write
+    }
+
+    /// Appends small writes, each as a whole; returns where the first one is that was left out.
+    private func gather(from offset: Int, into scratch: PreBuffer, limit: Int) -> Int {
+        var offset = offset
+        while let write = smallWrite(at: offset), scratch.count + write.pointee.remaining <= limit {
+            _ = WritePacket.withRemainingBytes(of: write, limit: Self.smallLimit) { scratch.append($0) }
+            offset += 1
+        }
+        return offset
     }
 }
 

@@ -44,7 +44,7 @@ static int wanted[KINDS];
 static atomic_ulong injected[KINDS];
 static uint64_t seed = 1;
 
-enum { DESCRIPTORS = 1 << 16, BYTE_BY_BYTE = 256 };
+enum { DESCRIPTORS = 1 << 16, BYTE_BY_BYTE = 256, PARTS = 64 };
 
 // What is known of a descriptor. Its owner uses it on one thread at a time, and takes it out of the set before closing it.
 struct watched {
@@ -234,16 +234,18 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     if (count == 0) return real_sendmsg(fd, message, flags);
     if (!may_send(fd, socket, &allowed)) return -1;
     if (allowed == count) return did_send(fd, socket, count, allowed, real_sendmsg(fd, message, flags));
-    // The allowed bytes are the beginning of the first part that is not empty.
+    // The allowed bytes may end in the middle of any part.
+    struct iovec parts[PARTS];
     struct msghdr shorter = *message;
-    struct iovec part;
-    size_t i = 0;
-    while (message->msg_iov[i].iov_len == 0) i++;
-    part = message->msg_iov[i];
-    if (part.iov_len > allowed) part.iov_len = allowed;
-    shorter.msg_iov = &part;
-    shorter.msg_iovlen = 1;
-    return did_send(fd, socket, count, part.iov_len, real_sendmsg(fd, &shorter, flags));
+    size_t left = allowed, used = 0;
+    while (left > 0 && used < PARTS) {
+        parts[used] = message->msg_iov[used];
+        if (parts[used].iov_len > left) parts[used].iov_len = left;
+        left -= parts[used++].iov_len;
+    }
+    shorter.msg_iov = parts;
+    shorter.msg_iovlen = used;
+    return did_send(fd, socket, count, allowed - left, real_sendmsg(fd, &shorter, flags));
 }
 
 ssize_t writev(int fd, const struct iovec *parts, int number) {

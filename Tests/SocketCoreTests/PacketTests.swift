@@ -1,4 +1,4 @@
-import FoundationEssentials
+import Foundation
 import Glibc
 import SocketBuffers
 import SocketCore
@@ -101,7 +101,7 @@ import Testing
 
     private func nextBytes(_ queue: borrowing WriteQueue, limit: Int) -> String? {
         var text: String?
-        let hasBytes = queue.withNextBytes(limit: limit) { text = String(decoding: $0, as: UTF8.self) }
+        let hasBytes = queue.withNextBytes(limit: limit, alone: limit) { text = String(decoding: $0, as: UTF8.self) }
         return hasBytes ? text : nil
     }
 
@@ -136,11 +136,29 @@ import Testing
         }
         #expect(nextParts(queue, limit: 1 << 18)?.map(\.count) == [60, 5000, 6000, 40])
         #expect(nextParts(queue, limit: 100)?.map(\.count) == [10, 20, 30, 40])
+        #expect(nextParts(queue, limit: 4100)?.map(\.count) == [60, 4040])
+        #expect(nextParts(queue, limit: 0) == nil)
         queue.handOn(15)
         #expect(nextParts(queue, limit: 1 << 18)?.map(\.count) == [45, 5000, 6000, 40])
         queue.appendStartTLS()
         queue.append(packet("secret", tag: 3))
         #expect(nextParts(queue, limit: 1 << 18)?.map(\.count) == [45, 5000, 6000, 40])
+    }
+
+    @Test func partsStopAtAFileAndAtTheirNumber() throws {
+        let file = FileManager.default.temporaryDirectory.appending(path: "parts-\(UUID().uuidString)")
+        try Data(count: 100).write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        var queue = WriteQueue()
+        queue.append(WritePacket(data: Data(count: 5000), timeout: -1, tag: 0))
+        queue.append(packet("ab", tag: 1))
+        queue.append(WritePacket(file: try FileRegion(path: file.path, offset: 0, length: nil), timeout: -1, tag: 2))
+        for tag in 0..<100 { queue.append(WritePacket(data: Data(count: 4096), timeout: -1, tag: tag)) }
+        #expect(nextParts(queue, limit: 1 << 20)?.map(\.count) == [5000, 2])
+        queue.handOn(5002)
+        #expect(nextParts(queue, limit: 1 << 20) == nil)
+        queue.handOn(100)
+        #expect(nextParts(queue, limit: 1 << 20)?.map(\.count) == Array(repeating: 4096, count: 64))
     }
 
     /// Writes of any sizes, of which the kernel takes any number of bytes each time.
