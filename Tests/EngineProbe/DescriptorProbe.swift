@@ -13,10 +13,7 @@ enum DescriptorProbe {
         let acceptor = try listen { mailbox.put($0) }
         let client = try connect(to: acceptor.localAddress)
         guard case .accepted(let first, _) = try mailbox.next() else { throw ProbeFailure(description: "paused at once") }
-        try useUpDescriptors(butOne: true)
-        // It takes the last one, so that its connection cannot be accepted.
-        let second = try connect(to: acceptor.localAddress)
-        try expectPauses(in: mailbox)
+        let second = try connectInVain(to: acceptor.localAddress, mailbox)
         client.close()
         first.close()
         while true {
@@ -44,7 +41,22 @@ enum DescriptorProbe {
         return descriptor
     }
 
-    private static func useUpDescriptors(butOne: Bool) throws {
+    /// A connection that takes the last descriptor, so that it cannot be accepted, and has the listener pause.
+    ///
+    /// libdispatch has a file open now and then; when it was while descriptors were used up there is one too many, and all is done again.
+    private static func connectInVain(to address: SocketAddress, _ mailbox: Mailbox<Told>) throws -> SocketDescriptor {
+        for _ in 0..<8 {
+            try useUpDescriptors()
+            let connection = try connect(to: address)
+            guard let accepted = try acceptedInsteadOfPausing(in: mailbox) else { return connection }
+            accepted.close()
+            connection.close()
+        }
+        throw ProbeFailure(description: "connections were accepted without a descriptor")
+    }
+
+    /// Leaves one.
+    private static func useUpDescriptors() throws {
         var limit = rlimit(rlim_cur: 64, rlim_max: 64)
         guard setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {
             throw ProbeFailure(description: "setrlimit")
@@ -54,12 +66,14 @@ enum DescriptorProbe {
         close(last)
     }
 
-    /// Three pauses in a row, each twice as long as the one before, and each kept.
-    private static func expectPauses(in mailbox: Mailbox<Told>) throws {
+    /// Three pauses in a row, each twice as long as the one before, and each kept: nil. Or else the connection that came.
+    private static func acceptedInsteadOfPausing(in mailbox: Mailbox<Told>) throws -> SocketDescriptor? {
         var previous: (seconds: Double, at: Deadline)?
         for expected in [0.05, 0.1, 0.2] {
-            guard case .paused(let error, let seconds, let time) = try mailbox.next() else {
-                throw ProbeFailure(description: "a connection was accepted without a descriptor")
+            let error: SystemError, seconds: Double, time: Deadline
+            switch try mailbox.next() {
+            case .accepted(let connection, _): return connection
+            case .paused(let reason, let length, let begin): (error, seconds, time) = (reason, length, begin)
             }
             guard error.errno == EMFILE, seconds == expected else {
                 throw ProbeFailure(description: "\(error), a pause of \(seconds) s instead of \(expected)")
@@ -69,5 +83,6 @@ enum DescriptorProbe {
             }
             previous = (seconds, time)
         }
+        return nil
     }
 }
