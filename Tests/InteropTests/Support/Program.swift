@@ -5,7 +5,8 @@ import Testing
 /// A program that somebody else wrote, started for one test and ended with it.
 final class Program: Sendable {
     private let process: Locked<Process>
-    private let output = Locked<Data>(Data())
+    /// What it prints goes to a file, not to a pipe: when the program has ended, all of it is there.
+    private let output: URL
     private let ended: AsyncStream<Int32>
     let name: String
 
@@ -18,7 +19,9 @@ final class Program: Sendable {
         name = arguments.first ?? ""
         let (stream, continuation) = AsyncStream<Int32>.makeStream()
         ended = stream
-        let out = Pipe()
+        output = FileManager.default.temporaryDirectory.appending(path: "program-\(UUID().uuidString)")
+        try Data().write(to: output)
+        let out = try FileHandle(forWritingTo: output)
         process.standardOutput = out
         process.standardError = out
         let standardInput = Pipe()
@@ -26,11 +29,6 @@ final class Program: Sendable {
         process.terminationHandler = { process in
             continuation.yield(process.terminationStatus)
             continuation.finish()
-        }
-        let output = output
-        out.fileHandleForReading.readabilityHandler = { handle in
-            let data = handle.availableData
-            if data.isEmpty { handle.readabilityHandler = nil } else { output.withLock { $0.append(data) } }
         }
         try process.run()
         self.process = Locked(process)
@@ -58,7 +56,11 @@ final class Program: Sendable {
 
     /// What it has printed so far.
     var printed: String {
-        String(decoding: output.withLock { $0 }, as: UTF8.self)
+        (try? String(decoding: Data(contentsOf: output), as: UTF8.self)) ?? ""
+    }
+
+    deinit {
+        try? FileManager.default.removeItem(at: output)
     }
 }
 
