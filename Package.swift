@@ -81,6 +81,7 @@ let package = Package(
             dependencies: ["SocketTLS", "SocketBuffers", "COpenSSL", "AsyncSockets", "AsyncSocketsTesting", "SocketTestSupport"],
             swiftSettings: strict),
         .testTarget(
-            name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting", "SocketTLS"], swiftSettings: strict),
+            name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting", "SocketTLS", "SocketTestSupport"],
+            swiftSettings: strict),
     ]
 )

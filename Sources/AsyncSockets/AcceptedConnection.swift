@@ -17,7 +17,7 @@ struct AcceptedConnection: Sendable {
     /// Says that the connection is closed at once, and what to do about it: the first time as a warning, so that peers cannot fill the log.
     func log(_ loss: Loss) {
         let level: Logger.Level = listener.isFirstLoss() ? .warning : .debug
-        socketLogger.log(
+        listener.logger.log(
             level: level, "an accepted connection was closed at once, since \(loss.rawValue)",
             metadata: ["peer": "\(peer)", "listener": "\(listener.localAddress.map(String.init(describing:)) ?? "closed")"])
     }

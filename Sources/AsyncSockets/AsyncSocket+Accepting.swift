@@ -1,17 +1,20 @@
 internal import Dispatch
-public import FoundationEssentials
 internal import Logging
 internal import SocketBuffers
 public import SocketCore
 
-// A listener needs a delegate: each connection is announced by `socket(_:didAcceptNewSocket:)`, and the socket it brings must be kept. It has the listener's
-// delegate, delegate queue, settings (`isIPv4Enabled` and its like) and options; not its `userData`. `disconnect()` stops listening, at once, and leaves the
-// accepted sockets alone. All methods return when the socket listens, so that `localAddress` is known, and throw when it does not:
-// `.badConfiguration` when the socket is in use, has no delegate, or has all families of the addresses switched off; `.system` when an address cannot be had.
 extension AsyncSocket {
     /// Listens on a port of every interface, IPv4 and IPv6, as far as they are enabled.
     ///
+    /// It returns when the socket listens, so that `localAddress` and `localPort` are known. A listener needs a delegate: each connection is announced by
+    /// `socket(_:didAcceptNewSocket:)`, and the socket that it brings must be kept. The new socket has the listener's delegate, with its queue, its
+    /// settings (`isIPv4Enabled` and its like), options and logger; not its `userData`. `disconnect()` stops listening, at once, and leaves the
+    /// accepted sockets alone; `socketDidDisconnect(_:withError:)` follows. After an earlier connection of this socket accepting begins when the end
+    /// of that one has been told.
+    ///
     /// - Parameter port: The port; 0 lets the kernel choose a free one, the same for both families.
+    /// - Throws: `.badConfiguration` when the socket is in use, has no delegate, or has all families of the addresses switched off; `.system` when
+    ///   an address cannot be had, with its `errno`.
     public func accept(onPort port: UInt16) throws(AsyncSocketError) {
         try accept(on: ["0.0.0.0", "::"].compactMap { SocketAddress(literal: $0, port: port) })
     }
@@ -31,7 +34,7 @@ extension AsyncSocket {
         try accept(on: addresses.filter { families.allows($0.family) }.map { port == 0 ? $0 : $0.withPort(port) })
     }
 
-    /// Listens on one address: IPv4, IPv6, a path of the file system as `accept(on:)` does, or an abstract name (unix(7)).
+    /// Listens on one address: IPv4, IPv6, a path of the file system as `accept(onPath:)` does, or an abstract name (unix(7)).
     ///
     /// - Parameter address: With port 0 the kernel chooses a free one. An IPv6 address does not take IPv4 connections.
     public func accept(onAddress address: SocketAddress) throws(AsyncSocketError) {
@@ -44,17 +47,11 @@ extension AsyncSocket {
     /// again. Anything else at that path stays as it is, and the error says what it is. The file is removed when the listening ends, if it is
     /// still the one that was made here. When many listen in one directory at the same time this waits for the others, a quarter of a second at most. Who may connect is for the permissions of the directory and the process's `umask` to say.
     ///
-    /// - Parameter url: A file URL, whose path has at most 107 bytes; it is never cut.
-    /// - Throws: `.badParameter` for another URL or a longer path, `.system` with `EADDRINUSE` when something is there, and otherwise what
+    /// - Parameter path: 1 to 107 bytes of UTF-8 (unix(7)), no zero among them; it is never cut.
+    /// - Throws: `.badParameter` for another path, `.system` with `EADDRINUSE` when something is there, and otherwise what
     ///   `accept(onPort:)` throws.
-    public func accept(on url: URL) throws(AsyncSocketError) {
-        guard url.isFileURL else { throw .badParameter("accept", "\(url) is not the URL of a file") }
-        let path = url.absoluteURL.path(percentEncoded: false)
-        guard let address = SocketAddress(unixPath: path) else {
-            throw .badParameter(
-                "accept", "a socket's path has 1 to \(SocketAddress.longestUnixPath) bytes, and \(path) has \(path.utf8.count)")
-        }
-        try accept(on: [address])
+    public func accept(onPath path: String) throws(AsyncSocketError) {
+        try accept(on: [SocketAddress.ofSocket(at: path, "accept")])
     }
 
     /// How many accepted connections may be open at a time; nil (the first value): any number.
@@ -72,7 +69,9 @@ extension AsyncSocket {
     // MARK: - Listening
 
     private func accept(on addresses: [SocketAddress]) throws(AsyncSocketError) {
-        guard delegate != nil else { throw .badConfiguration("accept", "a listener needs a delegate to give its connections to") }
+        guard audience.delegate != nil else {
+            throw .badConfiguration("accept", "a listener needs a delegate to give its connections to")
+        }
         guard isDisconnected else { throw .badConfiguration("accept", "the socket is in use: disconnect it first") }
         let enabled = enabled(addresses)
         guard !enabled.isEmpty else {
@@ -85,7 +84,6 @@ extension AsyncSocket {
             listener.discard()
             throw error
         }
-        listener.start()
     }
 
     private func enabled(_ addresses: [SocketAddress]) -> [SocketAddress] {
@@ -106,7 +104,7 @@ extension AsyncSocket {
             state.quota = quota
             return (state.options, quota)
         }
-        let setup = Listener.Setup(loop: loop, options: options, quota: quota) { [weak self] event, listener in
+        let setup = Listener.Setup(loop: loop, options: options, quota: quota, logger: logger) { [weak self] event, listener in
             self?.deliver(event, of: listener)
         }
         do throws(SystemError) {
@@ -118,13 +116,19 @@ extension AsyncSocket {
 
     /// On the listener's loop: an event of the listener, on its way to the delegate.
     private func deliver(_ event: DelegateEvent, of listener: Listener) {
-        guard let queue = delegateQueue ?? socketQueue else { return tell(event, of: listener) }
-        queue.async { [weak self] in self?.tell(event, of: listener) }
+        guard let queue = delegateQueue ?? socketQueue else { return tell(event, of: listener, on: nil) }
+        queue.async { [weak self] in self?.tell(event, of: listener, on: queue) }
     }
 
-    private func tell(_ event: DelegateEvent, of listener: Listener) {
-        if case .didDisconnect = event { vacate(listener) }
-        event.deliver(to: delegate, from: self)
+    private func tell(_ event: DelegateEvent, of listener: Listener, on place: DispatchQueue?) {
+        let audience = audience
+        if let queue = audience.queue, !audience.mayBeCalled(on: place) {
+            return queue.async { [weak self] in self?.tell(event, of: listener, on: queue) }
+        }
+        guard case .didDisconnect = event else { return event.deliver(to: audience.delegate, from: self) }
+        vacate(listener)
+        event.deliver(to: audience.delegate, from: self)
+        listener.end.reach()
     }
 
     /// The socket is free again, if it is still this listener's.
@@ -144,14 +148,14 @@ extension AsyncSocket {
             childOf: self, socketQueue: delegate.newSocketQueueForConnection(fromAddress: accepted.peer, on: self))
         guard accepted.listener.isOpen else { return }
         do throws(AsyncSocketError) {
-            let connection = try socket.makeConnection("accept")
+            let connection = try socket.makeConnection("accept", as: .server)
             try connection.introduce(accepted)
             // What happens on the connection is told after the socket itself has been: so it begins to live only now.
             delegate.socket(self, didAcceptNewSocket: socket)
             if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.log(.notKept) }
             connection.post(.adopt(accepted.descriptor))
         } catch {
-            socketLogger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
+            logger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
         }
     }
 }

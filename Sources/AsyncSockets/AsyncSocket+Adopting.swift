@@ -16,20 +16,42 @@ extension AsyncSocket {
     /// - Throws: `.badParameter` with an errno: EBADF or ENOTSOCK, ESOCKTNOSUPPORT when it is no TCP or Unix-domain stream, EAFNOSUPPORT for another family,
     ///   ENOTCONN when it is listening or not connected (any more); `.system` when there is no event loop for it.
     public convenience init(
-        adopting descriptor: Int32, delegate: (any AsyncSocketDelegate)? = nil, delegateQueue: DispatchQueue? = nil,
+        adopting descriptor: Int32, delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue,
         socketQueue: DispatchQueue? = nil
     ) throws(AsyncSocketError) {
-        let peer: SocketAddress
+        let peer = try Self.peer(of: descriptor)
+        self.init(delegate: delegate, delegateQueue: delegateQueue, socketQueue: socketQueue)
+        try adopt(descriptor, of: peer)
+    }
+
+    /// The same for a socket whose delegate is called on its event loop, as with `init(inlineDelegate:socketQueue:)`, or that has none.
+    ///
+    /// - Parameters:
+    ///   - descriptor: A connected stream socket.
+    ///   - inlineDelegate: Who is told what happens. It is held weakly.
+    ///   - socketQueue: As for `init(inlineDelegate:socketQueue:)`.
+    /// - Throws: What `init(adopting:delegate:delegateQueue:socketQueue:)` throws.
+    public convenience init(
+        adopting descriptor: Int32, inlineDelegate: (any AsyncSocketDelegate & Sendable)? = nil, socketQueue: DispatchQueue? = nil
+    ) throws(AsyncSocketError) {
+        let peer = try Self.peer(of: descriptor)
+        self.init(inlineDelegate: inlineDelegate, socketQueue: socketQueue)
+        try adopt(descriptor, of: peer)
+    }
+
+    private static func peer(of descriptor: Int32) throws(AsyncSocketError) -> SocketAddress {
         do throws(SystemError) {
-            peer = try SocketDescriptor.peerOfConnectedStream(descriptor)
+            return try SocketDescriptor.peerOfConnectedStream(descriptor)
         } catch {
             throw AsyncSocketError(
                 .badParameter, blame: .caller, operation: "adopt",
                 message: "descriptor \(descriptor) is no connected stream: \(error)",
                 errno: error.errno)
         }
-        self.init(delegate: delegate, delegateQueue: delegateQueue, socketQueue: socketQueue)
-        let connection = try makeConnection("adopt")
+    }
+
+    private func adopt(_ descriptor: Int32, of peer: SocketAddress) throws(AsyncSocketError) {
+        let connection = try makeConnection("adopt", as: .adopted)
         let adopted = SocketDescriptor(takingOver: descriptor)
         do throws(SystemError) {
             // A new socket has no options that could be refused.

@@ -11,6 +11,7 @@ extension AsyncSocket {
         if case .connection(let connection) = occupation {
             connection.facts.withLock { facts in
                 facts.isOver = true
+                facts.isClosing = true
                 facts.isConnected = false
             }
         }

@@ -1,8 +1,8 @@
 public import FoundationEssentials
+public import Logging
 internal import SocketBuffers
 public import SocketCore
 
-// What a socket keeps from one connection to the next. A change concerns the connection that stands, too, where its comment does not say otherwise.
 extension AsyncSocket {
     /// Whether addresses of IPv4 are used, for connecting and for listening. True at first. It counts from the next `connect` or `accept` on.
     public var isIPv4Enabled: Bool {
@@ -58,19 +58,30 @@ extension AsyncSocket {
         set { configure { $0.keepsConnectionOnReadTimeout = newValue } }
     }
 
-    /// How many bytes may wait to be written; nil, at first: no limit.
+    /// How many bytes may wait in memory to be written; 64 MiB at first.
     ///
-    /// Bytes of files count too, though they use no memory. A write that would exceed it ends the connection with `.writeQueueFull`: to leave out that one write would corrupt the stream. It keeps a peer that does not read from
-    /// filling the memory.
-    public var maximumPendingWriteBytes: Int? {
+    /// It keeps a peer that does not read from filling the memory. A write that would exceed it ends the connection with `.writeQueueFull`: to leave
+    /// out that one write would corrupt the stream. A single write that is larger is taken when nothing else waits. Files do not count,
+    /// since they use no memory. See `writeHighWaterMark` for a word before it is too late.
+    public var maximumPendingWriteBytes: ByteLimit {
         get { configuration.maximumPendingWriteBytes }
         set { configure { $0.maximumPendingWriteBytes = newValue } }
     }
 
-    /// How many bytes, more than zero, have to wait to be written for the delegate to get `socket(_:writeQueueReachedHighWater:)`; nil, at first: never.
+    /// How many bytes, more than zero, have to wait to be written for the delegate to get `socket(_:writeQueueReachedHighWater:)`, and `socket(_:writeQueueReachedLowWater:)` once
+    /// no more than half of it waits; nil, at first: never.
     public var writeHighWaterMark: Int? {
         get { configuration.writeHighWaterMark }
         set { configure { $0.writeHighWaterMark = newValue } }
+    }
+
+    /// Where the socket logs what happens: connecting, handshakes and ends at the level `debug`, lost connections of a listener as warnings. Never the bytes.
+    ///
+    /// Each line has the number of the connection, the role and, where it is known, the peer in its metadata. At first it is the logger of the
+    /// library, with the label "AsyncSockets" and the level that its `LogHandler` has. Accepted sockets have their listener's.
+    public var logger: Logger {
+        get { configuration.logger ?? socketLog.withLock { $0 } }
+        set { configure { $0.logger = newValue } }
     }
 
     // MARK: - Inside

@@ -19,13 +19,13 @@ extension AsyncSocket {
     ///   - interface: Where the connection has to leave from: an interface's name (`eth0`) or address (`192.0.2.7`, `2001:db8::7`), `localhost`, and with a
     ///     colon a port of our own (`eth0:4000`, `192.0.2.7:4000`, `[2001:db8::7]:4000`, `:4000`). The socket is bound to its address of the host's family; the
     ///     kernel's routes still decide about the way. A link-local host without a scope gets this interface's. Nil: any.
-    ///   - timeout: Seconds for the resolving and connecting together; negative: no limit.
+    ///   - timeout: Seconds from now for the resolving and connecting together, 30 unless you say otherwise; negative: no limit.
     /// - Throws: `.badConfiguration` when the socket is in use or both families are disabled, `.badParameter` for an empty host, port 0 or an unknown
     ///   interface, `.noUsableAddress` for an interface without an address of an enabled family. With a proxy, `.badParameter` also for a host, a proxy or
     ///   credentials that cannot be sent in a request to it (RFC 1928, RFC 9110): a name of more than 255 bytes or with other characters than letters, digits,
     ///   hyphens, underscores and dots.
     public func connect(
-        toHost host: String, onPort port: UInt16, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = -1
+        toHost host: String, onPort port: UInt16, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
         guard !host.isEmpty, !host.utf8.contains(0) else { throw .badParameter("connect", "the host is empty, or no host name") }
         guard port > 0 else { throw .badParameter("connect", "nobody listens on port 0") }
@@ -34,18 +34,18 @@ extension AsyncSocket {
 
     /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual machine.
     ///
-    /// Returns at once; then the delegate gets `socket(_:didConnectToHost:port:)`, for a path `socket(_:didConnectTo:)`, or
+    /// Returns at once; then the delegate gets `socket(_:didConnectToHost:port:)`, for a path `socket(_:didConnectToPath:)`, or
     /// `socketDidDisconnect(_:withError:)`. For an abstract name and a virtual machine the "host" is the address's description and the port 0. A `proxy` is asked for an
     /// IPv4 or IPv6 address, and has nothing to do with a Unix-domain one.
     ///
     /// - Parameters:
     ///   - address: Where to. A Unix-domain listener whose backlog is full is asked again until it takes the connection, as a blocking connect(2) would.
     ///   - interface: As for `connect(toHost:onPort:viaInterface:withTimeout:)`; it has to be nil for an address that is not of IP.
-    ///   - timeout: Seconds; negative: no limit.
+    ///   - timeout: Seconds, 30 unless you say otherwise; negative: no limit.
     /// - Throws: What `connect(toHost:onPort:viaInterface:withTimeout:)` throws, and `.noUsableAddress` when the address's family is disabled or the interface
     ///   has no address of it.
     public func connect(
-        toAddress address: SocketAddress, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = -1
+        toAddress address: SocketAddress, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
         guard address.port != 0 else { throw .badParameter("connect", "nobody listens on port 0") }
         let isInternet = address.family.isInternet
@@ -65,19 +65,14 @@ extension AsyncSocket {
 
     /// Connects to the Unix-domain socket at a path.
     ///
-    /// Returns at once; then the delegate gets `socket(_:didConnectTo:)` or `socketDidDisconnect(_:withError:)`.
+    /// Returns at once; then the delegate gets `socket(_:didConnectToPath:)` or `socketDidDisconnect(_:withError:)`.
     ///
     /// - Parameters:
-    ///   - url: A file URL. Its path may have 107 bytes (unix(7)); a longer one is refused and never cut.
-    ///   - timeout: Seconds; negative: no limit.
-    /// - Throws: `.badConfiguration` when the socket is in use, `.badParameter` for a URL that is no file's or whose path is too long.
-    public func connect(to url: URL, withTimeout timeout: TimeInterval = -1) throws(AsyncSocketError) {
-        guard url.isFileURL else { throw .badParameter("connect", "\(url) is no file URL") }
-        let path = url.absoluteURL.path(percentEncoded: false)
-        guard let address = SocketAddress(unixPath: path) else {
-            throw .badParameter("connect", "the path of a socket has 1 to \(SocketAddress.longestUnixPath) bytes: \(path)")
-        }
-        try connect(toAddress: address, withTimeout: timeout)
+    ///   - path: 1 to 107 bytes of UTF-8 (unix(7)), no zero among them; it is never cut.
+    ///   - timeout: Seconds, 30 unless you say otherwise; negative: no limit.
+    /// - Throws: `.badConfiguration` when the socket is in use, `.badParameter` for another path.
+    public func connect(toPath path: String, withTimeout timeout: TimeInterval = 30) throws(AsyncSocketError) {
+        try connect(toAddress: SocketAddress.ofSocket(at: path, "connect"), withTimeout: timeout)
     }
 
     // MARK: - Inside
@@ -123,8 +118,10 @@ extension AsyncSocket {
     }
 
     /// A connection for this socket, on a loop, that has not been told yet what to do.
-    func makeConnection(_ operation: String) throws(AsyncSocketError) -> StreamConnection {
-        let connection = StreamConnection(for: self, loop: try chooseLoop(operation))
+    func makeConnection(
+        _ operation: String, as role: StreamConnection.Role = .client
+    ) throws(AsyncSocketError) -> StreamConnection {
+        let connection = StreamConnection(for: self, as: role, loop: try chooseLoop(operation))
         // Before anybody can reach it: a `disconnect()` from elsewhere finds a connection that can tell of its end.
         connection.register()
         do throws(AsyncSocketError) {
@@ -149,6 +146,15 @@ extension AsyncSocket {
         } catch {
             throw AsyncSocketError(error, operation: operation)
         }
+    }
+}
+
+extension SocketAddress {
+    /// The Unix-domain socket at a path that the caller has given.
+    static func ofSocket(at path: String, _ operation: String) throws(AsyncSocketError) -> SocketAddress {
+        if let address = SocketAddress(unixPath: path) { return address }
+        let fault = path.utf8.contains(0) ? "this one contains a zero" : "this one has \(path.utf8.count)"
+        throw .badParameter(operation, "the path of a socket has 1 to \(longestUnixPath) bytes, and \(fault): \(path)")
     }
 }
 

@@ -1,4 +1,3 @@
-public import FoundationEssentials
 internal import SocketBuffers
 public import SocketCore
 public import SocketTLS
@@ -48,9 +47,9 @@ extension AsyncSocket {
         connectedAddress?.port ?? 0
     }
 
-    /// The path of the Unix-domain socket that the peer is bound to, as a file URL; nil for any other connection, and while there is none.
-    public var connectedURL: URL? {
-        connectedAddress?.unixPath.map { URL(filePath: $0) }
+    /// The path of the Unix-domain socket that the peer is bound to; nil for any other connection, and while there is none.
+    public var connectedPath: String? {
+        connectedAddress?.unixPath
     }
 
     /// True when the connection is one over IPv4; false while there is none.

@@ -2,64 +2,93 @@ public import FoundationEssentials
 internal import SocketBuffers
 public import SocketCore
 
-// Reads are served in the order in which they were queued, each as soon as it has what it asked for, with `socket(_:didRead:withTag:)`.
-//
-// They may be queued before the connection stands. A read on a socket that is not in use is dropped. Its timeout counts from the moment it is
-// the oldest read that is not complete; what happens then is for `socket(_:shouldTimeoutReadWithTag:elapsed:bytesDone:)` to say. Bytes that no read
-// has taken stay where they are.
 extension AsyncSocket {
     /// Reads the first bytes there are, whatever their number.
     ///
+    /// Reads are served in the order in which they were queued, each as soon as it has what it asked for, with `socket(_:didRead:withTag:)`. A read
+    /// may be queued before the connection is established. On a socket that is not in use, and after one of the `disconnect` methods, it is dropped.
+    /// Bytes that no read has taken stay where they are. When the connection ends first, `socketDidDisconnect(_:withError:)` says why.
+    ///
     /// - Parameters:
-    ///   - timeout: Seconds; negative: no limit.
+    ///   - timeout: Seconds from the moment this is the oldest read that is not complete; negative (the default): no limit. What happens then
+    ///     is for `socket(_:shouldTimeoutReadWithTag:elapsed:bytesDone:)` to say.
     ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
     ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with `.badParameter`.
-    ///   - maxLength: The most bytes to deliver, more than zero; otherwise the connection ends with `.badParameter`. Nil: no limit.
+    ///   - maxLength: The most bytes to deliver, more than zero; otherwise the connection ends with `.badParameter`. Without it a read brings what has
+    ///     been read ahead, which is bounded (64 KiB).
     ///   - tag: Comes back with the data.
     public func readData(
-        withTimeout timeout: TimeInterval, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0, maxLength: Int? = nil,
-        tag: Int
+        withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
+        maxLength: ByteLimit = .unlimited, tag: Int = 0
     ) {
-        if let maxLength, maxLength <= 0 { return refuse("maxLength must be more than zero, and is \(maxLength)") }
-        enqueue(.anyBytes, maxLength: maxLength, timeout, tag, buffer, offset)
+        guard maxLength.count > 0 else { return refuse("maxLength must be more than zero, and is \(maxLength)") }
+        enqueue(.anyBytes, maxLength, timeout, tag, buffer, offset)
     }
 
     /// Reads exactly `length` bytes.
     ///
+    /// Otherwise it is like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
+    ///
     /// - Parameters:
     ///   - length: Zero completes with no bytes when its turn comes; a negative number ends the connection with `.badParameter`. Memory is
-    ///     used for the bytes that have come, not for those that were announced.
-    ///   - timeout: Seconds; negative: no limit.
+    ///     used for the bytes that have come, not for those that were announced: but check a length that the peer has sent before you ask for so much.
+    ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
     ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with `.badParameter`.
     ///   - tag: Comes back with the data.
     public func readData(
-        toLength length: Int, withTimeout timeout: TimeInterval, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0, tag: Int
+        toLength length: Int, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
+        tag: Int = 0
     ) {
         guard length >= 0 else { return refuse("the length must not be negative, and is \(length)") }
-        enqueue(.length(length), maxLength: nil, timeout, tag, buffer, offset)
+        enqueue(.length(length), .unlimited, timeout, tag, buffer, offset)
     }
 
     /// Reads up to and including the first occurrence of `delimiter`.
     ///
-    /// With `maxLength`, the connection ends with `.readMaxedOut` when so many bytes are there without the delimiter; a delimiter that ends exactly at
-    /// `maxLength` is found. Without it the peer decides how much memory the read takes: set it towards peers that you do not trust.
+    /// The connection ends with `.readMaxedOut` when `maxLength` bytes are there without the delimiter; a delimiter that ends exactly at
+    /// `maxLength` is found. Otherwise it is like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///
     /// - Parameters:
     ///   - delimiter: At least one byte and at most `maxLength`; otherwise the connection ends with `.badParameter`. Part of the data that is delivered.
-    ///   - timeout: Seconds; negative: no limit.
+    ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
     ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with `.badParameter`.
-    ///   - maxLength: The most bytes that are delivered, the delimiter among them; nil: no limit.
+    ///   - maxLength: The most bytes that are delivered, the delimiter among them; 1 MiB unless you say otherwise. With `.unlimited` the peer decides
+    ///     how much memory the read takes.
     ///   - tag: Comes back with the data.
     public func readData(
-        to delimiter: Data, withTimeout timeout: TimeInterval, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
-        maxLength: Int? = nil, tag: Int
+        to delimiter: Data, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
+        maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
     ) {
         guard !delimiter.isEmpty else { return refuse("a delimiter has at least one byte") }
-        if let maxLength, delimiter.count > maxLength { return refuse("the delimiter is longer than maxLength, \(maxLength)") }
-        enqueue(.delimiter(delimiter), maxLength: maxLength, timeout, tag, buffer, offset)
+        guard delimiter.count <= maxLength.count else {
+            return refuse("the delimiter is longer than maxLength, \(maxLength)")
+        }
+        enqueue(.delimiter(delimiter), maxLength, timeout, tag, buffer, offset)
     }
+
+    /// Reads everything up to the end of what the peer sends.
+    ///
+    /// It is complete when the peer has closed its side in good order: with a FIN or, with TLS, a close_notify. Then `socketDidDisconnect(_:withError:)`
+    /// follows with `.closedByPeer`, or `socketDidCloseReadStream(_:)` on a socket without `autoDisconnectOnClosedReadStream`. When the stream ends
+    /// in any other way, what came is delivered with `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`, since it may be cut short, and the end
+    /// follows. The connection ends with `.readMaxedOut` when more than `maxLength` bytes come.
+    ///
+    /// - Parameters:
+    ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`; it is for all of it.
+    ///   - maxLength: The most bytes that are delivered; 1 MiB unless you say otherwise. With `.unlimited` the peer decides how much memory the
+    ///     read takes.
+    ///   - tag: Comes back with the data.
+    public func readDataToEnd(
+        withTimeout timeout: TimeInterval = -1, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
+    ) {
+        guard maxLength.count >= 0 else { return refuse("maxLength must not be negative, and is \(maxLength)") }
+        enqueue(.end, maxLength, timeout, tag, nil, 0)
+    }
+
+    /// The `maxLength` of reads whose length the peer decides, unless you give one: 1 MiB.
+    public static let defaultMaxLength = ByteLimit.mebibytes(1)
 
     /// How far the oldest read has come that is not complete; nil when none is queued. In a callback without a delegate
     /// queue as it is there; elsewhere a snapshot, from the end of the last turn on the event loop: the read may be further by now.
@@ -68,13 +97,15 @@ extension AsyncSocket {
     }
 
     private func enqueue(
-        _ goal: ReadPacket.Goal, maxLength: Int?, _ timeout: TimeInterval, _ tag: Int, _ buffer: ReadBuffer?, _ offset: Int
+        _ goal: ReadPacket.Goal, _ maxLength: ByteLimit, _ timeout: TimeInterval, _ tag: Int, _ buffer: ReadBuffer?, _ offset: Int
     ) {
         if let buffer, !(0...buffer.count).contains(offset) {
             return refuse("the offset \(offset) lies outside of the buffer, which has \(buffer.count) bytes")
         }
         let target = buffer.map { (buffer: $0, offset: offset) }
-        withConnection { $0.read(ReadPacket(goal: goal, maxLength: maxLength, timeout: timeout, tag: tag, target: target)) }
+        withConnection {
+            $0.read(ReadPacket(goal: goal, maxLength: maxLength.count, timeout: timeout, tag: tag, target: target))
+        }
     }
 
     private func refuse(_ message: String) {

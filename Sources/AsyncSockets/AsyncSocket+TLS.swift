@@ -15,27 +15,33 @@ extension AsyncSocket {
     /// (RFC 3207, section 4.2; RFC 9051, section 6.2.1).
     ///
     /// - Parameter settings: The role and what it takes. The first use of the system's root certificates reads them, which takes some 25 milliseconds.
-    /// - Throws: `.tls` when the settings make no sense, before a byte is sent; `.badConfiguration` when the socket is not in use or when `startTLS` has been
-    ///   called on this connection before.
+    /// - Throws: `.tls` when the settings cannot be used. The connection ends with that error: what you queue behind the call is never sent in
+    ///   plaintext, even if you ignore the error. `.badConfiguration`, and nothing changes, when the socket is not in use, when `startTLS` was
+    ///   called on this connection before, or when you are closing it. A connection that has ended by itself is no error here, as for a read:
+    ///   `socketDidDisconnect(_:withError:)` says why it ended.
     public func startTLS(settings: TLSSettings) throws(AsyncSocketError) {
-        let request = try makeRequest(settings)
         guard let connection else { throw .badConfiguration("startTLS", "there is no connection, and none is being made") }
-        let refusal = connection.facts.withLock { facts -> String? in
-            if facts.isOver { return "the connection has ended" }
-            if facts.isClosing || facts.isWriteStreamClosing { return "the connection is being closed" }
-            if facts.isUpgradeClaimed { return "startTLS was called on this connection before" }
-            facts.isUpgradeClaimed = true
-            return nil
+        guard try claimUpgrade(of: connection) else { return }
+        do throws(TLSError) {
+            let request = TLSRequest(settings: settings, context: try TLSContext.context(for: settings))
+            connection.post(.startTLS(request))
+        } catch {
+            let failure = AsyncSocketError(error, operation: "startTLS")
+            connection.post(.fail(failure))
+            throw failure
         }
-        if let refusal { throw .badConfiguration("startTLS", refusal) }
-        connection.post(.startTLS(request))
     }
 
-    private func makeRequest(_ settings: TLSSettings) throws(AsyncSocketError) -> TLSRequest {
-        do throws(TLSError) {
-            return TLSRequest(settings: settings, context: try TLSContext.context(for: settings))
-        } catch {
-            throw AsyncSocketError(error, operation: "startTLS")
+    /// False when the connection has ended.
+    private func claimUpgrade(of connection: StreamConnection) throws(AsyncSocketError) -> Bool {
+        let (isClaimed, refusal) = connection.facts.withLock { facts -> (Bool, String?) in
+            if facts.isClosing || facts.isWriteStreamClosing { return (false, "you are closing the connection") }
+            if facts.isOver { return (false, nil) }
+            if facts.isUpgradeClaimed { return (false, "startTLS was called on this connection before") }
+            facts.isUpgradeClaimed = true
+            return (true, nil)
         }
+        if let refusal { throw .badConfiguration("startTLS", refusal) }
+        return isClaimed
     }
 }

@@ -11,35 +11,36 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - data: The bytes. They are not copied.
-    ///   - timeout: Seconds from the moment this is the oldest write that is not complete; negative: no limit. What happens then is for
+    ///   - timeout: Seconds from the moment this is the oldest write that is not complete; negative (the default): no limit. What happens then is for
     ///     `socket(_:shouldTimeoutWriteWithTag:elapsed:bytesDone:)` to say.
     ///   - tag: Comes back with the completion.
-    public func write(_ data: Data, withTimeout timeout: TimeInterval, tag: Int) {
+    public func write(_ data: Data, withTimeout timeout: TimeInterval = -1, tag: Int = 0) {
         withConnection { $0.write(WritePacket(data: data, timeout: timeout, tag: tag)) }
     }
 
     /// Writes a part of a file, after the writes that were queued before.
     ///
     /// Without TLS the kernel sends it from its own memory (sendfile(2)). Otherwise this is like `write(_:withTimeout:tag:)`. The file is opened
-    /// now. When it turns out shorter than promised, the connection ends with `.system` and the errno `ENODATA`, since the peer cannot be told
-    /// otherwise that bytes are missing.
+    /// now. When it turns out shorter than promised, the connection ends at once with `.system` and the errno `ENODATA`. The peer gets a reset over TCP, and
+    /// no close_notify with TLS, so that it knows that bytes are missing. A Unix-domain socket without TLS has no way to say so: there the peer
+    /// sees an end in good order, unless your protocol says how many bytes there are.
     ///
     /// - Parameters:
-    ///   - file: A regular file.
+    ///   - path: The path of a regular file.
     ///   - offset: The first byte to send.
     ///   - length: The number of bytes; nil: to the end of the file, as it is now.
     ///   - timeout: As for `write(_:withTimeout:tag:)`.
     ///   - tag: Comes back with the completion.
     /// - Throws: `.badParameter` when the file is no regular file, or the part lies outside of it; `.system` when it cannot be opened.
     public func write(
-        contentsOf file: URL, offset: Int = 0, length: Int? = nil, withTimeout timeout: TimeInterval, tag: Int
+        contentsOfFile path: String, offset: Int = 0, length: Int? = nil, withTimeout timeout: TimeInterval = -1, tag: Int = 0
     ) throws(AsyncSocketError) {
-        guard file.isFileURL else { throw .badParameter("write", "\(file) names no file") }
+        guard !path.utf8.contains(0) else { throw .badParameter("write", "the path \(path) contains a zero") }
         do throws(SystemError) {
-            let region = try FileRegion(path: file.path, offset: offset, length: length)
+            let region = try FileRegion(path: path, offset: offset, length: length)
             connection?.write(WritePacket(file: region, timeout: timeout, tag: tag))
         } catch {
-            throw AsyncSocketError(file: error, path: file.path)
+            throw AsyncSocketError(file: error, path: path)
         }
     }
 

@@ -37,17 +37,45 @@ public final class AsyncSocket: Sendable {
     let delegateChanges = Atomic(0)
     let socketQueue: DispatchQueue?
 
-    /// A socket that is not connected yet.
+    /// A socket without a delegate: for connections that are only written to, and for sockets that get their delegate later.
+    public convenience init() {
+        self.init(DelegateSlot(nil, queue: nil), socketQueue: nil)
+    }
+
+    /// A socket whose delegate is called on a queue.
+    ///
+    /// The delegate needs no lock and need not be `Sendable`: all its calls come one after the other. Use a queue of your own or `.main`. Each
+    /// queue that is blocked in a callback holds a thread of libdispatch's, which has 64 of them for a whole process: give many sockets one queue rather
+    /// than each socket its own, and never wait in a callback.
     ///
     /// - Parameters:
-    ///   - delegate: Who is told what happens. It is held weakly.
-    ///   - delegateQueue: A serial queue on which the delegate is called; nil: on the socket's event loop, without a hop (be quick there).
-    ///   - socketQueue: A serial queue on which the socket's state shall be handled; nil (recommended): on the event loops. It may target other queues, and
+    ///   - delegate: Who is told what happens. The socket holds it weakly: keep it.
+    ///   - delegateQueue: The serial queue on which the delegate is called. A concurrent queue is an error in the calling program; the global queues are
+    ///     refused at run time.
+    ///   - socketQueue: A serial queue on which the socket's state is handled; nil (recommended): the event loops. It may target other queues, and
     ///     may be shared among sockets. A concurrent queue is an error in the calling program.
-    public init(
-        delegate: (any AsyncSocketDelegate)? = nil, delegateQueue: DispatchQueue? = nil, socketQueue: DispatchQueue? = nil
+    public convenience init(
+        delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue, socketQueue: DispatchQueue? = nil
     ) {
-        state = Locked(State(audience: DelegateSlot(delegate, queue: delegateQueue)))
+        self.init(DelegateSlot(delegate, queue: delegateQueue), socketQueue: socketQueue)
+    }
+
+    /// A socket whose delegate is called on the socket's event loop, without a hop: the fastest way.
+    ///
+    /// Be quick in the callbacks, and never block: other connections wait. The callbacks of one socket come one after the other. Those of several sockets
+    /// with the same delegate, such as the accepted sockets of a listener, come on several threads at a time: that is why the delegate must be `Sendable`.
+    ///
+    /// - Parameters:
+    ///   - inlineDelegate: Who is told what happens. The socket holds it weakly: keep it.
+    ///   - socketQueue: A serial queue on which the socket's state is handled and the delegate is called; nil (recommended): the event loops.
+    public convenience init(inlineDelegate: (any AsyncSocketDelegate & Sendable)?, socketQueue: DispatchQueue? = nil) {
+        self.init(DelegateSlot(inlineDelegate, queue: nil), socketQueue: socketQueue)
+    }
+
+    private init(_ audience: DelegateSlot, socketQueue: DispatchQueue?) {
+        audience.queue?.requireSerial()
+        socketQueue?.requireSerial()
+        state = Locked(State(audience: audience))
         self.socketQueue = socketQueue
     }
 
@@ -66,28 +94,43 @@ public final class AsyncSocket: Sendable {
 
     // MARK: - The delegate
 
-    /// Who is told what happens; held weakly. Events that are on their way go to whoever is the delegate when they arrive.
-    public var delegate: (any AsyncSocketDelegate)? {
-        get { state.withLock { DelegateSlot.Reference($0.audience.delegate) }.delegate }
-        set {
-            let reference = DelegateSlot.Reference(newValue)
-            state.withLock { $0.audience.delegate = reference.delegate }
-            delegateChanges.add(1, ordering: .releasing)
-        }
+    /// Has another delegate told what happens, on a queue. What is on its way to the one before goes to this one.
+    ///
+    /// A delegate that moves to another queue while it is in use may still be busy with a call on the old one.
+    ///
+    /// - Parameters:
+    ///   - delegate: Held weakly; nil: none is told.
+    ///   - delegateQueue: A serial queue, as for `init(delegate:delegateQueue:socketQueue:)`.
+    public func setDelegate(_ delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue) {
+        delegateQueue.requireSerial()
+        replaceAudience(with: DelegateSlot(delegate, queue: delegateQueue))
     }
 
-    /// The queue on which the delegate is called; nil: on the socket's event loop.
+    /// Has another delegate told what happens, on the event loop, as with `init(inlineDelegate:socketQueue:)`. What is on its way to the one
+    /// before goes to this one, and may still come on the queue of the one before.
     ///
-    /// Set it before the socket is used. Later, what is on its way to the old queue is still told there, and may be overtaken by what is told on the new one.
+    /// - Parameter inlineDelegate: Held weakly; nil: none is told.
+    public func setInlineDelegate(_ inlineDelegate: (any AsyncSocketDelegate & Sendable)?) {
+        replaceAudience(with: DelegateSlot(inlineDelegate, queue: nil))
+    }
+
+    /// The queue on which the delegate is called; nil: the socket's event loop.
     public var delegateQueue: DispatchQueue? {
-        get { state.withLock { $0.audience.queue } }
-        set {
-            let occupation = state.withLock { state in
-                state.audience.queue = newValue
-                return state.occupation
-            }
-            if case .connection(let connection) = occupation { connection.post(.changeDelegateQueue) }
+        state.withLock { $0.audience.queue }
+    }
+
+    private func replaceAudience(with audience: DelegateSlot) {
+        let occupation = state.withLock { state in
+            state.audience = audience
+            return state.occupation
         }
+        delegateChanges.add(1, ordering: .releasing)
+        if case .connection(let connection) = occupation { connection.post(.changeDelegateQueue) }
+    }
+
+    /// Who is told what happens now, and where: a delegate is never called anywhere else than where it was set for.
+    var audience: DelegateSlot.Reference {
+        state.withLock { DelegateSlot.Reference($0.audience) }
     }
 
     // MARK: - Inside
@@ -106,24 +149,30 @@ public final class AsyncSocket: Sendable {
 
     /// Makes `occupation` the socket's, if it has none that is still going on.
     func occupy(_ operation: String, with occupation: Occupation) throws(AsyncSocketError) {
-        let isFree = state.withLock { state in
-            guard state.occupation.isOver else { return false }
-            if case .connection(let old) = state.occupation {
-                old.relay.supersede()
-                if case .connection(let new) = occupation { new.predecessor = old }
-            }
+        let predecessor = state.withLock { state -> Occupation? in
+            let predecessor = state.occupation
+            guard predecessor.isOver else { return nil }
             state.occupation = occupation
+            if case .connection(let old) = predecessor { old.relay.supersede() }
             // Here, so that an option that is set from now on finds the connection, and one that was set before is not lost.
-            if case .connection(let connection) = occupation {
-                connection.settings = state.configuration
-                connection.relay.callBack(on: state.audience.queue, unlessItIs: socketQueue)
-                connection.facts.withLock { $0.options = state.options }
-            }
-            return true
+            if case .connection(let connection) = occupation { prepare(connection, after: predecessor, &state) }
+            return predecessor
         }
-        if !isFree {
+        guard let predecessor else {
             throw .badConfiguration(operation, "the socket is connecting, connected or listening: disconnect it first")
         }
+        occupation.follow(predecessor)
+    }
+
+    private func prepare(_ connection: StreamConnection, after predecessor: Occupation, _ state: inout State) {
+        switch predecessor {
+        case .nothing: break
+        case .listening: connection.waitsForPredecessor = true
+        case .connection: (connection.waitsForPredecessor, connection.waitsForClosing) = (true, true)
+        }
+        connection.settings = state.configuration
+        connection.relay.callBack(on: state.audience.queue, unlessItIs: socketQueue)
+        connection.facts.withLock { $0.options = state.options }
     }
 }
 
@@ -134,6 +183,27 @@ extension AsyncSocket.Occupation {
         case .nothing: true
         case .connection(let connection): connection.facts.withLock { $0.isOver }
         case .listening(let listener): !listener.isOpen
+        }
+    }
+
+    /// Sees to it that nothing is told of this one before the end of `predecessor`. Of a listener it is also the beginning.
+    fileprivate func follow(_ predecessor: Self) {
+        switch self {
+        case .nothing: break
+        case .listening(let listener): predecessor.whenEndIsTold { listener.start() }
+        case .connection(let connection):
+            guard connection.waitsForPredecessor else { return }
+            if case .connection(let old) = predecessor { old.closed.whenReached { connection.post(.predecessorIsClosed) } }
+            predecessor.whenEndIsTold { connection.post(.predecessorHasEnded) }
+        }
+    }
+
+    /// Calls `body` when the end has been told, or at once when there is none to wait for.
+    private func whenEndIsTold(_ body: @escaping @Sendable () -> Void) {
+        switch self {
+        case .nothing: body()
+        case .connection(let connection): connection.relay.end.whenReached(body)
+        case .listening(let listener): listener.end.whenReached(body)
         }
     }
 

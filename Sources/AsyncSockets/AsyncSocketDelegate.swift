@@ -3,11 +3,18 @@ public import FoundationEssentials
 
 /// What a socket tells you.
 ///
-/// Every method is optional: a default does nothing. They are called on the socket's `delegateQueue`, in the order in which things happened; when
-/// there is no delegate queue, on the socket's event loop (then be quick, and never block). No method is called from
-/// within a call that you make to the socket.
+/// Every method is optional: a default does nothing. They are called on the queue that was given with the delegate, in the order in which things
+/// happened; an inline delegate is called on the socket's event loop (then be quick, and never block). No method is called from within a call that you
+/// make to the socket.
 ///
-/// The protocol is not `Sendable` on purpose: a delegate that lives on the main actor, or is confined to its queue, is fine.
+/// The protocol is not `Sendable`: a delegate with a queue may have state without locks. A delegate on the main actor has a conformance that is isolated
+/// to it, and the main queue:
+///
+/// ```swift
+/// @MainActor final class Session { … }
+/// extension Session: @MainActor AsyncSocketDelegate { … }
+/// let socket = AsyncSocket(delegate: session, delegateQueue: .main)
+/// ```
 public protocol AsyncSocketDelegate: AnyObject {
     // MARK: Connecting and accepting
 
@@ -24,7 +31,7 @@ public protocol AsyncSocketDelegate: AnyObject {
     func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16)
 
     /// The connection to the Unix-domain socket at a path stands.
-    func socket(_ socket: AsyncSocket, didConnectTo url: URL)
+    func socket(_ socket: AsyncSocket, didConnectToPath path: String)
 
     /// A step on the way to a connection, for logs and progress displays.
     func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress)
@@ -76,8 +83,11 @@ public protocol AsyncSocketDelegate: AnyObject {
 
     /// The bytes waiting to be written have reached `writeHighWaterMark`: stop writing until some writes are complete.
     ///
-    /// Called again once no more than half of the mark has been waiting in between.
+    /// Called again after `socket(_:writeQueueReachedLowWater:)`.
     func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int)
+
+    /// After the high-water mark was reached, no more than half of `writeHighWaterMark` waits to be written: go on writing.
+    func socket(_ socket: AsyncSocket, writeQueueReachedLowWater byteCount: Int)
 
     // MARK: TLS
 
@@ -100,6 +110,9 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// `error` is nil after `disconnect()` and its like. A peer that closed in good order is `.closedByPeer`, which is an error here because
     /// it was not your doing. Reads and writes that were still queued have been dropped.
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?)
+
+    /// The same in the spelling of CocoaAsyncSocket, so that a delegate that was written for it hears of the end. Implement one of the two: both are called.
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: (any Error)?)
 }
 
 /// A step on the way to a connection.
@@ -126,7 +139,7 @@ extension AsyncSocketDelegate {
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {}
     /// Does nothing.
-    public func socket(_ socket: AsyncSocket, didConnectTo url: URL) {}
+    public func socket(_ socket: AsyncSocket, didConnectToPath path: String) {}
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress) {}
     /// Does nothing.
@@ -153,6 +166,8 @@ extension AsyncSocketDelegate {
     ) -> TimeInterval { 0 }
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int) {}
+    /// Does nothing.
+    public func socket(_ socket: AsyncSocket, writeQueueReachedLowWater byteCount: Int) {}
     /// Answers no.
     public func socket(
         _ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void
@@ -161,4 +176,6 @@ extension AsyncSocketDelegate {
     public func socketDidSecure(_ socket: AsyncSocket) {}
     /// Does nothing.
     public func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {}
+    /// Does nothing.
+    public func socketDidDisconnect(_ socket: AsyncSocket, withError error: (any Error)?) {}
 }

@@ -35,7 +35,7 @@ extension AsyncSocketError {
 
     /// Every address has failed. `errno` is that of the last one that says something about the host and not about this machine.
     init(failedAttempts: [(address: SocketAddress, error: SystemError)], destination: String) {
-        let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.address): \($0.error)" }
+        let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.error.about($0.address))" }
         let more = failedAttempts.count - named.count
         let list = (named + (more > 0 ? ["and \(more) more"] : [])).joined(separator: "; ")
         let telling = failedAttempts.last { !$0.error.isLocal } ?? failedAttempts.last

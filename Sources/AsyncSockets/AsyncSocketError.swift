@@ -1,3 +1,4 @@
+public import FoundationEssentials
 internal import Glibc
 
 /// Why an operation failed or a connection ended: what happened, who is to blame, and during what.
@@ -38,7 +39,19 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         set { change { $0.tls = newValue } }
     }
 
-    init(
+    /// True when the connection ended in good order: the peer closed it with a FIN or, with TLS, a close_notify. An end of your own has no error.
+    public var isOrderlyEnd: Bool { code == .closedByPeer }
+
+    /// An error of your own making, for tests of code that handles them.
+    ///
+    /// - Parameters:
+    ///   - code: What happened.
+    ///   - blame: Who has to change something for it to go well.
+    ///   - operation: What the socket was doing.
+    ///   - message: One sentence that says what was wrong.
+    ///   - errno: The `errno` of the system call that failed, where one did.
+    ///   - tls: What the TLS engine found, where it did.
+    public init(
         _ code: Code, blame: Blame, operation: String, message: String, errno: Int32? = nil, tls: TLSError? = nil
     ) {
         box = Box(Contents(code: code, blame: blame, operation: operation, message: message, errno: errno, tls: tls))
@@ -131,11 +144,14 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
     }
 }
 
-extension AsyncSocketError: CustomStringConvertible {
-    /// The sentence, with the operation, the code and the one to blame.
+extension AsyncSocketError: CustomStringConvertible, LocalizedError {
+    /// The sentence, with the operation, the code and the one to blame, and what TLS has to say.
     public var description: String {
-        "\(operation): \(message) (\(code), blame: \(blame))"
+        "\(operation): \(tls?.description ?? message) (\(code), blame: \(blame))"
     }
+
+    /// The same as `description`, for `localizedDescription`.
+    public var errorDescription: String? { description }
 }
 
 // MARK: - Making them
@@ -170,7 +186,6 @@ extension AsyncSocketError {
         let code: Code =
             switch error.code {
             case .truncated: .truncated
-            case .handshakeTimedOut: .handshakeTimeout
             case .trustTimedOut: .trustTimeout
             default: .tls
             }

@@ -6,7 +6,7 @@ struct ConnectionFacts {
     var isConnected = false
     /// Closed, or never to be connected; or `disconnect()` has been called, and it is about to be. The socket may be used again.
     var isOver = false
-    /// A `disconnectAfter…` method has been called: nothing new is taken.
+    /// `disconnect()` or a `disconnectAfter…` method has been called: nothing new is taken.
     var isClosing = false
     /// `closeWriteStream()` has been called.
     var isWriteStreamClosing = false

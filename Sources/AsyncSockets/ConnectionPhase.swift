@@ -4,6 +4,8 @@ internal import SocketCore
 enum ConnectionPhase {
     /// Made, and not told yet what to do.
     case idle
+    /// The descriptor of the socket's connection before this one has yet to be closed: it may have the port that this one is to have.
+    indirect case waiting(Destination)
     /// The host's addresses are being looked up; nil: the answer is on its way.
     indirect case resolving(Destination, Resolver.Lookup?)
     /// The addresses are being tried.

@@ -9,7 +9,7 @@ internal import SocketTLS
 enum DelegateEvent: Sendable {
     indirect case didAccept(AcceptedConnection)
     indirect case didConnect(host: String, port: UInt16)
-    indirect case didConnectTo(URL)
+    indirect case didConnectToPath(String)
     indirect case progressed(ConnectionProgress)
     case didRead(Data, tag: Int)
     case didReadPartial(Int, tag: Int)
@@ -18,6 +18,7 @@ enum DelegateEvent: Sendable {
     case didWrite(tag: Int)
     case didWritePartial(Int, tag: Int)
     case highWater(Int)
+    case lowWater(Int)
     indirect case readTimedOut(TimedOutOperation)
     indirect case writeTimedOut(TimedOutOperation)
     indirect case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
@@ -35,7 +36,8 @@ struct TimedOutOperation: Sendable {
 }
 
 extension DelegateEvent {
-    /// Calls the delegate. The only place where user code is called.
+    /// Calls the delegate. Everything that the delegate is told is told here, but for accepted connections: `AsyncSocket.adopt` tells of those, and asks
+    /// for their queue. Other code of the user's runs in `perform(_:)`, and when what a packet holds is released.
     ///
     /// - Parameter delegate: nil when there is none (any more): questions then get the answer that ends the connection.
     func deliver(to delegate: (any AsyncSocketDelegate)?, from socket: AsyncSocket) {
@@ -44,8 +46,8 @@ extension DelegateEvent {
             socket.adopt(connection, for: delegate)
         case .didConnect(let host, let port):
             delegate?.socket(socket, didConnectToHost: host, port: port)
-        case .didConnectTo(let url):
-            delegate?.socket(socket, didConnectTo: url)
+        case .didConnectToPath(let path):
+            delegate?.socket(socket, didConnectToPath: path)
         case .progressed(let progress):
             delegate?.socket(socket, connectionProgressed: progress)
         case .didRead(let data, let tag):
@@ -62,6 +64,8 @@ extension DelegateEvent {
             delegate?.socket(socket, didWritePartialDataOfLength: count, tag: tag)
         case .highWater(let count):
             delegate?.socket(socket, writeQueueReachedHighWater: count)
+        case .lowWater(let count):
+            delegate?.socket(socket, writeQueueReachedLowWater: count)
         case .readTimedOut(let late):
             late.answer(
                 delegate?.socket(
@@ -77,6 +81,7 @@ extension DelegateEvent {
             delegate?.socketDidSecure(socket)
         case .didDisconnect(let error):
             delegate?.socketDidDisconnect(socket, withError: error)
+            delegate?.socketDidDisconnect(socket, withError: error as (any Error)?)
         }
     }
 }

@@ -3,8 +3,9 @@
 //  2. Those for a delegate queue wait in a `DelegateLine`.
 //  3. Inline (no delegate queue, or the delegate queue is the socket queue): the connection delivers them itself, inside its turn, on its loop or on the
 //     socket queue; never inside a call that the user makes.
-//  4. Once the socket has taken up a new connection, nothing but the end is told of this one. The new one waits for that (`whenEndIsTold`).
-//  5. No lock is held while the delegate runs.
+//  4. Once the socket has taken up something else, nothing but the end is told of this connection, and nothing of the other before that (`end`).
+//  5. A delegate is called on the queue that was set together with it, and nowhere else (`DelegateSlot.Reference.mayBeCalled`).
+//  6. No lock is held while the delegate runs.
 
 internal import Dispatch
 internal import SocketBuffers
@@ -17,16 +18,8 @@ final class DelegateRelay: Sendable {
     /// The queue that events have to be sent to; nil when they are delivered inline. Set before anybody else knows the connection, and then inside its turn.
     nonisolated(unsafe) private(set) var queue: DispatchQueue?
     private let hasSuccessor = Atomic(false)
-    private let ending = Atomic(Ending.untold)
-    /// Belongs to whoever sets it until `ending` says that it waits, and then to whoever tells the end.
-    nonisolated(unsafe) private var sequel: (@Sendable () -> Void)?
-
-    private enum Ending {
-        static let untold: UInt8 = 0
-        /// Untold, and `sequel` waits for it.
-        static let awaited: UInt8 = 1
-        static let told: UInt8 = 2
-    }
+    /// Reached when the delegate has been told of the end.
+    let end = Milestone()
 
     init(to socket: AsyncSocket) {
         self.socket = socket
@@ -45,7 +38,7 @@ final class DelegateRelay: Sendable {
     /// Whom events are told of now. Held for a delivery, since a weak reference is dear to follow.
     struct Audience: ~Copyable {
         fileprivate var socket: AsyncSocket?
-        fileprivate var delegate: (any AsyncSocketDelegate)?
+        fileprivate var delegate: DelegateSlot.Reference?
         fileprivate var changeCount = 0
 
         /// What follows is told inside the turn of `connection`.
@@ -57,14 +50,21 @@ final class DelegateRelay: Sendable {
             unretained?._withUnsafeGuaranteedRef { $0.callback.close() }
         }
 
-        fileprivate var isOutdated: Bool {
+        /// The queue on which the delegate has to be called instead, when it may not be called on `place`.
+        mutating func queueInstead(of place: DispatchQueue?) -> DispatchQueue? {
+            if isOutdated { findDelegate() }
+            guard let delegate, !delegate.mayBeCalled(on: place) else { return nil }
+            return delegate.queue
+        }
+
+        private var isOutdated: Bool {
             unretained?._withUnsafeGuaranteedRef { $0.delegateChanges.load(ordering: .acquiring) != changeCount } ?? false
         }
 
         fileprivate mutating func findDelegate() {
             guard let socket = unretained else { return }
             changeCount = socket._withUnsafeGuaranteedRef { $0.delegateChanges.load(ordering: .acquiring) }
-            delegate = socket._withUnsafeGuaranteedRef { $0.delegate }
+            delegate = socket._withUnsafeGuaranteedRef { $0.audience }
         }
 
         /// The socket, which is kept here: to count references to what is referenced weakly too is dear.
@@ -78,39 +78,28 @@ final class DelegateRelay: Sendable {
         return audience
     }
 
-    /// Calls the delegate.
+    /// Inside the turn: true while events are delivered there. The delegate may have been changed meanwhile.
+    func isInline(_ audience: inout Audience, on socketQueue: DispatchQueue?) -> Bool {
+        if queue == nil { queue = audience.queueInstead(of: socketQueue) }
+        return queue == nil
+    }
+
+    /// Calls the delegate, which may be called here.
     func deliver(_ event: DelegateEvent, to audience: inout Audience) {
-        if audience.isOutdated { audience.findDelegate() }
         // Nobody else has it any more, so nobody wants to hear of it.
         if isKnownUniquelyReferenced(&audience.socket) { audience.socket = nil }
-        // The end is told from here on: the delegate may connect again within the call.
-        if case .didDisconnect = event { noteEnd() } else if isSuperseded { return }
-        audience.unretained?._withUnsafeGuaranteedRef { event.deliver(to: audience.delegate, from: $0) }
+        let isEnd = if case .didDisconnect = event { true } else { false }
+        if !isEnd, isSuperseded { return }
+        audience.unretained?._withUnsafeGuaranteedRef { event.deliver(to: audience.delegate?.delegate, from: $0) }
+        if isEnd { end.reach() }
     }
 
     // MARK: - One connection after the other
 
     var isSuperseded: Bool { hasSuccessor.load(ordering: .relaxed) }
 
-    /// The socket has taken up a new connection.
+    /// The socket has taken up something else.
     func supersede() {
         hasSuccessor.store(true, ordering: .relaxed)
-    }
-
-    /// Calls `sequel` when the delegate is about to be told of the end, or at once when it has been. Call it once.
-    func whenEndIsTold(_ sequel: @escaping @Sendable () -> Void) {
-        self.sequel = sequel
-        let change = ending.compareExchange(expected: Ending.untold, desired: Ending.awaited, ordering: .acquiringAndReleasing)
-        if !change.exchanged { callSequel() }
-    }
-
-    private func noteEnd() {
-        if ending.exchange(Ending.told, ordering: .acquiringAndReleasing) == Ending.awaited { callSequel() }
-    }
-
-    private func callSequel() {
-        let sequel = sequel
-        self.sequel = nil
-        sequel?()
     }
 }

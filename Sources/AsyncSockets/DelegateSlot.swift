@@ -1,26 +1,42 @@
 internal import Dispatch
 
-/// A socket's delegate and the queue it is called on.
+/// A socket's delegate and the queue it is called on; without a queue it is `Sendable`, and called on the event loop.
 ///
 /// The delegate protocol is not `Sendable`, so that a delegate may be confined to its queue or to the main actor. This is the one place where that is
-/// set aside: the reference is only stored and read, behind the socket's lock; its methods are called on the delegate queue alone.
+/// set aside: the reference is only stored and read, behind the socket's lock, and always together with its queue.
 struct DelegateSlot: @unchecked Sendable {
     // Unchecked: see above.
-    weak var delegate: (any AsyncSocketDelegate)?
-    var queue: DispatchQueue?
+    private(set) weak var delegate: (any AsyncSocketDelegate)?
+    let queue: DispatchQueue?
 
     init(_ delegate: (any AsyncSocketDelegate)?, queue: DispatchQueue?) {
         self.delegate = delegate
         self.queue = queue
     }
 
-    /// Carries the delegate through the lock.
+    /// Carries both through the lock.
     struct Reference: @unchecked Sendable {
         // Unchecked: see above.
         let delegate: (any AsyncSocketDelegate)?
+        let queue: DispatchQueue?
 
-        init(_ delegate: (any AsyncSocketDelegate)?) {
-            self.delegate = delegate
+        init(_ slot: DelegateSlot) {
+            delegate = slot.delegate
+            queue = slot.queue
         }
+
+        /// True when the delegate may be called on `place`. One that is called inline is `Sendable`, and may be called anywhere.
+        func mayBeCalled(on place: DispatchQueue?) -> Bool {
+            queue == nil || queue === place
+        }
+    }
+}
+
+extension DispatchQueue {
+    /// Traps for a global queue, which is concurrent. Of other queues libdispatch does not say what they are.
+    func requireSerial() {
+        precondition(
+            !label.hasPrefix("com.apple.root."),
+            "a socket needs a serial queue, and \(label) is a global one: make one with DispatchQueue(label:), or use .main")
     }
 }

@@ -2,6 +2,7 @@
 //  1. It exists from the moment every address is bound; when one cannot be had, nothing is left of the others and nobody is told.
 //  2. After `close` no connection is handed to the delegate any more: those that are on their way are closed.
 //  3. Its end is told once, when the last of its acceptors has ended.
+//  4. It accepts, and is told of, only after the end of what its socket did before.
 
 internal import Glibc
 internal import Logging
@@ -15,6 +16,7 @@ final class Listener: Sendable {
         let loop: EventLoop
         let options: SocketOptionSet
         let quota: AcceptQuota
+        let logger: Logger
         /// Called on the loop.
         let deliver: @Sendable (DelegateEvent, Listener) -> Void
     }
@@ -29,8 +31,16 @@ final class Listener: Sendable {
     }
 
     private let state = Locked(State())
+    /// Reached when its socket's delegate may be told of it: after the end of what the socket did before.
+    private let beginning = Milestone()
+    /// Reached when the delegate has been told of the end.
+    let end = Milestone()
 
-    private init() {}
+    let logger: Logger
+
+    private init(logger: Logger) {
+        self.logger = logger
+    }
 
     /// The IPv4 address if it has one, or else the IPv6 one, or the Unix-domain one.
     var localAddress: SocketAddress? { acceptors.first?.localAddress }
@@ -68,7 +78,7 @@ final class Listener: Sendable {
     private static let portAttempts = 16
 
     private static func bind(_ addresses: [SocketAddress], _ setup: Setup) throws(SystemError) -> Listener {
-        let listener = Listener()
+        let listener = Listener(logger: setup.logger)
         let receiver = listener.makeReceiver(setup.deliver)
         var acceptors: [Acceptor] = []
         for address in addresses {
@@ -81,7 +91,7 @@ final class Listener: Sendable {
             } catch {
                 if error.isFamilyMissing, addresses.count > 1 { continue }
                 for acceptor in acceptors { acceptor.discard() }
-                throw error
+                throw error.about(address)
             }
         }
         guard !acceptors.isEmpty else { throw SystemError("socket", errno: EAFNOSUPPORT) }
@@ -95,11 +105,12 @@ final class Listener: Sendable {
                 guard let self, isOpen else { return }
                 deliver(.didAccept(AcceptedConnection(descriptor: descriptor, peer: peer, listener: self)), self)
             },
-            paused: { reason, seconds in
-                socketLogger.warning("accepting pauses", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
+            paused: { [logger] reason, seconds in
+                logger.warning("accepting pauses", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
             },
             closed: { [weak self] in
-                if let self, isLastEnd() { deliver(.didDisconnect(nil), self) }
+                guard let self, isLastEnd() else { return }
+                beginning.whenReached { deliver(.didDisconnect(nil), self) }
             }
         )
     }
@@ -112,8 +123,10 @@ final class Listener: Sendable {
         }
     }
 
+    /// Begins to accept.
     func start() {
         for acceptor in acceptors { acceptor.start() }
+        beginning.reach()
     }
 
     func close() {

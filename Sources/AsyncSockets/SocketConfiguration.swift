@@ -1,4 +1,5 @@
 internal import FoundationEssentials
+internal import Logging
 internal import SocketCore
 
 /// What the user of a socket has set for its connections. A plain value: each connection has its own, and hears of changes by a message.
@@ -28,10 +29,12 @@ struct SocketConfiguration: Sendable {
     var autoDisconnectOnClosedReadStream = true
     /// A read that times out ends alone, and not the connection.
     var keepsConnectionOnReadTimeout = false
-    /// The bytes that may wait to be written at most; nil: no limit.
-    var maximumPendingWriteBytes: Int?
+    /// The bytes that may wait in memory to be written at most.
+    var maximumPendingWriteBytes = ByteLimit.mebibytes(64)
     /// The number of waiting bytes from which on the delegate is told; nil: never.
     var writeHighWaterMark: Int?
+    /// Where what happens is logged; nil: with the library's logger.
+    var logger: Logger?
     /// The accepted connections that may be open at most; nil: no limit.
     var maximumAcceptedConnections: Int?
 }

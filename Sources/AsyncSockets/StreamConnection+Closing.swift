@@ -31,6 +31,7 @@ extension StreamConnection {
     /// After the pumps have done what they could: starts the clocks of what is current now, and sees whether this is the end.
     func finishPump(_ descriptor: SocketDescriptor) {
         finishWriting(descriptor)
+        endReadToEnd()
         closeReadStreamIfDone()
         if let seconds = reads.queue.timeout { reads.timer.startIfNeeded(seconds: seconds) }
         if let seconds = writes.queue.timeout { writes.timer.startIfNeeded(seconds: seconds) }
@@ -38,6 +39,15 @@ extension StreamConnection {
             return close(nil)
         }
         if mayHaveEnded, let error = endOfConnection(descriptor) { close(error) }
+    }
+
+    /// The stream has ended, and the read that waits for that gets what there is: as data after an end in good order, otherwise with the reason.
+    private func endReadToEnd() {
+        guard let ending = reads.ending, reads.queue.isAtReadToEnd else { return }
+        guard ending.code == .closedByPeer else { return abandonRead(ending) }
+        guard let (data, tag) = reads.queue.finishReadToEnd() else { return }
+        reads.timer.advance()
+        report(.didRead(data, tag: tag))
     }
 
     /// Half-duplex: the peer has closed its side in good order, and what it sent has been read. Reads cannot be served any more, and say so.
@@ -59,8 +69,9 @@ extension StreamConnection {
         reads.ending != nil || writes.ending != nil || reads.isBrokenOff
     }
 
-    /// Why the connection cannot go on, if so. Bytes that came before the end stay readable for as long as someone may read them.
+    /// Why the connection cannot go on, if so. Bytes that came before any end stay readable for as long as someone may read them.
     private func endOfConnection(_ descriptor: SocketDescriptor) -> AsyncSocketError? {
+        if writes.hasBrokenFile { return writes.ending }
         if reads.isExhausted, !staysOpenForWriting { return reads.ending }
         let mayStillRead = reads.hasUnreadBytes ? !hasWaitedForReads() : reads.wantsBytes && reads.mayHaveBytes
         if let error = writes.ending, !mayStillRead { return staysOpenForWriting ? error : reads.ending ?? error }
@@ -93,7 +104,7 @@ extension StreamConnection {
             loop.unwatch(descriptor)
             descriptor.close()
         case .connected(let descriptor): part(from: descriptor, error)
-        case .idle: break
+        case .idle, .waiting: break
         case .closed: return
         }
         dropEverything()
@@ -101,21 +112,23 @@ extension StreamConnection {
             facts.isOver = true
             facts.isConnected = false
         }
+        log("closed", error.map { ["error": "\($0)"] } ?? [:])
         // Before whoever is told of the end can ask.
         publishProgress()
         report(.didDisconnect(error))
+        if !waitsForClosing { closed.reach() }
     }
 
     private func part(from descriptor: SocketDescriptor, _ error: AsyncSocketError?) {
-        if let engine = upgrade.engine {
+        if let engine = upgrade.engine, !writes.hasBrokenFile {
             engine.shutdown()
             sendCiphertext(engine, descriptor)
         }
         loop.unwatch(descriptor)
         let rest = writes.ending == nil ? upgrade.engine?.output : nil
         // A close with unread bytes resets the connection, and a reset overtakes what we sent last: an alert, or the end of the data.
-        if error?.errno == ENODATA, upgrade.engine == nil {
-            // A file has shrunk: the peer must not take the FIN for the end of what it was promised.
+        if writes.hasBrokenFile {
+            // The peer must not take the FIN for the end of what it was promised.
             try? descriptor.set(.linger, to: 0)
             descriptor.close()
         } else if error?.tls != nil || closeIntent?.contains(.afterWrites) == true || rest?.isEmpty == false {

@@ -34,8 +34,8 @@ extension StreamConnection {
         var delivered = 0
         var audience = relay.gatherAudience()
         audience.beginCallbacks(of: self)
-        // A callback may have set a delegate queue.
-        while delivered < Self.deliveryLimit, relay.queue == nil, deliverNext(to: &audience) {
+        // The delegate may move to a queue of its own at any time.
+        while delivered < Self.deliveryLimit, relay.isInline(&audience, on: turn.queue), deliverNext(to: &audience) {
             delivered += 1
             // What is queued in several callbacks is served together.
             if outbox.isEmpty { pumpIfNeeded() }

@@ -1,4 +1,3 @@
-internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
@@ -8,6 +7,14 @@ internal import SocketCore
 extension StreamConnection {
     func connect(to destination: Destination, timeout: Double) {
         clock = PhaseClock(.connect, seconds: timeout)
+        phase = .waiting(destination)
+        if !waitsForClosing { beginToConnect() }
+    }
+
+    func beginToConnect() {
+        waitsForClosing = false
+        guard case .waiting(let destination) = phase else { return }
+        log("connecting", ["to": "\(destination.name)"])
         switch destination.target {
         case .host(let host, let port):
             let query = HostQuery(host: host, port: port, families: destination.policy.families)
@@ -86,7 +93,7 @@ extension StreamConnection {
         guard stand(descriptor) else { return }
         if let address = facts.withLock({ $0.remoteAddress }) {
             if let path = address.unixPath {
-                report(.didConnectTo(URL(filePath: path)))
+                report(.didConnectToPath(path))
             } else {
                 report(.didConnect(host: address.host ?? "\(address)", port: address.port ?? 0))
             }
@@ -119,6 +126,7 @@ extension StreamConnection {
             let peer = facts.withLock { $0.remoteAddress } ?? descriptor.remoteAddress
             try introduce(descriptor, peer: peer)
             if peer?.family == .unix { reads.trustsShortReads = false }
+            log("connected")
             return true
         } catch {
             close(AsyncSocketError(error, operation: "connect"))

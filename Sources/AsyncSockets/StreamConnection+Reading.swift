@@ -49,9 +49,9 @@ final class ReadHalf {
         queue.isEmpty ? Self.readAheadLimit - preBuffer.count : Self.readAheadLimit
     }
 
-    /// True when the stream has ended in good order and bytes that came before wait for a read: whatever becomes of the other direction, they stay.
+    /// True when bytes wait for a read: whatever becomes of the connection, they stay.
     var hasUnreadBytes: Bool {
-        ending?.code == .closedByPeer && queue.front == .nothing && !preBuffer.isEmpty
+        queue.front == .nothing && !preBuffer.isEmpty
     }
 
     /// True when the stream has ended and no queued read can be served any more.

@@ -31,6 +31,7 @@ extension StreamConnection {
             // Whatever the peer sent early is ciphertext, or the handshake fails. It is never plaintext again.
             reads.preBuffer.moveAll(to: engine.received)
             upgrade.begin(with: engine)
+            log("TLS handshake begins", ["as": request.settings.role == .server ? "server" : "client"])
             clock = PhaseClock(.handshake(thenTrust: request.settings.trustTimeout), seconds: request.settings.handshakeTimeout)
             return true
         } catch {
@@ -83,6 +84,12 @@ extension StreamConnection {
             facts.isSecure = true
             facts.session = session
         }
+        log(
+            "TLS established",
+            [
+                "version": "\(session?.value.protocolVersion.description ?? "")",
+                "cipherSuite": "\(session?.value.cipherSuite ?? "")",
+            ])
         report(.didSecure)
     }
 

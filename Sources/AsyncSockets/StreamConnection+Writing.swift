@@ -8,6 +8,8 @@ final class WriteHalf {
     @exclusivity(unchecked) var queue = WriteQueue()
     /// Why no byte can be sent any more.
     @exclusivity(unchecked) var ending: AsyncSocketError?
+    /// The file that was being sent cannot be read any more: what the peer has is cut short.
+    @exclusivity(unchecked) var hasBrokenFile = false
     /// When to try again, after the kernel had no memory to send with.
     @exclusivity(unchecked) var retry: Deadline?
     /// How long a write that has failed waits for the delegate to read what came before the end.
@@ -42,18 +44,20 @@ extension StreamConnection {
 
     func enqueue(_ packet: consuming WritePacket) {
         guard closeIntent == nil, !writes.isClosing, packet.count > 0 else { return }
-        if let limit = configuration.maximumPendingWriteBytes, waitingByteCount(with: packet.count, limit: limit) > limit {
-            return close(.writeQueueFull(limit))
-        }
+        let limit = max(configuration.maximumPendingWriteBytes.count, 0)
+        if !packet.isFile, wouldExceed(limit, with: packet.count) { return close(.writeQueueFull(limit)) }
         if case .closed = phase { return }
         writes.queue.append(packet)
         needsPump = true
     }
 
-    /// The bytes that would wait. What can be sent does not count.
-    private func waitingByteCount(with count: Int, limit: Int) -> Int {
-        if writes.queue.waitingByteCount + count > limit { pumpIfNeeded() }
-        return writes.queue.waitingByteCount + count
+    /// True when `count` more bytes would be too many. What can be sent does not count, nor do files, and one write alone is never too much.
+    private func wouldExceed(_ limit: Int, with count: Int) -> Bool {
+        var exceeds: Bool {
+            (1...).contains(writes.queue.waitingMemoryByteCount) && count > limit - writes.queue.waitingMemoryByteCount
+        }
+        if exceeds { pumpIfNeeded() }
+        return exceeds
     }
 
     /// Nothing is written after what is queued now (`shutdown(2)` with `SHUT_WR`, and a close_notify before it).
@@ -147,6 +151,7 @@ extension StreamConnection {
             scratch.commit(try file.region.read(at: file.position, into: UnsafeMutableRawBufferPointer(rebasing: room)))
         } catch {
             writes.ending = AsyncSocketError(error, operation: "write")
+            writes.hasBrokenFile = true
             return nil
         }
         defer { scratch.reset() }
@@ -173,6 +178,7 @@ extension StreamConnection {
             writes.retry = Deadline(after: SocketDescriptor.shortageSeconds)
         case .failed(let error):
             writes.ending = AsyncSocketError(error, operation: "write")
+            writes.hasBrokenFile = error.errno == ENODATA || error.errno == EIO
             // The end may have come with bytes before it that the loop has not told of yet.
             reads.mayHaveBytes = true
             reads.trustsShortReads = false
@@ -187,8 +193,10 @@ extension StreamConnection {
             report(.didWrite(tag: tag))
         }
         if let (count, tag) = writes.queue.takeProgress() { report(.didWritePartial(count, tag: tag)) }
-        if writes.isAboveHighWater, writes.queue.waitingByteCount <= (configuration.writeHighWaterMark ?? 0) / 2 {
+        let waiting = writes.queue.waitingByteCount
+        if writes.isAboveHighWater, waiting <= (configuration.writeHighWaterMark ?? 0) / 2 {
             writes.isAboveHighWater = false
+            report(.lowWater(waiting))
         }
     }
 }

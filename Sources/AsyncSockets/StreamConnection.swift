@@ -5,20 +5,24 @@
 //  4. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is queued together is served together.
 //  5. The delegate is told by `outbox`, when the pump has done its work, and by nothing else.
 //  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last event.
-//  7. The loop keeps the connection alive until it is closed and its last event is on its way.
+//  7. Nothing is told of a connection before the end of what its socket did before: a connection, or a listening.
+//  8. The loop keeps the connection alive until it is closed and its last event is on its way.
 
 internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
+internal import Synchronization
 
 /// One TCP connection, from the attempt to make it to its last event. A socket that connects again gets a new one.
 final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
-    // Unchecked: by rule 1. `registration` and `predecessor` are set before the first message.
+    // Unchecked: by rule 1. `registration` and `waitsForPredecessor` are set before the first message.
 
     /// What can be asked of a connection.
     enum Message: Sendable {
         indirect case connect(Destination, timeout: Double)
+        case predecessorIsClosed
+        case predecessorHasEnded
         indirect case resolved(Resolver.Answer)
         case attempt(Int, LoopEvents)
         case adopt(SocketDescriptor)
@@ -38,13 +42,21 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case retire
     }
 
+    /// For logs: the how manieth of the process it is.
+    let number = StreamConnection.count.wrappingAdd(1, ordering: .relaxed).newValue
+    private static let count = Atomic<UInt64>(0)
+    let role: Role
     let loop: EventLoop
     let relay: DelegateRelay
     let facts = Locked(ConnectionFacts())
     let turn: SocketTurn<Message>
     private(set) var registration: LoopRegistration?
-    /// The socket's connection before this one, whose end has to be told first. Set before anybody else knows this one; then inside the turn.
-    var predecessor: StreamConnection?
+    /// Reached with the end, when the descriptor is closed, and those of the connections before.
+    let closed = Milestone()
+    /// The end of what the socket did before has yet to be told: nothing is told of this connection until then. Set before anybody else knows it.
+    @exclusivity(unchecked) var waitsForPredecessor = false
+    /// The descriptor of the connection before has yet to be closed. Set before anybody else knows this one.
+    @exclusivity(unchecked) var waitsForClosing = false
 
     // Inside the turn, which also sees to it that accesses exclude each other: to have that checked at run time took 8 % of an echo.
     @exclusivity(unchecked) var settings = SocketConfiguration.initial
@@ -63,7 +75,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     @exclusivity(unchecked) var line: DelegateLine?
     @exclusivity(unchecked) var armedDeadline: Deadline?
 
-    init(for socket: AsyncSocket, loop: EventLoop) {
+    init(for socket: AsyncSocket, as role: Role, loop: EventLoop) {
+        self.role = role
         self.loop = loop
         relay = DelegateRelay(to: socket)
         turn = SocketTurn(queue: socket.socketQueue)
@@ -108,7 +121,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     private func serve(_ message: Message) {
         if case .closed = phase {
-            predecessor = nil
+            if case .predecessorIsClosed = message { closed.reach() }
+            if case .predecessorHasEnded = message { waitsForPredecessor = false }
             if case .retire = message { retireIfSilent() }
             if case .perform(let body) = message { body(nil) }
             if case .changeDelegateQueue = message { relay.changeQueue() }
@@ -116,7 +130,9 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         }
         switch message {
         case .connect(let destination, let timeout):
-            if !waitsForPredecessor(with: message) { connect(to: destination, timeout: timeout) }
+            connect(to: destination, timeout: timeout)
+        case .predecessorIsClosed: beginToConnect()
+        case .predecessorHasEnded: waitsForPredecessor = false
         case .resolved(let answer): didResolve(answer)
         case .attempt(let number, let events): react(to: events, ofAttempt: number)
         case .adopt(let descriptor): adopt(descriptor)
@@ -142,14 +158,6 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         }
     }
 
-    /// True when `message` will come again, once the end of the connection before has been told.
-    private func waitsForPredecessor(with message: Message) -> Bool {
-        guard let predecessor else { return false }
-        self.predecessor = nil
-        predecessor.relay.whenEndIsTold { [self] in post(message) }
-        return true
-    }
-
     var configuration: SocketConfiguration { settings.value }
 
     private func configure(_ settings: SocketConfiguration.Shared) {
@@ -160,7 +168,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     func finishTurn(on place: TurnPlace) {
         pumpIfNeeded()
-        if !outbox.isEmpty { tell(on: place) }
+        if !outbox.isEmpty, !waitsForPredecessor { tell(on: place) }
         publishProgress()
         if isOver { retireIfSilent() } else { armDeadline() }
     }
@@ -174,7 +182,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         if events.contains(.deadline) { expire() }
         switch phase {
         case .connected, .negotiating: break
-        case .idle, .resolving, .connecting, .closed: return
+        case .idle, .waiting, .resolving, .connecting, .closed: return
         }
         if events.contains(.readable) { reads.mayHaveBytes = true }
         if events.contains(.peerFinished) || events.contains(.urgent) { reads.trustsShortReads = false }
@@ -196,7 +204,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         switch phase {
         case .connected(let descriptor): pump(descriptor)
         case .negotiating(let descriptor, let tunnel): pumpNegotiation(tunnel, descriptor)
-        case .idle, .resolving, .connecting, .closed: break
+        case .idle, .waiting, .resolving, .connecting, .closed: break
         }
     }
 

@@ -28,8 +28,8 @@ public final class StartTLSPorter: AsyncSocketDelegate, Sendable {
     /// - Throws: What `AsyncSocket.accept(onInterface:port:)` throws.
     public init(inFrontOf target: UInt16) throws(AsyncSocketError) {
         self.target = target
-        listener = AsyncSocket(delegateQueue: queue)
-        listener.delegate = self
+        listener = AsyncSocket()
+        listener.setDelegate(self, delegateQueue: queue)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
     }
 

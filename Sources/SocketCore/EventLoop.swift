@@ -224,7 +224,7 @@ package final class EventLoop: @unchecked Sendable {
             count += work.count
             let tickets = work.map { $0.takeTicket() }
             queue.async {
-                for (work, ticket) in zip(work, tickets) { work.run(upTo: ticket) }
+                for (work, ticket) in zip(work, tickets) { work.run(upTo: ticket, on: queue) }
             }
         }
         departures.removeAll(keepingCapacity: true)

@@ -1,4 +1,5 @@
 internal import CLinux
+package import Dispatch
 
 /// What an event loop has to tell the owner of a registration.
 package struct LoopEvents: OptionSet, Hashable, Sendable {
@@ -51,10 +52,10 @@ package protocol EventHandler: AnyObject, Sendable {
 
 /// Something to be run on a queue when a loop has handled its batch of events.
 package protocol BatchedWork: AnyObject, Sendable {
-    /// On the loop, just before it is put on the queue: what belongs to it, as a number for `run(upTo:)`.
+    /// On the loop, just before it is put on the queue: what belongs to it, as a number for `run(upTo:on:)`.
     func takeTicket() -> Int
-    /// On the queue.
-    func run(upTo ticket: Int)
+    /// On `queue`.
+    func run(upTo ticket: Int, on queue: DispatchQueue)
 }
 
 /// A place in the table of an event loop. Stale ones are recognised by their generation and ignored.

@@ -11,19 +11,21 @@ package struct ReadPacket: Sendable {
         case length(Int)
         /// With the first occurrence of these bytes, which are part of the result.
         case delimiter(Data)
+        /// With the end of the stream: see `finish()`.
+        case end
     }
 
     /// What `take(from:)` came to.
     package enum Answer {
         case complete(Data)
         case incomplete
-        /// `maxLength` bytes are there and no delimiter among them.
+        /// `maxLength` bytes are there and no delimiter among them, or more than that before the end.
         case maxedOut
     }
 
     package let goal: Goal
-    /// The most bytes that the read may deliver; nil: no limit.
-    package let maxLength: Int?
+    /// The most bytes that the read may deliver.
+    package let maxLength: Int
     package let timeout: Double
     package let tag: Int
 
@@ -36,7 +38,7 @@ package struct ReadPacket: Sendable {
 
     /// - Parameter target: The caller's buffer and the offset in it; nil: memory of the read's own.
     package init(
-        goal: Goal, maxLength: Int? = nil, timeout: Double, tag: Int, target: (buffer: ReadBuffer, offset: Int)? = nil
+        goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int, target: (buffer: ReadBuffer, offset: Int)? = nil
     ) {
         self.goal = goal
         self.maxLength = maxLength
@@ -51,13 +53,19 @@ package struct ReadPacket: Sendable {
         case .anyBytes: takeAnyBytes(from: buffer)
         case .length(let length): take(length: length, from: buffer)
         case .delimiter(let delimiter): take(to: delimiter, from: buffer)
+        case .end: takeUpToEnd(from: buffer)
         }
+    }
+
+    /// What a read to the end has, when the end has come.
+    package func finish() -> Data {
+        taken?.data ?? Data()
     }
 
     /// Takes what the read has so far, when it will not be completed.
     package mutating func takeIncomplete(from buffer: PreBuffer) -> Data {
         switch goal {
-        case .anyBytes, .length: taken?.data ?? Data()
+        case .anyBytes, .length, .end: taken?.data ?? Data()
         case .delimiter: takeAll(buffer, bytesDone(in: buffer))
         }
     }
@@ -65,8 +73,8 @@ package struct ReadPacket: Sendable {
     /// How many bytes the read has or sees in the buffer.
     package func bytesDone(in buffer: PreBuffer) -> Int {
         switch goal {
-        case .length: taken?.count ?? 0
-        case .anyBytes, .delimiter: min(buffer.count, maxLength ?? .max)
+        case .length, .end: taken?.count ?? 0
+        case .anyBytes, .delimiter: min(buffer.count, maxLength)
         }
     }
 
@@ -85,7 +93,7 @@ package struct ReadPacket: Sendable {
 
     private mutating func takeAnyBytes(from buffer: PreBuffer) -> Answer {
         guard !buffer.isEmpty else { return .incomplete }
-        return .complete(takeAll(buffer, min(buffer.count, maxLength ?? .max)))
+        return .complete(takeAll(buffer, min(buffer.count, maxLength)))
     }
 
     private mutating func take(length: Int, from buffer: PreBuffer) -> Answer {
@@ -103,11 +111,19 @@ package struct ReadPacket: Sendable {
             buffer.restartSearch()
             isSearching = true
         }
-        let limit = maxLength ?? .max
         if let end = delimiter.withUnsafeBytes({ buffer.endOfFirst($0) }) {
-            return end <= limit ? .complete(takeAll(buffer, end)) : .maxedOut
+            return end <= maxLength ? .complete(takeAll(buffer, end)) : .maxedOut
         }
-        return buffer.count >= limit ? .maxedOut : .incomplete
+        return buffer.count >= maxLength ? .maxedOut : .incomplete
+    }
+
+    private mutating func takeUpToEnd(from buffer: PreBuffer) -> Answer {
+        guard buffer.count <= maxLength - (taken?.count ?? 0) else { return .maxedOut }
+        guard !buffer.isEmpty else { return .incomplete }
+        let taken = taken ?? Destination()
+        self.taken = taken
+        taken.append(buffer, buffer.count)
+        return .incomplete
     }
 
     /// The whole of a read at once.

@@ -19,7 +19,7 @@ package struct ReadQueue: ~Copyable {
         /// The read is done, and gone from the queue.
         case complete(Data, tag: Int)
         case incomplete
-        /// So many bytes are there without the delimiter.
+        /// So many bytes are there without the delimiter, or more before the end.
         case maxedOut(Int)
     }
 
@@ -60,8 +60,21 @@ package struct ReadQueue: ~Copyable {
             packets.removeFront()
             return .complete(data, tag: tag)
         case .incomplete: return .incomplete
-        case .maxedOut: return .maxedOut(read.pointee.maxLength ?? 0)
+        case .maxedOut: return .maxedOut(read.pointee.maxLength)
         }
+    }
+
+    /// True when the read at the front is complete with the end of the stream.
+    package var isAtReadToEnd: Bool {
+        if case .end = packets.front?.pointee.goal { true } else { false }
+    }
+
+    /// The stream has ended in good order: the read to the end that is at the front is complete.
+    package mutating func finishReadToEnd() -> (data: Data, tag: Int)? {
+        guard isAtReadToEnd, let read = packets.front else { return nil }
+        let result = (read.pointee.finish(), read.pointee.tag)
+        packets.removeFront()
+        return result
     }
 
     /// Gives up the read at the front, and takes what it has so far.

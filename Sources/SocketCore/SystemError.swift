@@ -6,11 +6,21 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     package let errno: CInt
     /// What to say in place of the kernel's words.
     package let detail: String?
+    /// What the call was about: an address, for example.
+    private var subject: String?
 
     package init(_ call: String, errno: CInt, detail: String? = nil) {
         self.call = call
         self.errno = errno
         self.detail = detail
+    }
+
+    /// The same error, with what it is about: `127.0.0.1:8080: address already in use`.
+    package func about(_ address: SocketAddress) -> SystemError {
+        guard detail == nil else { return self }
+        var error = self
+        error.subject = address.description
+        return error
     }
 
     /// Reads `errno`: make one at once after the call that failed.
@@ -26,7 +36,14 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     package var isAddressInUse: Bool { errno == EADDRINUSE }
 
     package var description: String {
-        "\(call): \(detail ?? String(cString: strerror(errno)))"
+        detail ?? "\(subject ?? call): \(reason)"
+    }
+
+    /// The kernel's words as they stand within a sentence.
+    private var reason: String {
+        let words = String(cString: strerror(errno))
+        guard let second = words.dropFirst().first, second.isLowercase else { return words }
+        return words.prefix(1).lowercased() + words.dropFirst()
     }
 }
 

@@ -29,6 +29,8 @@ package struct WritePacket: Sendable {
         self.count = count
     }
 
+    package var isFile: Bool { file != nil }
+
     var remaining: Int { count - handedOn }
 
     mutating func handOn(_ count: Int) {

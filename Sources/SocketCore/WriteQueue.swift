@@ -10,6 +10,10 @@ package struct WriteQueue: ~Copyable {
     private var handedOnCount = 0
     /// The bytes of all packets that are not handed on.
     package private(set) var waitingByteCount = 0
+    /// Those of them that are in files, and use no memory.
+    private var waitingFileByteCount = 0
+    /// Those of them that are in memory.
+    package var waitingMemoryByteCount: Int { waitingByteCount - waitingFileByteCount }
 
     package init() {}
 
@@ -30,6 +34,7 @@ package struct WriteQueue: ~Copyable {
 
     package mutating func append(_ packet: consuming WritePacket) {
         waitingByteCount += packet.count
+        if packet.file != nil { waitingFileByteCount += packet.count }
         packets.append(packet)
     }
 
@@ -45,6 +50,7 @@ package struct WriteQueue: ~Copyable {
         packets.removeAll()
         handedOnCount = 0
         waitingByteCount = 0
+        waitingFileByteCount = 0
     }
 
     /// The file that is to be handed on next, and how much of it; nil when bytes are next, or nothing.
@@ -99,6 +105,7 @@ package struct WriteQueue: ~Copyable {
         while left > 0, let write = packets.packet(at: handedOnCount) {
             let step = min(left, write.pointee.remaining)
             write.pointee.handOn(step)
+            if write.pointee.file != nil { waitingFileByteCount -= step }
             left -= step
             if write.pointee.remaining == 0 { handedOnCount += 1 }
         }

@@ -23,7 +23,7 @@ final class MailClient: AsyncSocketDelegate, @unchecked Sendable {
     init(screen: Screen, settings: TLSSettings, port: UInt16) throws {
         self.screen = screen
         self.settings = settings
-        socket.delegate = self
+        socket.setInlineDelegate(self)
         try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 10)
         expect(.greeting)
     }

@@ -16,7 +16,7 @@ final class MailServer: AsyncSocketDelegate, @unchecked Sendable {
     init(screen: Screen, settings: TLSSettings) throws {
         self.screen = screen
         self.settings = settings
-        listener.delegate = self
+        listener.setInlineDelegate(self)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
     }
 

@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import Glibc
+import SocketTestSupport
 import Testing
 
 @Suite struct ScriptedPeerTests {

@@ -17,7 +17,7 @@ import Testing
             _ = othersHaveCome.wait(timeout: .now() + 60)
             listener.disconnect()
         }
-        let listener = AsyncSocket(delegate: atListener, delegateQueue: delivery.delegateQueue)
+        let listener = AsyncSocket(atListener, calledOn: delivery.delegateQueue)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
         let clients = try (0..<20).map { _ in try RawClient(to: address) }
@@ -49,7 +49,7 @@ import Testing
 
     @Test func aFamilyThatIsSwitchedOffIsNotListenedOn() async throws {
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         listener.isIPv4Enabled = false
         try listener.accept(onPort: 0)
         #expect(listener.localAddress?.family == .ipv6)
@@ -63,7 +63,7 @@ import Testing
 
     @Test func withBothFamiliesSwitchedOffThereIsNothingToListenOn() throws {
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         listener.isIPv4Enabled = false
         listener.isIPv6Enabled = false
         for accept: @Sendable (AsyncSocket) throws -> Void in [
@@ -79,7 +79,7 @@ import Testing
     @Test(arguments: ["127.0.0.1", "::1"])
     func anAddressIsListenedOn(_ host: String) async throws {
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onAddress: try #require(SocketAddress(literal: host, port: 0)))
         #expect(listener.localHost == host)
         let client = try RawClient(to: try #require(listener.localAddress))
@@ -89,13 +89,13 @@ import Testing
 
     /// The second address cannot be had: nothing is left of the first, and nobody is told of an end that had no beginning.
     @Test func anAcceptThatThrewLeavesNothingBehind() async throws {
-        let holder = AsyncSocket(delegate: Recorder())
+        let holder = AsyncSocket(inlineDelegate: Recorder())
         let atHolder = Recorder()
-        holder.delegate = atHolder
+        holder.changeDelegate(to: atHolder)
         try holder.accept(onAddress: try #require(SocketAddress(literal: "::", port: 0)))
         let port = holder.localPort
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onPort: port) }
         #expect(error?.errno == EADDRINUSE)
         #expect(try Self.listensEverywhere(onPort: port, "tcp6"))
@@ -112,7 +112,7 @@ import Testing
 
     @Test func anAcceptedSocketHasTheListenersSettings() async throws {
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         listener.isIPv4PreferredOverIPv6 = false
         listener.isIPv6Enabled = false
         listener.alternateAddressDelay = 1.25
@@ -124,7 +124,9 @@ import Testing
         #expect(!child.isIPv6Enabled && child.isIPv4Enabled)
         #expect(child.alternateAddressDelay == 1.25)
         #expect(child.maximumAcceptedConnections == 12)
-        #expect(child.delegate === recorder)
+        // The delegate is the listener's: it hears of the end.
+        child.disconnect()
+        #expect(try await recorder.disconnected() == nil)
         withExtendedLifetime(client) {}
     }
 
@@ -153,7 +155,7 @@ import Testing
         }
         let giver = Giver()
         giver.queue.setSpecific(key: Giver.key, value: "given")
-        let listener = AsyncSocket(delegate: giver)
+        let listener = AsyncSocket(inlineDelegate: giver)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = try RawClient(to: try #require(listener.localAddress))
         client.send("x")
@@ -175,7 +177,7 @@ import Testing
         }
         LogRecorder.install()
         let careless = Careless()
-        let listener = AsyncSocket(delegate: careless, delegateQueue: delivery.delegateQueue)
+        let listener = AsyncSocket(careless, calledOn: delivery.delegateQueue)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
         for _ in 0..<3 {
@@ -203,7 +205,7 @@ import Testing
             }
         }
         let choosy = Choosy()
-        let listener = AsyncSocket(delegate: choosy)
+        let listener = AsyncSocket(inlineDelegate: choosy)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
         let first = try RawClient(to: address)
@@ -220,12 +222,11 @@ import Testing
     @Test(arguments: [Link.Delivery.inline, .delegateQueue, .socketQueue])
     func d16WithoutADelegateAnAcceptedConnectionIsClosed(_ delivery: Link.Delivery) async throws {
         LogRecorder.install()
-        var recorder: Recorder? = Recorder()
-        let listener = AsyncSocket(
-            delegate: recorder, delegateQueue: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        var recorder = Recorder()
+        let listener = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)
-        recorder = nil
+        recorder = Recorder()
         for _ in 0..<3 {
             let client = try RawClient(to: address)
             #expect(try client.receive() == "")
@@ -255,7 +256,7 @@ import Testing
     @Test(arguments: [Link.Delivery.inline, .delegateQueue])
     func atTheLimitConnectionsWaitUntilOneIsClosed(_ delivery: Link.Delivery) async throws {
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder, delegateQueue: delivery.delegateQueue)
+        let listener = AsyncSocket(recorder, calledOn: delivery.delegateQueue)
         listener.maximumAcceptedConnections = 2
         try listener.accept(onInterface: "localhost", port: 0)
         let address = try #require(listener.localAddress)
@@ -278,7 +279,7 @@ import Testing
 
     @Test func theLimitMayChangeWhileConnectionsWait() async throws {
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         listener.maximumAcceptedConnections = 0
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let address = try #require(listener.localAddress)

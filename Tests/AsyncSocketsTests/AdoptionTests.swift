@@ -39,7 +39,7 @@ import Testing
     @Test func d14AUnixStreamIsAdopted() async throws {
         let (peer, descriptor) = try Self.pair()
         let recorder = Recorder()
-        let socket = try AsyncSocket(adopting: descriptor, delegate: recorder)
+        let socket = try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         #expect(socket.isConnected && !socket.isIPv4 && !socket.isIPv6)
         try await Self.expectConversation(socket, recorder, with: peer)
         socket.disconnect()
@@ -65,7 +65,7 @@ import Testing
         let socket = try {
             let (peer, descriptor) = try Self.pair()
             peer.send("x")
-            return try AsyncSocket(adopting: descriptor, delegate: recorder)
+            return try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         }()
         // Nobody has read the byte yet, and nobody will; who waits for the write is told all the same.
         socket.write(Data(count: 1024 * 1024), withTimeout: 60, tag: 0)
@@ -79,7 +79,7 @@ import Testing
         let socket = try {
             let (peer, descriptor) = try Self.pair()
             peer.send("421 bye\r\n")
-            return try AsyncSocket(adopting: descriptor, delegate: recorder)
+            return try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         }()
         socket.write(Data(count: 1024 * 1024), withTimeout: 60, tag: 0)
         socket.readData(to: .lineEnd, withTimeout: 60, tag: 1)
@@ -109,13 +109,13 @@ import Testing
     private func readSlowly() async throws {
         let (silentPeer, silentDescriptor) = try Self.pair()
         let pauses = Recorder()
-        let silent = try AsyncSocket(adopting: silentDescriptor, delegate: pauses)
+        let silent = try AsyncSocket(adopting: silentDescriptor, inlineDelegate: pauses)
         silent.keepsConnectionOnReadTimeout = true
         let recorder = Recorder()
         let socket = try {
             let (peer, descriptor) = try Self.pair()
             peer.send("one\r\ntwo\r\nthree\r\nfour\r\nfive\r\n")
-            return try AsyncSocket(adopting: descriptor, delegate: recorder)
+            return try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         }()
         socket.write(Data(count: 1024 * 1024), withTimeout: 60, tag: 0)
         var lastAsked = ContinuousClock.now

@@ -23,7 +23,7 @@ import Testing
             default: break
             }
         }
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
         for tag in 0..<10 { #expect(try await recorder.wrote() == tag) }
@@ -49,7 +49,7 @@ import Testing
             let now = socket.readProgress
             progress.withLock { $0.append(now) }
         }
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
         socket.readData(toLength: 3, withTimeout: 60, tag: 1)
@@ -81,7 +81,7 @@ import Testing
             socket.write(data, withTimeout: -1, tag: 0)
             socket.disconnect()
         }
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
         try await deallocated.wait()
@@ -98,7 +98,7 @@ import Testing
         let recorder = Recorder { _, told in
             if case .read(_, tag: 1) = told { _ = holder.withLock { holder in holder.take() } }
         }
-        var socket: AsyncSocket? = AsyncSocket(delegate: recorder)
+        var socket: AsyncSocket? = AsyncSocket(inlineDelegate: recorder)
         try socket?.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
         for tag in 1...2 { socket?.readData(toLength: 1, withTimeout: 60, tag: tag) }

@@ -14,7 +14,7 @@ import Testing
     func bytesBeforeAFINStayReadableThoughAWriteMeetsAReset(halfDuplex: Bool) async throws {
         let listener = try RawSocket.listening()
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = !halfDuplex
         try socket.connect(toAddress: listener.localAddress, withTimeout: 60)
         try await recorder.connected()
@@ -57,11 +57,11 @@ import Testing
         let peer = try ScriptedPeer.listening(
             kind.untilRequest + [.fire(asked), .wait(for: go), .send(bytes), .finish, .fire(gone)])
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.stay(on: loop)
         try socket.connect(through: peer, kind)
         try await asked.wait()
-        let held = AsyncSocket(delegate: holder)
+        let held = AsyncSocket(inlineDelegate: holder)
         held.stay(on: loop)
         try held.connect(toHost: "127.0.0.1", onPort: silent.port, withTimeout: 60)
         for await _ in isHeld.stream { break }
@@ -79,7 +79,7 @@ import Testing
 
     @Test func aListenerThatIsDisconnectedIsFreeAtOnce() async throws {
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         for _ in 0..<50 {
             try listener.accept(onInterface: "127.0.0.1", port: 0)
             #expect(!listener.isDisconnected)
@@ -107,7 +107,7 @@ import Testing
         let gate = DispatchSemaphore(value: 0)
         let port = try #require(listener.localAddress.port)
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.resolver = Resolver(concurrency: 1) { query in
             gate.wait()
             return .success([SocketAddress(literal: "127.0.0.1", port: query.port)].compactMap { $0 })
@@ -135,7 +135,7 @@ import Testing
         let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
         try Data(count: 64 << 20).write(to: file)
         defer { try? FileManager.default.removeItem(at: file) }
-        try link.client.write(contentsOf: file, withTimeout: 60, tag: 0)
+        try link.client.write(contentsOfFile: file.path, withTimeout: 60, tag: 0)
         guard case .wrotePartial = await link.atClient.next() else { throw Unexpected(description: "no progress") }
         try FileHandle(forWritingTo: file).truncate(atOffset: 32 << 20)
         link.server.readData(toLength: 64 << 20, withTimeout: 60, tag: 0)
@@ -153,13 +153,13 @@ import Testing
         defer { try? FileManager.default.removeItem(at: path) }
         for _ in 0..<100 {
             let recorder = Recorder()
-            let socket = AsyncSocket(delegate: recorder)
+            let socket = AsyncSocket(inlineDelegate: recorder)
             try socket.connect(toAddress: address, withTimeout: 60)
             _ = try await recorder.connectedTo()
             let peer = Locked<RawSocket?>(try listener.accepted())
             let closing = Task.detached { peer.withLock { $0 = nil } }
             // Not at a page's beginning, so that a call takes two rounds.
-            for tag in 0..<8 { try socket.write(contentsOf: file, offset: 100, withTimeout: 60, tag: tag) }
+            for tag in 0..<8 { try socket.write(contentsOfFile: file.path, offset: 100, withTimeout: 60, tag: tag) }
             await closing.value
             #expect(try await recorder.disconnected() != nil)
         }

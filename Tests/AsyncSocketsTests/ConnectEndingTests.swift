@@ -36,7 +36,7 @@ import Testing
         let listener = try RawSocket.listening(backlog: 512)
         let address = try listener.localAddress
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         for round in 0..<300 {
             // Loopback connects at once: the attempt's completion is on its way when the disconnect comes.
             try client.connect(toAddress: address, withTimeout: 60)
@@ -61,7 +61,7 @@ import Testing
         let gate = DispatchSemaphore(value: 0)
         let (begun, continuation) = AsyncStream<Void>.makeStream()
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         client.resolver = Resolver(concurrency: 1) { _ in
             continuation.yield()
             gate.wait()
@@ -76,7 +76,7 @@ import Testing
         try await recorder.connected()
         gate.signal()
         // The resolver has one thread: its next answer comes after the late one.
-        let other = AsyncSocket(delegate: recorder)
+        let other = AsyncSocket(inlineDelegate: recorder)
         other.resolver = client.resolver
         try other.connectToHost()
         await iterator.next()
@@ -98,7 +98,7 @@ import Testing
             return .failure(ResolveError(query, code: EAI_NONAME))
         }
         let recorders = (0..<3).map { _ in Recorder() }
-        let clients = recorders.map { AsyncSocket(delegate: $0) }
+        let clients = recorders.map { AsyncSocket(inlineDelegate: $0) }
         for (number, client) in clients.enumerated() {
             client.resolver = resolver
             try client.connect(toHost: "\(number).test", onPort: 1, withTimeout: 60)
@@ -118,7 +118,7 @@ import Testing
         let gate = DispatchSemaphore(value: 0)
         let loop = try EventLoop()
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         client.stay(on: loop)
         client.resolver = Resolver(concurrency: 1) { query in
             gate.wait()

@@ -15,7 +15,7 @@ import Testing
     func theConnectionComesFromThere(_ interface: String, _ host: String, _ from: String) async throws {
         let listener = try RawSocket.listening(host)
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(
             toHost: host, onPort: try listener.localAddress.port ?? 0, viaInterface: interface, withTimeout: 60)
         try await recorder.connected()
@@ -32,7 +32,7 @@ import Testing
         let listener = try RawSocket.listening(host)
         let port = try RawSocket.freePort()
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toAddress: listener.localAddress, viaInterface: "\(interface)\(port)", withTimeout: 60)
         try await recorder.connected()
         #expect(client.localPort == port && client.localHost == from)
@@ -54,7 +54,7 @@ import Testing
 
     @Test func aHostInAFamilyThatTheInterfaceLacksIsAnErrorThatSaysSo() async throws {
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toHost: "::1", onPort: 1, viaInterface: "127.0.0.1", withTimeout: 60)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .noUsableAddress && error.blame == .caller)
@@ -64,7 +64,7 @@ import Testing
 
     @Test func anAddressThatIsNotOursFailsAsASystemError() async throws {
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toHost: "127.0.0.1", onPort: 1, viaInterface: "198.51.100.1", withTimeout: 60)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectFailed && error.errno == EADDRNOTAVAIL && error.blame == .system)
@@ -91,12 +91,12 @@ import Testing
 
     @Test func aListenerOnAnInterfaceHasAllItsAddresses() async throws {
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "lo", port: 0)
         var clients: [AsyncSocket] = []
         for host in ["127.0.0.1", "::1"] {
             let recorder = Recorder()
-            let client = AsyncSocket(delegate: recorder)
+            let client = AsyncSocket(inlineDelegate: recorder)
             clients.append(client)
             try client.connect(toHost: host, onPort: listener.localPort, withTimeout: 60)
             try await recorder.connected()
@@ -108,11 +108,11 @@ import Testing
 
     @Test func aListenerLeavesOutDisabledFamiliesAndUnknownInterfaces() throws {
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         listener.isIPv4Enabled = false
         try listener.accept(onInterface: "localhost", port: 0)
         #expect(listener.localHost == "::1")
-        let other = AsyncSocket(delegate: recorder)
+        let other = AsyncSocket(inlineDelegate: recorder)
         other.isIPv6Enabled = false
         #expect(throws: AsyncSocketError.self) { try other.accept(onInterface: "::1", port: 0) }
             .map { #expect($0.code == .noUsableAddress) }
@@ -125,7 +125,7 @@ import Testing
     @Test func aListenersPortMayStandBehindItsInterface() throws {
         let port = try RawSocket.freePort()
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onInterface: "127.0.0.10:\(port)", port: 0)
         #expect(listener.localPort == port && listener.localHost == "127.0.0.10")
         withExtendedLifetime(recorder) {}

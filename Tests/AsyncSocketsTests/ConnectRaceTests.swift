@@ -165,7 +165,7 @@ import Testing
         for host in ["127.0.0.1", "::1"] {
             let listener = try RawSocket.listening(host)
             let recorder = Recorder()
-            let client = AsyncSocket(delegate: recorder)
+            let client = AsyncSocket(inlineDelegate: recorder)
             try client.connect(toHost: "localhost", onPort: try listener.localAddress.port ?? 0, withTimeout: 60)
             try await recorder.connected()
             #expect(client.connectedHost == host)
@@ -178,7 +178,7 @@ import Testing
     func aConnectionToItselfIsRefused(_ host: String) async throws {
         let port = try RawSocket.freePort()
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toHost: host, onPort: port, viaInterface: "lo:\(port)", withTimeout: 60)
         guard case .disconnected(let error?) = await recorder.next() else {
             Issue.record("connected")

@@ -19,7 +19,7 @@ import Testing
             .startTLS(TestCertificates.server()), .wait(for: full), .sendRaw(Self.garbage), .wait(for: over),
         ])
         let recorder = Recorder(recordsProgress: true)
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try socket.startTLS(settings: TestCertificates.client().only(version))
         try await recorder.connected()
@@ -41,7 +41,7 @@ import Testing
             .startTLS(TestCertificates.server()), .send("unread"), .sendRaw(Self.garbage), .wait(for: over),
         ])
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try socket.startTLS(settings: TestCertificates.client().only(version))
         try await recorder.connected()
@@ -106,12 +106,12 @@ import Testing
         let start: [ScriptedPeer.Step] = version == nil ? [] : [.startTLS(try TestCertificates.server())]
         let peer = try ScriptedPeer.listening(start + [.send(text, inPiecesOf: 1000)])
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         if version != nil { try socket.startTLS(settings: TestCertificates.client()) }
         try await recorder.connected()
         if version != nil { try await recorder.secured() }
-        socket.readData(to: .lineEnd, withTimeout: 60, maxLength: 2 << 20, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: 60, maxLength: .mebibytes(2), tag: 0)
         #expect(try await recorder.readText() == text)
     }
 

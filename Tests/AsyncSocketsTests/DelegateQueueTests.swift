@@ -12,7 +12,7 @@ import Testing
     /// Makes a connection on `loop` and waits for it: the batch of events before it has been handled then.
     private func pass(_ loop: EventLoop, to peer: ScriptedPeer) async throws {
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.stay(on: loop)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
@@ -63,16 +63,36 @@ import Testing
             guard case .read = told else { return }
             places.withLock { $0.append(DispatchQueue.getSpecific(key: Self.key)) }
         }
-        let socket = AsyncSocket(delegate: recorder, delegateQueue: queues[0])
+        let socket = AsyncSocket(recorder, calledOn: queues[0])
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
         for (tag, queue) in queues.enumerated() {
-            socket.delegateQueue = queue
+            socket.call(recorder, on: queue)
             socket.readData(toLength: 1, withTimeout: 60, tag: tag)
             _ = try await recorder.readData()
         }
         #expect(places.withLock { $0 } == ["first", "second", nil])
         socket.disconnect()
+    }
+
+    /// Moves to another queue in a callback about a read, and passes on what it is told.
+    private final class Mover: AsyncSocketDelegate, Sendable {
+        private let recorder: Recorder
+        private let queue: @Sendable (Int) -> DispatchQueue?
+
+        init(_ recorder: Recorder, queueAfter: @escaping @Sendable (_ tag: Int) -> DispatchQueue?) {
+            self.recorder = recorder
+            queue = queueAfter
+        }
+
+        func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
+            recorder.socket(socket, didConnectToHost: host, port: port)
+        }
+
+        func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+            if let queue = queue(tag) { socket.setDelegate(self, delegateQueue: queue) }
+            recorder.socket(socket, didRead: data, withTag: tag)
+        }
     }
 
     /// The bytes are there already: the delivery that the callback belongs to does not go on with them.
@@ -81,12 +101,12 @@ import Testing
         let areQueued = try TestSignal()
         let peer = try ScriptedPeer.listening([.wait(for: areQueued), .send("abc"), .expectEnd])
         let places = Locked<[String?]>([])
-        let recorder = Recorder { socket, told in
-            guard case .read(_, let tag) = told else { return }
+        let recorder = Recorder()
+        let mover = Mover(recorder) { tag in
             places.withLock { $0.append(DispatchQueue.getSpecific(key: Self.key)) }
-            if tag == 0 { socket.delegateQueue = queue }
+            return tag == 0 ? queue : nil
         }
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: mover)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
         for tag in 0..<3 { socket.readData(toLength: 1, withTimeout: 60, tag: tag) }
@@ -110,7 +130,7 @@ import Testing
         let recorder = Recorder { _, told in
             if case .disconnected = told { places.withLock { $0.append(DispatchQueue.getSpecific(key: Self.key)) } }
         }
-        let (socket, other) = (AsyncSocket(delegate: recorder), AsyncSocket(delegate: blocker))
+        let (socket, other) = (AsyncSocket(inlineDelegate: recorder), AsyncSocket(inlineDelegate: blocker))
         for socket in [socket, other] { socket.stay(on: loop) }
         try socket.connect(toHost: "127.0.0.1", onPort: peers[0].port, withTimeout: 60)
         try await recorder.connected()
@@ -118,7 +138,7 @@ import Testing
         try await isBusy.wait()
         socket.disconnect()
         try socket.connect(toHost: "127.0.0.1", onPort: peers[2].port, withTimeout: 60)
-        socket.delegateQueue = namedQueue("queue")
+        socket.call(recorder, on: namedQueue("queue"))
         mayGoOn.signal()
         #expect(try await recorder.disconnected() == nil)
         try await recorder.connected()
@@ -148,7 +168,7 @@ import Testing
             for _ in 0..<20 {
                 group.addTask {
                     let recorder = Recorder()
-                    let socket = AsyncSocket(delegate: recorder)
+                    let socket = AsyncSocket(inlineDelegate: recorder)
                     try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 60)
                     try await recorder.connected()
                     for character in text { socket.write(Data(String(character).utf8), withTimeout: 60, tag: 0) }

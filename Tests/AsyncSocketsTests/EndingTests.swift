@@ -11,7 +11,7 @@ import Testing
     /// A socket of ours that is connected to a scripted peer.
     private func connect(to peer: ScriptedPeer) async throws -> (AsyncSocket, Recorder) {
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
         return (socket, recorder)
@@ -55,13 +55,13 @@ import Testing
             if case .connected = told { gate.wait() }
         }
         let silent = try ScriptedPeer.listening([.wait(for: TestSignal())])
-        let held = AsyncSocket(delegate: holder)
+        let held = AsyncSocket(inlineDelegate: holder)
         held.stay(on: loop)
         try held.connect(toHost: "127.0.0.1", onPort: silent.port, withTimeout: 60)
         let gone = try TestSignal()
         let peer = try ScriptedPeer.listening([.send("hi\r\n"), .finish, .fire(gone)])
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.stay(on: loop)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
@@ -165,7 +165,7 @@ import Testing
         let peer = try ScriptedPeer.listening([.startTLS(TestCertificates.server()), .send("hello")])
         let relay = try TamperingRelay(toPort: peer.port, fromClient: [.pieces(of: 1)], fromServer: [.pieces(of: 1)])
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: relay.port, withTimeout: 60)
         try socket.startTLS(settings: TestCertificates.client().only(version))
         socket.readData(toLength: 5, withTimeout: 60, tag: 0)
@@ -183,7 +183,7 @@ import Testing
             try? socket.startTLS(settings: ours)
         }
         let peer: ScriptedPeer
-        let listener = AsyncSocket(delegate: atOurs)
+        let listener = AsyncSocket(inlineDelegate: atOurs)
         if ours.role == .server {
             try listener.accept(onInterface: "127.0.0.1", port: 0)
             peer = try ScriptedPeer.connecting(toPort: listener.localPort, [.startTLS(settings), .finish])
@@ -247,7 +247,7 @@ import Testing
                 guard case .accepted(let socket) = told else { return }
                 try? socket.startTLS(settings: ours)
             }
-            let listener = AsyncSocket(delegate: atListener)
+            let listener = AsyncSocket(inlineDelegate: atListener)
             try listener.accept(onInterface: "127.0.0.1", port: 0)
             _ = try ScriptedPeer.connecting(toPort: listener.localPort, [.startTLS(peer, cut: cut)])
             let socket = try await atListener.accepted()

@@ -12,7 +12,7 @@ import Testing
         let start: [ScriptedPeer.Step] = version == nil ? [] : [.startTLS(try TestCertificates.server())]
         let peer = try ScriptedPeer.listening(start + steps)
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = false
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         if let version { try socket.startTLS(settings: TestCertificates.client().only(version)) }

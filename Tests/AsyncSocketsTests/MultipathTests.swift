@@ -16,10 +16,10 @@ import Testing
     @Test(arguments: [true, false], [true, false])
     func multipathTCPIsUsedWhenBothSidesAskForIt(_ atClient: Bool, _ atListener: Bool) async throws {
         let recorders = [Recorder(), Recorder()]
-        let listener = AsyncSocket(delegate: recorders[0])
+        let listener = AsyncSocket(inlineDelegate: recorders[0])
         listener.usesMultipathTCP = atListener
         try listener.accept(onInterface: "127.0.0.1", port: 0)
-        let client = AsyncSocket(delegate: recorders[1])
+        let client = AsyncSocket(inlineDelegate: recorders[1])
         client.usesMultipathTCP = atClient
         #expect(!client.isMultipathTCP)
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)

@@ -20,12 +20,12 @@ import Testing
 
     @Test func anAcceptOnEveryInterfaceIsReachedByBothFamilies() async throws {
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onPort: 0)
         var clients: [AsyncSocket] = []
         for host in ["127.0.0.1", "127.0.0.9", "::1"] {
             let atClient = Recorder()
-            let client = AsyncSocket(delegate: atClient)
+            let client = AsyncSocket(inlineDelegate: atClient)
             try client.connect(toHost: host, onPort: listener.localPort)
             try await atClient.connected()
             let server = try await atListener.accepted()
@@ -39,10 +39,10 @@ import Testing
     @Test(arguments: ["127.0.0.1", "::1"])
     func theFamilyOfAConnectionIsKnown(_ host: String) async throws {
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: host, port: 0)
         let atClient = Recorder()
-        let client = AsyncSocket(delegate: atClient)
+        let client = AsyncSocket(inlineDelegate: atClient)
         #expect(!client.isIPv4 && !client.isIPv6)
         try client.connect(toHost: host, onPort: listener.localPort)
         try await atClient.connected()
@@ -72,7 +72,7 @@ import Testing
 
     @Test func theDelegateQueueCanBeChanged() async throws {
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let noter = QueueNoter()
         let socket = AsyncSocket(delegate: noter, delegateQueue: noter.queues.0)
@@ -80,7 +80,7 @@ import Testing
         var names = noter.names.stream.makeAsyncIterator()
         #expect(await names.next() == "first")
         for (queue, name) in [(noter.queues.1, "second"), (nil, "none"), (noter.queues.0, "first")] {
-            socket.delegateQueue = queue
+            socket.call(noter, on: queue)
             #expect(socket.delegateQueue === queue)
             socket.write(Data("x"), withTimeout: 60, tag: 0)
             #expect(await names.next() == name)
@@ -113,7 +113,7 @@ import Testing
         let link = try await Link.make()
         if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         let patient = Patient()
-        link.client.delegate = patient
+        link.client.changeDelegate(to: patient)
         link.client.write(Data(count: 64 << 20), withTimeout: 0.05, tag: 7)
         var asked = patient.asked.stream.makeAsyncIterator()
         let first = try #require(await asked.next())

@@ -31,12 +31,12 @@ import Testing
 
     @Test func oneListenerServesBothAddressFamiliesOnOnePort() async throws {
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "localhost", port: 0)
         var clients: [AsyncSocket] = []
         for host in ["127.0.0.1", "::1", "localhost"] {
             let atClient = Recorder()
-            let client = AsyncSocket(delegate: atClient)
+            let client = AsyncSocket(inlineDelegate: atClient)
             clients.append(client)
             try client.connect(toHost: host, onPort: listener.localPort, withTimeout: 60)
             try await atClient.connected()
@@ -50,9 +50,9 @@ import Testing
             guard case .accepted(let socket) = told else { return }
             socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         }
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
-        let client = AsyncSocket(delegate: Recorder())
+        let client = AsyncSocket(inlineDelegate: Recorder())
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         client.write(Data("early\r\n"), withTimeout: 60, tag: 0)
         let server = try await atListener.accepted()
@@ -63,12 +63,12 @@ import Testing
     @Test func aRefusedConnectionNamesTheAddressAndTheErrno() async throws {
         // An address that no other test uses, so that nobody takes the port meanwhile.
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.78", port: 0)
         let port = listener.localPort
         listener.disconnect()
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toHost: "127.0.0.78", onPort: port, withTimeout: 60)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectFailed)
@@ -80,7 +80,7 @@ import Testing
 
     @Test func anUnknownHostIsTheCallersError() async throws {
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toHost: "no-such-host.invalid", onPort: 1, withTimeout: 60)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .hostNotFound)
@@ -91,7 +91,7 @@ import Testing
     @Test func anUnansweredConnectionTimesOut() async throws {
         let full = try FullBacklog()
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toHost: "127.0.0.1", onPort: full.port, withTimeout: 0.2)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectTimeout)
@@ -108,10 +108,10 @@ import Testing
             func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) { steps.continuation.finish() }
         }
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let observer = Observer()
-        let client = AsyncSocket(delegate: observer)
+        let client = AsyncSocket(inlineDelegate: observer)
         try client.connect(toHost: "localhost", onPort: listener.localPort, withTimeout: 60)
         var steps: [ConnectionProgress] = []
         for await step in observer.steps.stream { if let step { steps.append(step) } }
@@ -127,7 +127,7 @@ import Testing
 
     @Test func connectRefusesWhatMakesNoSense() throws {
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "", onPort: 1) }
         #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "localhost", onPort: 0) }
         #expect(throws: AsyncSocketError.self) { try socket.accept(onInterface: "no address", port: 0) }
@@ -173,7 +173,7 @@ import Testing
     @Test func aPortThatIsTakenIsASystemError() async throws {
         let link = try await Link.make()
         let recorder = Recorder()
-        let second = AsyncSocket(delegate: recorder)
+        let second = AsyncSocket(inlineDelegate: recorder)
         let error = #expect(throws: AsyncSocketError.self) {
             try second.accept(onInterface: "127.0.0.1", port: link.listener.localPort)
         }
@@ -364,10 +364,10 @@ import Testing
 
     @Test func aListenerStopsAndLeavesItsChildrenAlone() async throws {
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let atClient = Recorder()
-        let client = AsyncSocket(delegate: atClient)
+        let client = AsyncSocket(inlineDelegate: atClient)
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         try await atClient.connected()
         let server = try await atListener.accepted()
@@ -381,9 +381,9 @@ import Testing
 
     @Test func aSocketThatNobodyKeepsIsClosed() async throws {
         let link = try await Link.make()
-        var second: AsyncSocket? = AsyncSocket(delegate: Recorder())
+        var second: AsyncSocket? = AsyncSocket(inlineDelegate: Recorder())
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         try second?.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         let server = try await atListener.accepted()

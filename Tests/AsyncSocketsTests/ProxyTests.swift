@@ -12,8 +12,7 @@ import Testing
     func aConnectionIsReportedWhenTheTunnelStands(_ kind: ProxyScript, _ delivery: Link.Delivery) async throws {
         let peer = try ScriptedPeer.listening(kind.tunnel() + [.expect("ping\r\n"), .send("pong\r\n")])
         let recorder = Recorder()
-        let socket = AsyncSocket(
-            delegate: recorder, delegateQueue: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        let socket = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
         try socket.connect(through: peer, kind)
         // Queued before the connection stands: none of it may come before the tunnel, which the script would not expect.
         socket.write(Data("ping\r\n"), withTimeout: 60, tag: 0)
@@ -33,7 +32,7 @@ import Testing
     func bytesBehindTheReplyAreTheFirstOfTheTunnel(_ kind: ProxyScript, _ pieces: Int?) async throws {
         let peer = try ScriptedPeer.listening(kind.tunnel(andAtOnce: "220 hello\r\nmore", inPiecesOf: pieces) + [.finish])
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(through: peer, kind)
         socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         socket.readData(toLength: 4, withTimeout: 60, tag: 1)
@@ -58,7 +57,7 @@ import Testing
         ])
         for (kind, peer) in [(ProxyScript.socks5, socksPeer), (.http, httpPeer)] {
             let recorder = Recorder()
-            let socket = AsyncSocket(delegate: recorder)
+            let socket = AsyncSocket(inlineDelegate: recorder)
             socket.proxy = kind.proxy(on: peer.port, credentials: credentials)
             try socket.connect(toHost: "192.0.2.7", onPort: 80, withTimeout: 60)
             try await recorder.connected()
@@ -74,7 +73,7 @@ import Testing
             .expect([5, 1, 0]), .send([5, 0]), .expect(request), .send(ProxyScript.socks5.success),
         ])
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.isIPv6Enabled = false
         socket.proxy = ProxyScript.socks5.proxy(on: peer.port)
         try socket.connect(toAddress: #require(SocketAddress(literal: "2001:db8::7", port: 80)), withTimeout: 60)
@@ -87,7 +86,7 @@ import Testing
         let peer = try ScriptedPeer.listening(ProxyScript.http.tunnel())
         let names = Locked<[String]>([])
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.resolver = Resolver(concurrency: 1) { query in
             names.withLock { $0.append(query.host) }
             return .success([SocketAddress(literal: "127.0.0.1", port: query.port)].compactMap { $0 })
@@ -103,7 +102,7 @@ import Testing
     @Test func theConnectionToTheProxyLeavesFromTheInterface() async throws {
         let peer = try ScriptedPeer.listening(ProxyScript.socks5.tunnel())
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.proxy = ProxyScript.socks5.proxy(on: peer.port)
         try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, viaInterface: "127.0.0.5", withTimeout: 60)
         try await recorder.connected()
@@ -116,7 +115,7 @@ import Testing
     {
         let peer = try ScriptedPeer.listening(steps)
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(through: peer, kind, timeout: timeout)
         socket.write(Data("never sent"), withTimeout: 60, tag: 0)
         socket.readData(withTimeout: 60, tag: 0)
@@ -199,7 +198,7 @@ import Testing
         let isAsked = try TestSignal()
         let peer = try ScriptedPeer.listening(kind.untilRequest + [.fire(isAsked), .expectEnd])
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(through: peer, kind)
         try await isAsked.wait(within: .seconds(60))
         #expect(!socket.isConnected && !socket.isDisconnected)
@@ -239,7 +238,7 @@ import Testing
         let peer = try ScriptedPeer.listening([.expect([5, 1, 0]), .send([5, 255])])
         let direct = try ScriptedPeer.listening([.send("hello\r\n")])
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(through: peer, .socks5)
         #expect(try await recorder.disconnected()?.code == .proxyAuthenticationRequired)
         socket.proxy = nil
@@ -252,7 +251,7 @@ import Testing
 
     @Test func aProxyThatIsNotThereIsNamed() async throws {
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.proxy = .socks5(host: "127.0.0.1", port: 1)
         try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: 60)
         let error = try #require(try await recorder.disconnected())

@@ -11,7 +11,7 @@ import Testing
     private func connect(
         to peer: ScriptedPeer, _ recorder: Recorder, queue: DispatchQueue? = nil
     ) async throws -> AsyncSocket {
-        let socket = AsyncSocket(delegate: recorder, delegateQueue: queue)
+        let socket = AsyncSocket(recorder, calledOn: queue)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
         return socket
@@ -125,7 +125,7 @@ import Testing
 
     @Test func d6ALateAnswerAboutOneWriteDoesNotEndTheNext() async throws {
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let delegate = LateAnswer()
         let socket = AsyncSocket(delegate: delegate, delegateQueue: DispatchQueue(label: "delegate"))
@@ -150,7 +150,7 @@ import Testing
     @Test func theDelegateCanGrantMoreTimeAndIsAskedAgain() async throws {
         let peer = try ScriptedPeer.listening([.expect("enough"), .send("late")])
         let asked = AskCounter()
-        let socket = AsyncSocket(delegate: asked)
+        let socket = AsyncSocket(inlineDelegate: asked)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         socket.readData(toLength: 4, withTimeout: 0.01, tag: 1)
         #expect(try await asked.recorder.readText() == "late")

@@ -17,7 +17,7 @@ import Testing
             recorder = Recorder { _, told in
                 if case .accepted(let socket) = told { socket.write(Data(greeting), withTimeout: 60, tag: 0) }
             }
-            listener = AsyncSocket(delegate: recorder)
+            listener = AsyncSocket(inlineDelegate: recorder)
             try listener.accept(onInterface: "127.0.0.1", port: 0)
         }
 
@@ -67,7 +67,7 @@ import Testing
             socket.write(Data("to the second"), withTimeout: 60, tag: 3)
             socket.readData(toLength: 6, withTimeout: 60, tag: 4)
         }
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: first.port, withTimeout: 60)
         try await recorder.connected()
         socket.readData(toLength: 5, withTimeout: 60, tag: 1)
@@ -89,7 +89,7 @@ import Testing
         socket.readData(toLength: 5, withTimeout: 60, tag: 1)
         socket.readData(toLength: 5, withTimeout: 60, tag: 2)
         try await eventually("the second read is current") { socket.readProgress?.tag == 2 }
-        socket.delegate = new
+        socket.changeDelegate(to: new)
         queue.resume()
         #expect(try await new.readText() == "hello")
         #expect(old.unread.isEmpty)
@@ -99,8 +99,7 @@ import Testing
     func aSocketCanBeConnectedAgainRightAfterDisconnect(_ delivery: Link.Delivery) async throws {
         let greeter = try Greeter("hello")
         let recorder = Recorder()
-        let socket = AsyncSocket(
-            delegate: recorder, delegateQueue: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        let socket = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
         try socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: 60)
         try await recorder.connected()
         for _ in 0..<100 {

@@ -13,7 +13,7 @@ import Testing
         let recorder = Recorder { _, told in
             if case .read(_, tag: 0) = told { burst(peer) }
         }
-        socket.delegate = recorder
+        socket.changeDelegate(to: recorder)
         socket.readData(toLength: 2, withTimeout: 60, tag: 0)
         socket.readData(toLength: 6, withTimeout: 10, tag: 1)
         #expect(send(peer, "go", 2, 0) == 2)
@@ -24,7 +24,7 @@ import Testing
 
     @Test func whatStandsBehindUrgentDataIsRead() async throws {
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let peer = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()

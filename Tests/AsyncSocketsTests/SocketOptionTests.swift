@@ -94,8 +94,8 @@ import Testing
     @Test(arguments: forConnections)
     func anOptionThatIsSetBeforeReachesTheConnectionTheListenerAndItsChildren(_ each: Case) async throws {
         let recorders = [Recorder(), Recorder()]
-        let listener = AsyncSocket(delegate: recorders[0])
-        let client = AsyncSocket(delegate: recorders[1])
+        let listener = AsyncSocket(inlineDelegate: recorders[0])
+        let client = AsyncSocket(inlineDelegate: recorders[1])
         try each.set(listener)
         try each.set(client)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
@@ -111,7 +111,7 @@ import Testing
     @Test(arguments: forListeners)
     func anOptionOfAListenerReachesTheKernel(_ each: Case) async throws {
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         try each.set(listener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         #expect(await kernelValue(each.level, each.option, of: listener) == each.expected)
@@ -126,7 +126,7 @@ import Testing
 
     @Test func theOptionsOfIPPickTheFamily() async throws {
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onInterface: "::1", port: 0)
         let client = try RawClient(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
@@ -191,8 +191,8 @@ import Testing
     @Test func anOptionOfAnotherFamilyIsTheCallersError() async throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
-        try listener.accept(on: folder.url("s"))
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        try listener.accept(onPath: folder.path("s"))
         let client = try RawClient(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
         for socket in [listener, child] {
@@ -221,12 +221,12 @@ import Testing
 
     @Test func aKeptValueThatTheKernelRefusesEndsTheAttempt() async throws {
         let recorders = [Recorder(), Recorder()]
-        let listener = AsyncSocket(delegate: recorders[0])
+        let listener = AsyncSocket(inlineDelegate: recorders[0])
         try listener.setOption(.bindToDevice, to: "no-such-device")
         let refused = #expect(throws: AsyncSocketError.self) { try listener.accept(onInterface: "127.0.0.1", port: 0) }
         #expect(refused?.errno == ENODEV || refused?.errno == EPERM)
         #expect(listener.isDisconnected)
-        let client = AsyncSocket(delegate: recorders[1])
+        let client = AsyncSocket(inlineDelegate: recorders[1])
         try client.setOption(.bindToDevice, to: "no-such-device")
         try client.connect(toHost: "127.0.0.1", onPort: 9, withTimeout: 60)
         let error = try #require(try await recorders[1].disconnected())
@@ -246,11 +246,11 @@ import Testing
     /// The option comes somewhere between the call of `connect` and the connection: it is never lost.
     @Test func anOptionThatIsSetWhileConnectingCounts() async throws {
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         for round in 1...100 {
             let recorder = Recorder()
-            let client = AsyncSocket(delegate: recorder)
+            let client = AsyncSocket(inlineDelegate: recorder)
             try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
             try client.setOption(.keepAliveCount, to: round)
             try await recorder.connected()
@@ -264,7 +264,7 @@ import Testing
         let recorder = Recorder { _, told in
             if case .accepted(let child) = told { try? child.setOption(.noDelay, to: false) }
         }
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = try RawClient(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
@@ -278,9 +278,9 @@ import Testing
     @Test func aUnixChildGetsTheListenersOptions() async throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.setOption(.sendBufferSize, to: 30_000)
-        try listener.accept(on: folder.url("s"))
+        try listener.accept(onPath: folder.path("s"))
         let client = try RawClient(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
         #expect(await kernelValue(SOL_SOCKET, SO_SNDBUF, of: child) == 60_000)
@@ -320,7 +320,7 @@ import Testing
 
     @Test func severalListenersShareAPortWithReusePort() async throws {
         let recorders = [Recorder(), Recorder(), Recorder()]
-        let listeners = recorders.map { AsyncSocket(delegate: $0) }
+        let listeners = recorders.map { AsyncSocket(inlineDelegate: $0) }
         for listener in listeners.prefix(2) { try listener.setOption(.reusePort, to: true) }
         try listeners[0].accept(onInterface: "127.0.0.1", port: 0)
         let port = listeners[0].localPort
@@ -339,7 +339,7 @@ import Testing
 
     @Test func userDataGoesWithItsSocketAndNoOther() async throws {
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         #expect(listener.userData == nil)
         listener.userData = "mine"
         try listener.accept(onInterface: "127.0.0.1", port: 0)
@@ -359,7 +359,7 @@ import Testing
         link.client.disconnect()
         #expect(try await link.atClient.disconnected() == nil)
         #expect(await localPort(of: link.client) == nil)
-        #expect(await localPort(of: AsyncSocket(socketQueue: delivery.socketQueue)) == nil)
+        #expect(await localPort(of: AsyncSocket(inlineDelegate: nil, socketQueue: delivery.socketQueue)) == nil)
         withExtendedLifetime(link) {}
     }
 

@@ -9,7 +9,7 @@ import Testing
 /// What a queue for each socket would deadlock or trap on.
 @Suite(.timeLimit(.minutes(5)), .serialized) struct SocketQueueTests {
     /// Echoes everything; inline, so its reads and writes come from the loop.
-    private final class Echo: AsyncSocketDelegate {
+    private final class Echo: AsyncSocketDelegate, Sendable {
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             children.withLock { $0.append(newSocket) }
             newSocket.readData(withTimeout: -1, tag: 0)
@@ -51,13 +51,13 @@ import Testing
     @Test(arguments: [(Link.Delivery.inline, 100_000), (.delegateQueue, 20_000), (.socketQueue, 20_000)])
     func twoSocketsRelayToEachOtherInBothDirections(_ delivery: Link.Delivery, messages: Int) async throws {
         let echo = Echo()
-        let listener = AsyncSocket(delegate: echo)
+        let listener = AsyncSocket(inlineDelegate: echo)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let (finished, continuation) = AsyncStream<Void>.makeStream()
         let relays = (0..<2).map { _ in Relay(goal: messages / 2) { continuation.yield() } }
         var sockets: [AsyncSocket] = []
         for relay in relays {
-            let socket = AsyncSocket(delegate: relay, delegateQueue: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+            let socket = AsyncSocket(relay, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
             try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
             sockets.append(socket)
         }
@@ -106,11 +106,11 @@ import Testing
     @Test func socketQueuesThatShareATargetServeTheirSockets() async throws {
         let target = DispatchQueue(label: "target")
         let echo = Echo()
-        let listener = AsyncSocket(delegate: echo)
+        let listener = AsyncSocket(inlineDelegate: echo)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let recorders = (0..<8).map { _ in Recorder() }
         let sockets = recorders.map {
-            AsyncSocket(delegate: $0, delegateQueue: nil, socketQueue: DispatchQueue(label: "socket", target: target))
+            AsyncSocket(inlineDelegate: $0, socketQueue: DispatchQueue(label: "socket", target: target))
         }
         for (socket, recorder) in zip(sockets, recorders) {
             try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
@@ -186,7 +186,7 @@ import Testing
     /// One peer sends without end to a reader on the same loops; the others still get their echoes.
     @Test func aFloodedConnectionDoesNotStarveTheOthers() async throws {
         let echo = Echo()
-        let listener = AsyncSocket(delegate: echo)
+        let listener = AsyncSocket(inlineDelegate: echo)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let flood = try await Link.make(
             .inline,
@@ -199,7 +199,7 @@ import Testing
         flood.server.readData(withTimeout: -1, tag: 0)
         flood.client.write(Data(count: 1 << 20), withTimeout: -1, tag: 0)
         let recorders = (0..<8).map { _ in Recorder() }
-        let sockets = recorders.map { AsyncSocket(delegate: $0) }
+        let sockets = recorders.map { AsyncSocket(inlineDelegate: $0) }
         for (socket, recorder) in zip(sockets, recorders) {
             try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
             try await recorder.connected()
@@ -215,11 +215,11 @@ import Testing
 
     @Test func closingFromAnotherThreadWhileEventsAreInFlightLosesNoEnd() async throws {
         let echo = Echo()
-        let listener = AsyncSocket(delegate: echo)
+        let listener = AsyncSocket(inlineDelegate: echo)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         for round in 0..<300 {
             let recorder = Recorder()
-            let socket = AsyncSocket(delegate: recorder, delegateQueue: round % 2 == 0 ? nil : DispatchQueue(label: "delegate"))
+            let socket = AsyncSocket(recorder, calledOn: round % 2 == 0 ? nil : DispatchQueue(label: "delegate"))
             try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
             socket.readData(toLength: 100_000, withTimeout: -1, tag: 0)
             for _ in 0..<10 { socket.write(Data(count: 10_000), withTimeout: -1, tag: 0) }

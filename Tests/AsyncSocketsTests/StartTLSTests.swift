@@ -57,10 +57,10 @@ import Testing
             try? socket.startTLS(settings: server)
             socket.write(Data("hello\r\n"), withTimeout: 60, tag: 0)
         }
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let atClient = Recorder()
-        let client = AsyncSocket(delegate: atClient)
+        let client = AsyncSocket(inlineDelegate: atClient)
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         try client.startTLS(settings: TestCertificates.client())
         client.readData(to: .lineEnd, withTimeout: 60, tag: 0)
@@ -134,19 +134,78 @@ import Testing
         #expect(error?.code == .badConfiguration)
     }
 
-    @Test func aSettingsErrorIsThrownBeforeAByteIsSent() async throws {
-        let link = try await Link.make()
-        var settings = try TestCertificates.client()
+    /// Settings that name a file that does not exist: `startTLS` throws.
+    static func broken(_ settings: TLSSettings) -> TLSSettings {
+        var settings = settings
         settings.trustRoots = .file(path: "/no/such/file.pem")
-        let error = #expect(throws: AsyncSocketError.self) { try link.client.startTLS(settings: settings) }
-        #expect(error?.code == .tls)
-        #expect(error?.blame == .caller)
-        // The connection is as it was: plaintext, and free for another try.
-        link.client.write(Data("plain\r\n"), withTimeout: 60, tag: 0)
-        link.server.readData(to: .lineEnd, withTimeout: 60, tag: 0)
-        #expect(try await link.atServer.readText() == "plain\r\n")
-        _ = try await link.atClient.wrote()
-        try await link.secure(client: TestCertificates.client(), server: TestCertificates.server())
+        if settings.role == .server { settings.clientCertificates = .required }
+        return settings
+    }
+
+    @Test(arguments: Link.Delivery.allCases, [false, true])
+    func aSettingsErrorEndsTheConnection(_ delivery: Link.Delivery, asServer: Bool) async throws {
+        let link = try await Link.make(delivery)
+        let settings = Self.broken(try asServer ? TestCertificates.server() : TestCertificates.client())
+        link.client.write(Data("before\r\n"), withTimeout: 60, tag: 0)
+        let thrown = #expect(throws: AsyncSocketError.self) { try link.client.startTLS(settings: settings) }
+        #expect(thrown?.code == .tls)
+        #expect(thrown?.blame == .caller)
+        link.client.write(Data("secret"), withTimeout: 60, tag: 1)
+        link.server.readDataToEnd(withTimeout: 60)
+        #expect(try await link.atServer.readText() == "before\r\n")
+        #expect(try await link.atClient.wrote() == 0)
+        #expect(try await link.atClient.disconnected() == thrown)
+    }
+
+    /// In an inline callback, where what is asked for is done at once.
+    @Test func aSettingsErrorInACallbackEndsTheConnection() async throws {
+        let settings = Self.broken(try TestCertificates.server())
+        let atListener = Recorder { _, told in
+            guard case .accepted(let socket) = told else { return }
+            try? socket.startTLS(settings: settings)
+            socket.write(Data("secret"), withTimeout: 60, tag: 0)
+        }
+        let listener = AsyncSocket(inlineDelegate: atListener)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let peer = try ScriptedPeer.connecting(toPort: listener.localPort, [.expectEnd])
+        _ = try await atListener.accepted()
+        #expect(try await atListener.disconnected()?.tls?.blame == .caller)
+        _ = try await peer.finish()
+    }
+
+    /// The connection has yet to be made: it never is.
+    @Test func aSettingsErrorWhileConnectingEndsTheAttempt() async throws {
+        let atListener = Recorder()
+        let listener = AsyncSocket(inlineDelegate: atListener)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let recorder = Recorder()
+        let socket = AsyncSocket(inlineDelegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
+        let settings = Self.broken(try TestCertificates.client())
+        let thrown = #expect(throws: AsyncSocketError.self) { try socket.startTLS(settings: settings) }
+        socket.write(Data("secret"), withTimeout: 60, tag: 0)
+        while true {
+            let told = await recorder.next()
+            if case .connected = told { continue }
+            guard case .disconnected(let error) = told else { throw Unexpected(description: "\(told)") }
+            #expect(error == thrown)
+            break
+        }
+        withExtendedLifetime(atListener) {}
+    }
+
+    /// No one answers: that is told as for a read, and `startTLS` has nothing to complain about.
+    @Test func startTLSAfterAnEndByItselfThrowsNothing() async throws {
+        let port = try ClosedPort()
+        for _ in 0..<40 {
+            let recorder = Recorder()
+            let socket = AsyncSocket(inlineDelegate: recorder)
+            try socket.connect(toHost: "127.0.0.1", onPort: port.port, withTimeout: 60)
+            try socket.startTLS(settings: TestCertificates.client())
+            let error = try await recorder.disconnected()
+            #expect(error?.code == .connectFailed)
+            try socket.startTLS(settings: TestCertificates.client())
+        }
     }
 
     // MARK: - The end of a secure connection

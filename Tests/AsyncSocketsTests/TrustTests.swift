@@ -161,12 +161,12 @@ import Testing
     }
 
     @Test func theDefaultAnswerIsNo() async throws {
-        final class Silent: AsyncSocketDelegate {}
+        final class Silent: AsyncSocketDelegate, Sendable {}
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let silent = Silent()
-        let client = AsyncSocket(delegate: silent)
+        let client = AsyncSocket(inlineDelegate: silent)
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         var settings = try TestCertificates.client()
         settings.trustEvaluation = .manual

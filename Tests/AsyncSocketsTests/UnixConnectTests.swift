@@ -28,10 +28,10 @@ import Testing
         let url = directory.url.appending(path: "a socket")
         let listener = try Self.listen(at: url)
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
-        try client.connect(to: url, withTimeout: 60)
-        #expect(try await recorder.connectedTo().path == url.path)
-        #expect(client.connectedURL?.path == url.path)
+        let client = AsyncSocket(inlineDelegate: recorder)
+        try client.connect(toPath: url.path, withTimeout: 60)
+        #expect(try await recorder.connectedTo() == url.path)
+        #expect(client.connectedPath == url.path)
         #expect(client.connectedAddress?.unixPath == url.path)
         #expect(client.connectedHost == nil && client.connectedPort == 0 && !client.isIPv4 && !client.isIPv6)
         let peer = try listener.accepted()
@@ -48,14 +48,14 @@ import Testing
         let address = try #require(SocketAddress(abstractName: name))
         let listener = try RawSocket.listening(on: address)
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
+        let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toAddress: address, withTimeout: 60)
         guard case .connected(let host, port: 0) = await recorder.next() else {
             Issue.record("not told")
             return
         }
         #expect(host == "unix:@\(name)")
-        #expect(client.connectedURL == nil && client.connectedAddress?.abstractName == name)
+        #expect(client.connectedPath == nil && client.connectedAddress?.abstractName == name)
         let peer = try listener.accepted()
         client.write(Data("abstract"), withTimeout: 60, tag: 0)
         #expect(peer.receive(8) == "abstract")
@@ -65,8 +65,8 @@ import Testing
         let directory = try Directory()
         let url = directory.url.appending(path: "nobody")
         let recorder = Recorder()
-        let client = AsyncSocket(delegate: recorder)
-        try client.connect(to: url, withTimeout: 60)
+        let client = AsyncSocket(inlineDelegate: recorder)
+        try client.connect(toPath: url.path, withTimeout: 60)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectFailed && error.errno == ENOENT)
         #expect(error.message.contains(url.path))
@@ -76,8 +76,8 @@ import Testing
     @Test func whatIsNoPathOfASocketIsRefusedAtOnce() throws {
         let client = AsyncSocket()
         let long = "/tmp/" + String(repeating: "x", count: 103)
-        for url in [URL(filePath: long), URL(string: "https://example.org/socket")].compactMap({ $0 }) {
-            let error = #expect(throws: AsyncSocketError.self) { try client.connect(to: url) }
+        for path in [long, "", "/tmp/a\0b"] {
+            let error = #expect(throws: AsyncSocketError.self) { try client.connect(toPath: path) }
             #expect(error?.code == .badParameter)
         }
         let address = try #require(SocketAddress(unixPath: "/tmp/socket"))
@@ -94,14 +94,14 @@ import Testing
         let first = try RawSocket.connected(to: try #require(SocketAddress(unixPath: url.path)))
         let loop = try EventLoop()
         let atLate = Recorder()
-        let late = AsyncSocket(delegate: atLate)
+        let late = AsyncSocket(inlineDelegate: atLate)
         late.stay(on: loop)
-        try late.connect(to: url, withTimeout: 0.1)
+        try late.connect(toPath: url.path, withTimeout: 0.1)
         #expect(try await atLate.disconnected()?.code == .connectTimeout)
         try await eventually("the loop is empty") { loop.registrationCount == 0 }
         let recorder = Recorder(recordsSteps: true)
-        let client = AsyncSocket(delegate: recorder)
-        try client.connect(to: url, withTimeout: 60)
+        let client = AsyncSocket(inlineDelegate: recorder)
+        try client.connect(toPath: url.path, withTimeout: 60)
         guard case .progressed(.trying) = await recorder.next() else {
             Issue.record("not tried")
             return
@@ -120,11 +120,11 @@ import Testing
         let url = directory.url.appending(path: "tls")
         let listener = try Self.listen(at: url)
         let (atClient, atServer) = (Recorder(), Recorder())
-        let client = AsyncSocket(delegate: atClient)
-        try client.connect(to: url, withTimeout: 60)
+        let client = AsyncSocket(inlineDelegate: atClient)
+        try client.connect(toPath: url.path, withTimeout: 60)
         _ = try await atClient.connectedTo()
-        let server = try AsyncSocket(adopting: listener.accepted().duplicate(), delegate: atServer)
-        #expect(server.connectedURL == nil && server.connectedAddress?.family == .unix)
+        let server = try AsyncSocket(adopting: listener.accepted().duplicate(), inlineDelegate: atServer)
+        #expect(server.connectedPath == nil && server.connectedAddress?.family == .unix)
         try server.startTLS(settings: TestCertificates.server())
         try client.startTLS(settings: TestCertificates.client())
         client.write(Data("secret"), withTimeout: 60, tag: 0)

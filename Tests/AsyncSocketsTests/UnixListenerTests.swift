@@ -9,8 +9,8 @@ import Testing
     @Test func aUnixListenerServesItsPathAndRemovesItWhenItEnds() async throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
-        try listener.accept(on: folder.url("s"))
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        try listener.accept(onPath: folder.path("s"))
         let address = try #require(listener.localAddress)
         #expect(address.family == .unix)
         let client = try RawClient(to: address)
@@ -38,8 +38,8 @@ import Testing
         let url = folder.url("obstacle")
         try #require(make(url.path) == 0)
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
-        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(on: url) }
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onPath: url.path) }
         #expect(error?.errno == EADDRINUSE)
         #expect(error?.message.contains(name) == true)
         #expect(error?.message.contains(url.path) == true)
@@ -50,9 +50,9 @@ import Testing
     @Test func d15ASocketThatIsInUseStaysInUse() async throws {
         let folder = try TemporaryFolder()
         let recorders = [Recorder(), Recorder()]
-        let (first, second) = (AsyncSocket(delegate: recorders[0]), AsyncSocket(delegate: recorders[1]))
-        try first.accept(on: folder.url("s"))
-        let error = #expect(throws: AsyncSocketError.self) { try second.accept(on: folder.url("s")) }
+        let (first, second) = (AsyncSocket(inlineDelegate: recorders[0]), AsyncSocket(inlineDelegate: recorders[1]))
+        try first.accept(onPath: folder.path("s"))
+        let error = #expect(throws: AsyncSocketError.self) { try second.accept(onPath: folder.path("s")) }
         #expect(error?.errno == EADDRINUSE)
         #expect(error?.message.contains("in use") == true)
         let client = try RawClient(to: try #require(first.localAddress))
@@ -66,8 +66,8 @@ import Testing
         let other = try folder.bindSocket("s", type: SOCK_DGRAM)
         defer { close(other) }
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
-        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(on: folder.url("s")) }
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onPath: folder.path("s")) }
         #expect(error?.errno == EADDRINUSE)
         #expect(try folder.names == ["s"])
     }
@@ -76,8 +76,8 @@ import Testing
         let folder = try TemporaryFolder()
         close(try folder.bindSocket("s"))
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
-        try listener.accept(on: folder.url("s"))
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        try listener.accept(onPath: folder.path("s"))
         let client = try RawClient(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
         child.write(Data("new"), withTimeout: 60, tag: 0)
@@ -88,16 +88,16 @@ import Testing
     @Test func d15APathThatIsTooLongIsRefusedAndNeverCut() throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         let room = 107 - folder.path.utf8.count - 1
         let error = #expect(throws: AsyncSocketError.self) {
-            try listener.accept(on: folder.url(String(repeating: "x", count: room + 1)))
+            try listener.accept(onPath: folder.path(String(repeating: "x", count: room + 1)))
         }
         #expect(error?.code == .badParameter)
         #expect(error?.message.contains("108") == true)
         #expect(try folder.names == [])
         let longest = String(repeating: "x", count: room)
-        try listener.accept(on: folder.url(longest))
+        try listener.accept(onPath: folder.path(longest))
         #expect(try folder.names == [longest])
         _ = try RawClient(to: try #require(listener.localAddress))
         listener.disconnect()
@@ -107,8 +107,8 @@ import Testing
     @Test func d15ClosingRemovesTheFileOnlyWhileItIsTheListenersOwn() throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
-        try listener.accept(on: folder.url("s"))
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        try listener.accept(onPath: folder.path("s"))
         try #require(rename(folder.url("s").path, folder.url("moved").path) == 0)
         let other = try folder.bindSocket("s")
         defer { close(other) }
@@ -119,8 +119,8 @@ import Testing
     @Test func theFileGoesWithTheLastReferenceToo() async throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
-        var listener: AsyncSocket? = AsyncSocket(delegate: recorder)
-        try listener?.accept(on: folder.url("s"))
+        var listener: AsyncSocket? = AsyncSocket(inlineDelegate: recorder)
+        try listener?.accept(onPath: folder.path("s"))
         #expect(try folder.names == ["s"])
         listener = nil
         #expect(try folder.names == [])
@@ -129,10 +129,12 @@ import Testing
     @Test func whatIsNoUsablePathIsATypedError() throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
-        let url = try #require(URL(string: "http://127.0.0.1/s"))
-        #expect(throws: AsyncSocketError.self) { try listener.accept(on: url) }
-        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(on: folder.url("missing/s")) }
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        for path in ["", "/tmp/a\0b", String(repeating: "é", count: 54)] {
+            let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onPath: path) }
+            #expect(error?.code == .badParameter)
+        }
+        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onPath: folder.path("missing/s")) }
         #expect(error?.errno == ENOENT)
     }
 
@@ -141,14 +143,14 @@ import Testing
         bytes.append(Data("async-sockets-\(getpid())".utf8))
         let address = try #require(SocketAddress(data: bytes))
         let recorder = Recorder()
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onAddress: address)
         #expect(listener.localAddress == address)
         let client = try RawClient(to: address)
         let child = try await recorder.accepted()
         child.write(Data("abstract"), withTimeout: 60, tag: 0)
         #expect(try client.receive(count: 8) == "abstract")
-        let second = AsyncSocket(delegate: recorder)
+        let second = AsyncSocket(inlineDelegate: recorder)
         let error = #expect(throws: AsyncSocketError.self) { try second.accept(onAddress: address) }
         #expect(error?.errno == EADDRINUSE)
         withExtendedLifetime((listener, recorder)) {}
@@ -160,11 +162,11 @@ import Testing
         for round in 0..<100 {
             close(try folder.bindSocket("s\(round)"))
             let recorders = (0..<4).map { _ in Recorder() }
-            let listeners = recorders.map { AsyncSocket(delegate: $0) }
+            let listeners = recorders.map { AsyncSocket(inlineDelegate: $0) }
             let url = folder.url("s\(round)")
             let winners = Locked<[Int]>([])
             DispatchQueue.concurrentPerform(iterations: listeners.count) { index in
-                if (try? listeners[index].accept(on: url)) != nil { winners.withLock { $0.append(index) } }
+                if (try? listeners[index].accept(onPath: url.path)) != nil { winners.withLock { $0.append(index) } }
             }
             let won = winners.withLock { $0 }
             try #require(won.count == 1, "\(won.count) listen on \(url.path)")

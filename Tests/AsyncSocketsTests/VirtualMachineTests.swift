@@ -24,7 +24,7 @@ import Testing
     @Test func aMachineTalksToItselfWhereTheKernelLetsIt() async throws {
         let answer = kernelAnswer
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         let local = SocketAddress(
             virtualMachinePort: SocketAddress.anyVirtualMachinePort, contextID: SocketAddress.localContextID)
         guard answer == 0 else {
@@ -35,7 +35,7 @@ import Testing
         }
         try listener.accept(onAddress: local)
         let atClient = Recorder()
-        let client = AsyncSocket(delegate: atClient)
+        let client = AsyncSocket(inlineDelegate: atClient)
         try client.connect(toAddress: #require(listener.localAddress), withTimeout: 60)
         try await atClient.connected()
         let server = try await atListener.accepted()
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test func anInterfaceForAMachineIsTheCallersError() throws {
-        let socket = AsyncSocket(delegate: nil)
+        let socket = AsyncSocket(inlineDelegate: nil)
         let error = #expect(throws: AsyncSocketError.self) {
             try socket.connect(toAddress: SocketAddress(virtualMachinePort: 1, contextID: 1), viaInterface: "lo")
         }

@@ -10,7 +10,7 @@ import Testing
     func d13AWriteQueueThatExceedsItsLimitEndsTheConnection(secure: Bool) async throws {
         let link = try await Link.make()
         if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
-        link.client.maximumPendingWriteBytes = 1 << 20
+        link.client.maximumPendingWriteBytes = .mebibytes(1)
         // The peer reads nothing: the kernel takes some, and the rest waits.
         for tag in 0..<64 { link.client.write(Data(count: 1 << 20), withTimeout: 60, tag: tag) }
         let error = try #require(try await link.atClient.disconnected())
@@ -18,11 +18,57 @@ import Testing
         #expect(error.blame == .caller)
     }
 
-    @Test func aSingleWriteAboveTheLimitIsRefusedToo() async throws {
+    /// The kernels of both sides take less than this.
+    private static let more = 64 << 20
+
+    @Test func aWriteAboveTheLimitIsTakenWhenNothingElseWaits() async throws {
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = 10
-        link.client.write(Data(count: 11), withTimeout: 60, tag: 0)
+        link.client.write(Data(count: Self.more), withTimeout: 60, tag: 1)
+        link.server.readData(toLength: Self.more, withTimeout: 60, tag: 0)
+        #expect(try await link.atServer.readData().count == Self.more)
+        #expect(try await link.atClient.wrote() == 1)
+    }
+
+    @Test func aSecondWriteBehindOneAboveTheLimitIsRefused() async throws {
+        let link = try await Link.make()
+        link.client.maximumPendingWriteBytes = 10
+        link.client.write(Data(count: Self.more), withTimeout: 60, tag: 1)
+        link.client.write(Data(count: 1), withTimeout: 60, tag: 2)
         #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
+    }
+
+    @Test(arguments: [ByteLimit.bytes(.min), .bytes(-1), .bytes(0), .bytes(.max), .unlimited, .mebibytes(.max)])
+    func anyLimitIsALimit(limit: ByteLimit) async throws {
+        let link = try await Link.make()
+        link.client.maximumPendingWriteBytes = limit
+        link.client.write(Data(count: Self.more), withTimeout: 60, tag: 1)
+        link.client.write(Data(count: 1), withTimeout: 60, tag: 2)
+        guard limit == .unlimited || limit == .bytes(.max) || limit == .mebibytes(.max) else {
+            #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
+            return
+        }
+        link.server.readData(toLength: Self.more + 1, withTimeout: 60, tag: 0)
+        #expect(try await link.atServer.readData().count == Self.more + 1)
+    }
+
+    /// A server that answers whatever it is sent, and a peer that never reads.
+    @Test func withoutASettingAPeerThatDoesNotReadIsBounded() async throws {
+        let link = try await Link.make()
+        for tag in 0..<1_000 { link.client.write(Data(count: 1 << 20), tag: tag) }
+        #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
+    }
+
+    @Test func filesDoNotCountForTheLimit() async throws {
+        let link = try await Link.make()
+        link.client.maximumPendingWriteBytes = 10
+        try await withFile(Data(count: 32 << 20)) { file in
+            for tag in 0..<3 { try link.client.write(contentsOfFile: file.path, tag: tag) }
+            link.client.write(Data("end"), tag: 3)
+        }
+        let count = 3 * (32 << 20) + 3
+        link.server.readData(toLength: count, withTimeout: 60, tag: 0)
+        #expect(try await link.atServer.readData().count == count)
     }
 
     @Test func writesWithinTheLimitGoOnForEver() async throws {
@@ -77,9 +123,9 @@ import Testing
         }
         try await withFile(Self.contents) { file in
             link.client.write(Data("before "), withTimeout: 60, tag: 1)
-            try link.client.write(contentsOf: file, withTimeout: 60, tag: 2)
+            try link.client.write(contentsOfFile: file.path, withTimeout: 60, tag: 2)
             link.client.write(Data(" between "), withTimeout: 60, tag: 3)
-            try link.client.write(contentsOf: file, offset: 1000, length: 70_000, withTimeout: 60, tag: 4)
+            try link.client.write(contentsOfFile: file.path, offset: 1000, length: 70_000, withTimeout: 60, tag: 4)
             link.client.write(Data(" after"), withTimeout: 60, tag: 5)
         }
         // The file is deleted by now; it was opened when it was queued.
@@ -94,7 +140,7 @@ import Testing
         try await withFile(Data("abc")) { file in
             for (offset, length) in [(4, nil), (-1, nil), (0, 4), (2, 2), (0, -1), (1, .max)] as [(Int, Int?)] {
                 let error = #expect(throws: AsyncSocketError.self, "\(offset), \(String(describing: length))") {
-                    try link.client.write(contentsOf: file, offset: offset, length: length, withTimeout: 60, tag: 0)
+                    try link.client.write(contentsOfFile: file.path, offset: offset, length: length, withTimeout: 60, tag: 0)
                 }
                 #expect(error?.code == .badParameter)
             }
@@ -106,7 +152,7 @@ import Testing
     func whatIsNoRegularFileIsRefusedAtOnce(path: String) async throws {
         let link = try await Link.make()
         let error = #expect(throws: AsyncSocketError.self) {
-            try link.client.write(contentsOf: URL(fileURLWithPath: path), withTimeout: 60, tag: 0)
+            try link.client.write(contentsOfFile: path, withTimeout: 60, tag: 0)
         }
         #expect(error?.code == (path.hasPrefix("/nowhere") ? .system : .badParameter))
     }
@@ -117,7 +163,7 @@ import Testing
         if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         try await withFile(Data(count: 64 << 20)) { file in
             // The kernel is full long before the end of the file.
-            try link.client.write(contentsOf: file, withTimeout: 60, tag: 0)
+            try link.client.write(contentsOfFile: file.path, withTimeout: 60, tag: 0)
             try FileHandle(forWritingTo: file).truncate(atOffset: 1000)
             link.server.readData(toLength: 64 << 20, withTimeout: 60, tag: 0)
             let error = try #require(try await link.atClient.disconnected())
@@ -130,10 +176,10 @@ import Testing
         let reading = try TestSignal()
         let peer = try ScriptedPeer.listening([.expect("\0\0\0"), .fire(reading), .reset])
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await withFile(Data(count: 64 << 20)) { file in
-            try socket.write(contentsOf: file, withTimeout: 60, tag: 0)
+            try socket.write(contentsOfFile: file.path, withTimeout: 60, tag: 0)
             let error = try #require(try await recorder.disconnected())
             #expect(error.code == .connectionReset, "\(error)")
         }

@@ -45,7 +45,7 @@ enum ConnectProbe {
 
     private static func makeClient(to hosts: [SilentHost], on loop: EventLoop) -> (AsyncSocket, Witness) {
         let witness = Witness()
-        let client = AsyncSocket(delegate: witness)
+        let client = AsyncSocket(inlineDelegate: witness)
         let addresses = hosts.map(\.address)
         client.stay(on: loop)
         client.resolver = Resolver(concurrency: 1) { _ in .success(addresses) }

@@ -12,7 +12,7 @@ enum NamespaceProbe {
             throw ProbeFailure(description: "tun0: \(problem)")
         }
         let listener = Party()
-        let server = AsyncSocket(delegate: listener)
+        let server = AsyncSocket(inlineDelegate: listener)
         try server.accept(onInterface: "fe80::1%lo", port: 0)
         try expect("fe80::1%lo", for: "fe80::1", port: server.localPort, via: "lo")
         try expect("fe80::1%lo", for: "fe80::1", port: server.localPort, via: "fe80::1")
@@ -25,7 +25,7 @@ enum NamespaceProbe {
     /// Expects a machine without IPv6 and without any interface but the loopback one.
     static func runWithoutIPv6() throws {
         let listener = Party()
-        let server = AsyncSocket(delegate: listener)
+        let server = AsyncSocket(inlineDelegate: listener)
         try server.accept(onInterface: "127.0.0.1", port: 0)
         for prefersIPv4 in [true, false] {
             try expect("127.0.0.1", for: "localhost", port: server.localPort, via: nil) {
@@ -44,7 +44,7 @@ enum NamespaceProbe {
         _ host: String?, for name: String, port: UInt16, via interface: String?, configure: (AsyncSocket) -> Void = { _ in }
     ) throws {
         let party = Party()
-        let client = AsyncSocket(delegate: party)
+        let client = AsyncSocket(inlineDelegate: party)
         configure(client)
         try client.connect(toHost: name, onPort: port, viaInterface: interface, withTimeout: 60)
         let outcome = try party.outcomes.next()

@@ -30,7 +30,7 @@ enum ThreadProbe {
 
     static func run() throws {
         let party = Party()
-        let listener = AsyncSocket(delegate: party)
+        let listener = AsyncSocket(inlineDelegate: party)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let queue = DispatchQueue(label: "delegate")
         let sockets = (0..<socketCount).map { _ in AsyncSocket(delegate: party, delegateQueue: queue) }

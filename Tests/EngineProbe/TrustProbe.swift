@@ -52,10 +52,10 @@ enum TrustProbe {
         settings.minimumVersion = .tls13
 
         let atServer = Party(server)
-        let listener = AsyncSocket(delegate: atServer)
+        let listener = AsyncSocket(inlineDelegate: atServer)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let atClient = Party(settings)
-        let client = AsyncSocket(delegate: atClient)
+        let client = AsyncSocket(inlineDelegate: atClient)
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         try client.startTLS(settings: settings)
         // The client is secure before the server has its verdict (RFC 8446 lets it), and sends.

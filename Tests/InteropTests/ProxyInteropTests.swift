@@ -18,7 +18,7 @@ import Testing
     /// A socket that shall connect through `daemon`.
     private func makeSocket(_ daemon: ProxyDaemon, _ credentials: Proxy.Credentials?) -> (AsyncSocket, Recorder) {
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.proxy = daemon.proxy(credentials)
         return (socket, recorder)
     }
@@ -139,7 +139,7 @@ import Testing
         let daemon = try await ProxyDaemon(kind, target: 25).started()
         defer { daemon.stop() }
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         socket.proxy = .http(host: "127.0.0.1", port: daemon.port)
         try socket.connect(toHost: "localhost", onPort: 25, withTimeout: 60)
         #expect(try await recorder.disconnected()?.code == .proxyFailed)

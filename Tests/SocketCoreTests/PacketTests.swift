@@ -23,7 +23,7 @@ import Testing
         if case .maxedOut = answer { true } else { false }
     }
 
-    private func line(maxLength: Int? = nil) -> ReadPacket {
+    private func line(maxLength: Int = .max) -> ReadPacket {
         ReadPacket(goal: .delimiter(Data("\r\n".utf8)), maxLength: maxLength, timeout: -1, tag: 0)
     }
 

@@ -67,7 +67,7 @@ import Testing
             default: break
             }
         }
-        let listener = AsyncSocket(delegate: recorder)
+        let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let taken = try await Self.flood(listener.localPort, upTo: Self.limit)
         #expect(taken > 10_000)

@@ -26,13 +26,13 @@ package struct Link {
         _ delivery: Delivery = .delegateQueue, atClient: Recorder = Recorder(), atServer: Recorder = Recorder()
     ) async throws -> Link {
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener, delegateQueue: delivery.delegateQueue)
+        let listener = AsyncSocket(atListener, calledOn: delivery.delegateQueue)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
-        let client = AsyncSocket(delegate: atClient, delegateQueue: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        let client = AsyncSocket(atClient, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         try await atClient.connected()
         let server = try await atListener.accepted()
-        server.delegate = atServer
+        server.changeDelegate(to: atServer)
         return Link(
             listener: listener, client: client, server: server, atClient: atClient, atServer: atServer, atListener: atListener)
     }
@@ -44,4 +44,27 @@ extension Data {
     }
 
     package static let lineEnd = Data("\r\n")
+}
+
+extension AsyncSocket {
+    /// A socket whose delegate is called on `queue`; nil: inline.
+    package convenience init(
+        _ delegate: any AsyncSocketDelegate & Sendable, calledOn queue: DispatchQueue?, socketQueue: DispatchQueue? = nil
+    ) {
+        if let queue {
+            self.init(delegate: delegate, delegateQueue: queue, socketQueue: socketQueue)
+        } else {
+            self.init(inlineDelegate: delegate, socketQueue: socketQueue)
+        }
+    }
+
+    /// Another delegate, called where the one before was.
+    package func changeDelegate(to delegate: any AsyncSocketDelegate & Sendable) {
+        call(delegate, on: delegateQueue)
+    }
+
+    /// A delegate that is called on `queue` from now on; nil: inline.
+    package func call(_ delegate: any AsyncSocketDelegate & Sendable, on queue: DispatchQueue?) {
+        if let queue { setDelegate(delegate, delegateQueue: queue) } else { setInlineDelegate(delegate) }
+    }
 }

@@ -6,7 +6,7 @@ internal import SocketBuffers
 package enum Told: Sendable {
     case accepted(AsyncSocket)
     case connected(host: String, port: UInt16)
-    case connectedTo(URL)
+    case connectedTo(String)
     case progressed(ConnectionProgress)
     case read(Data, tag: Int)
     case readPartial(Int, tag: Int)
@@ -130,10 +130,10 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         guard case .connected = told else { throw Unexpected(description: "\(told)") }
     }
 
-    package func connectedTo() async throws -> URL {
+    package func connectedTo() async throws -> String {
         let told = await next()
-        guard case .connectedTo(let url) = told else { throw Unexpected(description: "\(told)") }
-        return url
+        guard case .connectedTo(let path) = told else { throw Unexpected(description: "\(told)") }
+        return path
     }
 
     /// The steps to a connection, until it stands or has failed; for a recorder that `recordsSteps`.
@@ -214,7 +214,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     package func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
         record(.connected(host: host, port: port), from: socket)
     }
-    package func socket(_ socket: AsyncSocket, didConnectTo url: URL) { record(.connectedTo(url), from: socket) }
+    package func socket(_ socket: AsyncSocket, didConnectToPath path: String) { record(.connectedTo(path), from: socket) }
     package func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress) {
         if recordsSteps { record(.progressed(progress), from: socket) }
     }

@@ -19,7 +19,7 @@ struct Splice {
     static func make() async throws -> Splice {
         let link = try await Link.make()
         let atListener = Recorder()
-        let listener = AsyncSocket(delegate: atListener)
+        let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         return Splice(
             client: link.client, atClient: link.atClient, far: link.server, atFar: link.atServer, listener: listener,
@@ -30,7 +30,7 @@ struct Splice {
     func join(_ kind: ProxyScript) async throws {
         let near = try await atListener.accepted()
         let atNear = Recorder()
-        near.delegate = atNear
+        near.changeDelegate(to: atNear)
         if kind == .socks5 {
             near.readData(toLength: 3, withTimeout: 60, tag: 0)
             _ = try await atNear.readData()

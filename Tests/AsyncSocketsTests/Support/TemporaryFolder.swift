@@ -16,8 +16,12 @@ final class TemporaryFolder {
         get throws { try FileManager.default.contentsOfDirectory(atPath: path) }
     }
 
+    func path(_ name: String) -> String {
+        path + "/" + name
+    }
+
     func url(_ name: String) -> URL {
-        URL(fileURLWithPath: path + "/" + name)
+        URL(fileURLWithPath: path(name))
     }
 
     /// The address of a Unix-domain socket in the folder.

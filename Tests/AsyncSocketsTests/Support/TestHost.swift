@@ -15,7 +15,7 @@ extension AsyncSocket {
     static func client(
         of addresses: [SocketAddress], delay: Double = 3_600, delegate: Recorder, loop: EventLoop? = nil
     ) -> AsyncSocket {
-        let client = AsyncSocket(delegate: delegate)
+        let client = AsyncSocket(inlineDelegate: delegate)
         client.resolver = .answering(addresses)
         client.alternateAddressDelay = delay
         if let loop { client.stay(on: loop) }

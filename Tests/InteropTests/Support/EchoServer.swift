@@ -10,7 +10,7 @@ final class EchoServer: AsyncSocketDelegate, Sendable {
 
     init(_ settings: TLSSettings? = nil) throws {
         self.settings = settings
-        listener.delegate = self
+        listener.setInlineDelegate(self)
         try listener.accept(onInterface: "localhost", port: 0)
     }
 

@@ -8,7 +8,7 @@ enum Loopback {
     static func freePort() throws -> UInt16 {
         for _ in 0..<100 {
             let recorder = Recorder()
-            let socket = AsyncSocket(delegate: recorder)
+            let socket = AsyncSocket(inlineDelegate: recorder)
             let port = UInt16.random(in: 10_240..<32_000)
             guard (try? socket.accept(onInterface: "127.0.0.1", port: port)) != nil else { continue }
             socket.disconnect()
@@ -22,7 +22,7 @@ enum Loopback {
         let clock = try await Link.make()
         for _ in 0..<200 {
             let recorder = Recorder()
-            let socket = AsyncSocket(delegate: recorder)
+            let socket = AsyncSocket(inlineDelegate: recorder)
             try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 60)
             if case .connected = await recorder.next() { return (socket, recorder) }
             try await clock.tick(seconds: 0.1)
@@ -35,7 +35,7 @@ extension Link {
     /// Waits for the timeout of a read that nobody answers.
     func tick(seconds: Double) async throws {
         let recorder = Recorder()
-        let socket = AsyncSocket(delegate: recorder)
+        let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         try await recorder.connected()
         socket.readData(withTimeout: seconds, tag: 0)

@@ -22,7 +22,7 @@ final class MiniSMTPServer: AsyncSocketDelegate, Sendable {
 
     init(_ settings: TLSSettings) throws {
         self.settings = settings
-        listener.delegate = self
+        listener.setInlineDelegate(self)
         try listener.accept(onInterface: "localhost", port: 0)
     }
 

@@ -1,11 +1,11 @@
-import Glibc
+internal import Glibc
 
-/// A port that is taken, so that nobody else gets it, but at which nobody listens.
-final class ClosedPort {
-    let port: UInt16
+/// A port that is taken, so that no one else gets it, but at which no one listens.
+package final class ClosedPort {
+    package let port: UInt16
     private let descriptor: Int32
 
-    init() throws {
+    package init() throws {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         self.descriptor = descriptor
         var address = sockaddr_in()
@@ -18,7 +18,7 @@ final class ClosedPort {
             return getsockname(descriptor, pointer, &length)
         }
         port = UInt16(bigEndian: address.sin_port)
-        guard answer == 0 else { throw PlainClient.Failure(number: errno) }
+        guard answer == 0 else { throw Unexpected(description: "no port: errno \(errno)") }
     }
 
     deinit { close(descriptor) }
