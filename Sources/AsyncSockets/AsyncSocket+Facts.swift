@@ -2,9 +2,11 @@ internal import SocketBuffers
 public import SocketCore
 public import SocketTLS
 
-// Snapshots: true when they were taken, on whatever thread. None of them waits.
 extension AsyncSocket {
-    /// True while a connection stands.
+    /// True while a connection is established.
+    ///
+    /// This, like all the facts of a socket, is a snapshot: it was true when it was taken, on whatever thread, and waits for nothing. What is told on a
+    /// delegate queue may be older.
     public var isConnected: Bool {
         facts?.isConnected ?? false
     }

@@ -1,7 +1,6 @@
 internal import Glibc
 internal import SocketCore
 
-// Why there is no connection.
 extension AsyncSocketError {
     init(_ error: ResolveError) {
         let kind =

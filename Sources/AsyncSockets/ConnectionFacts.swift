@@ -1,7 +1,10 @@
 internal import SocketCore
 internal import SocketTLS
 
-/// What anyone may ask about a connection at any time: a snapshot behind a lock, written inside the turn.
+/// What anyone may ask about a connection at any time: a snapshot behind a lock.
+///
+/// The connection writes it inside its turn. Callers write what they claim (`isClosing`, `isUpgradeClaimed`, options) on their own threads, and use the
+/// descriptor under the lock.
 struct ConnectionFacts {
     var isConnected = false
     /// Closed, or never to be connected; or `disconnect()` has been called, and it is about to be. The socket may be used again.

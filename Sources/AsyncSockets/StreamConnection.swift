@@ -1,7 +1,8 @@
 // Rules of a connection:
 //  1. All state below is touched inside the turn only. Anyone may post a message; nobody waits.
 //  2. This is the only performer: values decide (`TLSUpgrade`, `ReadPacket`, `WriteQueue`, `CloseIntent`, the engine's answers), and the connection acts.
-//  3. One pump for each direction. Nothing else reads or writes the descriptor.
+//  3. Bytes move in the pumps: one for each direction, in plaintext and with TLS, one for a handshake and one for a proxy. Elsewhere only the end sends:
+//     what was queued just before it, a close_notify or an alert, and what a `Farewell` takes over.
 //  4. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is queued together is served together.
 //  5. The delegate is told by `outbox`, when the pump has done its work, and by nothing else.
 //  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last event.

@@ -52,6 +52,7 @@ final class ScriptedConnection {
         case .startTLS(let settings, let cut): try startTLS(settings, cut: cut)
         case .sendCloseNotify: try tls?.sendCloseNotify()
         case .finish: try openWire().socket.finish()
+        case .close: close()
         case .reset: try reset()
         }
     }
@@ -145,6 +146,11 @@ final class ScriptedConnection {
         case .reset: try reset()
         case .silence: break
         }
+    }
+
+    private func close() {
+        tls = nil
+        wire = nil
     }
 
     private func reset() throws(LoopbackError) {

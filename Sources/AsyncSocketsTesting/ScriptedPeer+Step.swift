@@ -20,6 +20,7 @@ extension ScriptedPeer {
             case startTLS(TLSSettings, HandshakeCut?)
             case sendCloseNotify
             case finish
+            case close
             case reset
         }
     }
@@ -109,6 +110,10 @@ extension ScriptedPeer.Step {
 
     /// Sends FIN. Under TLS, and without `sendCloseNotify` before it, this is a truncation.
     public static var finish: Self { Self(action: .finish, description: "finish") }
+
+    /// Closes the connection at once, as most programs end: a FIN, and a reset for whatever comes after it. Under TLS, and without
+    /// `sendCloseNotify` before it, this is a truncation. Steps that need a connection cannot follow.
+    public static var close: Self { Self(action: .close, description: "close") }
 
     /// Resets the connection (RST). Steps that need a connection cannot follow.
     public static var reset: Self { Self(action: .reset, description: "reset") }

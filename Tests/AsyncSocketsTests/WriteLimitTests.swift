@@ -172,6 +172,30 @@ import Testing
         }
     }
 
+    /// The peer has closed its side, and bytes of its lie unread: that does not hide what became of the file.
+    @Test(arguments: [false, true])
+    func aShrunkFileIsToldThoughThePeerHasClosedItsSide(secure: Bool) async throws {
+        let settings = try TestCertificates.server()
+        let start: [ScriptedPeer.Step] = secure ? [.startTLS(settings)] : []
+        let mayRead = try TestSignal()
+        let peer = try ScriptedPeer.listening(start + [.send("unread"), .sendCloseNotify, .finish, .wait(for: mayRead), .expectReset])
+        let recorder = Recorder()
+        let socket = AsyncSocket(inlineDelegate: recorder)
+        socket.autoDisconnectOnClosedReadStream = false
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
+        if secure { try socket.startTLS(settings: TestCertificates.client()) }
+        try await recorder.connected()
+        if secure { try await recorder.secured() }
+        try await withFile(Data(count: 64 << 20)) { file in
+            try socket.write(contentsOfFile: file.path, tag: 0)
+            try FileHandle(forWritingTo: file).truncate(atOffset: 1000)
+            mayRead.fire()
+            let error = try #require(try await recorder.disconnected())
+            #expect(error.errno == ENODATA && error.code == .system, "\(error)")
+        }
+        _ = try await peer.finish()
+    }
+
     @Test func aPeerThatResetsWhileAFileIsSentEndsTheConnectionAndNotTheProcess() async throws {
         let reading = try TestSignal()
         let peer = try ScriptedPeer.listening([.expect("\0\0\0"), .fire(reading), .reset])
