@@ -4,7 +4,7 @@ internal import ServerArguments
 internal import Synchronization
 
 /// Receives transfers and tells the client what came.
-final class ReceivingService: Service {
+final class ReceivingService: Service, @unchecked Sendable {
     private enum Tag: Int {
         case header, bytes
     }
@@ -42,7 +42,7 @@ final class ReceivingService: Service {
 /// Sends what it is asked for, in writes of the size that it is asked for.
 ///
 /// Two batches of writes are on their way; the completion of a batch's last write is the sign for the next batch.
-final class SourceService: Service {
+final class SourceService: Service, @unchecked Sendable {
     fileprivate struct Transfer {
         var total: Int
         var size: Int

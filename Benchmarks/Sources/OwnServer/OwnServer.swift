@@ -19,8 +19,11 @@ struct OwnServer: ParsableCommand {
 
     func run() throws {
         let service = try makeService()
-        let queue = delivery == .queue ? DispatchQueue(label: "delegate") : nil
-        let listener = AsyncSocket(delegate: service, delegateQueue: queue)
+        let listener =
+            switch delivery {
+            case .inline: AsyncSocket(inlineDelegate: service)
+            case .queue: AsyncSocket(delegate: service, delegateQueue: DispatchQueue(label: "delegate"))
+            }
         guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
         try listener.accept(onInterface: "127.0.0.1", port: port)
         arguments.announce(port: Int(listener.localPort))

@@ -3,7 +3,8 @@ internal import Foundation
 internal import Synchronization
 
 /// What all services do: keep the sockets that are open, and begin TLS on them.
-class Service: AsyncSocketDelegate {
+class Service: AsyncSocketDelegate, @unchecked Sendable {
+    // Unchecked: a class with subclasses cannot be checked. All that they have is a constant or behind a mutex.
     private let settings: TLSSettings?
     private let sockets = Mutex<[ObjectIdentifier: AsyncSocket]>([:])
 
@@ -35,7 +36,7 @@ class Service: AsyncSocketDelegate {
 }
 
 /// Writes what it reads.
-final class EchoService: Service {
+final class EchoService: Service, @unchecked Sendable {
     override func begin(_ socket: AsyncSocket) {
         socket.readData(withTimeout: -1, tag: 0)
     }
@@ -49,7 +50,7 @@ final class EchoService: Service {
 private let newline = Data([10])
 
 /// Writes each line that it reads.
-final class LineService: Service {
+final class LineService: Service, @unchecked Sendable {
     override func begin(_ socket: AsyncSocket) {
         socket.readData(to: newline, withTimeout: -1, tag: 0)
     }
@@ -61,7 +62,7 @@ final class LineService: Service {
 }
 
 /// Answers each line with its length.
-final class CountService: Service {
+final class CountService: Service, @unchecked Sendable {
     override func begin(_ socket: AsyncSocket) {
         socket.readData(to: newline, withTimeout: -1, tag: 0)
     }
@@ -73,7 +74,7 @@ final class CountService: Service {
 }
 
 /// Answers one line in plain text, upgrades the connection to TLS, and echoes.
-final class UpgradeService: Service {
+final class UpgradeService: Service, @unchecked Sendable {
     private enum Tag: Int {
         case command, echo
     }
