@@ -122,7 +122,7 @@ extension AsyncSocket {
 
     private func tell(_ event: DelegateEvent, of listener: Listener, on place: DispatchQueue?) {
         let audience = audience
-        if let queue = audience.queue, !audience.mayBeCalled(on: place) {
+        if let queue = audience.queueInstead(of: place) {
             return queue.async { [weak self] in self?.tell(event, of: listener, on: queue) }
         }
         guard case .didDisconnect = event else { return event.deliver(to: audience.delegate, from: self) }

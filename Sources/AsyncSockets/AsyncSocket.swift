@@ -130,7 +130,7 @@ public final class AsyncSocket: Sendable {
 
     /// Who is told what happens now, and where: a delegate is never called anywhere else than where it was set for.
     var audience: DelegateSlot.Reference {
-        state.withLock { DelegateSlot.Reference($0.audience) }
+        state.withLock { $0.audience.reference }
     }
 
     // MARK: - Inside

@@ -4,7 +4,7 @@
 //  3. Inline (no delegate queue, or the delegate queue is the socket queue): the connection delivers them itself, inside its turn, on its loop or on the
 //     socket queue; never inside a call that the user makes.
 //  4. Once the socket has taken up something else, nothing but the end is told of this connection, and nothing of the other before that (`end`).
-//  5. A delegate is called on the queue that was set together with it, and nowhere else (`DelegateSlot.Reference.mayBeCalled`).
+//  5. A delegate is called on the queue that was set together with it, and nowhere else (`DelegateSlot`).
 //  6. No lock is held while the delegate runs.
 
 internal import Dispatch
@@ -38,8 +38,15 @@ final class DelegateRelay: Sendable {
     /// Whom events are told of now. Held for a delivery, since a weak reference is dear to follow.
     struct Audience: ~Copyable {
         fileprivate var socket: AsyncSocket?
-        fileprivate var delegate: DelegateSlot.Reference?
-        fileprivate var changeCount = 0
+        fileprivate var delegate: (any AsyncSocketDelegate)?
+        fileprivate var queue: DispatchQueue?
+        /// The delegate may be called on the socket's loop or its socket queue.
+        fileprivate var isInline = true
+        private var changeCount = 0
+
+        fileprivate init(of socket: AsyncSocket?) {
+            self.socket = socket
+        }
 
         /// What follows is told inside the turn of `connection`.
         func beginCallbacks(of connection: StreamConnection) {
@@ -53,18 +60,22 @@ final class DelegateRelay: Sendable {
         /// The queue on which the delegate has to be called instead, when it may not be called on `place`.
         mutating func queueInstead(of place: DispatchQueue?) -> DispatchQueue? {
             if isOutdated { findDelegate() }
-            guard let delegate, !delegate.mayBeCalled(on: place) else { return nil }
-            return delegate.queue
+            return queue === place ? nil : queue
         }
 
-        private var isOutdated: Bool {
+        /// The delegate was changed since it was looked for.
+        fileprivate var isOutdated: Bool {
             unretained?._withUnsafeGuaranteedRef { $0.delegateChanges.load(ordering: .acquiring) != changeCount } ?? false
         }
 
         fileprivate mutating func findDelegate() {
             guard let socket = unretained else { return }
             changeCount = socket._withUnsafeGuaranteedRef { $0.delegateChanges.load(ordering: .acquiring) }
-            delegate = socket._withUnsafeGuaranteedRef { $0.audience }
+            // Where they lie: each copy of the delegate would be counted, and a weakly referenced object's count is expensive.
+            socket._withUnsafeGuaranteedRef { socket in
+                socket.state.withLock { $0.audience.copy(to: &delegate, &queue) }
+                isInline = queue == nil || queue === socket.socketQueue
+            }
         }
 
         /// The socket, which is kept here: to count references to what is referenced weakly too is dear.
@@ -73,14 +84,15 @@ final class DelegateRelay: Sendable {
 
     /// Whom to tell, as long as nobody changes the delegate.
     func gatherAudience() -> Audience {
-        var audience = Audience(socket: socket)
+        var audience = Audience(of: socket)
         audience.findDelegate()
         return audience
     }
 
-    /// Inside the turn: true while events are delivered there. The delegate may have been changed meanwhile.
-    func isInline(_ audience: inout Audience, on socketQueue: DispatchQueue?) -> Bool {
-        if queue == nil { queue = audience.queueInstead(of: socketQueue) }
+    /// Inside the turn: true when events are delivered there. The delegate may have moved to a queue of its own since this was last asked.
+    func isInline(_ audience: inout Audience) -> Bool {
+        if audience.isOutdated { audience.findDelegate() }
+        if !audience.isInline, queue == nil { queue = audience.queue }
         return queue == nil
     }
 
@@ -90,7 +102,7 @@ final class DelegateRelay: Sendable {
         if isKnownUniquelyReferenced(&audience.socket) { audience.socket = nil }
         let isEnd = if case .didDisconnect = event { true } else { false }
         if !isEnd, isSuperseded { return }
-        audience.unretained?._withUnsafeGuaranteedRef { event.deliver(to: audience.delegate?.delegate, from: $0) }
+        audience.unretained?._withUnsafeGuaranteedRef { event.deliver(to: audience.delegate, from: $0) }
         if isEnd { end.reach() }
     }
 

@@ -20,15 +20,20 @@ struct DelegateSlot: @unchecked Sendable {
         let delegate: (any AsyncSocketDelegate)?
         let queue: DispatchQueue?
 
-        init(_ slot: DelegateSlot) {
-            delegate = slot.delegate
-            queue = slot.queue
+        /// The queue on which the delegate has to be called instead, when it may not be called on `place`. One that is called inline is `Sendable`,
+        /// and may be called anywhere.
+        func queueInstead(of place: DispatchQueue?) -> DispatchQueue? {
+            queue === place ? nil : queue
         }
+    }
 
-        /// True when the delegate may be called on `place`. One that is called inline is `Sendable`, and may be called anywhere.
-        func mayBeCalled(on place: DispatchQueue?) -> Bool {
-            queue == nil || queue === place
-        }
+    // Methods of the slot, since they are called where it lies: to copy a weak reference is expensive.
+
+    var reference: Reference { Reference(delegate: delegate, queue: queue) }
+
+    func copy(to delegate: inout (any AsyncSocketDelegate)?, _ queue: inout DispatchQueue?) {
+        delegate = self.delegate
+        queue = self.queue
     }
 }
 

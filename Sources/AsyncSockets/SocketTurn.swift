@@ -58,7 +58,7 @@ package final class SocketTurn<Message: Sendable>: Sendable {
     private let holder = Atomic<pthread_t>(0)
     /// The mail states of the gate change with this lock held.
     private let mailbox = Locked<[Message]>([])
-    package let queue: DispatchQueue?
+    private let queue: DispatchQueue?
 
     private static var roundLimit: Int { 16 }
 

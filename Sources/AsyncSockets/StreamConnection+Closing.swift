@@ -31,8 +31,10 @@ extension StreamConnection {
     /// After the pumps have done what they could: starts the clocks of what is current now, and sees whether this is the end.
     func finishPump(_ descriptor: SocketDescriptor) {
         finishWriting(descriptor)
-        endReadToEnd()
-        closeReadStreamIfDone()
+        if reads.ending != nil {
+            endReadToEnd()
+            closeReadStreamIfDone()
+        }
         if let seconds = reads.queue.timeout { reads.timer.startIfNeeded(seconds: seconds) }
         if let seconds = writes.queue.timeout { writes.timer.startIfNeeded(seconds: seconds) }
         if let closeIntent, closeIntent.isMet(readsDone: reads.queue.isEmpty, writesDone: writes.queue.isEmpty) {

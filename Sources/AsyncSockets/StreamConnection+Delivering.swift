@@ -34,8 +34,7 @@ extension StreamConnection {
         var delivered = 0
         var audience = relay.gatherAudience()
         audience.beginCallbacks(of: self)
-        // The delegate may move to a queue of its own at any time.
-        while delivered < Self.deliveryLimit, relay.isInline(&audience, on: turn.queue), deliverNext(to: &audience) {
+        while delivered < Self.deliveryLimit, relay.isInline(&audience), deliverNext(to: &audience) {
             delivered += 1
             // What is queued in several callbacks is served together.
             if outbox.isEmpty { pumpIfNeeded() }

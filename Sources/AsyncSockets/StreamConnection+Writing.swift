@@ -44,8 +44,11 @@ extension StreamConnection {
 
     func enqueue(_ packet: consuming WritePacket) {
         guard closeIntent == nil, !writes.isClosing, packet.count > 0 else { return }
-        let limit = max(configuration.maximumPendingWriteBytes.count, 0)
-        if !packet.isFile, wouldExceed(limit, with: packet.count) { return close(.writeQueueFull(limit)) }
+        // Nearly always nothing waits.
+        if writes.queue.waitingMemoryByteCount > 0, !packet.isFile {
+            let limit = max(configuration.maximumPendingWriteBytes.count, 0)
+            if wouldExceed(limit, with: packet.count) { return close(.writeQueueFull(limit)) }
+        }
         if case .closed = phase { return }
         writes.queue.append(packet)
         needsPump = true
@@ -72,6 +75,13 @@ extension StreamConnection {
         guard mark > 0, waiting >= mark else { return }
         writes.isAboveHighWater = true
         report(.highWater(waiting))
+    }
+
+    private func reportLowWater() {
+        let waiting = writes.queue.waitingByteCount
+        guard waiting <= (configuration.writeHighWaterMark ?? 0) / 2 else { return }
+        writes.isAboveHighWater = false
+        report(.lowWater(waiting))
     }
 
     func pumpWrites(to descriptor: SocketDescriptor) {
@@ -193,11 +203,7 @@ extension StreamConnection {
             report(.didWrite(tag: tag))
         }
         if let (count, tag) = writes.queue.takeProgress() { report(.didWritePartial(count, tag: tag)) }
-        let waiting = writes.queue.waitingByteCount
-        if writes.isAboveHighWater, waiting <= (configuration.writeHighWaterMark ?? 0) / 2 {
-            writes.isAboveHighWater = false
-            report(.lowWater(waiting))
-        }
+        if writes.isAboveHighWater { reportLowWater() }
     }
 }
 

@@ -27,7 +27,8 @@ struct OwnServer: ParsableCommand {
         guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
         try listener.accept(onInterface: "127.0.0.1", port: port)
         arguments.announce(port: Int(listener.localPort))
-        withExtendedLifetime((listener, service)) { () -> Never in dispatchMain() }
+        // Not dispatchMain(), which ends the main thread: valgrind does not survive that.
+        withExtendedLifetime((listener, service)) { while true { pause() } }
     }
 
     private func makeService() throws -> Service {
