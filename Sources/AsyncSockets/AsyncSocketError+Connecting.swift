@@ -3,6 +3,15 @@ internal import SocketCore
 
 // Why there is no connection.
 extension AsyncSocketError {
+    /// Throws `.badParameter` for a text that names no host.
+    static func checkHost(_ text: String, _ operation: String) throws(AsyncSocketError) {
+        do throws(HostError) {
+            _ = try HostText(text, port: 0)
+        } catch {
+            throw .badParameter(operation, error.message)
+        }
+    }
+
     init(_ error: ResolveError) {
         let kind =
             switch error.query.families {

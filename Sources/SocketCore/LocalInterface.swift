@@ -1,7 +1,7 @@
 // Rules of an interface's name:
 //  1. `name`, `address`, `name:port`, `address:port` or `:port`. An IPv6 address may stand in brackets, and must when a port follows.
 //  2. With two colons or more outside brackets it is an IPv6 address: the text of an interface's alias, such as `eth0:1`, reads as a port.
-//  3. A name that the kernel knows goes before everything else; then come addresses, `localhost` and `loopback`.
+//  3. A name that the kernel knows goes before everything else; then come addresses, as `SocketAddress(literal:)` reads them, `localhost` and `loopback`.
 
 internal import CLinux
 internal import Glibc
@@ -25,7 +25,7 @@ package struct LocalInterface: Hashable, Sendable {
             (addresses, index) = (Self.literals(["0.0.0.0", "::"], port), 0)
         } else if !named.isEmpty {
             (addresses, index) = (Self.sorted(named.compactMap(\.address), port), named[0].index)
-        } else if let address = SocketAddress(strictLiteral: name, port: port) {
+        } else if let address = SocketAddress(literal: name, port: port) {
             let owner = known.first { $0.address?.isSameHost(as: address) == true }
             (addresses, index) = ([address.withScope(ifMissing: owner?.index ?? 0)], owner?.index ?? 0)
         } else if name == "localhost" || name == "loopback" {

@@ -22,10 +22,12 @@ package struct HostQuery: Hashable, Sendable {
     }
 
     /// The addresses that are known without asking anybody: those of a literal, and of `localhost` and the names below it (RFC 6761, section 6.3).
+    /// None for a text that is no host: the system's resolver could take it for one.
     fileprivate var knownAddresses: [SocketAddress]? {
-        let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
-        if let literal = SocketAddress(literal: isBracketed ? String(host.dropFirst().dropLast()) : host, port: port) {
-            return [literal]
+        do throws(HostError) {
+            if case .address(let address) = try HostText(host, port: port) { return [address] }
+        } catch {
+            return []
         }
         let name = host.hasSuffix(".") ? host.dropLast().lowercased() : host.lowercased()
         guard name == "localhost" || name == "loopback" || name.hasSuffix(".localhost") else { return nil }

@@ -1,0 +1,49 @@
+import AsyncSockets
+import FoundationEssentials
+import SocketCore
+import SocketTestSupport
+import Testing
+
+/// What `connect` and `lookUp` take for a host.
+@Suite(.timeLimit(.minutes(1))) struct HostTests {
+    @Test(arguments: [
+        "", "\0", "127.0.0.1\0.example.org", "127.1", "2130706433", "0x7f.0.0.1", "127.0.0.1.", "::1%", "[127.0.0.1]", "a:80",
+        String(repeating: "a", count: 256), String(repeating: "a", count: 1 << 20),
+    ])
+    func whatIsNoHostIsTheCallersErrorAtOnce(_ host: String) async throws {
+        let socket = AsyncSocket()
+        var error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: host, onPort: 1) }
+        #expect(error?.code == .badParameter && error?.blame == .caller)
+        for proxy in [Proxy.socks5(host: host, port: 1), .http(host: host, port: 1)] {
+            socket.proxy = proxy
+            error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "example.org", onPort: 1) }
+            #expect(error?.code == .badParameter)
+        }
+        error = await #expect(throws: AsyncSocketError.self) { try await SocketAddress.lookUp(host: host, port: 1) }
+        #expect(error?.code == .badParameter)
+        #expect(socket.isDisconnected)
+    }
+
+    @Test func bracketsAroundAnIPv6AddressAreTaken() async throws {
+        let listener = try RawSocket.listening("::1")
+        let address = try listener.localAddress
+        #expect(try await SocketAddress.lookUp(host: "[::1]", port: 7).map(\.description) == ["[::1]:7"])
+        let recorder = Recorder()
+        let client = AsyncSocket(delegate: recorder)
+        try client.connect(toHost: "[::1]", onPort: try #require(address.port), withTimeout: 60)
+        try await recorder.connected()
+        #expect(client.connectedAddress == address)
+    }
+
+    @Test func anInterfaceWithAZeroByteIsTheCallersError() throws {
+        let recorder = Recorder()
+        let socket = AsyncSocket(delegate: recorder)
+        for text in ["127.0.0.1\0.example.org", "lo\0", "127.1"] {
+            var error = #expect(throws: AsyncSocketError.self) { try socket.accept(onInterface: text, port: 0) }
+            #expect(error?.code == .badParameter && error?.blame == .caller)
+            error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "::1", onPort: 1, viaInterface: text) }
+            #expect(error?.code == .badParameter && error?.blame == .caller)
+        }
+        #expect(socket.isDisconnected)
+    }
+}
