@@ -23,9 +23,9 @@ extension AsyncSocket {
     ///     kernel's routes still decide about the way. A link-local host without a scope gets this interface's. Nil: any.
     ///   - timeout: Seconds for the resolving and connecting together; negative: no limit.
     /// - Throws: `.badConfiguration` when the socket is in use or both families are disabled, `.badParameter` for a host that is none (empty, with a zero byte,
-    ///   longer than 255 bytes, a shorthand), port 0 or an unknown interface, `.noUsableAddress` for an interface without an address of an enabled family. With a proxy, `.badParameter` also for a host, a proxy or
-    ///   credentials that cannot be sent in a request to it (RFC 1928, RFC 9110): a name of more than 255 bytes or with other characters than letters, digits,
-    ///   hyphens, underscores and dots.
+    ///   longer than 255 bytes, a shorthand), port 0 or an unknown interface, `.noUsableAddress` for an interface without an address of an enabled
+    ///   family, `.system` when the kernel does not say which interfaces there are. With a proxy, `.badParameter` also for a host, a proxy or credentials that
+    ///   cannot be sent in a request to it (RFC 1928, RFC 9110): a name with other characters than letters, digits, hyphens, underscores and dots.
     public func connect(
         toHost host: String, onPort port: UInt16, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = -1
     ) throws(AsyncSocketError) {
@@ -174,7 +174,7 @@ extension LocalInterface {
         do throws(InterfaceError) {
             interface = try LocalInterface(text)
         } catch {
-            throw .badParameter(operation, error.message)
+            throw AsyncSocketError(error, operation: operation)
         }
         guard interface.addresses.contains(where: { families.allows($0.family) }) else {
             throw AsyncSocketError(

@@ -19,8 +19,19 @@ extension AsyncSocketError {
             case .ipv6: "IPv6 address"
             default: "address"
             }
+        // A resolver that is down says nothing about the host.
         self.init(
-            .hostNotFound, blame: .caller, operation: "resolve", message: "no \(kind) for \(error.query.host): \(error.reason)")
+            .hostNotFound, blame: error.isAnswer ? .caller : .system, operation: "resolve",
+            message: "no \(kind) for \(error.query.host): \(error.reason)", errno: error.errno)
+    }
+
+    init(_ error: InterfaceError, operation: String) {
+        self =
+            if let cause = error.cause {
+                AsyncSocketError(.system, blame: .system, operation: operation, message: error.message, errno: cause.errno)
+            } else {
+                .badParameter(operation, error.message)
+            }
     }
 
     init(_ error: NoRoute, destination: String) {

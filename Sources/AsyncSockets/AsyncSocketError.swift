@@ -90,7 +90,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let badConfiguration = Code(description: "badConfiguration")
         /// An argument has no meaning: a negative length, an empty delimiter, a port that is no number.
         public static let badParameter = Code(description: "badParameter")
-        /// The host name has no address, or the resolver failed.
+        /// The host name has no address (blame: caller), or the resolver could not tell (blame: system).
         public static let hostNotFound = Code(description: "hostNotFound")
         /// The host has addresses, but none that may be used: their family is disabled, or the interface has no address of it.
         public static let noUsableAddress = Code(description: "noUsableAddress")

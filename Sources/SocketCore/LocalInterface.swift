@@ -62,9 +62,18 @@ package struct LocalInterface: Hashable, Sendable {
 /// Why there is no such interface.
 package struct InterfaceError: Error, Hashable, Sendable {
     package let message: String
+    /// The system call that failed, when the text was not to blame.
+    package let cause: SystemError?
 
     init(_ message: String) {
         self.message = message
+        cause = nil
+    }
+
+    /// The kernel has not said which interfaces there are.
+    init(_ cause: SystemError) {
+        message = "no list of interfaces: \(cause)"
+        self.cause = cause
     }
 }
 
@@ -107,12 +116,22 @@ extension LocalInterface {
 
     private static func list() throws(InterfaceError) -> [Entry] {
         var first: UnsafeMutablePointer<ifaddrs>?
-        guard getifaddrs(&first) == 0 else { throw InterfaceError("no list of interfaces: \(SystemError("getifaddrs"))") }
+        guard getifaddrs(&first) == 0 else { throw InterfaceError(SystemError("getifaddrs")) }
         defer { freeifaddrs(first) }
-        return sequence(first: first) { $0?.pointee.ifa_next }.compactMap { $0?.pointee }.map { entry in
+        var entries: [Entry] = []
+        for entry in sequence(first: first, next: { $0?.pointee.ifa_next }).compactMap({ $0?.pointee }) {
             let name = String(cString: entry.ifa_name)
-            return Entry(name: name, index: if_nametoindex(name), address: address(of: entry))
+            entries.append(Entry(name: name, index: try index(of: name), address: address(of: entry)))
         }
+        return entries
+    }
+
+    /// The kernel's number of an interface; 0 for one that has gone meanwhile.
+    private static func index(of name: String) throws(InterfaceError) -> UInt32 {
+        let index = if_nametoindex(name)
+        // It makes a socket to ask with (if_nametoindex(3)): without one a link-local address would lose its scope in silence.
+        guard index != 0 || errno == ENODEV || errno == ENXIO else { throw InterfaceError(SystemError("if_nametoindex")) }
+        return index
     }
 
     /// `ifa_addr` is null for an interface without any address, such as a tunnel (getifaddrs(3)).

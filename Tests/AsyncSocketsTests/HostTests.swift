@@ -1,5 +1,6 @@
 import AsyncSockets
 import FoundationEssentials
+import Glibc
 import SocketCore
 import SocketTestSupport
 import Testing
@@ -45,5 +46,34 @@ import Testing
             #expect(error?.code == .badParameter && error?.blame == .caller)
         }
         #expect(socket.isDisconnected)
+    }
+
+    // MARK: - Whose fault it is
+
+    /// Codes of getaddrinfo(3), and who has to change something; glibc has no names here for the numbers -5 (no data) and -9 (no such family).
+    private static let answers: [(code: CInt, errno: CInt?, blame: Blame)] = [
+        (EAI_NONAME, nil, .caller), (-5, nil, .caller), (-9, nil, .caller), (EAI_AGAIN, nil, .system), (EAI_FAIL, nil, .system),
+        (EAI_MEMORY, nil, .system), (EAI_SYSTEM, EMFILE, .system), (EAI_SYSTEM, ECONNREFUSED, .system),
+    ]
+
+    @Test(arguments: 0..<answers.count)
+    func aResolverThatIsDownIsNotTheCallersFault(_ index: Int) async throws {
+        let answer = Self.answers[index]
+        let resolver = Resolver(concurrency: 1) {
+            .failure(ResolveError($0, code: answer.code, errno: answer.errno ?? ENOENT))
+        }
+        let recorder = Recorder()
+        let client = AsyncSocket(delegate: recorder)
+        client.resolver = resolver
+        try client.connect(toHost: "some.example", onPort: 1, withTimeout: 60)
+        let told = try await recorder.disconnected()
+        let thrown = await #expect(throws: AsyncSocketError.self) {
+            try await SocketAddress.lookUp(host: "some.example", port: 1, asking: resolver)
+        }
+        for error in [try #require(told), try #require(thrown)] {
+            #expect((error.code, error.blame, error.errno) == (.hostNotFound, answer.blame, answer.errno))
+            #expect(error.message.contains("some.example"))
+            if let number = answer.errno { #expect(error.message.contains(String(cString: strerror(number)))) }
+        }
     }
 }
