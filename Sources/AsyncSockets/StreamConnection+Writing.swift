@@ -42,18 +42,20 @@ extension StreamConnection {
 
     func enqueue(_ packet: consuming WritePacket) {
         guard closeIntent == nil, !writes.isClosing, packet.count > 0 else { return }
-        if let limit = configuration.maximumPendingWriteBytes, waitingByteCount(with: packet.count, limit: limit) > limit {
+        if let limit = configuration.maximumPendingWriteBytes, !hasRoom(for: packet.count, limit: limit) {
             return close(.writeQueueFull(limit))
         }
         if case .closed = phase { return }
-        writes.queue.append(packet)
+        guard writes.queue.append(packet) else { return close(.writeQueueFull(.max)) }
         needsPump = true
     }
 
-    /// The bytes that would wait. What can be sent does not count.
-    private func waitingByteCount(with count: Int, limit: Int) -> Int {
-        if writes.queue.waitingByteCount + count > limit { pumpIfNeeded() }
-        return writes.queue.waitingByteCount + count
+    /// True when no more than `limit` bytes would wait. What can be sent does not count.
+    private func hasRoom(for count: Int, limit: Int) -> Bool {
+        // Written so that no sum or difference leaves the range of an `Int`, whatever the caller has set.
+        guard count <= limit else { return false }
+        if writes.queue.waitingByteCount > limit - count { pumpIfNeeded() }
+        return writes.queue.waitingByteCount <= limit - count
     }
 
     /// Nothing is written after what is queued now (`shutdown(2)` with `SHUT_WR`, and a close_notify before it).

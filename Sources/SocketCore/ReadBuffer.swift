@@ -12,15 +12,21 @@ public final class ReadBuffer: Sendable {
 
     fileprivate struct Contents {
         var block: Block
+        /// The least that the first allocation brings.
+        let reserved: Int
         var count = 0
     }
 
     /// An empty buffer.
     ///
-    /// - Parameter capacity: Bytes to allocate now; more are allocated when a read brings more.
+    /// - Parameter capacity: The bytes that the first read makes room for, so that it need not grow soon. More than 64 MiB, or less than nothing, is taken for
+    ///   64 MiB, or nothing: beyond that memory comes with the bytes that need it.
     public init(capacity: Int = 0) {
-        contents = Locked(Contents(block: Block(capacity: max(capacity, 0))))
+        contents = Locked(Contents(block: Block(capacity: 0), reserved: min(max(capacity, 0), Self.largestReservation)))
     }
+
+    /// Reserved is what a caller has thought up, and allocation has no other answer than ending the process.
+    private static let largestReservation = 64 << 20
 
     /// How many bytes are in the buffer: the end of what lies farthest back.
     public var count: Int { contents.withLock { $0.count } }
@@ -60,7 +66,7 @@ extension ReadBuffer.Contents {
     mutating func makeRoom(upTo end: Int) {
         if end > block.capacity {
             // Views of the old block keep it.
-            let larger = ReadBuffer.Block(capacity: max(end, block.capacity * 2))
+            let larger = ReadBuffer.Block(capacity: max(end, block.capacity * 2, reserved))
             memcpy(larger.start, block.start, count)
             block = larger
         }
