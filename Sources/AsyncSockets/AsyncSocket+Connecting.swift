@@ -119,6 +119,12 @@ extension AsyncSocket {
         set { configure { $0.resolver = newValue } }
     }
 
+    /// The seconds for which a write that has failed lets bytes that came before the end be read: for tests, which must not depend on a quiet machine.
+    package var failedWriteGrace: TimeInterval {
+        get { configuration.failedWriteGrace }
+        set { configure { $0.failedWriteGrace = newValue } }
+    }
+
     /// Puts a socket that has not been used yet on a loop: for tests that look at the loop.
     package func stay(on loop: EventLoop) {
         state.withLock { $0.loop = loop }
