@@ -48,9 +48,9 @@ package enum HostText: Hashable, Sendable {
 
     /// True when strtoul(3), which inet_aton asks, could read the last part as a number.
     private static func endsInNumber(_ text: String) -> Bool {
-        let dot = UInt8(ascii: ".")
-        let last = (text.utf8.last == dot ? text.utf8.dropLast() : text.utf8[...]).split(separator: dot).last
-        guard let last, let first = last.first, isDigit(first) else { return false }
+        guard let last = text.utf8.split(separator: UInt8(ascii: ".")).last, let first = last.first, isDigit(first) else {
+            return false
+        }
         let marksHexadecimal = first == UInt8(ascii: "0") && (last.dropFirst().first ?? 0) | 0x20 == UInt8(ascii: "x")
         return marksHexadecimal ? last.dropFirst(2).allSatisfy(isHexadecimalDigit) : last.allSatisfy(isDigit)
     }

@@ -62,6 +62,19 @@ import Testing
         #expect(link.client.isConnected)
     }
 
+    @Test func aPartWithoutALengthGoesToTheEndOfTheFile() async throws {
+        let link = try await Link.make()
+        let folder = try TemporaryFolder()
+        try Data("abcdef").write(to: folder.url("file"))
+        for offset in [6, 4, 0] {
+            try link.client.write(contentsOf: folder.url("file"), offset: offset, withTimeout: 60, tag: offset)
+        }
+        link.client.disconnectAfterWriting()
+        #expect(try await link.atClient.disconnected() == nil)
+        link.server.readData(toLength: 8, withTimeout: 60, tag: 0)
+        #expect(try await link.atServer.readText() == "efabcdef")
+    }
+
     @Test(arguments: [Int.min, -1, 0, 1 << 40, .max])
     func aReadBufferOfAnyCapacityTakesWhatComes(capacity: Int) async throws {
         let link = try await Link.make()

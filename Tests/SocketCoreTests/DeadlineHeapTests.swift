@@ -14,7 +14,7 @@ import Testing
                 }
                 var order: [UInt32] = []
                 while let registration = heap.removeEarliest() { order.append(registration.index) }
-                #expect(order == (0..<UInt32(count)).map { $0 })
+                try #require(order == (0..<UInt32(count)).map { $0 })
             }
         }
     }
