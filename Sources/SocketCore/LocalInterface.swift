@@ -17,6 +17,9 @@ package struct LocalInterface: Hashable, Sendable {
 
     /// Looks the interface up, in the kernel's list and nowhere else.
     package init(_ text: String) throws(InterfaceError) {
+        guard text.utf8.count <= Self.longest else {
+            throw InterfaceError("the name of an interface has \(text.utf8.count) bytes, and no interface has")
+        }
         let (name, port) = try Self.split(text)
         let known = try Self.list()
         let named = known.filter { $0.name == name }
@@ -48,6 +51,9 @@ package struct LocalInterface: Hashable, Sendable {
     package func withScope(_ destination: SocketAddress) -> SocketAddress {
         destination.withScope(ifMissing: index)
     }
+
+    /// An IPv6 address with a zone in brackets, and a port.
+    private static let longest = "[]:65535".utf8.count + SocketAddress.longestLiteral
 
     private static func literals(_ hosts: [String], _ port: UInt16) -> [SocketAddress] {
         hosts.compactMap { SocketAddress(literal: $0, port: port) }

@@ -93,7 +93,7 @@ public struct SocketAddress: Sendable {
     }
 
     /// The longest IPv6 address has 45 bytes, a zone begins with `%`, and the longest name of an interface has 15 (`IF_NAMESIZE`).
-    private static let longestLiteral = 45 + 1 + 15
+    static let longestLiteral = 45 + 1 + 15
 
     /// inet_pton(3) knows no shorthands.
     private init?(ipv4Literal literal: String, _ port: UInt16) {

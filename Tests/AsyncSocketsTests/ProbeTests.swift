@@ -60,6 +60,11 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    @Test func theMemoryOfABurstOfConnectionsIsGivenBack() async throws {
+        let (status, output) = try await run("memory")
+        #expect(status == 0, "\(output)")
+    }
+
     @Test func anEventLoopThatLacksADescriptorFailsAndLeavesNothingBehind() async throws {
         let (status, output) = try await run("loops")
         #expect(status == 0, "\(output)")

@@ -23,6 +23,7 @@ enum EngineProbe {
             case "scopes": try NamespaceProbe.runScoped()
             case "no-ipv6": try NamespaceProbe.runWithoutIPv6()
             case "no-resolver": try NamespaceProbe.runWithoutResolver()
+            case "memory": try MemoryProbe.run()
             case "loops": try LoopProbe.run()
             case "shortage": try ShortageProbe.run()
             case "trust": try TrustProbe.run()
