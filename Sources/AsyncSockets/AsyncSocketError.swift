@@ -114,7 +114,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let trustTimeout = Code(description: "trustTimeout")
         /// `maxLength` bytes came without the delimiter.
         public static let readMaxedOut = Code(description: "readMaxedOut")
-        /// More bytes would have waited to be written than `maximumPendingWriteBytes` allows, or than an `Int` counts.
+        /// More bytes would have waited to be written than `maximumPendingWriteBytes` allows, or than an
+        /// `Int` counts.
         public static let writeQueueFull = Code(description: "writeQueueFull")
         /// The peer closed the connection in good order: a FIN or, with TLS, a close_notify.
         public static let closedByPeer = Code(description: "closedByPeer")

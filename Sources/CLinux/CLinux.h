@@ -41,7 +41,8 @@ static inline int CLinux_usable_processors(void) {
     return count > 0 ? count : 1;
 }
 
-/// `malloc_trim`, which only glibc has: gives the system what is free in all arenas, and not only at their ends.
+/// `malloc_trim`, which only glibc has: gives the system what is free in all arenas, and not only at their
+/// ends.
 static inline void CLinux_give_free_memory_back(void) {
 #ifdef __GLIBC__
     malloc_trim(0);

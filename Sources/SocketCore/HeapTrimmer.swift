@@ -1,11 +1,14 @@
 // Rules of giving memory back:
-//  1. glibc keeps what is freed below the end of each of its arenas, and the loops' threads come and go through all of them: without this, each burst of
-//     connections leaves the memory of its greatest moment behind, and the next one uses other arenas.
-//  2. A loop asks when half of those that were registered at its busiest time have gone, and at least `LoopTable.leastDeparture`: connections that come
-//     and go in equal numbers ask for nothing.
-//  3. It is done on a queue of its own, a second after it was asked for and once in five at most: what leaves together is given back together. Meanwhile
-//     no loop waits, but for an arena that it allocates in at that moment.
-//  4. Only what is free is given back. M_ARENA_MAX and its like (mallopt(3)) would change the whole program, and are its own to set.
+//  1. glibc keeps what is freed below the end of each of its arenas, and the loops' threads come and go
+//     through all of them: without this, each burst of connections leaves the memory of its greatest moment
+//     behind, and the next one uses other arenas.
+//  2. A loop asks when half of those that were registered at its busiest time have gone, and at least
+//     `LoopTable.leastDeparture`: connections that come and go in equal numbers ask for nothing.
+//  3. It is done on a queue of its own, a second after it was asked for and once in five at most: what leaves
+//     together is given back together. Meanwhile no loop waits, but for an arena that it allocates in at that
+//     moment.
+//  4. Only what is free is given back. M_ARENA_MAX and its like (mallopt(3)) would change the whole program,
+//     and are its own to set.
 
 internal import CLinux
 internal import Dispatch

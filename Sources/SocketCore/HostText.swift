@@ -1,9 +1,12 @@
-// Rules of a host's text, for everything that takes one: connecting, looking up, proxies, and what proxies are asked for.
+// Rules of a host's text, for everything that takes one: connecting, looking up, proxies, and what proxies
+// are asked for.
 //  1. It has 1 to 255 bytes, and no zero among them: C takes what is before the zero for the whole.
 //  2. With a colon or a bracket it is an IPv6 address, in brackets or not, or it is refused.
-//  3. When its last part is a number it is an IPv4 address in four decimal numbers, or it is refused. A dot at the end changes nothing about that. The
-//     shorthands and other bases of inet_aton(3) (`127.1`, `2130706433`, `0x7f.0.0.1`, `0177.0.0.1`) are refused: a filter that reads such a text
-//     differently than what connects is no filter. No name is lost, since no top-level domain is a number (RFC 3696, section 2).
+//  3. When its last part is a number it is an IPv4 address in four decimal numbers, or it is refused. A dot
+//     at the end changes nothing about that. The shorthands and other bases of inet_aton(3) (`127.1`,
+//     `2130706433`, `0x7f.0.0.1`, `0177.0.0.1`) are refused: a filter that reads such a text differently than
+//     what connects is no filter. No name is lost, since no top-level domain is a number (RFC 3696, section
+//     2).
 //  4. Everything else is a name. Whether there is such a host is for the resolver to say.
 
 /// What the text that names a host means.
@@ -12,7 +15,8 @@ package enum HostText: Hashable, Sendable {
     case name(String)
 
     /// - Parameters:
-    ///   - text: A name, an IPv4 address in four decimal numbers, or an IPv6 address, which may be in brackets.
+    ///   - text: A name, an IPv4 address in four decimal numbers, or an IPv6 address, which may be in
+    ///     brackets.
     ///   - port: The port that an address gets.
     package init(_ text: String, port: UInt16) throws(HostError) {
         guard (1...Self.longest).contains(text.utf8.count) else {
@@ -34,7 +38,8 @@ package enum HostText: Hashable, Sendable {
         }
     }
 
-    /// The longest domain name, and what a SOCKS request has room for (RFC 1035, section 2.3.4; RFC 1928, section 5).
+    /// The longest domain name, and what a SOCKS request has room for (RFC 1035, section 2.3.4; RFC 1928,
+    /// section 5).
     private static let longest = 255
     private static let ofIPv6Only = Array(":[]".utf8)
 

@@ -1,7 +1,8 @@
 // Rules of an interface's name:
 //  1. `name`, `address`, `name:port`, `address:port` or `:port`. An IPv6 address may stand in brackets, and must when a port follows.
 //  2. With two colons or more outside brackets it is an IPv6 address: the text of an interface's alias, such as `eth0:1`, reads as a port.
-//  3. A name that the kernel knows goes before everything else; then come addresses, as `SocketAddress(literal:)` reads them, `localhost` and `loopback`.
+//  3. A name that the kernel knows goes before everything else; then come addresses, as
+//     `SocketAddress(literal:)` reads them, `localhost` and `loopback`.
 
 internal import CLinux
 internal import Glibc
@@ -135,7 +136,8 @@ extension LocalInterface {
     /// The kernel's number of an interface; 0 for one that has gone meanwhile.
     private static func index(of name: String) throws(InterfaceError) -> UInt32 {
         let index = if_nametoindex(name)
-        // It makes a socket to ask with (if_nametoindex(3)): without one a link-local address would lose its scope in silence.
+        // It makes a socket to ask with (if_nametoindex(3)): without one a link-local address would lose its
+        // scope in silence.
         guard index != 0 || errno == ENODEV || errno == ENXIO else { throw InterfaceError(SystemError("if_nametoindex")) }
         return index
     }

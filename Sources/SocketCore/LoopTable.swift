@@ -23,7 +23,8 @@ struct LoopTable {
     private var resumed: [LoopRegistration] = []
     /// The most registrations there were since the last departure of many.
     private var peak = 0
-    /// With fewer gone there is little memory to give back: less than twelve megabytes, as half-open handshakes need the most.
+    /// With fewer gone there is little memory to give back: less than twelve megabytes, as half-open
+    /// handshakes need the most.
     static let leastDeparture = 256
 
     var hasResumed: Bool { !resumed.isEmpty }

@@ -26,7 +26,8 @@ public struct Proxy: Sendable, Hashable {
     /// - Parameters:
     ///   - host: The proxy's name or address.
     ///   - port: Its port; 1080 is customary.
-    ///   - credentials: User name and password, each of 1 to 255 bytes (RFC 1929, section 2) without a zero among them; nil: none.
+    ///   - credentials: User name and password, each of 1 to 255 bytes (RFC 1929, section 2) without a zero
+    ///     among them; nil: none.
     public static func socks5(host: String, port: UInt16, credentials: Credentials? = nil) -> Proxy {
         Proxy(kind: .socks5, host: host, port: port, credentials: credentials)
     }

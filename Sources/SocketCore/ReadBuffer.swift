@@ -1,9 +1,10 @@
 // Rules of the buffer:
-//  1. What a read brought is a view of the buffer's memory, and no copy. Whoever changes it changes a copy.
-//  2. `Data` copies before a change when its memory has a second owner. The buffer is that owner: each view is the beginning of an anchor, a `Data` from the same
-//     offset to the end of the block, which the buffer keeps for as long as it uses the block. A view of its own for each read would have one owner.
-//  3. There is one anchor for each offset at which reads put their bytes. When there are many the buffer moves to a new block and leaves the old one to its
-//     views, which may then do with it what they like.
+//  1. What a read brought is a view of the buffer's memory, and no copy. A change of it changes a copy.
+//  2. `Data` copies before a change when its memory has a second owner. The buffer is that owner: each view
+//     is the beginning of an anchor, a `Data` from the same offset to the end of the block, which the buffer
+//     keeps for as long as it uses the block. A view of its own for each read would have one owner.
+//  3. There is one anchor for each offset at which reads put their bytes. When there are many the buffer
+//     moves to a new block and leaves the old one to its views, which may then do with it what they like.
 //  4. Memory that nothing was put into is never shown: a gap has zeros.
 
 public import FoundationEssentials
@@ -12,10 +13,11 @@ internal import SocketBuffers
 
 /// Memory of yours that reads fill: one allocation for many reads.
 ///
-/// Hand it to `readData(…buffer:bufferOffset:…)`. The bytes land at the offset, and the buffer grows when they do not fit. The `data` that
-/// `socket(_:didRead:withTag:)` brings is a view of this memory: it costs no copy, and it changes when a later read fills the same place. Take what you need before
-/// you queue that read, and do not give one place to two reads at once. The other way round there is nothing to look out for: to change that `data` changes a
-/// copy of it, as with every other `Data`, and leaves the buffer alone.
+/// Hand it to `readData(…buffer:bufferOffset:…)`. The bytes land at the offset, and the buffer grows when
+/// they do not fit. The `data` that `socket(_:didRead:withTag:)` brings is a view of this memory: it costs no
+/// copy, and it changes when a later read fills the same place. Take what you need before you queue that
+/// read, and do not give one place to two reads at once. The other way round there is nothing to look out
+/// for: to change that `data` changes a copy of it, as with every other `Data`, and leaves the buffer alone.
 public final class ReadBuffer: Sendable {
     private let contents: Locked<Contents>
 
@@ -30,8 +32,9 @@ public final class ReadBuffer: Sendable {
 
     /// An empty buffer.
     ///
-    /// - Parameter capacity: The bytes that the first read makes room for, so that it need not grow soon. More than 64 MiB, or less than nothing, is taken for
-    ///   64 MiB, or nothing: beyond that memory comes with the bytes that need it.
+    /// - Parameter capacity: The bytes that the first read makes room for, so that it need not grow soon.
+    ///   More than 64 MiB, or less than nothing, is taken for 64 MiB, or nothing: beyond that memory comes
+    ///   with the bytes that need it.
     public init(capacity: Int = 0) {
         contents = Locked(Contents(block: Block(capacity: 0), reserved: min(max(capacity, 0), Self.largestReservation)))
     }

@@ -53,7 +53,8 @@ final class UnixSocketFile: Sendable {
 
     /// Removes a dead socket.
     ///
-    /// - Parameter expectSilence: Returns when nobody answers on the socket there; a test lets something happen meanwhile.
+    /// - Parameter expectSilence: Returns when no one answers on the socket there; a test lets something
+    ///   happen meanwhile.
     static func clear(
         _ path: [CChar], _ address: SocketAddress,
         expectSilence: ([CChar], SocketAddress) throws(SystemError) -> Void = UnixSocketFile.expectSilence

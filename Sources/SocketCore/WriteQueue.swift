@@ -28,7 +28,8 @@ package struct WriteQueue: ~Copyable {
     /// True when everything before the marker of `startTLS` is complete.
     package var isAtStartTLS: Bool { packets.isAtStartTLS }
 
-    /// False, and nothing has changed, when more bytes would wait than an `Int` counts: files need no memory, and may be of any size.
+    /// False, and nothing has changed, when more bytes would wait than an `Int` counts: files need no memory,
+    /// and may be of any size.
     @discardableResult
     package mutating func append(_ packet: consuming WritePacket) -> Bool {
         let (sum, isTooMuch) = waitingByteCount.addingReportingOverflow(packet.count)

@@ -5,7 +5,8 @@ import Glibc
 import SocketTestSupport
 import Testing
 
-/// Ends and limits that no other test looked at closely: each of these has let a small change of the code pass.
+/// Ends and limits that no other test looked at closely: each of these has let a small change of the code
+/// pass.
 @Suite(.timeLimit(.minutes(5))) struct CloseLookTests {
     @Test func aListenerOfTwoFamiliesReportsOneEnd() async throws {
         let recorder = Recorder()
@@ -26,7 +27,8 @@ import Testing
         #expect(recorder.unread.isEmpty)
     }
 
-    /// The kernels of both sides take some megabytes. The rest waits for a reader, who never comes: the writer is told so.
+    /// The kernels of both sides take some megabytes. The rest waits for a reader, who never comes: the
+    /// writer is told so.
     @Test(arguments: [false, true])
     func aSocketThatNeverReadsTakesLittleAhead(secure: Bool) async throws {
         let link = try await Link.make()

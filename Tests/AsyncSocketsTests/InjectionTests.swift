@@ -54,7 +54,8 @@ import Testing
         }
     }
 
-    /// The bytes come in the callback that asks for the upgrade: they are in the kernel, and no event has told of them.
+    /// The bytes come in the callback that asks for the upgrade: they are in the kernel, and no event has
+    /// told of them.
     @Test func bytesThatNoEventHasToldOfAreFoundAtTheUpgrade() async throws {
         let listener = try RawSocket.listening()
         let peer = Locked<RawSocket?>(nil)
@@ -77,7 +78,8 @@ import Testing
         #expect(error.namesEarlyBytes(upTo: Self.injected.count))
     }
 
-    /// The upgrade waits for a write, and nothing is read meanwhile: what comes then is still in the kernel when the handshake begins.
+    /// The upgrade waits for a write, and nothing is read meanwhile: what comes then is still in the kernel
+    /// when the handshake begins.
     @Test func bytesThatComeWhileTheUpgradeWaitsAreFoundAtItsBeginning() async throws {
         let listener = try RawSocket.listening()
         let recorder = Recorder()

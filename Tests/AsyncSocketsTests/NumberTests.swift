@@ -5,9 +5,11 @@ import Glibc
 import SocketTestSupport
 import Testing
 
-/// Numbers that a caller may give, at the ends of their ranges: a typed error or a sensible meaning, and never a trap.
+/// Numbers that a caller may give, at the ends of their ranges: a typed error or a sensible meaning, and
+/// never a trap.
 @Suite(.timeLimit(.minutes(5))) struct NumberTests {
-    /// A file of the greatest size that there is, which takes no room. Only a file system in memory has such files.
+    /// A file of the greatest size that there is, which takes no room. Only a file system in memory has such
+    /// files.
     private final class EndlessFile {
         let url = URL(fileURLWithPath: "/dev/shm/async-sockets-\(UUID().uuidString)")
 

@@ -54,7 +54,7 @@ import Testing
         #expect(try await link.atClient.disconnected()?.code == .badParameter)
     }
 
-    /// Whoever changes the data changes a copy, as with every other `Data`.
+    /// A change of the data changes a copy, as with every other `Data`.
     @Test(arguments: [0, 3])
     func changingWhatAReadBroughtLeavesTheBufferAlone(offset: Int) async throws {
         let link = try await Link.make()
@@ -103,7 +103,8 @@ import Testing
         #expect(pieces.reduce(Data(), +) == expected)
     }
 
-    /// A reader that only looks pays for no copy: the data lies where the read put it, and the next one is put there too.
+    /// A reader that only looks pays for no copy: the data lies where the read put it, and the next one is
+    /// put there too.
     @Test func whoOnlyLooksGetsNoCopy() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer(capacity: 1 << 16)
@@ -119,7 +120,8 @@ import Testing
         #expect(places.count == 1)
     }
 
-    /// The offset was the end of the buffer when the read was queued; nothing of what lay before it comes back.
+    /// The offset was the end of the buffer when the read was queued; nothing of what lay before it comes
+    /// back.
     @Test func aGapInAnEmptiedBufferHasZerosAndNoOldBytes() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer()

@@ -61,7 +61,7 @@ import Testing
         withExtendedLifetime((first, recorders)) {}
     }
 
-    /// The kernel says EAGAIN to who connects: there is somebody, who is busy.
+    /// The kernel answers EAGAIN: the server lives, and is busy.
     @Test func d15AServerWithAFullBacklogKeepsItsFile() throws {
         let folder = try TemporaryFolder()
         let address = try #require(SocketAddress(unixPath: folder.url("s").path))

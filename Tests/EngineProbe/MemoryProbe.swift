@@ -111,7 +111,8 @@ enum MemoryProbe {
         return Array(engine.output.readableBytes)
     }
 
-    /// Two descriptors for each connection, and some for the rest. By default 2,000, or as many as the second argument says.
+    /// Two descriptors for each connection, and some for the rest. By default 2,000, or as many as the second
+    /// argument says.
     private static func usableConnectionCount() throws -> Int {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {

@@ -1,7 +1,8 @@
 internal import AsyncSockets
 internal import Glibc
 
-/// An interface is named while there is no descriptor to ask the kernel with: the caller has done nothing wrong.
+/// An interface is named while there is no descriptor to ask the kernel with: the caller has done nothing
+/// wrong.
 enum ShortageProbe {
     private final class Party: AsyncSocketDelegate, Sendable {}
 

@@ -3,9 +3,10 @@ import SocketBuffers
 import SocketCore
 import Testing
 
-/// One rule says what the text of a host means, whoever reads it: an address, a name, or nothing.
+/// One rule says what the text of a host means, for every parser: an address, a name, or nothing.
 @Suite(.timeLimit(.minutes(1))) struct HostTextTests {
-    /// Texts that inet_aton(3) takes for 127.0.0.1, and others that end in a number and are not four decimal numbers.
+    /// Texts that inet_aton(3) takes for 127.0.0.1, and others that end in a number and are not four decimal
+    /// numbers.
     static let shorthands = [
         "127.1", "127.0.1", "2130706433", "0x7f.0.0.1", "0x7f000001", "0X7F.1", "0177.0.0.1", "127.0.0.01", "1", "0", "0x",
         "256.0.0.1", "1.2.3.4.5", "127.0.0.1.", "example.0x7f", "example.1", "1..2",

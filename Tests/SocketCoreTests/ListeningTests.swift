@@ -10,7 +10,8 @@ import Testing
         case pause, nothingThere, nextOne
     }
 
-    /// No test can have the machine run out of these; `EngineProbe descriptors` has a process run out of descriptors.
+    /// No test can have the machine run out of these; `EngineProbe descriptors` has a process run out of
+    /// descriptors.
     @Test(arguments: [
         (EMFILE, Meaning.pause), (ENFILE, .pause), (ENOBUFS, .pause), (ENOMEM, .pause),
         (EAGAIN, .nothingThere), (EBADF, .nothingThere), (EINVAL, .nothingThere),
