@@ -2,6 +2,7 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import Glibc
+import SocketCore
 import SocketTestSupport
 import Testing
 
@@ -170,6 +171,26 @@ import Testing
         link.client.writeHighWaterMark = limit
         link.client.write(Data("a"), withTimeout: 60, tag: 0)
         #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
+    }
+
+    @Test func anOptionThatNoKernelNumberHoldsIsTheCallersError() throws {
+        let socket = AsyncSocket()
+        for option in [SocketOption<TimeInterval>.userTimeout, .keepAliveIdle, .keepAliveInterval] {
+            for seconds in [Double.infinity, -.infinity, .nan, 1e300, -1e300] {
+                let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(option, to: seconds) }
+                #expect(error?.code == .badParameter)
+            }
+        }
+        for option in [SocketOption<Int>.keepAliveCount, .receiveBufferSize, .ipTTL, .fastOpenQueueLength] {
+            for number in [Int.min, .max, 1 << 31, -(1 << 31) - 1] {
+                let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(option, to: number) }
+                #expect(error?.code == .badParameter)
+            }
+        }
+        for seconds in [Double.infinity, -1, 1, .nan, .leastNonzeroMagnitude] {
+            let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(.linger, to: seconds) }
+            #expect(error?.code == .badParameter)
+        }
     }
 
     @Test(arguments: [Int.min, -1, 0])
