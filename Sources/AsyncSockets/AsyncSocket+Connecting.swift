@@ -14,20 +14,25 @@ extension AsyncSocket {
     /// With a `proxy`, all this concerns the way to the proxy; the host is the proxy's to resolve and to connect to.
     ///
     /// - Parameters:
-    ///   - host: A name, or an IPv4 or IPv6 address. `localhost` is this machine, whatever a name server says (RFC 6761).
+    ///   - host: A name, an IPv4 address in four decimal numbers, or an IPv6 address, which may be in
+    ///     brackets (`[::1]`). `localhost` is this machine, whatever a name server says (RFC 6761). What ends
+    ///     in a number and is no such address, as the shorthands `127.1` and `0x7f.0.0.1`, is refused:
+    ///     programs disagree about what they mean.
     ///   - port: A TCP port, 1 to 65535.
     ///   - interface: Where the connection has to leave from: an interface's name (`eth0`) or address (`192.0.2.7`, `2001:db8::7`), `localhost`, and with a
     ///     colon a port of our own (`eth0:4000`, `192.0.2.7:4000`, `[2001:db8::7]:4000`, `:4000`). The socket is bound to its address of the host's family; the
     ///     kernel's routes still decide about the way. A link-local host without a scope gets this interface's. Nil: any.
     ///   - timeout: Seconds from now for the resolving and connecting together, 30 unless you say otherwise; negative: no limit.
-    /// - Throws: `.badConfiguration` when the socket is in use or both families are disabled, `.badParameter` for an empty host, port 0 or an unknown
-    ///   interface, `.noUsableAddress` for an interface without an address of an enabled family. With a proxy, `.badParameter` also for a host, a proxy or
-    ///   credentials that cannot be sent in a request to it (RFC 1928, RFC 9110): a name of more than 255 bytes or with other characters than letters, digits,
-    ///   hyphens, underscores and dots.
+    /// - Throws: `.badConfiguration` when the socket is in use or both families are disabled, `.badParameter`
+    ///   for a text that names no host (empty, with a zero byte, longer than 255 bytes, a shorthand), port 0
+    ///   or an unknown interface, `.noUsableAddress` for an interface without an address of an enabled
+    ///   family, `.system` when the kernel does not say which interfaces there are. With a proxy,
+    ///   `.badParameter` also for a host, a proxy or credentials that cannot be sent in a request to it (RFC
+    ///   1928, RFC 9110): a name with other characters than letters, digits, hyphens, underscores and dots.
     public func connect(
         toHost host: String, onPort port: UInt16, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
-        guard !host.isEmpty, !host.utf8.contains(0) else { throw .badParameter("connect", "the host is empty, or no host name") }
+        try AsyncSocketError.checkHost(host, "connect")
         guard port > 0 else { throw .badParameter("connect", "nobody listens on port 0") }
         try connect(to: .host(host, port: port), policy: routePolicy(via: interface), timeout: timeout)
     }
@@ -112,6 +117,13 @@ extension AsyncSocket {
         set { configure { $0.resolver = newValue } }
     }
 
+    /// The seconds for which a write that has failed lets bytes that came before the end be read: for tests,
+    /// which must not depend on a quiet machine.
+    package var failedWriteGrace: TimeInterval {
+        get { configuration.failedWriteGrace }
+        set { configure { $0.failedWriteGrace = newValue } }
+    }
+
     /// Puts a socket that has not been used yet on a loop: for tests that look at the loop.
     package func stay(on loop: EventLoop) {
         state.withLock { $0.loop = loop }
@@ -178,7 +190,7 @@ extension LocalInterface {
         do throws(InterfaceError) {
             interface = try LocalInterface(text)
         } catch {
-            throw .badParameter(operation, error.message)
+            throw AsyncSocketError(error, operation: operation)
         }
         guard interface.addresses.contains(where: { families.allows($0.family) }) else {
             throw AsyncSocketError(

@@ -2,6 +2,15 @@ internal import Glibc
 internal import SocketCore
 
 extension AsyncSocketError {
+    /// Throws `.badParameter` for a text that names no host.
+    static func checkHost(_ text: String, _ operation: String) throws(AsyncSocketError) {
+        do throws(HostError) {
+            _ = try HostText(text, port: 0)
+        } catch {
+            throw .badParameter(operation, error.message)
+        }
+    }
+
     init(_ error: ResolveError) {
         let kind =
             switch error.query.families {
@@ -9,8 +18,19 @@ extension AsyncSocketError {
             case .ipv6: "IPv6 address"
             default: "address"
             }
+        // A resolver that is down says nothing about the host.
         self.init(
-            .hostNotFound, blame: .caller, operation: "resolve", message: "no \(kind) for \(error.query.host): \(error.reason)")
+            .hostNotFound, blame: error.isAnswer ? .caller : .system, operation: "resolve",
+            message: "no \(kind) for \(error.query.host): \(error.reason)", errno: error.errno)
+    }
+
+    init(_ error: InterfaceError, operation: String) {
+        self =
+            if let cause = error.cause {
+                AsyncSocketError(.system, blame: .system, operation: operation, message: error.message, errno: cause.errno)
+            } else {
+                .badParameter(operation, error.message)
+            }
     }
 
     init(_ error: NoRoute, destination: String) {

@@ -103,7 +103,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let badConfiguration = Code(description: "badConfiguration")
         /// An argument has no meaning: a negative length, an empty delimiter, a port that is no number.
         public static let badParameter = Code(description: "badParameter")
-        /// The host name has no address, or the resolver failed.
+        /// The host name has no address (blame: caller), or the resolver could not tell (blame: system).
         public static let hostNotFound = Code(description: "hostNotFound")
         /// The host has addresses, but none that may be used: their family is disabled, or the interface has no address of it.
         public static let noUsableAddress = Code(description: "noUsableAddress")
@@ -127,7 +127,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let trustTimeout = Code(description: "trustTimeout")
         /// `maxLength` bytes came without the delimiter.
         public static let readMaxedOut = Code(description: "readMaxedOut")
-        /// More bytes would have waited to be written than `maximumPendingWriteBytes` allows.
+        /// More bytes would have waited to be written than `maximumPendingWriteBytes` allows, or than an
+        /// `Int` counts.
         public static let writeQueueFull = Code(description: "writeQueueFull")
         /// The peer closed the connection in good order: a FIN or, with TLS, a close_notify.
         public static let closedByPeer = Code(description: "closedByPeer")

@@ -70,25 +70,25 @@ final class PhaseClock {
     private(set) var deadline: Deadline?
     private var left: Double
 
-    init(_ limit: Limit, seconds: Double) {
+    init(_ limit: Limit, seconds: Double, at now: Deadline = .now) {
         self.limit = limit
         self.seconds = seconds
         left = seconds
-        deadline = Deadline(after: seconds)
+        deadline = Deadline(after: seconds, from: now)
     }
 
     /// The handshake's: stands still from now on. Returns the clock of the verdict.
-    func pauseForTrust() -> PhaseClock? {
+    func pauseForTrust(at now: Deadline = .now) -> PhaseClock? {
         guard case .handshake(let trustSeconds) = limit else { return nil }
-        left = max(deadline?.seconds(since: .now) ?? left, 0)
+        if let deadline { left = max(deadline.seconds(since: now), 0) }
         deadline = nil
-        return PhaseClock(.trust(pausing: self), seconds: trustSeconds)
+        return PhaseClock(.trust(pausing: self), seconds: trustSeconds, at: now)
     }
 
     /// The verdict's: returns the handshake's, which goes on with what was left when it stopped.
-    func resumeHandshake() -> PhaseClock? {
+    func resumeHandshake(at now: Deadline = .now) -> PhaseClock? {
         guard case .trust(let handshake) = limit else { return nil }
-        handshake.deadline = Deadline(after: handshake.left)
+        handshake.deadline = Deadline(after: handshake.left, from: now)
         return handshake
     }
 }

@@ -7,7 +7,7 @@ extension SocketAddress {
     /// It runs on a thread of the resolver, where at most eight lookups are under way at a time; those that wait are dropped when their task is cancelled.
     ///
     /// - Parameters:
-    ///   - host: A name, or an IPv4 or IPv6 address.
+    ///   - host: A name or an address, as `connect(toHost:onPort:)` takes them.
     ///   - port: The port that the addresses get.
     /// - Throws: `AsyncSocketError` with `.hostNotFound` or, for a host that is empty or no name, `.badParameter`; `CancellationError` when the task is cancelled.
     public static func lookUp(host: String, port: UInt16) async throws -> [SocketAddress] {
@@ -16,9 +16,7 @@ extension SocketAddress {
 
     /// The same from another resolver, for tests.
     package static func lookUp(host: String, port: UInt16, asking resolver: Resolver) async throws -> [SocketAddress] {
-        guard !host.isEmpty, !host.utf8.contains(0) else {
-            throw AsyncSocketError.badParameter("resolve", "the host is empty, or no host name")
-        }
+        try AsyncSocketError.checkHost(host, "resolve")
         let query = PendingLookup()
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { query.begin(HostQuery(host: host, port: port), asking: resolver, $0) }

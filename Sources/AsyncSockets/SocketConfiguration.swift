@@ -27,6 +27,9 @@ struct SocketConfiguration: Sendable {
     var proxy: Proxy?
     /// `kAllowHalfDuplexConnection`, the other way round.
     var autoDisconnectOnClosedReadStream = true
+    /// The seconds for which bytes that came before the end stay readable while a write that has failed waits
+    /// to be told so; infinite: without end.
+    var failedWriteGrace: TimeInterval = 1
     /// A read that times out ends alone, and not the connection.
     var keepsConnectionOnReadTimeout = false
     /// The bytes that may wait in memory to be written at most.

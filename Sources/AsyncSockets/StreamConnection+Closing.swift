@@ -5,9 +5,6 @@ internal import SocketTLS
 
 /// How a connection ends: when its user wants it, when the peer does, when something failed.
 extension StreamConnection {
-    /// How long bytes that came before the end stay readable when a write that has failed waits to be told so.
-    private static let failedWriteSeconds = 1.0
-
     /// An empty intent: at once.
     func closeWhenDone(_ intent: CloseIntent) {
         guard !intent.isEmpty else {
@@ -88,7 +85,7 @@ extension StreamConnection {
     private func hasWaitedForReads() -> Bool {
         guard writes.ending != nil, !writes.queue.isEmpty else { return false }
         guard let patience = writes.patience else {
-            writes.patience = Deadline(after: Self.failedWriteSeconds)
+            writes.patience = Deadline(after: configuration.failedWriteGrace)
             return false
         }
         return patience <= .now

@@ -50,7 +50,7 @@ extension StreamConnection {
             if wouldExceed(limit, with: packet.count) { return close(.writeQueueFull(limit)) }
         }
         if case .closed = phase { return }
-        writes.queue.append(packet)
+        guard writes.queue.append(packet) else { return close(.writeQueueFull(.max)) }
         needsPump = true
     }
 

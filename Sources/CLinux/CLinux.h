@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <malloc.h>
 #include <linux/vm_sockets.h>
 #include <linux/mptcp.h>
 #include <net/if.h>
@@ -38,6 +39,14 @@ static inline int CLinux_usable_processors(void) {
     int count = 0;
     for (size_t i = 0; i < sizeof set.__bits / sizeof set.__bits[0]; i++) count += __builtin_popcountl(set.__bits[i]);
     return count > 0 ? count : 1;
+}
+
+/// `malloc_trim`, which only glibc has: gives the system what is free in all arenas, and not only at their
+/// ends.
+static inline void CLinux_give_free_memory_back(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 /// `sendfile` has no `MSG_NOSIGNAL`: keeps the SIGPIPE of a connection that is gone from the process. The answer, `EPIPE` included, is sendfile's.

@@ -31,6 +31,12 @@ package final class BufferPool: Sendable {
         }
     }
 
+    /// How many blocks wait to be taken: at most two more than `spareLimit`.
+    var spareCount: Int {
+        let nearby = [nearest.load(ordering: .relaxed), second.load(ordering: .relaxed)].count { $0 != 0 }
+        return nearby + spares.withLock { $0.count }
+    }
+
     func take() -> UnsafeMutableRawPointer {
         if let block = UnsafeMutableRawPointer(bitPattern: nearest.exchange(0, ordering: .acquiring)) { return block }
         if let block = UnsafeMutableRawPointer(bitPattern: second.exchange(0, ordering: .acquiring)) { return block }

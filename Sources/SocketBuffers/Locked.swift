@@ -33,8 +33,12 @@ public struct Locked<Value>: @unchecked Sendable {
     // Public and inlinable, though no product shows this module: only so do other modules call code made for their types (what is `package` is not
     // specialised across modules, and each call looked its types up at run time).
 
-    /// Runs `body` with the lock held. Never call user code inside; a socket's lock may be held while its connection's is taken, not the other
-    /// way round, and no two others are ever held together.
+    /// Runs `body` with the lock held. Never call user code inside, and hand out what may run some when it is
+    /// released.
+    ///
+    /// The order of locks: under a socket's lock the facts of its connection, the state of its listener or
+    /// that of one of the acceptors may be locked, and never the other way round. No other two are held
+    /// together: not even a loop's and that of a quota, which wakes listeners when its lock is free again.
     @inlinable
     public func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result

@@ -211,11 +211,21 @@ package final class Acceptor: EventHandler, Sendable {
 }
 
 extension SocketDescriptor {
-    fileprivate enum AcceptAnswer {
+    enum AcceptAnswer {
         case accepted(SocketDescriptor, from: SocketAddress)
         case none
         case skipped
         case exhausted(SystemError)
+
+        /// What an `errno` of accept4 means (accept(2)).
+        init(failure errno: CInt) {
+            self =
+                switch errno {
+                case EAGAIN, EBADF, EINVAL: .none
+                case EMFILE, ENFILE, ENOBUFS, ENOMEM: .exhausted(SystemError("accept4", errno: errno))
+                default: .skipped
+                }
+        }
     }
 
     fileprivate func listen(on address: SocketAddress, options: SocketOptionSet, backlog: CInt) throws(SystemError) {
@@ -240,10 +250,6 @@ extension SocketDescriptor {
             let descriptor = SocketDescriptor(adopting: connection)
             return SocketAddress(storage: storage, length: length).map { .accepted(descriptor, from: $0) } ?? .skipped
         }
-        switch errno {
-        case EAGAIN, EBADF, EINVAL: return .none
-        case EMFILE, ENFILE, ENOBUFS, ENOMEM: return .exhausted(SystemError("accept4"))
-        default: return .skipped
-        }
+        return AcceptAnswer(failure: errno)
     }
 }

@@ -15,12 +15,12 @@ package struct Deadline: Comparable, Hashable, Sendable {
     /// Before all others.
     package static var distantPast: Deadline { Deadline(nanoseconds: 0) }
 
-    /// `seconds` from now; nil when `seconds` is negative, infinite or not a number, which means: never.
-    package init?(after seconds: Double) {
+    /// `seconds` from `start`; nil when `seconds` is negative, infinite or not a number, which means: never.
+    package init?(after seconds: Double, from start: Deadline = .now) {
         guard seconds >= 0, seconds.isFinite else { return nil }
         // A century is as good as never, and keeps the sum in range.
         let nanoseconds = UInt64(min(seconds, 3_155_760_000) * 1_000_000_000)
-        self.nanoseconds = Deadline.now.nanoseconds + nanoseconds
+        self.nanoseconds = start.nanoseconds + nanoseconds
     }
 
     private init(nanoseconds: UInt64) {

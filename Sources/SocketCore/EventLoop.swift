@@ -78,7 +78,9 @@ package final class EventLoop: @unchecked Sendable {
     /// Ends a registration: no event reaches its handler afterwards, except those of the batch that is being handled now.
     package func deregister(_ registration: LoopRegistration) {
         // The handler is released here, outside the lock.
-        _ = state.withLock { $0.table.remove(registration) }
+        let (handler, hasEmptied) = state.withLock { ($0.table.remove(registration), $0.table.noteDeparture()) }
+        withExtendedLifetime(handler) {}
+        if hasEmptied { HeapTrimmer.shared.ask() }
     }
 
     /// Watches a descriptor in both directions, edge-triggered; what is ready already is reported too.

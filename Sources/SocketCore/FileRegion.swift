@@ -15,11 +15,11 @@ package final class FileRegion: Sendable {
         guard descriptor >= 0 else { throw SystemError("open") }
         do throws(SystemError) {
             let size = try Self.size(of: descriptor)
-            self.offset = offset
-            self.length = length ?? max(size - offset, 0)
-            guard offset >= 0, self.length >= 0, offset <= size, self.length <= size - offset else {
+            guard (0...size).contains(offset), length.map({ (0...(size - offset)).contains($0) }) != false else {
                 throw SystemError("open", errno: ERANGE)
             }
+            self.offset = offset
+            self.length = length ?? size - offset
         } catch {
             close(descriptor)
             throw error

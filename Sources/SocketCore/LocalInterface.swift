@@ -1,7 +1,8 @@
 // Rules of an interface's name:
 //  1. `name`, `address`, `name:port`, `address:port` or `:port`. An IPv6 address may stand in brackets, and must when a port follows.
 //  2. With two colons or more outside brackets it is an IPv6 address: the text of an interface's alias, such as `eth0:1`, reads as a port.
-//  3. A name that the kernel knows goes before everything else; then come addresses, `localhost` and `loopback`.
+//  3. A name that the kernel knows goes before everything else; then come addresses, as
+//     `SocketAddress(literal:)` reads them, `localhost` and `loopback`.
 
 internal import CLinux
 internal import Glibc
@@ -17,6 +18,9 @@ package struct LocalInterface: Hashable, Sendable {
 
     /// Looks the interface up, in the kernel's list and nowhere else.
     package init(_ text: String) throws(InterfaceError) {
+        guard text.utf8.count <= Self.longest else {
+            throw InterfaceError("the name of an interface has \(text.utf8.count) bytes, and no interface has")
+        }
         let (name, port) = try Self.split(text)
         let known = try Self.list()
         let named = known.filter { $0.name == name }
@@ -25,7 +29,7 @@ package struct LocalInterface: Hashable, Sendable {
             (addresses, index) = (Self.literals(["0.0.0.0", "::"], port), 0)
         } else if !named.isEmpty {
             (addresses, index) = (Self.sorted(named.compactMap(\.address), port), named[0].index)
-        } else if let address = SocketAddress(strictLiteral: name, port: port) {
+        } else if let address = SocketAddress(literal: name, port: port) {
             let owner = known.first { $0.address?.isSameHost(as: address) == true }
             (addresses, index) = ([address.withScope(ifMissing: owner?.index ?? 0)], owner?.index ?? 0)
         } else if name == "localhost" || name == "loopback" {
@@ -49,6 +53,9 @@ package struct LocalInterface: Hashable, Sendable {
         destination.withScope(ifMissing: index)
     }
 
+    /// An IPv6 address with a zone in brackets, and a port.
+    private static let longest = "[]:65535".utf8.count + SocketAddress.longestLiteral
+
     private static func literals(_ hosts: [String], _ port: UInt16) -> [SocketAddress] {
         hosts.compactMap { SocketAddress(literal: $0, port: port) }
     }
@@ -62,9 +69,18 @@ package struct LocalInterface: Hashable, Sendable {
 /// Why there is no such interface.
 package struct InterfaceError: Error, Hashable, Sendable {
     package let message: String
+    /// The system call that failed, when the text was not to blame.
+    package let cause: SystemError?
 
     init(_ message: String) {
         self.message = message
+        cause = nil
+    }
+
+    /// The kernel has not said which interfaces there are.
+    init(_ cause: SystemError) {
+        message = "no list of interfaces: \(cause)"
+        self.cause = cause
     }
 }
 
@@ -107,12 +123,23 @@ extension LocalInterface {
 
     private static func list() throws(InterfaceError) -> [Entry] {
         var first: UnsafeMutablePointer<ifaddrs>?
-        guard getifaddrs(&first) == 0 else { throw InterfaceError("no list of interfaces: \(SystemError("getifaddrs"))") }
+        guard getifaddrs(&first) == 0 else { throw InterfaceError(SystemError("getifaddrs")) }
         defer { freeifaddrs(first) }
-        return sequence(first: first) { $0?.pointee.ifa_next }.compactMap { $0?.pointee }.map { entry in
+        var entries: [Entry] = []
+        for entry in sequence(first: first, next: { $0?.pointee.ifa_next }).compactMap({ $0?.pointee }) {
             let name = String(cString: entry.ifa_name)
-            return Entry(name: name, index: if_nametoindex(name), address: address(of: entry))
+            entries.append(Entry(name: name, index: try index(of: name), address: address(of: entry)))
         }
+        return entries
+    }
+
+    /// The kernel's number of an interface; 0 for one that has gone meanwhile.
+    private static func index(of name: String) throws(InterfaceError) -> UInt32 {
+        let index = if_nametoindex(name)
+        // It makes a socket to ask with (if_nametoindex(3)): without one a link-local address would lose its
+        // scope in silence.
+        guard index != 0 || errno == ENODEV || errno == ENXIO else { throw InterfaceError(SystemError("if_nametoindex")) }
+        return index
     }
 
     /// `ifa_addr` is null for an interface without any address, such as a tunnel (getifaddrs(3)).

@@ -21,6 +21,11 @@ struct LoopTable {
     private var freeIndices: [UInt32] = []
     private var deadlines = DeadlineHeap()
     private var resumed: [LoopRegistration] = []
+    /// The most registrations there were since the last departure of many.
+    private var peak = 0
+    /// With fewer gone there is little memory to give back: less than twelve megabytes, as half-open
+    /// handshakes need the most.
+    static let leastDeparture = 256
 
     var hasResumed: Bool { !resumed.isEmpty }
     var earliestDeadline: Deadline? { deadlines.earliest }
@@ -30,6 +35,7 @@ struct LoopTable {
         let index = freeIndices.popLast() ?? UInt32(slots.count)
         if index == slots.count { slots.append(Slot()) }
         slots[Int(index)].handler = handler
+        peak = max(peak, registrationCount)
         return LoopRegistration(index: index, generation: slots[Int(index)].generation)
     }
 
@@ -40,6 +46,14 @@ struct LoopTable {
         slots[Int(registration.index)] = Slot(generation: registration.generation &+ 1)
         freeIndices.append(registration.index)
         return handler
+    }
+
+    /// True, once, when many have gone: half of those there were, and at least `leastDeparture`.
+    mutating func noteDeparture() -> Bool {
+        let count = registrationCount
+        guard peak - count >= Self.leastDeparture, count <= peak / 2 else { return false }
+        peak = count
+        return true
     }
 
     func handler(of registration: LoopRegistration) -> (any EventHandler)? {

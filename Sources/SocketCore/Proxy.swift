@@ -12,7 +12,7 @@ public struct Proxy: Sendable, Hashable {
 
     /// What it speaks.
     public let kind: Kind
-    /// The proxy's own name or address. It is resolved here.
+    /// The proxy's own name or address, as `connect(toHost:onPort:)` takes them. It is resolved here.
     public let host: String
     /// The port on which it listens.
     public let port: UInt16
@@ -26,7 +26,8 @@ public struct Proxy: Sendable, Hashable {
     /// - Parameters:
     ///   - host: The proxy's name or address.
     ///   - port: Its port; 1080 is customary.
-    ///   - credentials: User name and password, each of 1 to 255 bytes (RFC 1929, section 2); nil: none.
+    ///   - credentials: User name and password, each of 1 to 255 bytes (RFC 1929, section 2) without a zero
+    ///     among them; nil: none.
     public static func socks5(host: String, port: UInt16, credentials: Credentials? = nil) -> Proxy {
         Proxy(kind: .socks5, host: host, port: port, credentials: credentials)
     }
@@ -82,9 +83,7 @@ extension Proxy {
     ///
     /// - Throws: `.invalid` for anything that the protocol has no room for. Nothing that is sent is made of unchecked text.
     package func negotiation(for target: ProxyTarget) throws(ProxyFailure) -> ProxyNegotiation {
-        guard !host.isEmpty, !host.utf8.contains(0) else {
-            throw ProxyFailure(.invalid, "the proxy's host is empty, or no host name")
-        }
+        _ = try HostText(ofProxy: host, port: port)
         guard port > 0 else { throw ProxyFailure(.invalid, "no proxy listens on port 0") }
         return switch kind {
         case .socks5: .socks5(try SOCKS5Negotiation(target: target, credentials: credentials))

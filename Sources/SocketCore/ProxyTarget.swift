@@ -5,12 +5,11 @@ package enum ProxyTarget: Sendable, Hashable {
     /// An IPv4 or IPv6 address, of no zone.
     case address(SocketAddress)
 
-    /// - Parameter host: A name or an address literal.
+    /// - Parameter host: A name or an address, as `HostText` reads it.
     package init(host: String, port: UInt16) throws(ProxyFailure) {
-        if host.utf8.count <= Self.longestName, !host.utf8.contains(0), let address = SocketAddress(literal: host, port: port) {
-            try self.init(address)
-        } else {
-            self = .name(try Self.checkedName(host), port: port)
+        switch try HostText(ofProxy: host, port: port) {
+        case .address(let address): try self.init(address)
+        case .name(let name): self = .name(try Self.checkedName(name), port: port)
         }
     }
 
@@ -22,13 +21,7 @@ package enum ProxyTarget: Sendable, Hashable {
         self = .address(address)
     }
 
-    /// The longest domain name that a SOCKS request has room for (RFC 1928, section 5).
-    private static let longestName = 255
-
     private static func checkedName(_ host: String) throws(ProxyFailure) -> String {
-        guard (1...longestName).contains(host.utf8.count) else {
-            throw ProxyFailure(.invalid, "a host name has 1 to \(longestName) bytes, and this one has \(host.utf8.count)")
-        }
         guard host.utf8.allSatisfy(isAllowed) else {
             throw ProxyFailure(
                 .invalid, "\(ProxyFailure.quote(host.utf8)) is no host name; write international names in ASCII (xn--)")
@@ -43,6 +36,17 @@ package enum ProxyTarget: Sendable, Hashable {
             true
         case UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"): true
         default: false
+        }
+    }
+}
+
+extension HostText {
+    /// The host that a proxy is asked for, or that of the proxy itself.
+    init(ofProxy text: String, port: UInt16) throws(ProxyFailure) {
+        do throws(HostError) {
+            try self.init(text, port: port)
+        } catch {
+            throw ProxyFailure(.invalid, error.message)
         }
     }
 }

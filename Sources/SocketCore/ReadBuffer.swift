@@ -1,26 +1,46 @@
+// Rules of the buffer:
+//  1. What a read brought is a view of the buffer's memory, and no copy. A change of it changes a copy.
+//  2. `Data` copies before a change when its memory has a second owner. The buffer is that owner: each view
+//     is the beginning of an anchor, a `Data` from the same offset to the end of the block, which the buffer
+//     keeps for as long as it uses the block. A view of its own for each read would have one owner.
+//  3. There is one anchor for each offset at which reads put their bytes. When there are many the buffer
+//     moves to a new block and leaves the old one to its views, which may then do with it what they like.
+//  4. Memory that nothing was put into is never shown: a gap has zeros.
+
 public import FoundationEssentials
 internal import Glibc
 internal import SocketBuffers
 
 /// Memory of yours that reads fill: one allocation for many reads.
 ///
-/// Hand it to `readData(…buffer:bufferOffset:…)`. The bytes land at the offset, and the buffer grows when they do not fit. The `data` that
-/// `socket(_:didRead:withTag:)` brings is a view of this memory: it costs no copy, and it changes when a later read fills the same place. Take what you need before
-/// you queue that read, and do not give one place to two reads at once.
+/// Hand it to `readData(…buffer:bufferOffset:…)`. The bytes land at the offset, and the buffer grows when
+/// they do not fit. The `data` that `socket(_:didRead:withTag:)` brings is a view of this memory: it costs no
+/// copy, and it changes when a later read fills the same place. Take what you need before you queue that
+/// read, and do not give one place to two reads at once. The other way round there is nothing to look out
+/// for: to change that `data` changes a copy of it, as with every other `Data`, and leaves the buffer alone.
 public final class ReadBuffer: Sendable {
     private let contents: Locked<Contents>
 
     fileprivate struct Contents {
         var block: Block
+        /// The least that the first allocation brings.
+        let reserved: Int
         var count = 0
+        /// What views are the beginnings of, by the offset at which they begin.
+        var anchors: [Int: Data] = [:]
     }
 
     /// An empty buffer.
     ///
-    /// - Parameter capacity: Bytes to allocate now; more are allocated when a read brings more.
+    /// - Parameter capacity: The bytes that the first read makes room for, so that it need not grow soon.
+    ///   More than 64 MiB, or less than nothing, is taken for 64 MiB, or nothing: beyond that memory comes
+    ///   with the bytes that need it.
     public init(capacity: Int = 0) {
-        contents = Locked(Contents(block: Block(capacity: max(capacity, 0))))
+        contents = Locked(Contents(block: Block(capacity: 0), reserved: min(max(capacity, 0), Self.largestReservation)))
     }
+
+    /// Reserved is what a caller has thought up, and allocation has no other answer than ending the process.
+    private static let largestReservation = 64 << 20
 
     /// How many bytes are in the buffer: the end of what lies farthest back.
     public var count: Int { contents.withLock { $0.count } }
@@ -48,23 +68,38 @@ public final class ReadBuffer: Sendable {
     /// A view of `count` bytes from `offset` on, which keeps their memory alive.
     func view(at offset: Int, count: Int) -> Data {
         guard count > 0 else { return Data() }
-        return contents.withLock { contents in
-            let block = contents.block
-            return Data(
-                bytesNoCopy: block.start + offset, count: count, deallocator: .custom { _, _ in withExtendedLifetime(block) {} })
-        }
+        return contents.withLock { $0.view(at: offset, count: count) }
     }
 }
 
 extension ReadBuffer.Contents {
     mutating func makeRoom(upTo end: Int) {
-        if end > block.capacity {
-            // Views of the old block keep it.
-            let larger = ReadBuffer.Block(capacity: max(end, block.capacity * 2))
-            memcpy(larger.start, block.start, count)
-            block = larger
-        }
+        if end > block.capacity { move(to: ReadBuffer.Block(capacity: max(end, block.capacity * 2, reserved)), keeping: count) }
         if end > count { memset(block.start + count, 0, end - count) }
+    }
+
+    mutating func view(at offset: Int, count length: Int) -> Data {
+        if let anchor = anchors[offset] { return anchor.prefix(length) }
+        if anchors.count >= anchorLimit {
+            // The bytes of this read may be forgotten already, and are still its own.
+            move(to: ReadBuffer.Block(capacity: block.capacity), keeping: max(count, offset + length))
+        }
+        let block = block
+        let anchor = Data(
+            bytesNoCopy: block.start + offset, count: block.capacity - offset,
+            deallocator: .custom { _, _ in withExtendedLifetime(block) {} })
+        anchors[offset] = anchor
+        return anchor.prefix(length)
+    }
+
+    /// As many as make moving cheap: it copies a kilobyte at most for each read that brought an anchor.
+    private var anchorLimit: Int { 16 + block.capacity / 1024 }
+
+    /// Views of the old block keep it.
+    private mutating func move(to other: ReadBuffer.Block, keeping count: Int) {
+        memcpy(other.start, block.start, count)
+        block = other
+        anchors = [:]
     }
 }
 

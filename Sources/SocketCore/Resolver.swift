@@ -22,10 +22,12 @@ package struct HostQuery: Hashable, Sendable {
     }
 
     /// The addresses that are known without asking anybody: those of a literal, and of `localhost` and the names below it (RFC 6761, section 6.3).
+    /// None for a text that is no host: the system's resolver could take it for one.
     fileprivate var knownAddresses: [SocketAddress]? {
-        let isBracketed = host.hasPrefix("[") && host.hasSuffix("]")
-        if let literal = SocketAddress(literal: isBracketed ? String(host.dropFirst().dropLast()) : host, port: port) {
-            return [literal]
+        do throws(HostError) {
+            if case .address(let address) = try HostText(host, port: port) { return [address] }
+        } catch {
+            return []
         }
         let name = host.hasSuffix(".") ? host.dropLast().lowercased() : host.lowercased()
         guard name == "localhost" || name == "loopback" || name.hasSuffix(".localhost") else { return nil }
@@ -38,12 +40,28 @@ package struct ResolveError: Error, Hashable, Sendable {
     package let query: HostQuery
     /// `EAI_…` of getaddrinfo(3).
     package let code: CInt
-    package var reason: String { String(cString: gai_strerror(code)) }
+    /// The `errno` that goes with `EAI_SYSTEM`; nil for other codes.
+    package let errno: CInt?
+    package var reason: String {
+        errno.map { "\(String(cString: gai_strerror(code))): \(String(cString: strerror($0)))" }
+            ?? String(cString: gai_strerror(code))
+    }
 
-    package init(_ query: HostQuery, code: CInt) {
+    /// - Parameter errno: Counts with `EAI_SYSTEM` only.
+    package init(_ query: HostQuery, code: CInt, errno: CInt = 0) {
         self.query = query
         self.code = code
+        self.errno = code == EAI_SYSTEM ? errno : nil
     }
+
+    /// True when the resolver has answered, and knows no such address; false when it could not tell.
+    package var isAnswer: Bool {
+        [EAI_NONAME, Self.noData, Self.addressFamily].contains(code)
+    }
+
+    // `EAI_NODATA` and `EAI_ADDRFAMILY`, which glibc declares under _GNU_SOURCE only.
+    private static let noData: CInt = -5
+    private static let addressFamily: CInt = -9
 }
 
 /// Host names into addresses, on a few threads of its own.
@@ -126,9 +144,7 @@ extension Resolver {
     /// a name that it finds nothing for is asked for again without.
     private static func askSystem(_ query: HostQuery) -> Answer {
         let answer = askSystem(query, flags: AI_ADDRCONFIG)
-        guard case .failure(let error) = answer, [EAI_NONAME, eaiNoData, eaiAddressFamily].contains(error.code) else {
-            return answer
-        }
+        guard case .failure(let error) = answer, error.isAnswer else { return answer }
         return askSystem(query, flags: 0)
     }
 
@@ -139,14 +155,10 @@ extension Resolver {
         hints.ai_flags = flags | AI_NUMERICSERV
         var list: UnsafeMutablePointer<addrinfo>?
         let code = getaddrinfo(query.host, String(query.port), &hints, &list)
-        guard code == 0 else { return .failure(ResolveError(query, code: code)) }
+        guard code == 0 else { return .failure(ResolveError(query, code: code, errno: errno)) }
         defer { freeaddrinfo(list) }
         let addresses = sequence(first: list, next: { $0?.pointee.ai_next }).compactMap { $0 }
             .compactMap { SocketAddress(addrinfo: $0.pointee) }
         return addresses.isEmpty ? .failure(ResolveError(query, code: EAI_NONAME)) : .success(addresses)
     }
-
-    // `EAI_NODATA` and `EAI_ADDRFAMILY`, which glibc declares under _GNU_SOURCE only.
-    private static let eaiNoData: CInt = -5
-    private static let eaiAddressFamily: CInt = -9
 }

@@ -76,6 +76,9 @@ package struct SOCKS5Negotiation: Sendable {
         guard (1...255).contains(name.count), (1...255).contains(password.count) else {
             throw ProxyFailure(.invalid, "SOCKS has room for a user name and a password of 1 to 255 bytes each")
         }
+        guard !name.contains(0), !password.contains(0) else {
+            throw ProxyFailure(.invalid, "the proxy's user name or password has a zero byte in it, which may end it")
+        }
         return [authenticationVersion, UInt8(name.count)] + name + [UInt8(password.count)] + password
     }
 

@@ -3,12 +3,6 @@ internal import Glibc
 
 // What interfaces and their addresses have to do with each other.
 extension SocketAddress {
-    /// An address literal as people write it: four numbers, or IPv6. The shorthands of inet_aton(3), such as `1` for `0.0.0.1`, are none.
-    init?(strictLiteral literal: String, port: UInt16) {
-        self.init(literal: literal, port: port)
-        guard family == .ipv6 || literal.split(separator: ".", omittingEmptySubsequences: false).count == 4 else { return nil }
-    }
-
     /// An IPv6 address of `fe80::/10`, which means a host only together with an interface (RFC 4291, section 2.5.6).
     var isLinkLocal: Bool {
         guard let bytes = ipv6Bytes else { return false }

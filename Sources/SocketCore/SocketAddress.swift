@@ -77,9 +77,41 @@ public struct SocketAddress: Sendable {
         self.storage = storage
     }
 
-    /// An address literal such as `192.0.2.1`, `2001:db8::1` or `fe80::1%eth0`; nil when `literal` is a name.
+    /// An address literal: four decimal numbers (`192.0.2.1`), or IPv6 (`2001:db8::1`), which may have a zone
+    /// (`fe80::1%eth0`, RFC 4007, section 11).
+    ///
+    /// Nil for everything else: a name, brackets, an empty zone or one of an interface that does not exist, a
+    /// text with a zero byte in it, and the shorthands and other bases of inet_aton(3), such as `127.1`,
+    /// `2130706433`, `0x7f.0.0.1` and `0177.0.0.1`, which programs read differently.
     public init?(literal: String, port: UInt16) {
+        guard literal.utf8.count <= Self.longestLiteral, !literal.utf8.contains(0) else { return nil }
+        let zone = literal.utf8.firstIndex(of: UInt8(ascii: "%")).map { literal.utf8[$0...].dropFirst() }
+        guard zone?.isEmpty != true else { return nil }
+        if literal.utf8.contains(UInt8(ascii: ":")) {
+            self.init(ipv6Literal: literal, port)
+        } else {
+            self.init(ipv4Literal: literal, port)
+        }
+    }
+
+    /// The longest IPv6 address has 45 bytes, a zone begins with `%`, and the longest name of an interface
+    /// has 15 (`IF_NAMESIZE`).
+    static let longestLiteral = 45 + 1 + 15
+
+    /// inet_pton(3) knows no shorthands.
+    private init?(ipv4Literal literal: String, _ port: UInt16) {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        guard inet_pton(AF_INET, literal, &address.sin_addr) == 1 else { return nil }
+        guard let parsed = withUnsafeBytes(of: address, { SocketAddress($0) }) else { return nil }
+        self = parsed
+    }
+
+    /// getaddrinfo(3) knows zones.
+    private init?(ipv6Literal literal: String, _ port: UInt16) {
         var hints = addrinfo()
+        hints.ai_family = AF_INET6
         hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV
         hints.ai_socktype = CInt(SOCK_STREAM.rawValue)
         var list: UnsafeMutablePointer<addrinfo>?

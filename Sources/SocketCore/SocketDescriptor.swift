@@ -8,9 +8,13 @@ package import Glibc
 
 /// A stream socket as the kernel knows it.
 ///
-/// Confined to the turn of the connection that owns it.
+/// One thread uses it at a time: inside the turn of a connection or its connector, under the lock of an
+/// acceptor, and on the loop in a farewell. From other threads the options and the address of a connection's
+/// descriptor are asked for and set, under the lock of the connection's facts.
 package final class SocketDescriptor: @unchecked Sendable {
-    // Unchecked: used only inside its owner's turn.
+    // Unchecked: `rawValue` changes only in `close` and `relinquish`. An acceptor closes its descriptor under
+    // its lock; that of a connection has left the facts before, under their lock, so that no other thread can
+    // reach it.
     @exclusivity(unchecked) package private(set) var rawValue: CInt
     /// For an accepted connection: what counts it as open.
     var place: AcceptQuota.Place?

@@ -51,10 +51,17 @@ final class UnixSocketFile: Sendable {
 
     // MARK: - What is there
 
-    private static func clear(_ path: [CChar], _ address: SocketAddress) throws(SystemError) {
+    /// Removes a dead socket.
+    ///
+    /// - Parameter expectSilence: Returns when no one answers on the socket there; a test lets something
+    ///   happen meanwhile.
+    static func clear(
+        _ path: [CChar], _ address: SocketAddress,
+        expectSilence: ([CChar], SocketAddress) throws(SystemError) -> Void = UnixSocketFile.expectSilence
+    ) throws(SystemError) {
         guard let file = look(at: path) else { return }
         guard file.st_mode & S_IFMT == S_IFSOCK else { throw occupied(path, by: "there is \(kind(of: file)) already") }
-        try expectSilence(at: path, address)
+        try expectSilence(path, address)
         // Somebody may have put a new file there meanwhile.
         guard look(at: path).map(identity) == identity(file) else {
             throw occupied(path, by: "another socket has just appeared there")
@@ -63,7 +70,7 @@ final class UnixSocketFile: Sendable {
     }
 
     /// Returns when nobody answers on the socket there.
-    private static func expectSilence(at path: [CChar], _ address: SocketAddress) throws(SystemError) {
+    static func expectSilence(at path: [CChar], _ address: SocketAddress) throws(SystemError) {
         switch try SocketDescriptor(streamOf: .unix).connect(to: address) {
         case .failed(let error) where error.errno == ECONNREFUSED || error.errno == ENOENT: return
         case .failed(let error) where error.errno != EAGAIN && error.errno != EPROTOTYPE:

@@ -32,10 +32,16 @@ package struct WriteQueue: ~Copyable {
     /// True when everything before the marker of `startTLS` is complete.
     package var isAtStartTLS: Bool { packets.isAtStartTLS }
 
-    package mutating func append(_ packet: consuming WritePacket) {
-        waitingByteCount += packet.count
+    /// False, and nothing has changed, when more bytes would wait than an `Int` counts: files need no memory,
+    /// and may be of any size.
+    @discardableResult
+    package mutating func append(_ packet: consuming WritePacket) -> Bool {
+        let (sum, isTooMuch) = waitingByteCount.addingReportingOverflow(packet.count)
+        guard !isTooMuch else { return false }
+        waitingByteCount = sum
         if packet.file != nil { waitingFileByteCount += packet.count }
         packets.append(packet)
+        return true
     }
 
     package mutating func appendStartTLS() {

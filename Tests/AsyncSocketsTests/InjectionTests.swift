@@ -1,6 +1,7 @@
 import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
+import SocketBuffers
 import SocketTestSupport
 import Testing
 
@@ -51,6 +52,50 @@ import Testing
         case .late:
             #expect(error.tls?.code == .notTLS)
         }
+    }
+
+    /// The bytes come in the callback that asks for the upgrade: they are in the kernel, and no event has
+    /// told of them.
+    @Test func bytesThatNoEventHasToldOfAreFoundAtTheUpgrade() async throws {
+        let listener = try RawSocket.listening()
+        let peer = Locked<RawSocket?>(nil)
+        let recorder = Recorder { socket, told in
+            guard case .read = told else { return }
+            peer.withLock { $0?.send("250 injected\r\n") }
+            try? socket.startTLS(settings: TestCertificates.client())
+            socket.readData(withTimeout: 60, tag: 2)
+        }
+        let client = AsyncSocket(inlineDelegate: recorder)
+        try client.connect(toAddress: listener.localAddress, withTimeout: 60)
+        try await recorder.connected()
+        let accepted = try listener.accepted()
+        peer.withLock { $0 = accepted }
+        client.readData(to: .lineEnd, withTimeout: 60, tag: 1)
+        accepted.send("220 go\r\n")
+        #expect(try await recorder.readText() == "220 go\r\n")
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .bytesBufferedAtUpgrade)
+        #expect(error.namesEarlyBytes(upTo: Self.injected.count))
+    }
+
+    /// The upgrade waits for a write, and nothing is read meanwhile: what comes then is still in the kernel
+    /// when the handshake begins.
+    @Test func bytesThatComeWhileTheUpgradeWaitsAreFoundAtItsBeginning() async throws {
+        let listener = try RawSocket.listening()
+        let recorder = Recorder()
+        let client = AsyncSocket(inlineDelegate: recorder)
+        try client.connect(toAddress: listener.localAddress, withTimeout: 60)
+        try await recorder.connected()
+        let peer = try listener.accepted()
+        // More than the kernels of both sides take.
+        let count = 64 << 20
+        client.write(Data(count: count), withTimeout: 60, tag: 0)
+        try client.startTLS(settings: TestCertificates.client())
+        peer.send("250 injected\r\n")
+        await Task.detached { _ = peer.receive(count) }.value
+        let error = try #require(try await recorder.disconnected())
+        #expect(error.code == .bytesBufferedAtUpgrade)
+        #expect(error.namesEarlyBytes(upTo: Self.injected.count))
     }
 
     @Test func aClientThatFeedsEarlyBytesToTLSFailsTheHandshake() async throws {

@@ -50,6 +50,21 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    @Test func aNameServerThatCannotBeReachedIsNotTheCallersFault() async throws {
+        let (status, output) = try await run("no-resolver", namespace: "ip link set lo up")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func aLackOfDescriptorsIsNotTheFaultOfWhoNamesAnInterface() async throws {
+        let (status, output) = try await run("shortage")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func theMemoryOfABurstOfConnectionsIsGivenBack() async throws {
+        let (status, output) = try await run("memory")
+        #expect(status == 0, "\(output)")
+    }
+
     @Test func anEventLoopThatLacksADescriptorFailsAndLeavesNothingBehind() async throws {
         let (status, output) = try await run("loops")
         #expect(status == 0, "\(output)")

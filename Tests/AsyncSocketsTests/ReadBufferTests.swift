@@ -54,6 +54,87 @@ import Testing
         #expect(try await link.atClient.disconnected()?.code == .badParameter)
     }
 
+    /// A change of the data changes a copy, as with every other `Data`.
+    @Test(arguments: [0, 3])
+    func changingWhatAReadBroughtLeavesTheBufferAlone(offset: Int) async throws {
+        let link = try await Link.make()
+        let buffer = ReadBuffer()
+        let text = String(repeating: "abcdefghijklmnopqrstuvwxyz", count: 10)
+        link.server.write(Data("123" + text), withTimeout: 60, tag: 0)
+        link.client.readData(toLength: 3, withTimeout: 60, buffer: buffer, tag: 0)
+        _ = try await link.atClient.readData()
+        link.client.readData(toLength: text.utf8.count, withTimeout: 60, buffer: buffer, bufferOffset: offset, tag: 1)
+        var data = try await link.atClient.readData()
+        let whole = buffer.data
+        #expect(data.startIndex == 0 && data == Data(text))
+        data[0] = 0
+        data.append(0)
+        data.replaceSubrange(1..<3, with: Data(count: 9))
+        data.withUnsafeMutableBytes { (bytes: UnsafeMutableRawBufferPointer) in bytes[0] = 1 }
+        #expect(buffer.data == whole)
+        #expect(whole == Data("123".prefix(offset) + text))
+    }
+
+    @Test func whatAReadBroughtMayBeChangedWhenTheBufferIsGone() async throws {
+        let link = try await Link.make()
+        let text = String(repeating: "abcdefghijklmnopqrstuvwxyz", count: 10)
+        link.server.write(Data(text), withTimeout: 60, tag: 0)
+        link.client.readData(toLength: text.utf8.count, withTimeout: 60, buffer: ReadBuffer(capacity: 300), tag: 0)
+        var data = try await link.atClient.readData()
+        data.append(Data(repeating: 1, count: 1000))
+        data[0] = 0
+        #expect(data == Data([0]) + Data(text).dropFirst() + Data(repeating: 1, count: 1000))
+    }
+
+    /// Each read goes to another offset, and what it brought is kept.
+    @Test func whatManyReadsBroughtIsTheirsWhereverItLies() async throws {
+        let link = try await Link.make()
+        let buffer = ReadBuffer(capacity: 4096)
+        let expected = Data((0..<3000).map { UInt8(truncatingIfNeeded: $0 &* 31) })
+        link.server.write(expected, withTimeout: 60, tag: 0)
+        var pieces: [Data] = []
+        for offset in stride(from: 0, to: expected.count, by: 20) {
+            link.client.readData(toLength: 20, withTimeout: 60, buffer: buffer, bufferOffset: offset, tag: offset)
+            pieces.append(try await link.atClient.readData())
+        }
+        for index in pieces.indices { pieces[index][0] ^= 0xff }
+        #expect(buffer.data == expected)
+        for index in pieces.indices { pieces[index][0] ^= 0xff }
+        #expect(pieces.reduce(Data(), +) == expected)
+    }
+
+    /// A reader that only looks pays for no copy: the data lies where the read put it, and the next one is
+    /// put there too.
+    @Test func whoOnlyLooksGetsNoCopy() async throws {
+        let link = try await Link.make()
+        let buffer = ReadBuffer(capacity: 1 << 16)
+        var places: Set<UnsafeRawPointer> = []
+        for tag in 0..<10 {
+            link.client.readData(toLength: 1 << 15, withTimeout: 60, buffer: buffer, tag: tag)
+            link.server.write(Data(repeating: UInt8(tag), count: 1 << 15), withTimeout: 60, tag: tag)
+            let data = try await link.atClient.readData()
+            data.withUnsafeBytes { bytes in
+                if let place = bytes.baseAddress { places.insert(place) }
+            }
+        }
+        #expect(places.count == 1)
+    }
+
+    /// The offset was the end of the buffer when the read was queued; nothing of what lay before it comes
+    /// back.
+    @Test func aGapInAnEmptiedBufferHasZerosAndNoOldBytes() async throws {
+        let link = try await Link.make()
+        let buffer = ReadBuffer()
+        link.client.readData(toLength: 6, withTimeout: 60, buffer: buffer, tag: 0)
+        link.server.write(Data("secret"), withTimeout: 60, tag: 0)
+        #expect(try await link.atClient.readText() == "secret")
+        link.client.readData(toLength: 3, withTimeout: 60, buffer: buffer, bufferOffset: 6, tag: 1)
+        buffer.removeAll()
+        link.server.write(Data("new"), withTimeout: 60, tag: 1)
+        #expect(try await link.atClient.readText() == "new")
+        #expect(buffer.data == Data(count: 6) + Data("new"))
+    }
+
     // MARK: - Progress
 
     @Test func theProgressOfAReadAndOfAWriteCanBeAskedFor() async throws {

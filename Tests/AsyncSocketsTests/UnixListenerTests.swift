@@ -61,6 +61,24 @@ import Testing
         withExtendedLifetime((first, recorders)) {}
     }
 
+    /// The kernel answers EAGAIN: the server lives, and is busy.
+    @Test func d15AServerWithAFullBacklogKeepsItsFile() throws {
+        let folder = try TemporaryFolder()
+        let address = try #require(SocketAddress(unixPath: folder.url("s").path))
+        let server = try RawSocket.listening(on: address, backlog: 0)
+        let first = try RawClient(to: address)
+        let recorder = Recorder()
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onPath: folder.path("s")) }
+        #expect(error?.errno == EADDRINUSE)
+        #expect(error?.message.contains("in use") == true)
+        #expect(try folder.names == ["s"])
+        let peer = try server.accepted()
+        first.send("still there")
+        #expect(peer.receive(11) == "still there")
+        _ = try RawClient(to: address)
+    }
+
     @Test func d15ADatagramSocketThatIsInUseStays() throws {
         let folder = try TemporaryFolder()
         let other = try folder.bindSocket("s", type: SOCK_DGRAM)

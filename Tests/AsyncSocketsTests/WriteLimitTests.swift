@@ -139,7 +139,7 @@ import Testing
     @Test func aPartOutsideOfTheFileIsRefusedAtOnce() async throws {
         let link = try await Link.make()
         try await withFile(Data("abc")) { file in
-            for (offset, length) in [(4, nil), (-1, nil), (0, 4), (2, 2), (0, -1), (1, .max)] as [(Int, Int?)] {
+            for (offset, length) in [(4, nil), (-1, nil), (0, 4), (2, 2), (0, -1), (1, .max), (.min, nil)] as [(Int, Int?)] {
                 let error = #expect(throws: AsyncSocketError.self, "\(offset), \(String(describing: length))") {
                     try link.client.write(contentsOfFile: file.path, offset: offset, length: length, withTimeout: 60, tag: 0)
                 }

@@ -39,6 +39,21 @@ enum NamespaceProbe {
         print("localhost works without IPv6")
     }
 
+    /// Expects that no name server can be reached.
+    static func runWithoutResolver() throws {
+        let party = Party()
+        let client = AsyncSocket(inlineDelegate: party)
+        try client.connect(toHost: "some.example", onPort: 1, withTimeout: 300)
+        guard case nil = try party.outcomes.next(), let error = party.errors.withLock({ $0 }) else {
+            throw ProbeFailure(description: "some.example was found")
+        }
+        guard error.code == .hostNotFound, error.blame == .system, error.message.contains("some.example") else {
+            throw ProbeFailure(description: "\(error)")
+        }
+        withExtendedLifetime((client, party)) {}
+        print("the system is to blame when no name server answers")
+    }
+
     /// - Parameter host: The address that is connected to; nil: none.
     private static func expect(
         _ host: String?, for name: String, port: UInt16, via interface: String?, configure: (AsyncSocket) -> Void = { _ in }
@@ -58,7 +73,12 @@ enum NamespaceProbe {
 /// A delegate that says where its socket has come to.
 private final class Party: AsyncSocketDelegate, Sendable {
     let outcomes = Mailbox<String?>()
+    /// The last end's.
+    let errors = Locked<AsyncSocketError?>(nil)
 
     func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) { outcomes.put(host) }
-    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) { outcomes.put(nil) }
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        errors.withLock { $0 = error }
+        outcomes.put(nil)
+    }
 }

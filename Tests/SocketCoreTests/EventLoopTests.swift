@@ -79,10 +79,13 @@ private final class Handler: EventHandler {
         let early = loop.register(Handler { _ in continuation.yield("early") })
         let removed = loop.register(Handler { _ in continuation.yield("removed") })
         let start = Deadline.now
-        loop.setDeadline(Deadline(after: 0.06), of: late)
-        loop.setDeadline(Deadline(after: 0.02), of: removed)
-        loop.setDeadline(Deadline(after: 0.03), of: early)
-        loop.deregister(removed)
+        // On the loop, which tells of none before it has all.
+        run(on: loop) { loop in
+            loop.setDeadline(Deadline(after: 0.06, from: start), of: late)
+            loop.setDeadline(Deadline(after: 0.02, from: start), of: removed)
+            loop.setDeadline(Deadline(after: 0.03, from: start), of: early)
+            loop.deregister(removed)
+        }
         var iterator = events.makeAsyncIterator()
         #expect(await iterator.next() == "early")
         #expect(Deadline.now.seconds(since: start) >= 0.03)
@@ -97,16 +100,30 @@ private final class Handler: EventHandler {
         let (events, continuation) = AsyncStream<Double>.makeStream()
         let start = Deadline.now
         let registration = loop.register(Handler { _ in continuation.yield(Deadline.now.seconds(since: start)) })
-        loop.setDeadline(Deadline(after: 0.01), of: registration)
-        loop.setDeadline(Deadline(after: 0.05), of: registration)
         let end = loop.register(Handler { _ in continuation.finish() })
-        loop.setDeadline(Deadline(after: 0.1), of: end)
+        run(on: loop) { loop in
+            loop.setDeadline(Deadline(after: 0.01, from: start), of: registration)
+            loop.setDeadline(Deadline(after: 0.05, from: start), of: registration)
+            loop.setDeadline(Deadline(after: 0.1, from: start), of: end)
+        }
         var times: [Double] = []
         for await time in events { times.append(time) }
         #expect(times.count == 1)
         #expect(times.allSatisfy { $0 >= 0.05 })
         loop.deregister(registration)
         loop.deregister(end)
+    }
+
+    /// Runs `body` in a turn of its own.
+    private func run(on loop: EventLoop, _ body: @escaping @Sendable (EventLoop) -> Void) {
+        let own = Locked<LoopRegistration?>(nil)
+        let registration = loop.register(
+            Handler { [unowned loop] _ in
+                body(loop)
+                if let own = own.withLock({ $0.take() }) { loop.deregister(own) }
+            })
+        own.withLock { $0 = registration }
+        loop.resume(registration)
     }
 
     /// A handler that always wants another turn, and one whose descriptor becomes ready meanwhile.

@@ -31,7 +31,7 @@ import Testing
         #expect(String(decoding: sent, as: UTF8.self) == expected)
     }
 
-    @Test(arguments: [("192.0.2.1", "192.0.2.1:25"), ("2001:DB8:0::1", "[2001:db8::1]:25"), ("127.1", "127.0.0.1:25")])
+    @Test(arguments: [("192.0.2.1", "192.0.2.1:25"), ("2001:DB8:0::1", "[2001:db8::1]:25"), ("[::1]", "[::1]:25")])
     func addressesAreSentAsAddresses(_ host: String, _ authority: String) throws {
         let sent = ProxyTranscript(of: try Proxy.negotiation(.http, host, port: 25), given: []).sent
         #expect(String(decoding: sent, as: UTF8.self) == "CONNECT \(authority) HTTP/1.1\r\nHost: \(authority)\r\n\r\n")

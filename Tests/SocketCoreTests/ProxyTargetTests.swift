@@ -4,7 +4,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(1))) struct ProxyTargetTests {
     @Test(arguments: [
-        "localhost", "a.example", "xn--bcher-kva.example", "under_score.example.", "1.2.3.4.5",
+        "localhost", "a.example", "xn--bcher-kva.example", "under_score.example.",
         String(repeating: "a", count: 255),
     ])
     func namesAreTakenAsTheyAre(_ name: String) throws {
@@ -20,7 +20,7 @@ import Testing
     /// What could end a request line or a field, what is too long, and what only this machine would understand.
     @Test(arguments: [
         "", "a b", "a\r\nX: y", "a\nb", "a\rb", "a\0", "127.0.0.1\0", "127.0.0.1\r\nX: y", "127.0.0.1 x", "::1\r\n", "a\tb",
-        "a/b", "a:80", "[::1]", "a@b", "a#", "a%0d",
+        "a/b", "a:80", "[::1", "1.2.3.4.5", "a@b", "a#", "a%0d",
         "b\u{fc}cher.example", "fe80::1%lo", String(repeating: "a", count: 256),
     ])
     func nothingElseGetsIntoARequest(_ host: String) {

@@ -1,0 +1,80 @@
+import AsyncSockets
+import FoundationEssentials
+import Glibc
+import SocketCore
+import SocketTestSupport
+import Testing
+
+/// What `connect` and `lookUp` take for a host.
+@Suite(.timeLimit(.minutes(1))) struct HostTests {
+    @Test(arguments: [
+        "", "\0", "127.0.0.1\0.example.org", "127.1", "2130706433", "0x7f.0.0.1", "127.0.0.1.", "::1%", "[127.0.0.1]", "a:80",
+        String(repeating: "a", count: 256), String(repeating: "a", count: 1 << 20),
+    ])
+    func whatIsNoHostIsTheCallersErrorAtOnce(_ host: String) async throws {
+        let socket = AsyncSocket()
+        var error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: host, onPort: 1) }
+        #expect(error?.code == .badParameter && error?.blame == .caller)
+        for proxy in [Proxy.socks5(host: host, port: 1), .http(host: host, port: 1)] {
+            socket.proxy = proxy
+            error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "example.org", onPort: 1) }
+            #expect(error?.code == .badParameter)
+        }
+        error = await #expect(throws: AsyncSocketError.self) { try await SocketAddress.lookUp(host: host, port: 1) }
+        #expect(error?.code == .badParameter)
+        #expect(socket.isDisconnected)
+    }
+
+    @Test func bracketsAroundAnIPv6AddressAreTaken() async throws {
+        let listener = try RawSocket.listening("::1")
+        let address = try listener.localAddress
+        #expect(try await SocketAddress.lookUp(host: "[::1]", port: 7).map(\.description) == ["[::1]:7"])
+        let recorder = Recorder()
+        let client = AsyncSocket(inlineDelegate: recorder)
+        try client.connect(toHost: "[::1]", onPort: try #require(address.port), withTimeout: 60)
+        try await recorder.connected()
+        #expect(client.connectedAddress == address)
+    }
+
+    @Test func anInterfaceWithAZeroByteIsTheCallersError() throws {
+        let recorder = Recorder()
+        let socket = AsyncSocket(inlineDelegate: recorder)
+        for text in ["127.0.0.1\0.example.org", "lo\0", "127.1"] {
+            var error = #expect(throws: AsyncSocketError.self) { try socket.accept(onInterface: text, port: 0) }
+            #expect(error?.code == .badParameter && error?.blame == .caller)
+            error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: "::1", onPort: 1, viaInterface: text) }
+            #expect(error?.code == .badParameter && error?.blame == .caller)
+        }
+        #expect(socket.isDisconnected)
+    }
+
+    // MARK: - Whose fault it is
+
+    /// Codes of getaddrinfo(3), and who has to change something; glibc has no names here for the numbers -5
+    /// (no data) and -9 (no such family).
+    private static let answers: [(code: CInt, errno: CInt?, blame: Blame)] = [
+        (EAI_NONAME, nil, .caller), (-5, nil, .caller), (-9, nil, .caller), (EAI_AGAIN, nil, .system), (EAI_FAIL, nil, .system),
+        (EAI_MEMORY, nil, .system), (EAI_SYSTEM, EMFILE, .system), (EAI_SYSTEM, ECONNREFUSED, .system),
+    ]
+
+    @Test(arguments: 0..<answers.count)
+    func aResolverThatIsDownIsNotTheCallersFault(_ index: Int) async throws {
+        let answer = Self.answers[index]
+        let resolver = Resolver(concurrency: 1) {
+            .failure(ResolveError($0, code: answer.code, errno: answer.errno ?? ENOENT))
+        }
+        let recorder = Recorder()
+        let client = AsyncSocket(inlineDelegate: recorder)
+        client.resolver = resolver
+        try client.connect(toHost: "some.example", onPort: 1, withTimeout: 60)
+        let told = try await recorder.disconnected()
+        let thrown = await #expect(throws: AsyncSocketError.self) {
+            try await SocketAddress.lookUp(host: "some.example", port: 1, asking: resolver)
+        }
+        for error in [try #require(told), try #require(thrown)] {
+            #expect((error.code, error.blame, error.errno) == (.hostNotFound, answer.blame, answer.errno))
+            #expect(error.message.contains("some.example"))
+            if let number = answer.errno { #expect(error.message.contains(String(cString: strerror(number)))) }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import Foundation
+import Glibc
+import SocketCore
+import SocketTestSupport
+import Testing
+
+/// Numbers that a caller may give, at the ends of their ranges: a typed error or a sensible meaning, and
+/// never a trap.
+@Suite(.timeLimit(.minutes(5))) struct NumberTests {
+    /// A file of the greatest size that there is, which takes no room. Only a file system in memory has such
+    /// files.
+    private final class EndlessFile {
+        let url = URL(fileURLWithPath: "/dev/shm/async-sockets-\(UUID().uuidString)")
+
+        init() throws {
+            let descriptor = open(url.path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o600)
+            try #require(descriptor >= 0 && ftruncate(descriptor, .max) == 0, "errno \(errno)")
+            close(descriptor)
+        }
+
+        deinit { unlink(url.path) }
+    }
+
+    /// Files do not count for the limit, but no more bytes can wait than can be counted.
+    @Test(arguments: [ByteLimit.unlimited, .bytes(1 << 40), .bytes(.max)])
+    func moreBytesThanCanBeCountedFillTheWriteQueue(limit: ByteLimit) async throws {
+        let file = try EndlessFile()
+        let link = try await Link.make()
+        link.client.maximumPendingWriteBytes = limit
+        for tag in 0..<3 { try link.client.write(contentsOfFile: file.url.path, withTimeout: 60, tag: tag) }
+        let error = try #require(try await link.atClient.disconnected())
+        #expect((error.code, error.blame) == (.writeQueueFull, .caller))
+        #expect(error.message.contains("\(Int.max)"))
+    }
+
+    @Test(arguments: [ByteLimit.unlimited, 0])
+    func theGreatestFileWaitsAndIsCounted(limit: ByteLimit) async throws {
+        let file = try EndlessFile()
+        let link = try await Link.make()
+        link.client.maximumPendingWriteBytes = limit
+        link.client.writeHighWaterMark = .max
+        try link.client.write(contentsOfFile: file.url.path, withTimeout: .infinity, tag: 0)
+        link.server.readData(toLength: 1 << 20, withTimeout: 60, tag: 0)
+        #expect(try await link.atServer.readData().count == 1 << 20)
+        // The kernels of both sides take some megabytes, and the rest waits.
+        #expect(link.client.pendingWriteByteCount > 1 << 62)
+        link.client.disconnect()
+        #expect(try await link.atClient.disconnected() == nil)
+    }
+
+    @Test func aPartOfAFileThatNoNumberReachesIsRefused() async throws {
+        let link = try await Link.make()
+        let folder = try TemporaryFolder()
+        let url = folder.url("file")
+        try Data("abc").write(to: url)
+        for (offset, length) in [(Int.min, nil), (.min, 1), (.min, .min), (.max, nil), (.max, .max), (-1, .max), (3, .max)]
+            as [(Int, Int?)]
+        {
+            let error = #expect(throws: AsyncSocketError.self) {
+                try link.client.write(contentsOfFile: url.path, offset: offset, length: length, withTimeout: 60, tag: 0)
+            }
+            #expect(error?.code == .badParameter)
+        }
+        #expect(link.client.isConnected)
+    }
+
+    @Test func aPartWithoutALengthGoesToTheEndOfTheFile() async throws {
+        let link = try await Link.make()
+        let folder = try TemporaryFolder()
+        try Data("abcdef").write(to: folder.url("file"))
+        for offset in [6, 4, 0] {
+            try link.client.write(contentsOfFile: folder.path("file"), offset: offset, withTimeout: 60, tag: offset)
+        }
+        link.client.disconnectAfterWriting()
+        #expect(try await link.atClient.disconnected() == nil)
+        link.server.readData(toLength: 8, withTimeout: 60, tag: 0)
+        #expect(try await link.atServer.readText() == "efabcdef")
+    }
+
+    @Test(arguments: [Int.min, -1, 0, 1 << 40, .max])
+    func aReadBufferOfAnyCapacityTakesWhatComes(capacity: Int) async throws {
+        let link = try await Link.make()
+        let buffer = ReadBuffer(capacity: capacity)
+        #expect(buffer.count == 0 && buffer.data.isEmpty)
+        link.client.readData(toLength: 5, withTimeout: 60, buffer: buffer, tag: 0)
+        link.server.write(Data("hello"), withTimeout: 60, tag: 0)
+        #expect(try await link.atClient.readText() == "hello")
+        #expect(buffer.data == Data("hello"))
+    }
+
+    @Test(arguments: [Int.min, -1, 1, 1 << 40, .max])
+    func anOffsetThatNoBufferHasEndsTheConnection(offset: Int) async throws {
+        let link = try await Link.make()
+        link.client.readData(toLength: 1, withTimeout: 60, buffer: ReadBuffer(), bufferOffset: offset, tag: 0)
+        #expect(try await link.atClient.disconnected()?.code == .badParameter)
+    }
+
+    @Test func readsOfTheGreatestLengthTakeWhatComes() async throws {
+        let link = try await Link.make(atClient: Recorder(recordsProgress: true))
+        link.client.readData(withTimeout: 60, buffer: ReadBuffer(), maxLength: .bytes(.max), tag: 0)
+        link.server.write(Data("a"), withTimeout: 60, tag: 0)
+        #expect(try await link.atClient.readText() == "a")
+        link.client.readData(to: .lineEnd, withTimeout: 60, maxLength: .bytes(.max), tag: 1)
+        link.server.write(Data("b\r\n"), withTimeout: 60, tag: 0)
+        var told = await link.atClient.next()
+        while case .readPartial = told { told = await link.atClient.next() }
+        guard case .read(Data("b\r\n"), tag: 1) = told else { throw Unexpected(description: "\(told)") }
+        link.client.readData(toLength: .max, withTimeout: 60, buffer: ReadBuffer(), tag: 2)
+        link.server.write(Data("c"), withTimeout: 60, tag: 0)
+        try await link.atClient.readProgress(to: 1, tag: 2)
+        #expect(link.client.isConnected)
+    }
+
+    // MARK: - Times
+
+    @Test(arguments: [.infinity, 1e300, .greatestFiniteMagnitude, .nan, -.infinity, -1, 1e18, 9.3e9])
+    func aTimeoutWithoutEndIsNone(seconds: Double) async throws {
+        let atListener = Recorder()
+        let listener = AsyncSocket(inlineDelegate: atListener)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let recorder = Recorder()
+        let client = AsyncSocket(inlineDelegate: recorder)
+        client.alternateAddressDelay = seconds
+        if seconds.isNaN {
+            let error = #expect(throws: AsyncSocketError.self) {
+                try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: seconds)
+            }
+            #expect(error?.code == .badParameter)
+            try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: -1)
+        } else {
+            try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: seconds)
+        }
+        try await recorder.connected()
+        var settings = try TestCertificates.client()
+        (settings.handshakeTimeout, settings.trustTimeout) = (60, 60)
+        client.readData(toLength: 1, withTimeout: seconds, tag: 0)
+        client.write(Data("a"), withTimeout: seconds, tag: 0)
+        let server = try await atListener.accepted()
+        server.readData(toLength: 1, withTimeout: seconds, tag: 0)
+        #expect(try await atListener.readText() == "a")
+        server.write(Data("b"), withTimeout: seconds, tag: 0)
+        #expect(try await recorder.readText() == "b")
+    }
+
+    /// What a delegate may answer when it is asked whether a read goes on.
+    @Test(arguments: [.infinity, 1e300, .greatestFiniteMagnitude, 9.3e9])
+    func anExtensionWithoutEndLetsTheReadGoOn(seconds: Double) async throws {
+        let link = try await Link.make(atClient: Recorder(readExtension: seconds))
+        link.client.readData(toLength: 1, withTimeout: 0, tag: 0)
+        // It is asked for at once, and the connection goes on.
+        link.client.readData(toLength: 1, withTimeout: 60, tag: 1)
+        link.server.write(Data("ab"), withTimeout: 60, tag: 0)
+        #expect(try await link.atClient.readText() == "a")
+        #expect(try await link.atClient.readText() == "b")
+    }
+
+    @Test(arguments: [.nan, -.infinity, 0, -.zero, -1e300])
+    func anExtensionThatIsNoneEndsTheConnection(seconds: Double) async throws {
+        let link = try await Link.make(atClient: Recorder(readExtension: seconds))
+        link.client.readData(toLength: 1, withTimeout: 0, tag: 0)
+        #expect(try await link.atClient.disconnected()?.code == .readTimeout)
+    }
+
+    // MARK: - Limits
+
+    @Test(arguments: [Int.min, -1, 0])
+    func aLimitBelowOneTakesOneWriteAtATime(limit: Int) async throws {
+        let link = try await Link.make()
+        link.client.maximumPendingWriteBytes = .bytes(limit)
+        link.client.writeHighWaterMark = limit
+        link.client.write(Data(count: 64 << 20), withTimeout: 60, tag: 0)
+        link.client.write(Data("a"), withTimeout: 60, tag: 0)
+        #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
+    }
+
+    @Test func anOptionThatNoKernelNumberHoldsIsTheCallersError() throws {
+        let socket = AsyncSocket()
+        for option in [SocketOption<TimeInterval>.userTimeout, .keepAliveIdle, .keepAliveInterval] {
+            for seconds in [Double.infinity, -.infinity, .nan, 1e300, -1e300] {
+                let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(option, to: seconds) }
+                #expect(error?.code == .badParameter)
+            }
+        }
+        for option in [SocketOption<Int>.keepAliveCount, .receiveBufferSize, .ipTTL, .fastOpenQueueLength] {
+            for number in [Int.min, .max, 1 << 31, -(1 << 31) - 1] {
+                let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(option, to: number) }
+                #expect(error?.code == .badParameter)
+            }
+        }
+        for seconds in [Double.infinity, -1, 1, .nan, .leastNonzeroMagnitude] {
+            let error = #expect(throws: AsyncSocketError.self) { try socket.setOption(.linger, to: seconds) }
+            #expect(error?.code == .badParameter)
+        }
+    }
+
+    @Test(arguments: [Int.min, -1, 0])
+    func aListenerWithoutPermitsLeavesConnectionsInTheBacklog(limit: Int) async throws {
+        let recorder = Recorder()
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        listener.maximumAcceptedConnections = limit
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let client = try RawClient(to: try #require(listener.localAddress))
+        listener.maximumAcceptedConnections = .max
+        let child = try await recorder.accepted()
+        child.write(Data("late"), withTimeout: 60, tag: 0)
+        #expect(try client.receive(count: 4) == "late")
+    }
+}

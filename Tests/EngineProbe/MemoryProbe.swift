@@ -1,0 +1,144 @@
+internal import AsyncSockets
+internal import AsyncSocketsTesting
+internal import Dispatch
+internal import Foundation
+internal import Glibc
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// Connections that begin a TLS handshake and go, many at a time: what they needed is given back.
+enum MemoryProbe {
+    /// Keeps the sockets that were accepted, until they end, and begins a handshake on each.
+    private final class Server: AsyncSocketDelegate, Sendable {
+        let settings: TLSSettings
+        let begun = Locked(0)
+        private let open = Locked<[ObjectIdentifier: AsyncSocket]>([:])
+
+        init(_ settings: TLSSettings) {
+            self.settings = settings
+        }
+
+        var openCount: Int { open.withLock { $0.count } }
+
+        func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+            open.withLock { $0[ObjectIdentifier(newSocket)] = newSocket }
+            try? newSocket.startTLS(settings: settings)
+            begun.withLock { $0 += 1 }
+        }
+
+        func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+            // Released outside the lock.
+            _ = open.withLock { $0.removeValue(forKey: ObjectIdentifier(socket)) }
+        }
+    }
+
+    static func run() throws {
+        let count = try usableConnectionCount()
+        let authority = try CertificateAuthority()
+        let server = Server(.server(identity: try authority.issue(.server(names: ["localhost"])).identity()))
+        let listener = AsyncSocket(inlineDelegate: server)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        guard let address = listener.localAddress else { throw ProbeFailure(description: "no address") }
+        let hello = try clientHello(authority)
+        try burst(of: 16, to: address, hello, server)
+        let before = try residentBytes()
+        for round in 1...2 {
+            let peak = try burst(of: count, to: address, hello, server)
+            guard peak > before + count << 13 else { throw ProbeFailure(description: "a burst needs no memory: \(peak)") }
+            // What is left: tables that keep their size, and what is free and too scattered.
+            let bound = before + (peak - before) / 4
+            var after = try residentBytes()
+            let trims = HeapTrimmer.shared.count
+            let start = Deadline.now
+            print(
+                "round \(round): \(before >> 20) MB, \(peak >> 20) with \(count) connections, \(after >> 20) when they had gone")
+            while HeapTrimmer.shared.count == trims || (after > bound && !isSanitized), Deadline.now.seconds(since: start) < 60 {
+                pause()
+                after = try residentBytes()
+            }
+            print(
+                "\(after >> 20) MB after \(HeapTrimmer.shared.count) trims, the longest of \(HeapTrimmer.shared.longestSeconds) s"
+            )
+            guard HeapTrimmer.shared.count > trims, after <= bound || isSanitized else {
+                throw ProbeFailure(description: "more than \(bound >> 20) MB are left")
+            }
+        }
+        withExtendedLifetime(listener) {}
+    }
+
+    /// Connects, and returns the resident bytes when all are at work; then all are gone.
+    @discardableResult
+    private static func burst(of count: Int, to address: SocketAddress, _ hello: [UInt8], _ server: Server) throws -> Int {
+        let begunBefore = server.begun.withLock { $0 }
+        var clients: [SocketDescriptor] = []
+        for _ in 0..<count {
+            let client = try SocketDescriptor(streamOf: .ipv4)
+            if case .failed(let error) = client.connect(to: address) { throw error }
+            try awaitEvent(POLLOUT, on: client)
+            _ = hello.withUnsafeBytes { client.send($0) }
+            clients.append(client)
+        }
+        // The server's answer: it has made keys, and waits.
+        for client in clients { try awaitEvent(POLLIN, on: client) }
+        guard server.begun.withLock({ $0 }) - begunBefore == count else {
+            throw ProbeFailure(description: "not all were accepted")
+        }
+        let peak = try residentBytes()
+        for client in clients { client.close() }
+        let start = Deadline.now
+        while server.openCount > 0 {
+            guard Deadline.now.seconds(since: start) < 60 else { throw ProbeFailure(description: "connections did not end") }
+            pause()
+        }
+        return peak
+    }
+
+    private static func awaitEvent(_ event: CInt, on descriptor: SocketDescriptor) throws {
+        var question = pollfd(fd: descriptor.rawValue, events: Int16(event), revents: 0)
+        guard poll(&question, 1, 60_000) == 1 else { throw ProbeFailure(description: "nothing came for a minute") }
+    }
+
+    /// No event tells of memory: looks again soon.
+    private static func pause() {
+        _ = DispatchSemaphore(value: 0).wait(timeout: .now() + .milliseconds(5))
+    }
+
+    /// A ClientHello as a client sends it.
+    private static func clientHello(_ authority: CertificateAuthority) throws -> [UInt8] {
+        var settings = TLSSettings.client(serverName: "localhost")
+        settings.trustRoots = try authority.roots
+        let engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
+        _ = engine.handshake()
+        return Array(engine.output.readableBytes)
+    }
+
+    /// Two descriptors for each connection, and some for the rest. By default 2,000, or as many as the second
+    /// argument says.
+    private static func usableConnectionCount() throws -> Int {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {
+            throw ProbeFailure(description: "getrlimit")
+        }
+        limit.rlim_cur = limit.rlim_max
+        guard setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {
+            throw ProbeFailure(description: "setrlimit")
+        }
+        let wanted = CommandLine.arguments.dropFirst(2).first.flatMap { Int($0) } ?? 2000
+        let usable = min(wanted, Int(limit.rlim_max / 2) - 100)
+        guard usable >= 600 else { throw ProbeFailure(description: "\(limit.rlim_max) descriptors are too few for a burst") }
+        return usable
+    }
+
+    /// A sanitizer has a heap of its own, which keeps what is freed so that it finds late uses: only that it
+    /// is asked can be seen then.
+    private static var isSanitized: Bool {
+        ["__tsan_init", "__asan_init"].contains { (symbol: String) in dlsym(nil, symbol) != nil }
+    }
+
+    private static func residentBytes() throws -> Int {
+        let fields = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8).split(separator: " ")
+        guard fields.count > 1, let pages = Int(fields[1]) else { throw ProbeFailure(description: "statm: \(fields)") }
+        return pages * sysconf(CInt(_SC_PAGESIZE))
+    }
+}

@@ -1,0 +1,34 @@
+import Testing
+
+@testable import SocketCore
+
+@Suite struct DeadlineHeapTests {
+    @Test func shuffledDeadlinesLeaveInTheirOrder() throws {
+        let start = Deadline.now
+        for count in 1...10 {
+            for _ in 0..<100 {
+                var heap = DeadlineHeap()
+                for number in (0..<count).shuffled() {
+                    let deadline = try #require(Deadline(after: Double(number), from: start))
+                    heap.insert(deadline, LoopRegistration(index: UInt32(number), generation: 0))
+                }
+                var order: [UInt32] = []
+                while let registration = heap.removeEarliest() { order.append(registration.index) }
+                try #require(order == (0..<UInt32(count)).map { $0 })
+            }
+        }
+    }
+
+    @Test func whatIsLeftAfterARemovalIsStillInOrder() throws {
+        let start = Deadline.now
+        var heap = DeadlineHeap()
+        for number in (0..<100).shuffled() {
+            let deadline = try #require(Deadline(after: Double(number), from: start))
+            heap.insert(deadline, LoopRegistration(index: UInt32(number), generation: 0))
+        }
+        heap.removeAll { _, registration in registration.index % 3 == 0 }
+        var order: [UInt32] = []
+        while let registration = heap.removeEarliest() { order.append(registration.index) }
+        #expect(order == (0..<100).filter { $0 % 3 != 0 })
+    }
+}

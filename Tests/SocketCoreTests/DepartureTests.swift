@@ -1,0 +1,43 @@
+import Testing
+
+@testable import SocketCore
+
+/// When a loop asks for memory to be given back.
+@Suite struct DepartureTests {
+    private final class Handler: EventHandler {
+        func handle(_ events: LoopEvents) {}
+    }
+
+    /// How many are registered each time that a departure is noted, when all leave one by one.
+    private func notes(whenLeaving count: Int) -> [Int] {
+        var table = LoopTable()
+        let registrations = (0..<count).map { _ in table.insert(Handler()) }
+        var notes: [Int] = []
+        for registration in registrations {
+            _ = table.remove(registration)
+            if table.noteDeparture() { notes.append(table.registrationCount) }
+        }
+        return notes
+    }
+
+    @Test func aDepartureIsNotedWhenHalfHaveGone() {
+        #expect(notes(whenLeaving: 4000) == [2000, 1000, 500, 244])
+        #expect(notes(whenLeaving: 512) == [256, 0])
+        #expect(notes(whenLeaving: 300) == [44])
+    }
+
+    @Test func fewDeparturesAreNone() {
+        #expect(notes(whenLeaving: 255) == [])
+    }
+
+    @Test func whoComesAndGoesInEqualNumbersAsksForNothing() {
+        var table = LoopTable()
+        var registrations = (0..<1000).map { _ in table.insert(Handler()) }
+        for index in 0..<10_000 {
+            _ = table.remove(registrations[index % 1000])
+            let isNoted = table.noteDeparture()
+            #expect(!isNoted)
+            registrations[index % 1000] = table.insert(Handler())
+        }
+    }
+}
