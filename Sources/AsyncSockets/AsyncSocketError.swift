@@ -170,8 +170,7 @@ extension AsyncSocketError {
         let code: Code =
             switch error.code {
             case .truncated: .truncated
-            case .handshakeTimedOut: .handshakeTimeout
-            case .trustTimedOut: .trustTimeout
+            case .trustTimeout: .trustTimeout
             default: .tls
             }
         self.init(code, blame: error.blame, operation: operation, message: error.message, tls: error)

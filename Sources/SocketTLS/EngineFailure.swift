@@ -112,7 +112,7 @@ extension TrustRefusal {
     fileprivate var code: TLSError.Code {
         switch self {
         case .rejected: .trustRejected
-        case .timedOut: .trustTimedOut
+        case .timedOut: .trustTimeout
         }
     }
 
