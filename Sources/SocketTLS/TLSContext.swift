@@ -51,7 +51,7 @@ package final class TLSContext: Sendable {
         if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(on: context) }
         try negotiateProtocols(key, on: context)
         try tickets?.issue(key.sessionTicketCount, on: context)
-        EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
+        try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 
     /// The `SSL_OP_*` that it has.
