@@ -3,7 +3,7 @@ import AsyncSocketsTesting
 import SocketTestSupport
 import Testing
 
-/// A handshake that takes too long: the peer is told why, and no reset overtakes the words.
+/// A handshake that takes too long: the peer is told so, before the FIN.
 @Suite(.timeLimit(.minutes(5))) struct HandshakeTimeoutTests {
     /// user_canceled, then close_notify (RFC 8446, 6.1), both warnings in plaintext.
     private static let goodbye: [UInt8] = [21, 3, 3, 0, 2, 1, 90, 21, 3, 3, 0, 2, 1, 0]
@@ -24,8 +24,6 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// It has sent more than the server has read by then, which is what makes the kernel reset a connection
-    /// that is just closed.
     @Test func aServerTellsAClientThatSendsHalfAHello() async throws {
         var settings = try TestCertificates.server()
         settings.handshakeTimeout = 0.1
