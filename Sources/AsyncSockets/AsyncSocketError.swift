@@ -148,7 +148,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
 extension AsyncSocketError: CustomStringConvertible, LocalizedError {
     /// The sentence, with the operation, the code and the one to blame, and what TLS has to say.
     public var description: String {
-        "\(operation): \(tls?.description ?? message) (\(code), blame: \(blame))"
+        if let tls { return "\(operation): \(tls)" }
+        return "\(operation): \(message) (\(code), blame: \(blame))"
     }
 
     /// The same as `description`, for `localizedDescription`.
@@ -187,7 +188,7 @@ extension AsyncSocketError {
         let code: Code =
             switch error.code {
             case .truncated: .truncated
-            case .trustTimedOut: .trustTimeout
+            case .trustTimeout: .trustTimeout
             default: .tls
             }
         self.init(code, blame: error.blame, operation: operation, message: error.message, tls: error)

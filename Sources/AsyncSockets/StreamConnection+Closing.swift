@@ -130,7 +130,9 @@ extension StreamConnection {
             // The peer must not take the FIN for the end of what it was promised.
             try? descriptor.set(.linger, to: 0)
             descriptor.close()
-        } else if error?.tls != nil || closeIntent?.contains(.afterWrites) == true || rest?.isEmpty == false {
+        } else if error?.tls != nil || error?.code == .handshakeTimeout || closeIntent?.contains(.afterWrites) == true
+            || rest?.isEmpty == false
+        {
             Farewell.begin(with: descriptor, sending: rest?.readableBytes, on: loop)
         } else {
             descriptor.close()

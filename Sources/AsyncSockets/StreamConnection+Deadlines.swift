@@ -31,7 +31,9 @@ extension StreamConnection {
     private func expire(_ clock: PhaseClock) {
         switch clock.limit {
         case .connect: close(.timeout(.connectTimeout, "connect", seconds: clock.seconds))
-        case .handshake: close(.timeout(.handshakeTimeout, "startTLS", seconds: clock.seconds))
+        case .handshake:
+            upgrade.engine?.abandonHandshake()
+            close(.timeout(.handshakeTimeout, "startTLS", seconds: clock.seconds))
         case .trust: expireTrust()
         }
     }

@@ -8,6 +8,7 @@
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/params.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
@@ -31,16 +32,12 @@ static inline void COpenSSL_CTX_setMode(SSL_CTX *context, long mode) {
     SSL_CTX_set_mode(context, mode);
 }
 
-// Stands for `SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION`, the options every context has.
+// Wraps the `SSL_OP_*` that every context has: no renegotiation, no compression, the record form that
+// old middleboxes let pass, and the server's order of cipher suites, but ChaCha20 first for a client that
+// puts it first.
 static inline uint64_t COpenSSL_commonOptions(void) {
-    return SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION;
-}
-
-// Stands for the options that openssl.cnf may set and no context may have: a truncation that looks like an end,
-// renegotiation, and resumption without a key exchange.
-static inline uint64_t COpenSSL_unsafeOptions(void) {
-    return SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_ALLOW_UNSAFE_LEGACY_RENEGOTIATION | SSL_OP_ALLOW_CLIENT_RENEGOTIATION |
-           SSL_OP_ALLOW_NO_DHE_KEX;
+    return SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_ENABLE_MIDDLEBOX_COMPAT |
+           SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA;
 }
 
 // Stands for `SSL_OP_NO_TICKET`.
@@ -67,6 +64,27 @@ static inline uint64_t COpenSSL_noCertificateCompressionOptions(void) {
 #endif
 }
 
+// Wraps `SSL_CTX_set1_groups_list`.
+static inline int COpenSSL_CTX_setGroups(SSL_CTX *context, const char *groups) {
+    return (int)SSL_CTX_set1_groups_list(context, groups);
+}
+
+// Wraps `SSL_CTX_set1_sigalgs_list`: what the peer may sign its handshake with, and what this side signs
+// with.
+static inline int COpenSSL_CTX_setSignatureAlgorithms(SSL_CTX *context, const char *algorithms) {
+    return (int)SSL_CTX_set1_sigalgs_list(context, algorithms);
+}
+
+// Wraps `SSL_CTX_set1_client_sigalgs_list`: what a client may sign with when it shows a certificate.
+static inline int COpenSSL_CTX_setClientSignatureAlgorithms(SSL_CTX *context, const char *algorithms) {
+    return (int)SSL_CTX_set1_client_sigalgs_list(context, algorithms);
+}
+
+// Wraps `SSL_CTX_set_max_cert_list`, which answers the value before.
+static inline void COpenSSL_CTX_setMaximumChainBytes(SSL_CTX *context, long count) {
+    SSL_CTX_set_max_cert_list(context, count);
+}
+
 // Stands for `SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF)`.
 static inline void COpenSSL_CTX_disableSessionCache(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
@@ -80,6 +98,11 @@ static inline int COpenSSL_CTX_addChainCertificate(SSL_CTX *context, X509 *certi
 // Stands for `SSL_set_tlsext_host_name`.
 static inline int COpenSSL_setServerNameIndication(SSL *ssl, const char *name) {
     return (int)SSL_set_tlsext_host_name(ssl, name);
+}
+
+// Wraps `ERR_R_MALLOC_FAILURE`.
+static inline int COpenSSL_noMemoryReason(void) {
+    return ERR_R_MALLOC_FAILURE;
 }
 
 // Stands for `SSL_set_retry_verify`: legal only inside a client's verify callback, which then returns 1.

@@ -3,7 +3,10 @@
 
 // Shims for making keys and certificates, which only the test authority does.
 
+#include <openssl/core_names.h>
+#include <openssl/ec.h>
 #include <openssl/evp.h>
+#include <openssl/param_build.h>
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <openssl/x509v3.h>
@@ -16,6 +19,19 @@ static inline EVP_PKEY *COpenSSL_EVP_EC_generate(const char *curve) {
 // Stands for `EVP_RSA_gen`.
 static inline EVP_PKEY *COpenSSL_EVP_RSA_generate(unsigned int bits) {
     return EVP_RSA_gen(bits);
+}
+
+// Wraps `EVP_PKEY_KEYPAIR`.
+static inline int COpenSSL_keyPairSelection(void) {
+    return EVP_PKEY_KEYPAIR;
+}
+
+// Wraps `OSSL_PARAM_BLD_push_BN` with the names of an RSA key's numbers, which the builder keeps
+// pointers to.
+static inline int COpenSSL_pushRSANumbers(OSSL_PARAM_BLD *builder, const BIGNUM *modulus, const BIGNUM *exponent, const BIGNUM *secret) {
+    return OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_N, modulus) &&
+           OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_E, exponent) &&
+           OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_D, secret);
 }
 
 // Stands for `sk_GENERAL_NAME_push`; the stack owns the name afterwards, unless the answer is 0.

@@ -90,7 +90,7 @@ extension Certificate {
         derBytes = Self.encode(x509)
     }
 
-    /// Adds a reference of its own to `x509`.
+    /// Adds a reference of its own to `x509`, which fails only for one that has none.
     init(sharing x509: OpaquePointer) {
         X509_up_ref(x509)
         self.init(owning: x509)
@@ -104,7 +104,7 @@ extension Certificate {
     }
 
     static func read(_ text: SecretBytes, limit: Int = .max) throws(TLSError) -> [Certificate] {
-        let reader = try PEMReader(text)
+        let reader = try PEMReader(text, or: .invalidCertificate)
         var certificates: [Certificate] = []
         while certificates.count < limit, let x509 = try reader.nextCertificate() {
             certificates.append(Certificate(owning: x509))

@@ -61,6 +61,19 @@ struct CertificateFault {
     }
 }
 
+extension CertificateFault {
+    /// The verdict on a chain that costs too much to verify; nil when it does not.
+    static func excess(in chain: [Certificate]) -> PeerTrust.Verdict? {
+        for (depth, certificate) in chain.enumerated() {
+            guard let complaint = PeerKeyBounds.complaint(about: certificate.handle.x509) else { continue }
+            return .untrusted(
+                reason: "The certificate of \"\(certificate.displayName)\" \(complaint).", code: X509_V_ERR_CERT_REJECTED,
+                depth: depth)
+        }
+        return nil
+    }
+}
+
 extension TLSError.Code {
     /// The kind of failure behind an `X509_V_ERR_*` code.
     init(verifyCode: Int32) {
@@ -72,6 +85,7 @@ extension TLSError.Code {
             X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN,
             X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, X509_V_ERR_CERT_UNTRUSTED:
             self = .unknownIssuer
+        case X509_V_ERR_CERT_CHAIN_TOO_LONG: self = .certificateTooLarge
         default: self = .certificateRejected
         }
     }

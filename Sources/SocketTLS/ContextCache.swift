@@ -11,6 +11,8 @@ struct ContextKey: Hashable, Sendable {
     let clientCertificates: TLSSettings.ClientCertificates
     let sessionTicketCount: Int
     let verifiesPeer: Bool
+    let maximumCertificateChainBytes: Int
+    let maximumCertificateChainLength: Int
 
     init(_ settings: TLSSettings) {
         isServer = settings.role == .server
@@ -22,6 +24,8 @@ struct ContextKey: Hashable, Sendable {
         applicationProtocols = settings.applicationProtocols
         clientCertificates = settings.clientCertificates
         sessionTicketCount = settings.sessionTicketCount
+        maximumCertificateChainBytes = settings.maximumCertificateChainBytes
+        maximumCertificateChainLength = settings.maximumCertificateChainLength
     }
 
     var issuesTickets: Bool { sessionTicketCount > 0 }

@@ -1,11 +1,17 @@
 // Rules of the BIO:
-//  1. OpenSSL reads what the owner appended to `received` and appends to `output`; nothing else is between it and the network.
-//  2. No bytes: "try again", unless the transport has ended, then end of file. `BIO_CTRL_EOF` answers likewise: it is what turns an
-//     end without close_notify into an error.
+//  1. OpenSSL reads what the owner appended to `received` and appends to `output`; nothing else is between it
+//     and the network.
+//  2. No bytes: "try again", unless the transport has ended, then end of file. `BIO_CTRL_EOF` answers
+//     likewise: it is what turns an end without close_notify into an error.
 //  3. While `isHeld`, nothing is read (see TrustGate).
-//  4. "Try again" for writing is only said while OpenSSL reads or shakes hands (`limitsOutput`), and only far over the limit that
-//     the engine checks before it writes: said inside `SSL_write`, a record would be encrypted and not sent.
-//  5. Once poisoned (`poisonGiven`), OpenSSL is given a header that no TLS has: the way to make it stop in the middle of a call and send an alert.
+//  4. "Try again" for writing is only said while OpenSSL reads or shakes hands (`limitsOutput`), and only far
+//     over the limit that the engine checks before it writes: said inside `SSL_write`, a record would be
+//     encrypted and not sent.
+//  5. What OpenSSL writes once it has been told of the end, as an answer to that, is dropped: the peer has
+//     closed. When it is this side that gives up (`abandon()`), it is what the peer gets; as long as alerts
+//     are in plaintext, in the words of RFC 8446, 6.1.
+//  6. Once poisoned (`poisonGiven`), OpenSSL is given a header that no TLS has: the way to make it stop in
+//     the middle of a call and send an alert.
 
 internal import COpenSSL
 internal import Glibc
@@ -30,8 +36,23 @@ final class EngineBIO {
     /// How much of the poison OpenSSL has been given; nil: it gets none.
     @exclusivity(unchecked) private var poisonGiven: UInt8?
 
+    /// OpenSSL has been told of the end, and still reads: it has nothing to say that anyone would hear.
+    @exclusivity(unchecked) private(set) var dropsOutput = false
+    @exclusivity(unchecked) private var isAbandoned = false
+
     /// More output than this is not taken while OpenSSL reads: a backstop, since the engine bounds what provokes it.
     static let outputLimitWhileReading = 512 * 1024
+
+    /// Something of the peer has reached OpenSSL, if only its end.
+    @exclusivity(unchecked) private(set) var hasHeardFromPeer = false
+
+    /// Has OpenSSL believe that the transport has ended, so that it says goodbye.
+    func abandon() {
+        received.reset()
+        isHeld = false
+        isAbandoned = true
+        hasReachedEndOfFile = true
+    }
 
     func becomePoisoned() {
         if poisonGiven == nil { poisonGiven = 0 }
@@ -42,7 +63,10 @@ final class EngineBIO {
         if isHeld { return .tryAgain }
         let count = min(capacity, received.count)
         guard count > 0, let source = received.readableBytes.baseAddress else {
-            return hasReachedEndOfFile ? .endOfFile : .tryAgain
+            guard hasReachedEndOfFile else { return .tryAgain }
+            hasHeardFromPeer = true
+            dropsOutput = !isAbandoned
+            return .endOfFile
         }
         memcpy(buffer, source, count)
         rememberFirstBytes(UnsafeRawBufferPointer(start: buffer, count: count))
@@ -51,9 +75,23 @@ final class EngineBIO {
     }
 
     fileprivate func write(_ bytes: UnsafeRawBufferPointer) -> Transfer {
+        if dropsOutput, limitsOutput { return .moved(bytes.count) }
+        if isAbandoned, let goodbye = Self.cancellation(insteadOf: bytes) {
+            goodbye.withUnsafeBytes { output.append($0) }
+            return .moved(bytes.count)
+        }
         if limitsOutput, output.count >= Self.outputLimitWhileReading { return .tryAgain }
         output.append(bytes)
         return .moved(bytes.count)
+    }
+
+    /// The alerts user_canceled and close_notify, when the record is an alert in plaintext.
+    ///
+    /// Their version is that of TLS 1.2 and 1.3, which the peer may have chosen already: OpenSSL refuses
+    /// those of another.
+    private static func cancellation(insteadOf record: UnsafeRawBufferPointer) -> [UInt8]? {
+        guard record.count == 7, record[0] == UInt8(SSL3_RT_ALERT) else { return nil }
+        return [TLSAlert.userCanceled, .closeNotify].flatMap { [21, 3, 3, 0, 2, UInt8(SSL3_AL_WARNING), $0.rawValue] }
     }
 
     fileprivate var isAtEndOfFile: Bool {
@@ -78,6 +116,7 @@ final class EngineBIO {
 
     private func rememberFirstBytes(_ bytes: UnsafeRawBufferPointer) {
         guard remembersFirstBytes, firstBytes.count < Self.firstByteLimit else { return }
+        hasHeardFromPeer = true
         firstBytes.append(contentsOf: bytes.prefix(Self.firstByteLimit - firstBytes.count))
     }
 
@@ -113,11 +152,15 @@ extension EngineBIO {
         let pointer: OpaquePointer?
 
         init() {
-            pointer = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "AsyncSockets")
-            guard let pointer else { return }
-            BIO_meth_set_read(pointer) { bio, buffer, capacity in EngineBIO.answerRead(bio, buffer, capacity) }
-            BIO_meth_set_write(pointer) { bio, bytes, count in EngineBIO.answerWrite(bio, bytes, count) }
-            BIO_meth_set_ctrl(pointer) { bio, command, _, _ in EngineBIO.answerControl(bio, command) }
+            let index = BIO_get_new_index()
+            let method = index == -1 ? nil : BIO_meth_new(index | BIO_TYPE_SOURCE_SINK, "AsyncSockets")
+            let isComplete =
+                method != nil
+                && BIO_meth_set_read(method) { bio, buffer, capacity in EngineBIO.answerRead(bio, buffer, capacity) } == 1
+                && BIO_meth_set_write(method) { bio, bytes, count in EngineBIO.answerWrite(bio, bytes, count) } == 1
+                && BIO_meth_set_ctrl(method) { bio, command, _, _ in EngineBIO.answerControl(bio, command) } == 1
+            // Without it no engine can be made, and each says so.
+            pointer = isComplete ? method : nil
         }
     }
 

@@ -5,10 +5,10 @@ internal import COpenSSL
 
 enum EngineCallbacks {
     /// - Parameter judgesClients: It is for a server that asks for certificates, and may have to refuse one.
-    static func install(on context: OpaquePointer, judgesClients: Bool) {
+    static func install(on context: OpaquePointer, judgesClients: Bool) throws(TLSError) {
         installVerification(on: context)
         installObservation(on: context)
-        if judgesClients { installRefusal(on: context) }
+        if judgesClients { try installRefusal(on: context) }
     }
 
     private static func events(of ssl: OpaquePointer?) -> EngineEvents? {
@@ -26,17 +26,14 @@ enum EngineCallbacks {
         guard let store, let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()) else { return 0 }
         let ssl = OpaquePointer(data)
         guard let events = events(of: ssl) else { return 0 }
-        let ruling = events.gate.ruling ?? events.gate.judge(trust(in: store, events))
-        return events.apply(ruling, to: store, on: ssl)
+        return events.apply(events.gate.ruling ?? judge(store, events), to: store, on: ssl)
     }
 
-    private static func trust(in store: OpaquePointer, _ events: EngineEvents) -> PeerTrust {
-        let isGood = X509_verify_cert(store) == 1
+    private static func judge(_ store: OpaquePointer, _ events: EngineEvents) -> TrustGate.Ruling {
         let chain = Certificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
-        return PeerTrust(
-            peer: events.isServer ? .client : .server, chain: chain,
-            verdict: isGood ? .trusted : CertificateFault(in: store, chain, events.expectedName).verdict,
-            serverName: events.expectedName)
+        if let excess = CertificateFault.excess(in: chain) { return events.refuse(chain, excess) }
+        let isGood = X509_verify_cert(store) == 1
+        return events.judge(chain, isGood ? .trusted : CertificateFault(in: store, chain, events.expectedName).verdict)
     }
 
     // MARK: - Observation
@@ -49,8 +46,26 @@ enum EngineCallbacks {
         }
         SSL_CTX_set_msg_callback(context) { isOurs, version, contentType, bytes, count, ssl, _ in
             guard isOurs == 0, contentType == SSL3_RT_HANDSHAKE, count > 0, let bytes else { return }
-            EngineCallbacks.events(of: ssl)?.sawHandshakeMessage(bytes.load(as: UInt8.self), version: version)
+            guard let ssl, let events = EngineCallbacks.events(of: ssl) else { return }
+            let type = bytes.load(as: UInt8.self)
+            events.sawHandshakeMessage(type, version: version)
+            guard type == UInt8(SSL3_MT_CERTIFICATE) else { return }
+            let message = UnsafeRawBufferPointer(start: bytes, count: count)
+            EngineCallbacks.limitCertificates(in: message, isTLS13: version == TLS1_3_VERSION, of: ssl, events)
         }
+    }
+
+    /// OpenSSL is about to decode the message, which is its own memory, and has no way to be told to stop:
+    /// one with too many certificates is damaged, so that it fails at the first of them.
+    private static func limitCertificates(
+        in message: UnsafeRawBufferPointer, isTLS13: Bool, of ssl: OpaquePointer, _ events: EngineEvents
+    ) {
+        let limit = Int(SSL_get_verify_depth(ssl))
+        guard let first = CertificateMessage(message, isTLS13: isTLS13).startOfFirst(whenMoreThan: limit) else { return }
+        UnsafeMutableRawBufferPointer(mutating: message)[first] = 0
+        let verdict = PeerTrust.Verdict.untrusted(
+            reason: "The peer showed more than \(limit) certificates.", code: X509_V_ERR_CERT_CHAIN_TOO_LONG, depth: limit)
+        events.refuse([], verdict)
     }
 
     // MARK: - Refusal
@@ -58,13 +73,15 @@ enum EngineCallbacks {
     /// Gives a TLS 1.3 server a way to send an alert after its handshake, for which OpenSSL has no call: an extension of session
     /// tickets that is never added, and that can fail with any alert. Number 0xFF5A is for private use (RFC 8446, 11); a client may mean
     /// something else by it, and OpenSSL refuses an extension in any message that it is not registered for: hence the ClientHello, where it is ignored.
-    private static func installRefusal(on context: OpaquePointer) {
-        _ = SSL_CTX_add_custom_ext(
-            context, 0xFF5A, UInt32(SSL_EXT_TLS1_3_ONLY | SSL_EXT_CLIENT_HELLO | SSL_EXT_TLS1_3_NEW_SESSION_TICKET),
-            { ssl, _, _, _, _, _, _, alert, _ in
-                guard let refusal = EngineCallbacks.events(of: ssl)?.alertInsteadOfTicket else { return 0 }
-                alert?.pointee = Int32(refusal.rawValue)
-                return -1
-            }, nil, nil, nil, nil)
+    private static func installRefusal(on context: OpaquePointer) throws(TLSError) {
+        try OpenSSLCall.requireSuccess("SSL_CTX_add_custom_ext") {
+            SSL_CTX_add_custom_ext(
+                context, 0xFF5A, UInt32(SSL_EXT_TLS1_3_ONLY | SSL_EXT_CLIENT_HELLO | SSL_EXT_TLS1_3_NEW_SESSION_TICKET),
+                { ssl, _, _, _, _, _, _, alert, _ in
+                    guard let refusal = EngineCallbacks.events(of: ssl)?.alertInsteadOfTicket else { return 0 }
+                    alert?.pointee = Int32(refusal.rawValue)
+                    return -1
+                }, nil, nil, nil, nil)
+        }
     }
 }

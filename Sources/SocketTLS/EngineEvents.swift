@@ -12,42 +12,62 @@ final class EngineEvents {
     var gate: TrustGate
     /// The fatal alert that was sent.
     private(set) var sentAlert: TLSAlert?
-    /// From now on, handshake messages of the peer count as `messagesSinceData`.
+    /// The peer has announced that it gives the handshake up (RFC 8446, 6.1).
+    private(set) var isCancelled = false
     var isEstablished = false
     /// The next session ticket becomes this alert instead: see `EngineCallbacks.installRefusal(on:)`.
     var alertInsteadOfTicket: TLSAlert?
-    private var messagesSinceData = 0
+    /// OpenSSL has no limit of its own, works through thousands of messages in one call, and answers each
+    /// KeyUpdate.
+    private var allowance = MessageAllowance()
+    private let clock: @Sendable () -> Int
 
-    /// Handshake messages that a peer may send after the handshake before it sends data again: KeyUpdate, and tickets.
-    ///
-    /// OpenSSL has no limit of its own, works through thousands in one call, and answers each KeyUpdate.
-    static let messageLimit = 32
-
-    init(bio: EngineBIO, isServer: Bool, expectedName: String?, gate: TrustGate) {
+    /// - Parameter clock: Nanoseconds, which never go back.
+    init(bio: EngineBIO, isServer: Bool, expectedName: String?, gate: TrustGate, clock: @escaping @Sendable () -> Int) {
         self.bio = bio
+        self.clock = clock
         self.isServer = isServer
         self.expectedName = expectedName
         self.gate = gate
     }
 
-    var isFlooded: Bool { messagesSinceData > Self.messageLimit }
-
-    func sawData() {
-        messagesSinceData = 0
-    }
+    var isFlooded: Bool { allowance.isSpent }
 
     func sawAlert(_ alert: TLSAlert, isFatal: Bool, isOurs: Bool) {
-        if isFatal, isOurs { sentAlert = alert }
+        if isOurs {
+            if isFatal, !bio.dropsOutput { sentAlert = alert }
+        } else {
+            if alert == .userCanceled { isCancelled = true }
+            spendAllowance()
+        }
+    }
+
+    private func spendAllowance() {
+        allowance.spend(at: clock())
+        if isFlooded { bio.becomePoisoned() }
     }
 
     func sawHandshakeMessage(_ type: UInt8, version: Int32) {
-        if isEstablished {
-            messagesSinceData += 1
-            if isFlooded { bio.becomePoisoned() }
-        } else if isServer, version == TLS1_2_VERSION, type == UInt8(SSL3_MT_CERTIFICATE_VERIFY), gate.isUndecided {
+        spendAllowance()
+        if !isEstablished, isServer, version == TLS1_2_VERSION, type == UInt8(SSL3_MT_CERTIFICATE_VERIFY), gate.isUndecided {
             // The client's last message before its Finished: the server's own Finished waits for the decision.
             bio.isHeld = true
         }
+    }
+
+    /// OpenSSL's verdict on a chain.
+    func judge(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
+        gate.judge(trust(chain, verdict))
+    }
+
+    /// A chain that is not even verified, or not looked at.
+    @discardableResult
+    func refuse(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
+        gate.refuse(trust(chain, verdict))
+    }
+
+    private func trust(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> PeerTrust {
+        PeerTrust(peer: isServer ? .client : .server, chain: chain, verdict: verdict, serverName: expectedName)
     }
 
     /// What the verify callback does with a ruling of the gate.
@@ -73,6 +93,7 @@ final class EngineEvents {
         case .byVerification(let trust), .byDecision(let trust, _):
             if case .untrusted(_, let code, _) = trust.verdict { return code }
             return X509_V_ERR_CERT_REJECTED
+        case .byExcess: return X509_V_ERR_CERT_REJECTED
         case nil: return X509_V_ERR_UNSPECIFIED
         }
     }

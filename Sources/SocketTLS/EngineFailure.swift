@@ -1,7 +1,11 @@
 // How a failed OpenSSL call becomes an error with somebody to blame. The first that fits:
-//  1. the trust gate said no;               2. the peer flooded;             3. the peer sent a fatal alert;
+//  1. the trust gate said no;               2. the peer flooded;             3. the peer sent a fatal alert, or gave up;
 //  4. the transport ended;                  5. the peer does not speak TLS;  6. the client has no certificate;
-//  7. the two sides have nothing in common; 8. the peer broke the rules;     9. this side failed.
+//  7. the two sides have nothing in common; 8. the chain is too long;        9. this side failed; 10. the peer broke the rules.
+//
+// Rule 9 is narrow: whatever the bytes of a peer cause is the peer's. This side has failed when it has no
+// memory or no random numbers, when it was about to show or sign something of its own, when it was writing
+// data, and when nothing of the peer has come yet.
 
 internal import COpenSSL
 
@@ -11,6 +15,8 @@ struct EngineFailure {
     let events: EngineEvents
     /// close_notify has arrived.
     let hasPeerClosed: Bool
+    /// The message that OpenSSL was reading or writing.
+    let state: OSSL_HANDSHAKE_STATE
 
     private var isInHandshake: Bool { !events.isEstablished }
 
@@ -32,6 +38,9 @@ struct EngineFailure {
         case .byVerification(let trust):
             guard case .untrusted(let reason, let code, _) = trust.verdict else { return nil }
             return TLSError(TLSError.Code(verifyCode: code), reason, operation: operation, verifyCode: code)
+        case .byExcess(let trust):
+            guard case .untrusted(let reason, let code, _) = trust.verdict else { return nil }
+            return TLSError(.certificateTooLarge, reason, operation: operation, verifyCode: code)
         case .byDecision(let trust, let refusal):
             return TLSError(
                 refusal.code, refusal.sentence(about: trust.leaf), operation: operation, verifyCode: trust.verifyCode)
@@ -43,12 +52,13 @@ struct EngineFailure {
         guard events.isFlooded else { return nil }
         return error(
             .tooManyKeyUpdates,
-            "The peer sent more than \(EngineEvents.messageLimit) post-handshake messages in a row without any data between them."
+            "The peer flooded: it sent more than \(MessageAllowance.burst) messages that are no data, faster than \(MessageAllowance.perSecond) a second."
         )
     }
 
     private var alertError: TLSError? {
-        guard let alert = entries.lazy.compactMap(\.peerAlert).first else { return nil }
+        let cancellation = isInHandshake && events.isCancelled ? TLSAlert.userCanceled : nil
+        guard let alert = entries.lazy.compactMap(\.peerAlert).first ?? cancellation else { return nil }
         let place = isInHandshake ? "the TLS handshake" : "the TLS connection"
         var error = error(.peerAlert, "The peer ended \(place) with the alert \(alert).")
         error.alert = alert
@@ -79,10 +89,16 @@ struct EngineFailure {
         if Self.nothingInCommon.contains(where: has) {
             return error(.noSharedParameters, "The two sides have no TLS parameters in common: \(words).")
         }
-        if entries.contains(where: \.isFromSSL), let alert = events.sentAlert, alert != .internalError {
-            return error(.protocolViolation, "The peer broke the rules of TLS, or its bytes were changed on the way: \(words).")
+        if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), Self.peerCertificateStates.contains(state) {
+            return error(.certificateTooLarge, "The peer's certificates have more bytes than the settings allow.")
         }
-        return error(.internalError, "OpenSSL failed: \(words).")
+        if isOurs { return error(.internalError, "OpenSSL failed: \(words).") }
+        return error(.protocolViolation, "The peer broke the rules of TLS, or its bytes were changed on the way: \(words).")
+    }
+
+    private var isOurs: Bool {
+        guard events.bio.hasHeardFromPeer, operation != "SSL_write_ex" else { return true }
+        return entries.contains(where: \.isOfThisMachine) || (isInHandshake && Self.ownStates.contains(state))
     }
 
     // MARK: - Details
@@ -90,6 +106,13 @@ struct EngineFailure {
     private func has(_ reason: Int32) -> Bool {
         entries.contains { $0.isFromSSL && $0.reason == reason }
     }
+
+    private static let peerCertificateStates = [TLS_ST_CR_CERT, TLS_ST_SR_CERT]
+
+    /// This side shows its certificate, signs with its key, or makes a ticket.
+    private static let ownStates = [
+        TLS_ST_SW_CERT, TLS_ST_SW_KEY_EXCH, TLS_ST_SW_CERT_VRFY, TLS_ST_SW_SESSION_TICKET, TLS_ST_CW_CERT, TLS_ST_CW_CERT_VRFY,
+    ]
 
     private static let nothingInCommon: [Int32] = [
         SSL_R_NO_SHARED_CIPHER, SSL_R_NO_SHARED_GROUPS, SSL_R_NO_SHARED_SIGNATURE_ALGORITHMS, SSL_R_NO_SUITABLE_GROUPS,
@@ -112,7 +135,7 @@ extension TrustRefusal {
     fileprivate var code: TLSError.Code {
         switch self {
         case .rejected: .trustRejected
-        case .timedOut: .trustTimedOut
+        case .timedOut: .trustTimeout
         }
     }
 

@@ -100,6 +100,11 @@ package struct OpenSSLError: Sendable {
 
     var isFromSSL: Bool { library == ERR_LIB_SSL }
 
+    /// No memory, or no random numbers.
+    var isOfThisMachine: Bool {
+        library == ERR_LIB_RAND || reason == COpenSSL_noMemoryReason()
+    }
+
     /// The alert that the peer sent, when this entry reports one.
     var peerAlert: TLSAlert? {
         guard isFromSSL, reason > SSL_AD_REASON_OFFSET, reason <= SSL_AD_REASON_OFFSET + 255 else { return nil }

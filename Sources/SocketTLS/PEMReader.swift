@@ -11,14 +11,27 @@ final class PEMReader {
     /// OpenSSL met an encrypted block.
     private(set) var askedForPassphrase = false
 
-    init(_ text: SecretBytes, passphrase: String? = nil) throws(TLSError) {
+    init(_ text: SecretBytes, passphrase: String? = nil, or code: TLSError.Code) throws(TLSError) {
         let bytes = text.bytes
+        guard let count = Int32(exactly: bytes.count) else {
+            throw TLSError(
+                code, "The PEM text has \(bytes.count) bytes, more than OpenSSL can read.", operation: "BIO_new_mem_buf")
+        }
+        if let passphrase, passphrase.utf8.count > Self.longestPassphrase {
+            throw TLSError(
+                code,
+                "The passphrase has \(passphrase.utf8.count) bytes, and OpenSSL takes no more than \(Self.longestPassphrase).",
+                operation: "PEM_read_bio_PrivateKey")
+        }
         self.text = text
         self.passphrase = passphrase.map { SecretBytes($0) }
         bio = try OpenSSLCall.require("BIO_new_mem_buf", or: .internalError, "OpenSSL has no memory to read PEM.") {
-            BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
+            BIO_new_mem_buf(bytes.baseAddress, count)
         }
     }
+
+    /// `PEM_BUFSIZE`.
+    private static let longestPassphrase = 1024
 
     deinit { BIO_free(bio) }
 

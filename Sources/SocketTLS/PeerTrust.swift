@@ -12,6 +12,16 @@ public struct PeerTrust: Sendable, Hashable {
     /// The name or address that the client expects; nil when a client is judged.
     public let serverName: String?
 
+    /// A chain and what is thought of it: for tests of a trust callback.
+    public init(
+        peer: Peer = .server, chain: [Certificate], verdict: Verdict = .trusted, serverName: String? = nil
+    ) {
+        self.peer = peer
+        self.chain = chain
+        self.verdict = verdict
+        self.serverName = serverName
+    }
+
     /// The peer's own certificate.
     public var leaf: Certificate? { chain.first }
 

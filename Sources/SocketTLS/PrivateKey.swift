@@ -25,7 +25,7 @@ public struct PrivateKey: Sendable, Hashable {
     }
 
     init(_ text: SecretBytes, passphrase: String?, source: String) throws(TLSError) {
-        let reader = try PEMReader(text, passphrase: passphrase)
+        let reader = try PEMReader(text, passphrase: passphrase, or: .invalidPrivateKey)
         let (key, entries) = reader.privateKey()
         guard let key else {
             throw TLSError(

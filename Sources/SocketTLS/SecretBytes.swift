@@ -29,16 +29,20 @@ final class SecretBytes {
 
     /// Reads a whole file. `code` says what the file was meant to be.
     static func contents(ofFile path: String, or code: TLSError.Code) throws(TLSError) -> SecretBytes {
+        // The system call would see the part before it, which is another file.
+        guard !path.utf8.contains(0) else {
+            throw TLSError(code, "The path \"\(path.printable)\" contains a NUL character.", operation: "open")
+        }
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw unreadable(path, errno, code) }
         defer { close(descriptor) }
         var facts = stat()
         guard fstat(descriptor, &facts) == 0 else { throw unreadable(path, errno, code) }
         guard facts.st_mode & S_IFMT == S_IFREG else {
-            throw TLSError(code, "\"\(path)\" is not a regular file.", operation: "open")
+            throw TLSError(code, "\"\(path.printable)\" is not a regular file.", operation: "open")
         }
         guard facts.st_size <= sizeLimit else {
-            throw TLSError(code, "\"\(path)\" is larger than \(sizeLimit) bytes.", operation: "open")
+            throw TLSError(code, "\"\(path.printable)\" is larger than \(sizeLimit) bytes.", operation: "open")
         }
         return try read(Int(facts.st_size), from: descriptor, path, code)
     }
@@ -62,6 +66,6 @@ final class SecretBytes {
 
     private static func unreadable(_ path: String, _ errorNumber: Int32, _ code: TLSError.Code) -> TLSError {
         let reason = String(cString: strerror(errorNumber))
-        return TLSError(code, "\"\(path)\" cannot be read: \(reason).", operation: "open")
+        return TLSError(code, "\"\(path.printable)\" cannot be read: \(reason).", operation: "open")
     }
 }

@@ -4,19 +4,20 @@ internal import Glibc
 /// The name a client expects of its server: checked, and without the dot at the end.
 enum ServerName: Equatable {
     case hostName(String)
-    /// The text as it was given, and its 4 or 16 bytes.
+    /// The text as it was given, without brackets, and its 4 or 16 bytes.
     case address(String, [UInt8])
 
     init(_ text: String) throws(TLSError) {
-        if let bytes = Self.addressBytes(text) {
-            self = .address(text, bytes)
+        let isBracketed = text.hasPrefix("[") && text.hasSuffix("]") && text.count > 2
+        let name = isBracketed ? String(text.dropFirst().dropLast()) : text.hasSuffix(".") ? String(text.dropLast()) : text
+        if let bytes = Self.bytesOfIPv6(name) {
+            self = .address(name, bytes)
             return
         }
-        let name = text.hasSuffix(".") ? String(text.dropLast()) : text
-        if let complaint = Self.complaint(about: name) {
+        if let complaint = isBracketed ? "has brackets, and no IPv6 address in them" : Self.complaint(about: name) {
             throw TLSError(.invalidSettings, "The server name \"\(text.printable)\" \(complaint).", operation: "serverName")
         }
-        self = .hostName(name)
+        self = Self.bytesOfIPv4(name).map { .address(name, $0) } ?? .hostName(name)
     }
 
     var text: String {
@@ -34,12 +35,19 @@ enum ServerName: Equatable {
     }
 
     /// A zone ("%eth0") says which link to take; no certificate knows it.
-    private static func addressBytes(_ text: String) -> [UInt8]? {
-        let address = text.prefix { $0 != "%" }
-        guard !text.utf8.contains(0) else { return nil }
+    private static func bytesOfIPv6(_ text: String) -> [UInt8]? {
+        let parts = text.split(separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
+        guard !text.utf8.contains(0), let address = parts.first, parts.count == 1 || !parts[1].isEmpty else { return nil }
         var bytes = [UInt8](repeating: 0, count: 16)
-        if address.count == text.count, inet_pton(AF_INET, text, &bytes) == 1 { return Array(bytes.prefix(4)) }
         return inet_pton(AF_INET6, String(address), &bytes) == 1 ? bytes : nil
+    }
+
+    /// Also in the forms that only inet_aton(3) knows, such as "127.1": the resolver takes them for addresses
+    /// too.
+    private static func bytesOfIPv4(_ name: String) -> [UInt8]? {
+        var address = in_addr()
+        guard inet_aton(name, &address) != 0 else { return nil }
+        return withUnsafeBytes(of: address.s_addr) { Array($0) }
     }
 
     private static func complaint(about name: String) -> String? {

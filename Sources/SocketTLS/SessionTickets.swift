@@ -27,7 +27,7 @@ final class SessionTickets: Sendable {
     /// Has `context`, which must not outlive this object, send `count` tickets after a full handshake.
     func issue(_ count: Int, on context: OpaquePointer) throws(TLSError) {
         SSL_CTX_clear_options(context, COpenSSL_noTicketOption())
-        SSL_CTX_set_num_tickets(context, count)
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_num_tickets") { SSL_CTX_set_num_tickets(context, count) }
         try OpenSSLCall.requireSuccess("SSL_CTX_set_ex_data") {
             SSL_CTX_set_ex_data(context, Self.place, Unmanaged.passUnretained(self).toOpaque())
         }
@@ -104,7 +104,7 @@ final class SessionTickets: Sendable {
         let now = clock()
         var end = Self.end(of: session) ?? now + TicketKeyRing.period
         // What is left of it becomes the ticket's lifetime, which the client is told.
-        SSL_SESSION_set_timeout(session, max(0, end - now))
+        guard SSL_SESSION_set_timeout(session, max(0, end - now)) == 1 else { return false }
         return SSL_SESSION_set1_ticket_appdata(session, &end, MemoryLayout<Int>.size) == 1
     }
 

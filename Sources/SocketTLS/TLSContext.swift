@@ -1,9 +1,13 @@
 // Rules of a context:
-//  1. It holds what many connections share and nothing of a single one: no server name, no timeout, no trust mode.
-//  2. It is never changed after it was built, but for its ticket keys, which have a lock: connections on any thread may share it.
-//  3. What openssl.cnf could have made less safe is set again, after `SSL_CTX_new`. Its cipher suites and security level stand.
-//  4. Nothing is resumed, and there is no session cache: resumption would skip the decision about the certificate. The exception is a
-//     server that asks for none and whose settings want tickets (`SessionTickets`).
+//  1. It holds what many connections share and nothing of a single one: no server name, no timeout, no trust
+//     mode.
+//  2. It is never changed after it was built, but for its ticket keys, which have a lock: connections on any
+//     thread may share it.
+//  3. All that openssl.cnf may change is set again, after `SSL_CTX_new` (`ContextParameters`). Only a
+//     security level higher than ours counts.
+//  4. Nothing is resumed, and there is no session cache: resumption would skip the decision about the
+//     certificate. The exception is a server that asks for none and whose settings want tickets
+//     (`SessionTickets`).
 
 internal import COpenSSL
 internal import SocketBuffers
@@ -40,13 +44,14 @@ package final class TLSContext: Sendable {
         tickets = key.issuesTickets ? SessionTickets(clock: ticketClock) : nil
         let context = handle.context
         try Self.setVersions(key, on: context)
-        Self.setOptions(on: context)
+        try Self.setOptions(on: context)
+        try ContextParameters.set(on: context)
         if let identity = key.identity { try Self.show(identity, on: context) }
-        if key.verifiesPeer { try Self.verifyPeer(key, on: context) }
+        try Self.setVerification(key, on: context)
         if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(on: context) }
         try negotiateProtocols(key, on: context)
         try tickets?.issue(key.sessionTicketCount, on: context)
-        EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
+        try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 
     /// The `SSL_OP_*` that it has.
@@ -61,13 +66,13 @@ package final class TLSContext: Sendable {
         }
     }
 
-    private static func setOptions(on context: OpaquePointer) {
+    private static func setOptions(on context: OpaquePointer) throws(TLSError) {
         COpenSSL_CTX_setMode(context, COpenSSL_engineModes())
-        SSL_CTX_clear_options(context, COpenSSL_unsafeOptions())
+        SSL_CTX_clear_options(context, UInt64.max)
         SSL_CTX_set_options(
             context, COpenSSL_commonOptions() | COpenSSL_noTicketOption() | COpenSSL_noCertificateCompressionOptions())
         COpenSSL_CTX_disableSessionCache(context)
-        SSL_CTX_set_num_tickets(context, 0)
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_num_tickets") { SSL_CTX_set_num_tickets(context, 0) }
     }
 
     private static func show(_ identity: TLSIdentity, on context: OpaquePointer) throws(TLSError) {
@@ -84,7 +89,10 @@ package final class TLSContext: Sendable {
         ) { SSL_CTX_use_PrivateKey(context, identity.privateKey.handle.key) }
     }
 
-    private static func verifyPeer(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+    private static func setVerification(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+        COpenSSL_CTX_setMaximumChainBytes(context, key.maximumCertificateChainBytes)
+        SSL_CTX_set_verify_depth(context, Int32(key.maximumCertificateChainLength))
+        guard key.verifiesPeer else { return SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nil) }
         try key.roots.trustStore().share(with: context)
         let requires = !key.isServer || key.clientCertificates == .required
         SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_PEER, nil)
@@ -102,13 +110,25 @@ package final class TLSContext: Sendable {
 
     /// Tells clients which issuers are accepted, so that they can choose; the system's bundle would be far too long.
     private static func nameAcceptedIssuers(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
-        guard let names = COpenSSL_sk_X509_NAME_new() else { return }
-        for certificate in try key.roots.listedCertificates() {
-            guard let name = X509_NAME_dup(X509_get_subject_name(certificate.handle.x509)) else { continue }
-            if COpenSSL_sk_X509_NAME_push(names, name) <= 0 { X509_NAME_free(name) }
+        let certificates = try key.roots.listedCertificates()
+        let names = try OpenSSLCall.require("sk_X509_NAME_new_null", or: .internalError, noMemoryForNames) {
+            COpenSSL_sk_X509_NAME_new()
         }
+        // The context owns them from here on, also when one cannot be added.
         SSL_CTX_set_client_CA_list(context, names)
+        for certificate in certificates {
+            let name = try OpenSSLCall.require("X509_NAME_dup", or: .internalError, noMemoryForNames) {
+                X509_NAME_dup(X509_get_subject_name(certificate.handle.x509))
+            }
+            try OpenSSLCall.requireSuccess("sk_X509_NAME_push", noMemoryForNames) {
+                let count = COpenSSL_sk_X509_NAME_push(names, name)
+                if count <= 0 { X509_NAME_free(name) }
+                return count
+            }
+        }
     }
+
+    private static let noMemoryForNames = "OpenSSL has no memory for the names of issuers."
 
     private func negotiateProtocols(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
         guard let applicationProtocols else { return }

@@ -64,8 +64,12 @@ package final class TLSEngine {
     /// The most that one `write` takes: four records for the price of one call.
     package static let writeLimit = 4 * recordLimit
 
-    /// A new connection. `context` is that of the same `settings`.
-    package init(context: TLSContext, settings: TLSSettings) throws(TLSError) {
+    /// A new connection. `context` is that of the same `settings`; `clock` tells nanoseconds that never go
+    /// back, for limits to a rate.
+    package init(
+        context: TLSContext, settings: TLSSettings,
+        clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
+    ) throws(TLSError) {
         let serverName: ServerName?
         switch settings.role {
         case .client(let name): serverName = try ServerName(name)
@@ -78,7 +82,7 @@ package final class TLSEngine {
         (received, output) = (bio.received, bio.output)
         waitsForBytes = isServer
         self.context = context
-        events = EngineEvents(bio: bio, isServer: isServer, expectedName: serverName?.text, gate: gate)
+        events = EngineEvents(bio: bio, isServer: isServer, expectedName: serverName?.text, gate: gate, clock: clock)
         ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
             SSL_new(context.handle.context)
         }
@@ -167,11 +171,35 @@ extension TLSEngine {
         events.gate.takeQuestion().map { .awaitingTrust($0) }
     }
 
+    /// Only a peer that the gate has accepted, whatever cipher suite was agreed on; a server may do without a
+    /// certificate when it does not require one.
     private func establish() -> HandshakeAnswer {
+        let requiresCertificate = SSL_get_verify_mode(ssl) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0
+        guard events.gate.admits(isOptional: events.isServer && !requiresCertificate) else {
+            _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) }
+            let error = TLSError(.certificateRejected, "The peer showed no certificate that was accepted.")
+            phase = .failed(error)
+            return .failed(error)
+        }
         phase = .established
         events.isEstablished = true
         bio.forgetFirstBytes()
         return .complete
+    }
+
+    /// Gives up a handshake that takes too long: leaves the alerts user_canceled and close_notify in
+    /// `output`, or, once they must be encrypted, the one that OpenSSL has for a handshake that stops in the
+    /// middle (decode_error). Nothing else can be done with the engine after it.
+    package func abandonHandshake() {
+        guard case .handshaking = phase else { return }
+        if isAwaitingTrust {
+            decideTrust(false, refusal: .timedOut)
+            _ = handshake()
+            return
+        }
+        bio.abandon()
+        _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
+        phase = .failed(TLSError(.closedDuringHandshake, "This side has given the TLS handshake up."))
     }
 
     /// A server that said no: the alert, by the way that is open at this point.
@@ -193,7 +221,7 @@ extension TLSEngine {
     private func fail(_ operation: String, _ entries: [OpenSSLError]) -> TLSError {
         let error = EngineFailure(
             operation: operation, entries: entries, events: events,
-            hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0
+            hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, state: SSL_get_state(ssl)
         ).error
         phase = .failed(error)
         return error
@@ -254,7 +282,6 @@ extension TLSEngine {
         hasUnsentAnswer = false
         if case .success = outcome {
             buffer.commit(count)
-            events.sawData()
             return .bytes(count)
         }
         buffer.commit(0)

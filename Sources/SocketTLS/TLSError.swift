@@ -1,8 +1,10 @@
+public import FoundationEssentials
+
 /// What went wrong with TLS, and who is to blame.
 ///
 /// A failure ends the TLS connection for good: nothing more can be read or written. The `message` is one sentence for a log or
 /// a user; programs decide by `code`.
-public struct TLSError: Error, Sendable, Hashable, CustomStringConvertible {
+public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConvertible {
     /// What kind of failure it is.
     public var code: Code
     /// One sentence that says what was wrong.
@@ -18,10 +20,11 @@ public struct TLSError: Error, Sendable, Hashable, CustomStringConvertible {
     /// OpenSSL's error queue, oldest entry first.
     public var openSSLStack: [String]
 
-    package init(
+    /// An error as this library would throw it: for tests of code that handles them.
+    public init(
         _ code: Code,
         _ message: String,
-        operation: String,
+        operation: String = "SSL_do_handshake",
         alert: TLSAlert? = nil,
         sentAlert: TLSAlert? = nil,
         verifyCode: Int32? = nil,
@@ -39,11 +42,19 @@ public struct TLSError: Error, Sendable, Hashable, CustomStringConvertible {
     /// Who has to change something before this can work.
     public var blame: Blame { code.blame }
 
-    /// The message, the operation, and OpenSSL's own words where there are any.
+    /// The message, the operation, the alerts, the result of the verification, and OpenSSL's own words: each
+    /// once, where there is one.
     public var description: String {
-        let details = [operation] + openSSLStack
+        var details = [operation]
+        if let alert, !message.contains(alert.description) { details.append("received alert \(alert)") }
+        if let sentAlert { details.append("sent alert \(sentAlert)") }
+        if let verifyCode { details.append("verification result \(verifyCode)") }
+        for reason in openSSLStack where !message.contains(reason) && !details.contains(reason) { details.append(reason) }
         return "\(message) [\(code), blame: \(blame); \(details.joined(separator: "; "))]"
     }
+
+    /// The `description`, which is in English: what `localizedDescription` answers.
+    public var errorDescription: String? { description }
 }
 
 extension TLSError {
@@ -76,10 +87,13 @@ extension TLSError {
         public static let unknownIssuer = Code("unknownIssuer", blame: .certificate)
         /// OpenSSL refused the peer's chain for another reason: see `verifyCode`.
         public static let certificateRejected = Code("certificateRejected", blame: .certificate)
+        /// The peer's chain, or a key in it, is more than this side verifies: see
+        /// `TLSSettings.maximumCertificateChainLength`.
+        public static let certificateTooLarge = Code("certificateTooLarge", blame: .certificate)
         /// The trust callback said no.
         public static let trustRejected = Code("trustRejected", blame: .certificate)
         /// The trust callback did not answer in time.
-        public static let trustTimedOut = Code("trustTimedOut", blame: .caller)
+        public static let trustTimeout = Code("trustTimeout", blame: .caller)
         /// The server requires a client certificate, and the client showed none.
         public static let clientCertificateMissing = Code("clientCertificateMissing", blame: .peer)
         /// The peer ended the connection with a fatal alert: see `alert`.
@@ -94,12 +108,9 @@ extension TLSError {
         public static let truncated = Code("truncated", blame: .peer)
         /// The transport ended before the handshake was complete.
         public static let closedDuringHandshake = Code("closedDuringHandshake", blame: .peer)
-        /// The peer sent post-handshake messages (KeyUpdate and the like) without end and no data between them.
+        /// The peer sent more messages that are no data (KeyUpdate, tickets, requests to renegotiate,
+        /// warnings) than an honest one has use for.
         public static let tooManyKeyUpdates = Code("tooManyKeyUpdates", blame: .peer)
-        /// The handshake was not complete within its time.
-        public static let handshakeTimedOut = Code("handshakeTimedOut", blame: .peer)
-        /// Plain bytes had arrived before a handshake in which the peer never speaks first.
-        public static let unexpectedPlaintext = Code("unexpectedPlaintext", blame: .peer)
         /// OpenSSL, this machine or this library failed.
         public static let internalError = Code("internalError", blame: .system)
     }

@@ -16,6 +16,25 @@ public struct TLSSession: Sendable, Hashable {
     public let serverName: String?
     /// The session was resumed from an earlier one, so that no certificate was shown.
     public let isResumed: Bool
+
+    /// A session that was never negotiated: for tests of code that looks at one.
+    public init(
+        protocolVersion: TLSVersion = .tls13,
+        cipherSuite: String = "TLS_AES_256_GCM_SHA384",
+        group: String? = "x25519",
+        applicationProtocol: String? = nil,
+        peerCertificates: [Certificate] = [],
+        serverName: String? = nil,
+        isResumed: Bool = false
+    ) {
+        self.protocolVersion = protocolVersion
+        self.cipherSuite = cipherSuite
+        self.group = group
+        self.applicationProtocol = applicationProtocol
+        self.peerCertificates = peerCertificates
+        self.serverName = serverName
+        self.isResumed = isResumed
+    }
 }
 
 extension TLSSession {

@@ -5,6 +5,8 @@ extension TLSSettings {
         try validateVersions()
         try validateApplicationProtocols()
         try validateTickets()
+        try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
+        try Self.validate(maximumCertificateChainLength, in: 1...100, "maximumCertificateChainLength")
         try Self.validate(seconds: handshakeTimeout, "handshakeTimeout")
         try Self.validate(seconds: trustTimeout, "trustTimeout")
         if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesPeer {
@@ -63,6 +65,12 @@ extension TLSSettings {
         }
         if let maximumVersion, maximumVersion < .tls13 {
             throw Self.invalid("sessionTicketCount needs TLSv1.3, and maximumVersion is \(maximumVersion)")
+        }
+    }
+
+    private static func validate(_ value: Int, in range: ClosedRange<Int>, _ name: String) throws(TLSError) {
+        guard range.contains(value) else {
+            throw invalid("\(name) is \(value), and must be from \(range.lowerBound) to \(range.upperBound)")
         }
     }
 

@@ -36,6 +36,18 @@ public struct TLSSettings: Sendable, Hashable {
     /// key is gone costs a full handshake. That happens early to a process with more than 64 different settings that issue tickets:
     /// it keeps the keys of those 64 that were used last.
     public var sessionTicketCount = 0
+    /// The most bytes that the peer's certificates may have together: 1,024 to 1,048,576. A good chain has
+    /// 2,000 to 6,000.
+    ///
+    /// More than that ends the handshake with `certificateTooLarge`, before they are parsed.
+    public var maximumCertificateChainBytes = 32 * 1024
+    /// The most certificates that the peer may show, its own among them, and the most that may lie between
+    /// that and a root: 1 to 100.
+    ///
+    /// More than that ends the handshake with `certificateTooLarge`, before one of them is decoded. So does a
+    /// key that is too expensive to verify with: RSA with more than 8,192 bits or an exponent of more than
+    /// 64, a curve of more than 521 bits or one that the certificate describes itself, DSA, and DH.
+    public var maximumCertificateChainLength = 10
     /// Who decides about the peer's certificate.
     public var trustEvaluation: TrustEvaluation = .builtIn
     /// The seconds that the handshake may take, without the time in which the trust callback thinks.

@@ -3,10 +3,13 @@
 //  2. `.builtIn`: OpenSSL's verdict is the decision, and nobody is asked.
 //  3. `.delegate`: OpenSSL's no is the decision; its yes is a question.
 //  4. `.manual`: always a question.
-//  5. A question is put once, and the first decision counts. A decision without an open question changes nothing.
-//  6. While a question is open the client's handshake is parked by OpenSSL. OpenSSL cannot park a server, so there the
-//     certificate passes for the moment and the engine lets no data up or down until the decision.
-//  7. A peer without a certificate is not a question: nobody is asked.
+//  5. A question is put once, and the first decision counts. A decision without an open question changes
+//     nothing.
+//  6. While a question is open the client's handshake is parked by OpenSSL. OpenSSL cannot park a server, so
+//     there the certificate passes for the moment and the engine lets no data up or down until the decision.
+//  7. A peer without a certificate is not a question: no one is asked, and only a server that merely asks for
+//     one lets it in.
+//  8. What may not even be verified, such as a chain that is too long, is refused in every mode.
 
 /// Who may decide about the peer's certificate, and what was decided.
 struct TrustGate {
@@ -27,6 +30,8 @@ struct TrustGate {
     /// Who said no.
     enum Refusal: Equatable {
         case byVerification(PeerTrust)
+        /// The chain is more than this side verifies.
+        case byExcess(PeerTrust)
         case byDecision(PeerTrust, TrustRefusal)
     }
 
@@ -73,6 +78,21 @@ struct TrustGate {
         case (.delegate, .trusted), (.manual, _): state = .asking(trust, isPut: false)
         }
         return ruling ?? .refuse
+    }
+
+    /// The peer's chain may not be verified at all.
+    mutating func refuse(_ trust: PeerTrust) -> Ruling {
+        state = .refused(.byExcess(trust))
+        return .refuse
+    }
+
+    /// The connection may be established. `isOptional`: this side can do without a certificate of the peer.
+    func admits(isOptional: Bool) -> Bool {
+        switch state {
+        case .unjudged: isOptional
+        case .asking, .refused: false
+        case .accepted: true
+        }
     }
 
     /// The question, the first time it is taken.

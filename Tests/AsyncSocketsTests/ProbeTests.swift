@@ -4,7 +4,9 @@ import Testing
 /// Runs `EngineProbe`, which has a process to itself.
 @Suite(.timeLimit(.minutes(5))) struct ProbeTests {
     /// - Parameter namespace: Shell commands that furnish a network namespace, which the probe then has to itself.
-    private func run(_ probe: String, namespace: String? = nil) async throws -> (status: Int32, output: String) {
+    private func run(_ probe: String, _ detail: String? = nil, namespace: String? = nil) async throws -> (
+        status: Int32, output: String
+    ) {
         let process = Process()
         let folder = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
         let program = folder.appendingPathComponent("EngineProbe")
@@ -15,7 +17,7 @@ import Testing
             ]
         } else {
             process.executableURL = program
-            process.arguments = [probe]
+            process.arguments = [probe] + (detail.map { [$0] } ?? [])
         }
         let output = Pipe()
         process.standardOutput = output
@@ -75,8 +77,9 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
-    @Test func openSSLsConfigurationMakesNoContextUnsafe() async throws {
-        let (status, output) = try await run("openssl.cnf")
+    @Test(arguments: ["options", "anonymous", "old", "weak", "asking", "strict"])
+    func openSSLsConfigurationMakesNoContextUnsafe(file: String) async throws {
+        let (status, output) = try await run("openssl.cnf", file)
         #expect(status == 0, "\(output)")
     }
 

@@ -27,7 +27,8 @@ enum EngineProbe {
             case "loops": try LoopProbe.run()
             case "shortage": try ShortageProbe.run()
             case "trust": try TrustProbe.run()
-            case "openssl.cnf": try ConfigurationProbe.run()
+            case "openssl.cnf": try ConfigurationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
+            case "tls-server": try TLSServerProbe.run(CommandLine.arguments.dropFirst(2).first ?? "ecdsa")
             default: throw ProbeFailure(description: "say which probe")
             }
         } catch {

@@ -64,6 +64,68 @@ import Testing
     }
 
     @Test(arguments: versions)
+    func aPeerThatHasClosedGetsNoAlert(version: TLSVersion) throws {
+        let pair = try connected(version)
+        pair.server.receiveEndOfFile()
+        let error = pair.server.readAll().end.error
+        #expect(error?.code == .truncated)
+        #expect(error?.sentAlert == nil)
+        #expect(pair.server.output.isEmpty)
+    }
+
+    @Test(arguments: versions, [true, false])
+    func aPeerThatClosesInTheHandshakeGetsNoAlert(version: TLSVersion, atServer: Bool) throws {
+        let pair = try Fixture(version).pair()
+        _ = pair.client.handshake()
+        if atServer { pair.carry() }
+        let victim = atServer ? pair.server : pair.client
+        _ = victim.handshake()
+        victim.output.consume(victim.output.count)
+        victim.receiveEndOfFile()
+        let error = victim.handshake().error
+        #expect(error?.code == .closedDuringHandshake)
+        #expect(error?.sentAlert == nil)
+        #expect(victim.output.isEmpty)
+    }
+
+    @Test(arguments: versions, [1, 1000, 65_536])
+    func allThatWasDecryptedIsHandedOutBeforeATruncation(version: TLSVersion, limit: Int) throws {
+        let pair = try connected(version)
+        let sent = [UInt8]((0..<40_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
+        #expect(sent.withUnsafeBytes { pair.client.write($0) }.accepted == sent.count)
+        pair.carryAll()
+        // Half a record more, which is lost.
+        _ = pair.client.write("lost")
+        pair.server.receive(Array(Array(pair.client.output.readableBytes).dropLast(3)))
+        pair.server.receiveEndOfFile()
+        let buffer = PreBuffer()
+        var error: TLSError?
+        while error == nil {
+            switch pair.server.read(into: buffer, limit: limit) {
+            case .bytes(let count): #expect((1...limit).contains(count))
+            case .failed(let failure): error = failure
+            case .incomplete, .closed: throw TestFailure(what: "no end")
+            }
+        }
+        #expect(Array(buffer.readableBytes) == sent)
+        #expect(error?.code == .truncated)
+    }
+
+    @Test(arguments: versions)
+    func dataStillComesAfterOurOwnCloseNotify(version: TLSVersion) throws {
+        let pair = try connected(version)
+        pair.client.shutdown()
+        #expect(pair.client.write("x").error?.code == .internalError)
+        pair.carryAll()
+        #expect(pair.server.readAll().end.isClosed)
+        #expect(pair.server.write("the rest").accepted == 8)
+        pair.carryAll()
+        #expect(pair.client.readAll().text == "the rest")
+        #expect(pair.client.write("x").error?.code == .internalError)
+        #expect(pair.client.output.isEmpty)
+    }
+
+    @Test(arguments: versions)
     func closeNotifyIsSentOnce(version: TLSVersion) throws {
         let pair = try connected(version)
         pair.client.shutdown()

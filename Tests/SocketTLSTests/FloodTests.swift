@@ -5,19 +5,22 @@ import SocketTLS
 import Testing
 
 @Suite struct FloodTests {
-    private func connected() throws -> (RawPeer, TLSEngine) {
-        let fixture = try Fixture(.tls13)
-        let server = try TLSEngine(context: TLSContext.context(for: fixture.server), settings: fixture.server)
+    private func connected(_ clock: TestClock = TestClock()) throws -> (RawPeer, TLSEngine) {
+        let server = try Fixture(.tls13).engine(.server) { clock.now }
         let peer = try RawPeer(.tls13)
         peer.shakeHands(with: server)
         try #require(server.handshake().isComplete)
         return (peer, server)
     }
 
-    @Test func aFewKeyUpdatesBetweenDataAreFine() throws {
-        let (peer, server) = try connected()
+    /// A hundred a second, and for as long as they like.
+    @Test func asManyKeyUpdatesAsAreAllowedAreFine() throws {
+        let clock = TestClock()
+        let (peer, server) = try connected(clock)
+        clock.advance(milliseconds: 1000)
         for round in 0..<100 {
-            for _ in 0..<3 { peer.sendKeyUpdate() }
+            clock.advance(milliseconds: 100)
+            for _ in 0..<10 { peer.sendKeyUpdate() }
             peer.send("data \(round)")
             peer.carryTo(server)
             #expect(server.readAll().text == "data \(round)")
@@ -35,14 +38,77 @@ import Testing
         #expect(text.isEmpty)
         #expect(end.error?.code == .tooManyKeyUpdates)
         #expect(end.error?.sentAlert == .unexpectedMessage)
-        // 33 answers and the alert, and not 5,000.
-        #expect(server.output.count < 40 * 30)
+        // A hundred answers and the alert, and not 5,000.
+        #expect(server.output.count < 102 * 30)
         #expect(server.received.count > 100_000)
+    }
+
+    /// A slow peer that follows the rules and changes its key with every record, for eleven hours.
+    @Test func aKeyUpdateForEveryRecordIsNoFlood() throws {
+        let clock = TestClock()
+        let (peer, server) = try connected(clock)
+        for _ in 0..<4_000 {
+            clock.advance(milliseconds: 10_000)
+            peer.sendKeyUpdate()
+            peer.send("x")
+            peer.carryTo(server)
+            try #require(server.readAll().text == "x")
+            peer.carryFrom(server)
+        }
+    }
+
+    /// A slow peer whose data goes the other way: nothing of its own comes between its KeyUpdates.
+    @Test func keyUpdatesWithoutDataAreNoFloodInTime() throws {
+        let clock = TestClock()
+        let (peer, server) = try connected(clock)
+        for _ in 0..<1_000 {
+            clock.advance(milliseconds: 10)
+            peer.sendKeyUpdate()
+            peer.carryTo(server)
+            try #require(server.readAll().end.isIncomplete)
+            try #require(server.write("y").accepted == 1)
+            peer.carryFrom(server)
+        }
+    }
+
+    @Test func dataBetweenThemMakesAFloodNoBetter() throws {
+        let (peer, server) = try connected()
+        var rounds = 0
+        while rounds < 1_000 {
+            for _ in 0..<3 { peer.sendKeyUpdate() }
+            peer.send("x")
+            peer.carryTo(server)
+            guard server.readAll().end.isIncomplete else { break }
+            rounds += 1
+        }
+        #expect((30..<34).contains(rounds))
+        #expect(server.readAll().end.error?.code == .tooManyKeyUpdates)
+    }
+
+    @Test func anHourOfSilenceEarnsNoMoreThanTheBurst() throws {
+        let clock = TestClock()
+        let (peer, server) = try connected(clock)
+        clock.advance(milliseconds: 3_600_000)
+        for _ in 0..<101 { peer.sendKeyUpdate() }
+        peer.carryTo(server)
+        #expect(server.readAll().end.error?.code == .tooManyKeyUpdates)
+    }
+
+    /// An allowance that is spent stays so.
+    @Test func aFloodIsNotForgotten() throws {
+        let clock = TestClock()
+        let (peer, server) = try connected(clock)
+        for _ in 0..<150 { peer.sendKeyUpdate() }
+        peer.carryTo(server)
+        _ = server.readAll()
+        clock.advance(milliseconds: 3_600_000)
+        #expect(server.readAll().end.error?.code == .tooManyKeyUpdates)
+        #expect(server.write("x").error?.code == .tooManyKeyUpdates)
     }
 
     @Test func theAlertOfAFloodArrives() throws {
         let (peer, server) = try connected()
-        for _ in 0..<40 { peer.sendKeyUpdate() }
+        for _ in 0..<150 { peer.sendKeyUpdate() }
         peer.carryTo(server)
         _ = server.readAll()
         peer.carryFrom(server)
@@ -53,7 +119,7 @@ import Testing
     @Test func theCountOfAFloodGoesOnAcrossReads() throws {
         let (peer, server) = try connected()
         var failed = false
-        for _ in 0..<40 where !failed {
+        for _ in 0..<102 where !failed {
             peer.sendKeyUpdate()
             peer.carryTo(server)
             failed = server.readAll().end.error?.code == .tooManyKeyUpdates
@@ -78,7 +144,9 @@ import Testing
     }
 
     @Test func answersThatNobodyTakesStopTheReading() throws {
-        let (peer, server) = try connected()
+        let clock = TestClock()
+        let (peer, server) = try connected(clock)
+        clock.step(milliseconds: 10)
         for _ in 0..<400 {
             for _ in 0..<32 { peer.sendKeyUpdate() }
             peer.send("x")

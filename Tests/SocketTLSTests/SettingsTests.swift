@@ -15,7 +15,10 @@ import Testing
     @Test(arguments: [
         ("", "is empty"), (".", "is empty"), ("mail\0.example.org", "NUL"), ("bücher.example", "A-labels"),
         (".example.org", "empty label"), ("a..b", "empty label"), ("mail example", "no host name"),
-        ("*.example.org", "no host name"), ("mail.example.org\r\n", "no host name"), ("[::1]", "no host name"),
+        ("*.example.org", "no host name"), ("mail.example.org\r\n", "no host name"), ("[::1", "no host name"),
+        ("::1%", "no host name"),
+        ("[]", "no host name"), ("[127.0.0.1]", "brackets"), ("[::1%]", "brackets"), ("[a]", "brackets"),
+        ("[::1].", "no host name"),
         (String(repeating: "a", count: 64), "longer than 63"),
         (String(repeating: "a.", count: 127) + "a", "longer than 253"), ("a%eth0", "no host name"),
     ])
@@ -27,7 +30,9 @@ import Testing
     }
 
     @Test(arguments: [
-        "mail.example.org", "mail.example.org.", "localhost", "_smtp.example.org", "127.0.0.1", "::1", "fe80::1%eth0",
+        "mail.example.org", "mail.example.org.", "localhost", "_smtp.example.org", "127.0.0.1", "::1", "fe80::1%eth0", "[::1]",
+        "[fe80::1%eth0]",
+        "127.1", "0x7f.0.0.1", "2130706433",
     ])
     func aServerNameThatCanBeOneIsAccepted(name: String) {
         #expect(complaint(.client(serverName: name)) == nil)

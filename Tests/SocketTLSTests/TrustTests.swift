@@ -102,9 +102,40 @@ import Testing
         pair.shakeHands()
         pair.client.decideTrust(false, refusal: .timedOut)
         pair.shakeHands()
-        #expect(pair.clientError?.code == .trustTimedOut)
+        #expect(pair.clientError?.code == .trustTimeout)
         #expect(pair.clientError?.blame == .caller)
         #expect(pair.serverError?.alert == .badCertificate)
+    }
+
+    /// The peer is gone meanwhile: what ended the handshake is still the answer to the question.
+    @Test(arguments: versions)
+    func aNoAfterTheEndOfTheTransportIsARejection(version: TLSVersion) throws {
+        var fixture = try Fixture(version)
+        fixture.client.trustEvaluation = .delegate
+        let pair = try fixture.pair()
+        pair.shakeHands()
+        try #require(pair.client.isAwaitingTrust)
+        pair.client.receiveEndOfFile()
+        #expect(pair.client.handshake().isIncomplete)
+        pair.client.decideTrust(false)
+        let error = pair.client.handshake().error
+        #expect(error?.code == .trustRejected)
+        #expect(error?.blame == .certificate)
+    }
+
+    /// The same on a server, which OpenSSL gives no reason for a failure.
+    @Test(arguments: versions)
+    func aServersNoAfterTheEndIsARejection(version: TLSVersion) throws {
+        var fixture = try Fixture(version)
+        try fixture.askForClientCertificate()
+        try fixture.showClientCertificate()
+        fixture.server.trustEvaluation = .delegate
+        let pair = try fixture.pair()
+        pair.shakeHands()
+        try #require(pair.server.isAwaitingTrust)
+        pair.server.receiveEndOfFile()
+        pair.server.decideTrust(false)
+        #expect(pair.server.handshake().error?.code == .trustRejected)
     }
 
     @Test func aDecisionBeforeOrAfterTheQuestionIsIgnored() throws {

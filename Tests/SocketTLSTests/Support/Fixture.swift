@@ -63,3 +63,24 @@ struct TestFailure: Error {
 }
 
 let versions: [TLSVersion] = [.tls12, .tls13]
+
+/// The side of an engine.
+enum Side: CaseIterable {
+    case client, server
+}
+
+extension Fixture {
+    func engine(_ side: Side, clock: (@Sendable () -> Int)? = nil) throws -> TLSEngine {
+        let settings = side == .client ? client : server
+        let context = try TLSContext.context(for: settings)
+        guard let clock else { return try TLSEngine(context: context, settings: settings) }
+        return try TLSEngine(context: context, settings: settings, clock: clock)
+    }
+
+    /// A client of ours, and a bare server with a good certificate.
+    func clientAndServer(_ version: TLSVersion, clock: (@Sendable () -> Int)? = nil) throws -> (client: TLSEngine, peer: RawPeer)
+    {
+        let issued = try authority.issue(.server(names: [Fixture.host]), signedBy: .root)
+        return (try engine(.client, clock: clock), try RawPeer(version, serverPEM: issued.pem))
+    }
+}

@@ -10,6 +10,8 @@ final class RawPeer {
     private let output: OpaquePointer
     /// How many NewSessionTicket messages have come since `countTickets()`, which `client(of:)` calls.
     var tickets = 0
+    /// The first fatal alert that came while it shook hands.
+    private(set) var alertInHandshake: TLSAlert?
 
     /// A client that trusts anybody, or a server; `customExtension` is the number of one that it sends and that means nothing.
     init(_ version: TLSVersion, serverPEM: String? = nil, clientPEM: String? = nil, customExtension: UInt32? = nil) throws {
@@ -69,6 +71,7 @@ final class RawPeer {
         for _ in 0..<20 {
             ERR_clear_error()
             SSL_do_handshake(ssl)
+            alertInHandshake = alertInHandshake ?? lastAlert().map { TLSAlert(rawValue: $0) }
             carryTo(engine)
             _ = engine.handshake()
             carryFrom(engine)

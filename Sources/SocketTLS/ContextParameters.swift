@@ -1,0 +1,61 @@
+// What a context may negotiate. Rules:
+//  1. Everything here is set, and nothing is left as openssl.cnf or OpenSSL's defaults have it: not only what
+//     they make weak, but also what they make expensive.
+//  2. Every key exchange is ephemeral and on a curve. A finite field costs a server a hundred times as much
+//     as X25519, and what costs is chosen by the client (D(HE)at, CVE-2002-20001); static RSA keeps no secret
+//     once the key is known.
+//  3. Every cipher is an AEAD, and every handshake is signed with the key of a certificate: no anonymous one,
+//     no password, no shared key.
+//  4. The newest names are tried first and left out where the OpenSSL that is loaded does not know them: the
+//     headers may be of another version.
+//  5. The security level is 2 (112 bits, so that RSA keys have 2,048), or what openssl.cnf says, when that is
+//     more.
+
+internal import COpenSSL
+
+/// The cipher suites, groups, signatures and security level of every context.
+enum ContextParameters {
+    /// The order is OpenSSL's own: the longest keys first.
+    private static let cipherSuites = [
+        "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
+    ]
+    private static let cipherSuitesOfTLS13 = [
+        "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256",
+    ]
+    /// With the hybrid of ML-KEM, which OpenSSL has from 3.5 on. A client sends shares for the two that are
+    /// marked with `*`.
+    private static let newestGroups = "?*X25519MLKEM768 / ?*X25519:?secp256r1 / ?secp384r1"
+    private static let groups = "X25519:secp256r1:secp384r1"
+    /// ML-DSA is there from OpenSSL 3.5 on.
+    private static let newestSignatures = "?mldsa65:?mldsa87:?mldsa44:" + signatures
+    private static let signatures = [
+        "ecdsa_secp256r1_sha256", "ecdsa_secp384r1_sha384", "ecdsa_secp521r1_sha512", "ed25519", "ed448",
+        "rsa_pss_pss_sha256", "rsa_pss_pss_sha384", "rsa_pss_pss_sha512", "rsa_pss_rsae_sha256", "rsa_pss_rsae_sha384",
+        "rsa_pss_rsae_sha512", "rsa_pkcs1_sha256", "rsa_pkcs1_sha384", "rsa_pkcs1_sha512",
+    ].joined(separator: ":")
+    private static let leastSecurityLevel: Int32 = 2
+
+    static func set(on context: OpaquePointer) throws(TLSError) {
+        SSL_CTX_set_security_level(context, max(leastSecurityLevel, SSL_CTX_get_security_level(context)))
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_cipher_list") {
+            SSL_CTX_set_cipher_list(context, cipherSuites.joined(separator: ":"))
+        }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_ciphersuites") {
+            SSL_CTX_set_ciphersuites(context, cipherSuitesOfTLS13.joined(separator: ":"))
+        }
+        try setFirst(of: [newestGroups, groups], "SSL_CTX_set1_groups_list") { COpenSSL_CTX_setGroups(context, $0) }
+        try setFirst(of: [newestSignatures, signatures], "SSL_CTX_set1_sigalgs_list") {
+            COpenSSL_CTX_setSignatureAlgorithms(context, $0)
+        }
+        try setFirst(of: [newestSignatures, signatures], "SSL_CTX_set1_client_sigalgs_list") {
+            COpenSSL_CTX_setClientSignatureAlgorithms(context, $0)
+        }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_block_padding") { SSL_CTX_set_block_padding(context, 0) }
+    }
+
+    /// The first list that OpenSSL takes.
+    private static func setFirst(of lists: [String], _ operation: String, _ body: (String) -> Int32) throws(TLSError) {
+        try OpenSSLCall.requireSuccess(operation) { lists.contains { body($0) > 0 } ? 1 : 0 }
+    }
+}

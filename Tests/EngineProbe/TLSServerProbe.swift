@@ -1,0 +1,43 @@
+internal import AsyncSockets
+internal import AsyncSocketsTesting
+internal import Foundation
+internal import SocketBuffers
+
+/// A TLS server with default settings, for scanners: prints its port, and serves until its input ends. What
+/// it shows fits Mozilla's profile.
+enum TLSServerProbe {
+    private final class Server: AsyncSocketDelegate, Sendable {
+        private let settings: TLSSettings
+        private let children = Locked<[ObjectIdentifier: AsyncSocket]>([:])
+
+        init(_ settings: TLSSettings) {
+            self.settings = settings
+        }
+
+        func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+            children.withLock { $0[ObjectIdentifier(newSocket)] = newSocket }
+            try? newSocket.startTLS(settings: settings)
+            newSocket.readData(withTimeout: 30, tag: 0)
+        }
+        func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+            socket.readData(withTimeout: 30, tag: 0)
+        }
+        func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+            // Dropped outside of the lock.
+            _ = children.withLock { $0.removeValue(forKey: ObjectIdentifier(socket)) }
+        }
+    }
+
+    /// - Parameter keyType: "ecdsa" or "rsa".
+    static func run(_ keyType: String) throws {
+        let kind: CertificateAuthority.KeyType = keyType == "rsa" ? .rsa2048 : .p256
+        let issued = try CertificateAuthority().issue(.server(names: ["localhost", "127.0.0.1"]), keyType: kind)
+        let server = Server(.server(identity: try issued.identity()))
+        let listener = AsyncSocket(inlineDelegate: server)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        print(listener.localPort)
+        fflush(nil)
+        while readLine() != nil {}
+        withExtendedLifetime((listener, server)) {}
+    }
+}

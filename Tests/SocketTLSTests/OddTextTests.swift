@@ -1,0 +1,88 @@
+import AsyncSocketsTesting
+import COpenSSL
+import SocketTLS
+import Testing
+
+/// Text that is long, strange, or ends in the middle: it works, or is refused with words.
+@Suite struct OddTextTests {
+    static let odd = ["", "\0", "a\0b", "ü", "🔑", "\u{202E}abc", String(repeating: "a", count: 1_000_000), "-----BEGIN", "\r\n"]
+
+    @Test(arguments: odd)
+    func aServerNameWorksOrIsRefused(text: String) {
+        let error = thrown { try TLSContext.context(for: .client(serverName: text)) }
+        // Letters and hyphens are a name.
+        #expect(error?.code == (text == "-----BEGIN" ? nil : .invalidSettings))
+        #expect((error?.message.utf8.count ?? 0) < 1_000)
+    }
+
+    /// What the resolver takes for an address is one, and never goes into SNI.
+    @Test(arguments: [
+        ("127.1", "127.0.0.1"), ("0x7f.0.0.1", "127.0.0.1"), ("2130706433", "127.0.0.1"), ("0177.0.0.1", "127.0.0.1"),
+        ("127.0.0.1.", "127.0.0.1"), ("[::1]", "::1"), ("[fe80::1%lo]", "fe80::1"), ("::ffff:127.0.0.1", "::ffff:127.0.0.1"),
+    ])
+    func anAddressInAnyFormIsAnAddress(name: String, address: String) throws {
+        let pair = try Fixture(serverName: name, purpose: .server(names: [address])).pair()
+        pair.shakeHands()
+        #expect(pair.isComplete, "\(String(describing: pair.clientError))")
+        #expect(pair.server.session?.serverName == nil)
+        let other = try Fixture(
+            serverName: name, purpose: .server(names: ["192.0.2.1", name == "[::1]" ? "a" : "127.1.example"])
+        ).pair()
+        other.shakeHands()
+        #expect(other.clientError?.code == .hostNameMismatch)
+    }
+
+    @Test(arguments: ["\0", "a\0b", "ü", "🔑", String(repeating: "é", count: 127)])
+    func anApplicationProtocolIsBytes(name: String) throws {
+        var fixture = try Fixture()
+        fixture.client.applicationProtocols = [name]
+        fixture.server.applicationProtocols = ["x", name]
+        let pair = try fixture.pair()
+        pair.shakeHands()
+        #expect(pair.client.session?.applicationProtocol == name)
+        #expect(pair.server.session?.applicationProtocol == name)
+    }
+
+    @Test(arguments: odd)
+    func aPEMTextIsRefused(text: String) {
+        #expect(thrownCode { try Certificate(pem: text) } == .invalidCertificate)
+        #expect(thrownCode { try Certificate.certificates(pem: text) } == .invalidCertificate)
+        #expect(thrownCode { try PrivateKey(pem: text) } == .invalidPrivateKey)
+        #expect(thrownCode { try PrivateKey(pem: text, passphrase: text) } == .invalidPrivateKey)
+        #expect(thrownCode { try Certificate(der: Array(text.utf8)) } == .invalidCertificate)
+    }
+
+    @Test(arguments: odd)
+    func aPathIsRefused(path: String) throws {
+        for error in [
+            thrown { try Certificate.certificates(file: path) }, thrown { try PrivateKey(file: path) },
+            thrown { try TLSIdentity(certificateFile: path, privateKeyFile: path) },
+        ] {
+            #expect(error?.code == .invalidCertificate || error?.code == .invalidPrivateKey)
+            #expect((error?.message.utf8.count ?? 0) < 1_000)
+        }
+        var settings = try Fixture().client
+        settings.trustRoots = .file(path: path)
+        #expect(thrownCode { try TLSContext.context(for: settings) } == .invalidCertificate)
+    }
+
+    /// The system would open the part before it.
+    @Test func aPathWithANULNamesNoOtherFile() throws {
+        let file = try TemporaryFile(try CertificateAuthority().rootPEM)
+        #expect(try Certificate.certificates(file: file.path).count == 1)
+        let error = thrown { try Certificate.certificates(file: file.path + "\0.pem") }
+        #expect(error?.message.contains("NUL") == true)
+        #expect(thrown { try PrivateKey(file: file.path + "\0") }?.message.contains("NUL") == true)
+    }
+
+    @Test(arguments: ["", "ü", "🔑", String(repeating: "a", count: 1024), String(repeating: "a", count: 1025)])
+    func aPassphraseFitsOrIsTooLong(passphrase: String) throws {
+        let pem = try CertificateAuthority().issue(.client(commonName: "a")).privateKeyPEM
+        let error = thrown { try PrivateKey(pem: pem, passphrase: passphrase) }
+        #expect(error == nil || passphrase.utf8.count > 1024)
+        if passphrase.utf8.count > 1024 {
+            #expect(error?.code == .invalidPrivateKey)
+            #expect(error?.message.contains("1024") == true)
+        }
+    }
+}

@@ -1,0 +1,75 @@
+import AsyncSocketsTesting
+import COpenSSL
+import SocketBuffers
+import SocketTLS
+import Testing
+
+/// Which cipher suites are agreed on, and which never.
+@Suite struct SuiteTests {
+    static let weak = [
+        "AES128-SHA", "AES256-GCM-SHA384", "AES128-SHA256", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES256-SHA384",
+        "ECDHE-ECDSA-AES128-CCM", "AECDH-AES128-SHA", "ECDHE-ECDSA-NULL-SHA",
+    ]
+
+    /// A server of ours with a certificate of each kind of key.
+    private func server(_ keyType: CertificateAuthority.KeyType) throws -> TLSEngine {
+        var fixture = try Fixture(.tls12)
+        fixture.server.identity = try fixture.authority.issue(
+            .server(names: [Fixture.host]), keyType: keyType, signedBy: .root
+        ).identity()
+        return try fixture.engine(.server)
+    }
+
+    @Test(arguments: weak, CertificateAuthority.KeyType.allCases)
+    func aServerRefusesAWeakSuite(suite: String, keyType: CertificateAuthority.KeyType) throws {
+        let server = try server(keyType)
+        let peer = try RawPeer(.tls12)
+        try peer.offer(ciphers: suite + ":@SECLEVEL=0")
+        peer.shakeHands(with: server)
+        #expect(server.handshake().error?.code == .noSharedParameters)
+    }
+
+    @Test(arguments: weak, CertificateAuthority.KeyType.allCases)
+    func aClientRefusesAWeakSuite(suite: String, keyType: CertificateAuthority.KeyType) throws {
+        var fixture = try Fixture(.tls12)
+        fixture.client.trustEvaluation = .manual
+        let issued = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: keyType, signedBy: .root)
+        let client = try fixture.engine(.client)
+        let peer = try RawPeer(.tls12, serverPEM: issued.pem)
+        try peer.offer(ciphers: suite + ":@SECLEVEL=0")
+        peer.shakeHands(with: client)
+        #expect(client.handshake().error?.alert == .handshakeFailure)
+    }
+
+    @Test(arguments: versions)
+    func theOrderIsTheServers(version: TLSVersion) throws {
+        let server = try Fixture(version).engine(.server)
+        let peer = try RawPeer(version)
+        try peer.offer(ciphers: "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384")
+        try peer.offer(ciphersuites: "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384")
+        peer.shakeHands(with: server)
+        #expect(peer.cipher == (version == .tls12 ? "ECDHE-ECDSA-AES256-GCM-SHA384" : "TLS_AES_256_GCM_SHA384"))
+    }
+
+    /// A machine without instructions for AES puts it first.
+    @Test(arguments: versions)
+    func aClientThatPrefersChaChaGetsIt(version: TLSVersion) throws {
+        let server = try Fixture(version).engine(.server)
+        let peer = try RawPeer(version)
+        try peer.offer(ciphers: "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES256-GCM-SHA384")
+        try peer.offer(ciphersuites: "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384")
+        peer.shakeHands(with: server)
+        #expect(peer.cipher == (version == .tls12 ? "ECDHE-ECDSA-CHACHA20-POLY1305" : "TLS_CHACHA20_POLY1305_SHA256"))
+    }
+
+    @Test func aClientOffersNoOther() throws {
+        let client = try Fixture(.tls12).engine(.client)
+        _ = client.handshake()
+        let hello = Array(client.output.readableBytes)
+        let start = 43 + 1 + Int(hello[43])
+        let length = Int(hello[start]) << 8 | Int(hello[start + 1])
+        let numbers = stride(from: start + 2, to: start + 2 + length, by: 2).map { Int(hello[$0]) << 8 | Int(hello[$0 + 1]) }
+        // Six with ECDHE, and the signal of RFC 5746.
+        #expect(numbers == [0xC02C, 0xC030, 0xCCA9, 0xCCA8, 0xC02B, 0xC02F, 0x00FF])
+    }
+}

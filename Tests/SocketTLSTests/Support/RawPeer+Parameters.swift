@@ -1,0 +1,99 @@
+import COpenSSL
+import SocketTLS
+
+extension RawPeer {
+    func offer(groups: String) throws {
+        try require(groups.withCString { SSL_ctrl(ssl, SSL_CTRL_SET_GROUPS_LIST, 0, UnsafeMutableRawPointer(mutating: $0)) } == 1)
+    }
+
+    /// Of TLS 1.2.
+    func offer(ciphers: String) throws {
+        SSL_set_security_level(ssl, 0)
+        try require(SSL_set_cipher_list(ssl, ciphers) == 1)
+    }
+
+    /// Of TLS 1.3.
+    func offer(ciphersuites: String) throws {
+        try require(SSL_set_ciphersuites(ssl, ciphersuites) == 1)
+    }
+
+    func show(_ certificate: ForgedCertificate, chain: [ForgedCertificate] = []) throws {
+        SSL_certs_clear(ssl)
+        SSL_set_security_level(ssl, 0)
+        try require(SSL_use_certificate(ssl, certificate.x509) == 1 && SSL_use_PrivateKey(ssl, certificate.key.pointer) == 1)
+        for other in chain {
+            try require(SSL_ctrl(ssl, SSL_CTRL_CHAIN_CERT, 1, UnsafeMutableRawPointer(other.x509)) == 1)
+        }
+    }
+
+    var cipher: String {
+        SSL_get_current_cipher(ssl).flatMap { SSL_CIPHER_get_name($0) }.map { String(cString: $0) } ?? ""
+    }
+
+    private func require(_ isDone: Bool) throws {
+        if !isDone { throw TestFailure(what: "raw peer") }
+    }
+}
+
+/// A key that is of no use for signing, or costs much to verify with.
+final class ForgedKey {
+    let pointer: OpaquePointer
+
+    /// A modulus and an exponent of so many bits, out of the air: nothing that it signs is good.
+    init(rsaBits: Int32, exponentBits: Int32 = 17) throws {
+        let (modulus, exponent, secret) = (BN_new(), BN_new(), BN_new())
+        let builder = OSSL_PARAM_BLD_new()
+        let context = EVP_PKEY_CTX_new_from_name(nil, "RSA", nil)
+        defer {
+            for number in [modulus, exponent, secret] { BN_free(number) }
+            OSSL_PARAM_BLD_free(builder)
+            EVP_PKEY_CTX_free(context)
+        }
+        guard BN_rand(modulus, rsaBits, 0, 1) == 1, BN_rand(exponent, exponentBits, 0, 1) == 1, BN_set_word(secret, 65537) == 1,
+            COpenSSL_pushRSANumbers(builder, modulus, exponent, secret) == 1,
+            let parameters = OSSL_PARAM_BLD_to_param(builder)
+        else { throw TestFailure(what: "RSA numbers") }
+        defer { OSSL_PARAM_free(parameters) }
+        var key: OpaquePointer?
+        guard EVP_PKEY_fromdata_init(context) == 1,
+            EVP_PKEY_fromdata(context, &key, COpenSSL_keyPairSelection(), parameters) == 1, let key
+        else { throw TestFailure(what: "RSA key") }
+        pointer = key
+    }
+
+    /// A good key on a curve; `describesItsCurve` puts numbers into the certificate where others have a name.
+    init(curve: String, describesItsCurve: Bool = false) throws {
+        guard let key = COpenSSL_EVP_EC_generate(curve) else { throw TestFailure(what: curve) }
+        pointer = key
+        if describesItsCurve {
+            guard EVP_PKEY_set_utf8_string_param(key, OSSL_PKEY_PARAM_EC_ENCODING, OSSL_PKEY_EC_ENCODING_EXPLICIT) == 1 else {
+                throw TestFailure(what: "explicit parameters")
+            }
+        }
+    }
+
+    deinit { EVP_PKEY_free(pointer) }
+}
+
+/// A certificate that calls itself `name`, and that no authority knows.
+final class ForgedCertificate {
+    let x509: OpaquePointer
+    let key: ForgedKey
+
+    /// - Parameter signer: The key that signs, when that of the certificate cannot or should not.
+    init(_ key: ForgedKey, name: String = "x", signer: ForgedKey? = nil) throws {
+        guard let certificate = X509_new() else { throw TestFailure(what: "X509_new") }
+        (x509, self.key) = (certificate, key)
+        X509_set_version(certificate, Int(X509_VERSION_3))
+        ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), .random(in: 1...(.max)))
+        X509_gmtime_adj(X509_getm_notBefore(certificate), -60)
+        X509_gmtime_adj(X509_getm_notAfter(certificate), 3600)
+        X509_NAME_add_entry_by_NID(
+            X509_get_subject_name(certificate), NID_commonName, MBSTRING_UTF8, Array(name.utf8), Int32(name.utf8.count), -1, 0)
+        X509_set_issuer_name(certificate, X509_get_subject_name(certificate))
+        X509_set_pubkey(certificate, key.pointer)
+        guard X509_sign(certificate, (signer ?? key).pointer, EVP_sha256()) > 0 else { throw TestFailure(what: "X509_sign") }
+    }
+
+    deinit { X509_free(x509) }
+}

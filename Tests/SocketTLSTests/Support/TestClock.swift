@@ -1,0 +1,23 @@
+import SocketBuffers
+
+/// A clock that goes when it is told to.
+final class TestClock: Sendable {
+    private let time = Locked((nanoseconds: 0, step: 0))
+
+    /// Nanoseconds.
+    var now: Int {
+        time.withLock {
+            $0.nanoseconds += $0.step
+            return $0.nanoseconds
+        }
+    }
+
+    func advance(milliseconds: Int) {
+        time.withLock { $0.nanoseconds += milliseconds * 1_000_000 }
+    }
+
+    /// Goes on by so much whenever it is looked at.
+    func step(milliseconds: Int) {
+        time.withLock { $0.step = milliseconds * 1_000_000 }
+    }
+}
