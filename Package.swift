@@ -15,11 +15,9 @@ let package = Package(
     products: [
         .library(name: "AsyncSockets", targets: ["AsyncSockets"]),
         .library(name: "AsyncSocketsTesting", targets: ["AsyncSocketsTesting"]),
-        .executable(name: "starttls-demo", targets: ["StartTLSDemo"]),
     ],
     dependencies: [
-        .package(url: "https://github.com/apple/swift-log", from: "1.6.0"),
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.6.0")
     ],
     targets: [
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
@@ -38,14 +36,6 @@ let package = Package(
         .target(
             name: "AsyncSocketsTesting",
             dependencies: ["AsyncSockets", "SocketTLS", "SocketBuffers", "COpenSSL"],
-            swiftSettings: strict
-        ),
-        .executableTarget(
-            name: "StartTLSDemo",
-            dependencies: [
-                "AsyncSockets", "AsyncSocketsTesting", "SocketBuffers",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ],
             swiftSettings: strict
         ),
         .target(

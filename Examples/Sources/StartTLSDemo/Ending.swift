@@ -1,7 +1,7 @@
 internal import AsyncSockets
 internal import Dispatch
 internal import Foundation
-internal import SocketBuffers
+internal import Synchronization
 
 /// How a side of the conversation ended; several may wait for it.
 final class Ending: Sendable {
@@ -10,7 +10,7 @@ final class Ending: Sendable {
         var waiters: [CheckedContinuation<AsyncSocketError?, Never>] = []
     }
 
-    private let state = Locked(State())
+    private let state = Mutex(State())
 
     func set(_ error: AsyncSocketError?) {
         let waiters = state.withLock { state in

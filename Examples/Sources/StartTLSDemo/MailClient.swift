@@ -1,11 +1,11 @@
 internal import AsyncSockets
 internal import Foundation
-internal import SocketBuffers
+internal import Synchronization
 
 /// A client that asks for STARTTLS, upgrades, and then says something worth hiding.
-final class MailClient: AsyncSocketDelegate, @unchecked Sendable {
-    // Unchecked: everything below is used on the socket's loop only, where the delegate is called; `ending` and `answers` are locked.
-
+///
+/// It is called on a queue of its own. What scenes look at meanwhile is locked.
+final class MailClient: AsyncSocketDelegate {
     /// The conversation: after each answer, what comes next.
     private enum Step: Int {
         case greeting, hello, startTLS, helloAgain, secret, goodbye
@@ -18,12 +18,12 @@ final class MailClient: AsyncSocketDelegate, @unchecked Sendable {
     private let socket = AsyncSocket()
     private var startedTLS = DispatchTime.now()
     let ending = Ending()
-    let answers = Locked<[String]>([])
+    let answers = Mutex<[String]>([])
 
     init(screen: Screen, settings: TLSSettings, port: UInt16) throws {
         self.screen = screen
         self.settings = settings
-        socket.setInlineDelegate(self)
+        socket.setDelegate(self, delegateQueue: DispatchQueue(label: "demo.client"))
         try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 10)
         expect(.greeting)
     }

@@ -1,14 +1,26 @@
 internal import Dispatch
 internal import Foundation
-internal import SocketBuffers
+internal import Synchronization
 
 /// Writes the steps of the demonstration, each with the time since its scene began.
 final class Screen: Sendable {
-    private let start = Locked(DispatchTime.now())
+    /// The codes of ECMA-48 that it uses.
+    private enum Style: Int {
+        case bold = 1
+        case red = 31
+        case green = 32
+    }
+
+    /// True on a terminal that can show colours, unless its user wants none (no-color.org).
+    private let isColoured: Bool = {
+        let environment = ProcessInfo.processInfo.environment
+        return isatty(STDOUT_FILENO) == 1 && environment["NO_COLOR", default: ""].isEmpty && environment["TERM"] != "dumb"
+    }()
+    private let start = Mutex(DispatchTime.now())
 
     func title(_ text: String) {
         start.withLock { $0 = .now() }
-        show("\n\u{1B}[1m\(text)\u{1B}[0m")
+        show("\n" + styled(text, .bold))
     }
 
     func step(_ who: String, _ text: String) {
@@ -17,8 +29,8 @@ final class Screen: Sendable {
         show(String(format: "%9.2f ms  ", elapsed) + name + "  " + text)
     }
 
-    func success(_ text: String) { show("              \u{1B}[32m✓\u{1B}[0m \(text)") }
-    func failure(_ text: String) { show("              \u{1B}[31m✗\u{1B}[0m \(text)") }
+    func success(_ text: String) { show("              \(styled("✓", .green)) \(text)") }
+    func failure(_ text: String) { show("              \(styled("✗", .red)) \(text)") }
 
     /// Unbuffered, so that a step is seen when it happens, also in a pipe.
     private func show(_ line: String) {
@@ -27,6 +39,10 @@ final class Screen: Sendable {
 
     /// One sentence of what a scene is about.
     func note(_ text: String) { show("              \(text)") }
+
+    private func styled(_ text: String, _ style: Style) -> String {
+        isColoured ? "\u{1B}[\(style.rawValue)m\(text)\u{1B}[0m" : text
+    }
 }
 
 /// What a scene has proved.

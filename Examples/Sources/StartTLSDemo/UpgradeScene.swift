@@ -1,7 +1,7 @@
 internal import AsyncSockets
 internal import AsyncSocketsTesting
 internal import Foundation
-internal import SocketBuffers
+internal import Synchronization
 
 /// The main job: a connection that begins in plaintext becomes TLS, with the recorder in between.
 struct UpgradeScene {

@@ -1,22 +1,23 @@
 internal import AsyncSockets
 internal import Foundation
-internal import SocketBuffers
+internal import Synchronization
 
 /// A server that greets in plaintext, upgrades when asked to, and answers a few commands of SMTP (RFC 5321, RFC 3207).
-final class MailServer: AsyncSocketDelegate, @unchecked Sendable {
-    // Unchecked: everything below is used on the socket's loop only, where the delegate is called; `ending` is locked.
+///
+/// It is called on a queue of its own. What scenes look at meanwhile is locked.
+final class MailServer: AsyncSocketDelegate {
     private let screen: Screen
     private let settings: TLSSettings
     private let listener = AsyncSocket()
     private var connection: AsyncSocket?
     private var startedTLS = DispatchTime.now()
     let ending = Ending()
-    let commands = Locked<[String]>([])
+    let commands = Mutex<[String]>([])
 
     init(screen: Screen, settings: TLSSettings) throws {
         self.screen = screen
         self.settings = settings
-        listener.setInlineDelegate(self)
+        listener.setDelegate(self, delegateQueue: DispatchQueue(label: "demo.server"))
         try listener.accept(onInterface: "127.0.0.1", port: 0)
     }
 
@@ -63,7 +64,7 @@ final class MailServer: AsyncSocketDelegate, @unchecked Sendable {
     }
 
     func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void) {
-        let subject = trust.chain.first?.subject ?? "nobody"
+        let subject = trust.chain.first?.subject ?? "none"
         screen.step("server", "asked about the client's certificate: \(subject); OpenSSL says \(trust.verdict)")
         completionHandler(trust.chain.first?.commonName == "alice")
     }

@@ -5,7 +5,7 @@ internal import ArgumentParser
 struct StartTLSDemo: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "starttls-demo",
-        abstract: "Shows a live connection become TLS, and two attacks on it fail.",
+        abstract: "Shows a live connection become TLS, and three attacks on it fail.",
         subcommands: [Run.self, Record.self],
         defaultSubcommand: Run.self
     )

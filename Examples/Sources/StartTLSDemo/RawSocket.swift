@@ -25,7 +25,7 @@ final class RawSocket {
         return socket
     }
 
-    /// Tries to connect until somebody listens, ten times in a second.
+    /// Tries to connect until a program listens, ten times in a second.
     static func waitUntilListening(on port: UInt16, seconds: Int) throws {
         for _ in 0..<(seconds * 10) {
             if (try? connected(to: port)) != nil { return }

@@ -1,6 +1,6 @@
 internal import AsyncSockets
 internal import Foundation
-internal import SocketBuffers
+internal import Synchronization
 
 /// The man in the middle slips a reply in behind the server's go-ahead, hoping that the client takes it for one that came encrypted.
 struct ResponseInjectionScene {
@@ -28,7 +28,7 @@ struct ResponseInjectionScene {
             on: stage.screen)
         verdict.check(
             client.answers.withLock { answers in !answers.contains { $0.contains("password") } },
-            "the injected reply was delivered to nobody", on: stage.screen)
+            "the injected reply was not delivered", on: stage.screen)
         verdict.check(client.session == nil, "the connection never counted as secure", on: stage.screen)
         return verdict
     }
@@ -57,7 +57,7 @@ struct CommandInjectionScene {
             "the server refused: \(error?.message ?? "it did not")", on: stage.screen)
         verdict.check(
             server.commands.withLock { commands in !commands.contains { $0.contains("evil") } },
-            "the injected command was delivered to nobody", on: stage.screen)
+            "the injected command was not delivered", on: stage.screen)
         return verdict
     }
 }

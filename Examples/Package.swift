@@ -1,0 +1,41 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .treatAllWarnings(as: .error),
+]
+
+let sockets: Target.Dependency = .product(name: "AsyncSockets", package: "AsyncSockets")
+
+let package = Package(
+    name: "Examples",
+    dependencies: [
+        .package(name: "AsyncSockets", path: ".."),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
+    ],
+    targets: [
+        .executableTarget(
+            name: "first-client", dependencies: [sockets], path: "Sources/FirstClient", swiftSettings: strict),
+        .executableTarget(
+            name: "first-server", dependencies: [sockets], path: "Sources/FirstServer", swiftSettings: strict),
+        .executableTarget(
+            name: "mail-submission", dependencies: [sockets], path: "Sources/MailSubmission", swiftSettings: strict),
+        .executableTarget(
+            name: "chat-server", dependencies: [sockets], path: "Sources/ChatServer", swiftSettings: strict),
+        .executableTarget(name: "tls-proxy", dependencies: [sockets], path: "Sources/TLSProxy", swiftSettings: strict),
+        .executableTarget(
+            name: "starttls-demo",
+            dependencies: [
+                sockets,
+                .product(name: "AsyncSocketsTesting", package: "AsyncSockets"),
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Sources/StartTLSDemo", swiftSettings: strict
+        ),
+    ]
+)

@@ -1,0 +1,37 @@
+import AsyncSockets
+import Foundation
+
+/// One who takes part.
+@MainActor
+final class Member {
+    let socket: AsyncSocket
+    let name: String
+    private var isBehind = false
+    private var omittedLineCount = 0
+
+    init(_ socket: AsyncSocket, name: String) {
+        self.socket = socket
+        self.name = name
+    }
+
+    /// Sends a line, unless too much waits already: then the line is left out, so that a member who does not read uses no memory.
+    func tell(_ line: String) {
+        guard !isBehind else {
+            omittedLineCount += 1
+            return
+        }
+        socket.write(Data("\(line)\n".utf8), withTimeout: 30)
+    }
+
+    /// The high-water mark was reached.
+    func fallBehind() {
+        isBehind = true
+    }
+
+    /// The low-water mark was reached.
+    func catchUp() {
+        isBehind = false
+        if omittedLineCount > 0 { tell("*** \(omittedLineCount) lines were left out") }
+        omittedLineCount = 0
+    }
+}

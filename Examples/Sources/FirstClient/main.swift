@@ -1,0 +1,42 @@
+// The first program of README.md: a client that is secure from the first byte, and says why when it fails.
+//
+//     swift run --package-path Examples first-client imap.example.org 993
+//
+// The server has to speak first, as mail servers do. SSL_CERT_FILE=ca.pem trusts an authority of your own.
+
+// README: client
+import AsyncSockets
+import Dispatch
+import Foundation
+
+/// Prints the first line that the server sends.
+final class Greeter: AsyncSocketDelegate {
+    func socketDidSecure(_ socket: AsyncSocket) {
+        if let session = socket.tlsSession { print("secure: \(session.protocolVersion), \(session.cipherSuite)") }
+    }
+
+    func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+        print(String(decoding: data, as: UTF8.self), terminator: "")
+        socket.disconnect()
+    }
+
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        if let error { print("failed: \(error.localizedDescription)") }
+        exit(error == nil ? EXIT_SUCCESS : EXIT_FAILURE)
+    }
+}
+
+let host = CommandLine.arguments.dropFirst().first ?? "imap.example.org"
+let port = CommandLine.arguments.dropFirst(2).first.flatMap(UInt16.init) ?? 993
+let greeter = Greeter()  // the socket does not keep it
+let socket = AsyncSocket(delegate: greeter, delegateQueue: .main)
+do {
+    try socket.connect(toHost: host, onPort: port, withTimeout: 10)
+    try socket.startTLS(settings: .client(serverName: host))
+    socket.readData(to: AsyncSocket.crlf, withTimeout: 10, maxLength: 1_000)
+    dispatchMain()
+} catch {
+    print("cannot connect: \(error)")
+    exit(EXIT_FAILURE)
+}
+// README: end

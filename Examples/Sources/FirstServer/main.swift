@@ -1,0 +1,76 @@
+// The second program of README.md: a server whose clients need a certificate. It sends each line back.
+//
+//     swift run --package-path Examples first-server 4433
+//
+// It runs in a folder with server.pem and server.key, the server's certificate and key, and clients.pem, the authority of its clients. Then
+//
+//     openssl s_client -connect localhost:4433 -CAfile ca.pem -cert alice.pem -key alice.key -quiet
+
+// README: server
+import AsyncSockets
+import Dispatch
+import Foundation
+
+/// Sends each line back, to clients whose certificate says that they are alice or bob.
+final class EchoServer: AsyncSocketDelegate {
+    private let listener = AsyncSocket()
+    private var settings: TLSSettings?
+    private var clients: [ObjectIdentifier: AsyncSocket] = [:]
+
+    /// All that happens from here on happens on one queue: no lock is needed.
+    func start(onPort port: UInt16) throws {
+        var settings = TLSSettings.server(
+            identity: try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key"))
+        settings.clientCertificates = .required
+        settings.trustRoots = .file(path: "clients.pem")
+        settings.trustEvaluation = .delegate
+        self.settings = settings
+        listener.maximumAcceptedConnections = 1_000
+        listener.setDelegate(self, delegateQueue: DispatchQueue(label: "echo-server"))
+        try listener.accept(onPort: port)
+        print("listening on port \(listener.localPort)")
+    }
+
+    func socket(_ listener: AsyncSocket, didAcceptNewSocket client: AsyncSocket) {
+        guard let settings else { return }
+        clients[ObjectIdentifier(client)] = client  // keep it, or it is closed
+        do {
+            try client.startTLS(settings: settings)
+            readLine(from: client)
+        } catch {
+            print("cannot serve: \(error)")
+            client.disconnect()
+        }
+    }
+
+    func socket(_ client: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void) {
+        completionHandler(["alice", "bob"].contains(trust.leaf?.commonName))  // OpenSSL has verified the chain
+    }
+
+    func socket(_ client: AsyncSocket, didRead line: Data, withTag tag: Int) {
+        client.write(line, withTimeout: 30)
+    }
+
+    func socket(_ client: AsyncSocket, didWriteDataWithTag tag: Int) {
+        readLine(from: client)  // not before: a client that does not read is not served
+    }
+
+    func socketDidDisconnect(_ client: AsyncSocket, withError error: AsyncSocketError?) {
+        clients[ObjectIdentifier(client)] = nil
+        if let error, !error.isOrderlyEnd { print("a connection failed: \(error.localizedDescription)") }
+    }
+
+    private func readLine(from client: AsyncSocket) {
+        client.readData(to: AsyncSocket.lf, withTimeout: 60, maxLength: 4_096)
+    }
+}
+
+let server = EchoServer()
+do {
+    try server.start(onPort: CommandLine.arguments.dropFirst().first.flatMap(UInt16.init) ?? 4433)
+    dispatchMain()
+} catch {
+    print("cannot start: \(error)")
+    exit(EXIT_FAILURE)
+}
+// README: end

@@ -1,0 +1,29 @@
+import Foundation
+
+/// A mail, and the lines in which SMTP carries it.
+struct Mail {
+    let sender: String
+    let recipient: String
+    let letter: Data
+
+    /// False when an address could end its line, and begin a command of its own.
+    var hasUsableAddresses: Bool {
+        [sender, recipient].allSatisfy { address in
+            address.contains("@") && address.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>".utf8.contains($0) }
+        }
+    }
+
+    /// The letter with the line ends of SMTP, a dot before each line that begins with one, and the dot that ends it (RFC 5321, section 4.5.2).
+    var transparentLetter: Data {
+        var result = Data()
+        var lines = letter.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        if lines.last?.isEmpty == true { lines.removeLast() }
+        for line in lines {
+            if line.first == UInt8(ascii: ".") { result.append(UInt8(ascii: ".")) }
+            result.append(line.last == UInt8(ascii: "\r") ? line.dropLast() : line)
+            result.append(contentsOf: "\r\n".utf8)
+        }
+        result.append(contentsOf: ".\r\n".utf8)
+        return result
+    }
+}

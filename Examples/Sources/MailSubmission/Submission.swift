@@ -1,0 +1,124 @@
+import AsyncSockets
+import Dispatch
+import Foundation
+
+/// The conversation with the server. It ends the program.
+final class Submission: AsyncSocketDelegate {
+    /// What the server answers to.
+    private enum Step: Int {
+        case greeting, hello, startTLS, secureHello, sender, recipient, data, letter, goodbye
+
+        /// How an answer begins that lets the conversation go on.
+        var success: String {
+            switch self {
+            case .greeting, .startTLS: "220"
+            case .hello, .secureHello, .sender, .recipient, .letter: "250"
+            case .data: "354"
+            case .goodbye: "221"
+            }
+        }
+    }
+
+    private let socket = AsyncSocket()
+    private let mail: Mail
+    private let host: String
+    private var answer: [String] = []
+    private var isTaken = false
+
+    init(_ mail: Mail, host: String) {
+        self.mail = mail
+        self.host = host
+    }
+
+    func start(onPort port: UInt16) throws {
+        guard mail.hasUsableAddresses else { throw SubmissionError(description: "an address is no mail address") }
+        socket.setDelegate(self, delegateQueue: .main)
+        try socket.connect(toHost: host, onPort: port, withTimeout: 30)
+        expect(.greeting)
+    }
+
+    func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+        guard let step = Step(rawValue: tag) else { return }
+        let line = String(decoding: data, as: UTF8.self).trimmingCharacters(in: .newlines)
+        answer.append(line)
+        guard answer.count <= 100 else { giveUp("an answer of the server has no end") }
+        // A hyphen behind the code says that more lines follow (RFC 5321, section 4.2.1).
+        if line.dropFirst(3).first == "-" { return expect(step) }
+        let answer = answer
+        self.answer = []
+        guard line.hasPrefix(step.success) else { giveUp("the server says: \(answer.joined(separator: " / "))") }
+        goOn(after: step, answer)
+    }
+
+    private func goOn(after step: Step, _ answer: [String]) {
+        switch step {
+        case .greeting: say("EHLO \(name)", expecting: .hello)
+        case .hello:
+            // Without TLS nothing is sent: an attacker may have taken the offer out.
+            guard answer.contains(where: { $0.dropFirst(4).uppercased() == "STARTTLS" }) else {
+                giveUp("the server offers no STARTTLS")
+            }
+            say("STARTTLS", expecting: .startTLS)
+        case .startTLS: upgrade()
+        case .secureHello: say("MAIL FROM:<\(mail.sender)>", expecting: .sender)
+        case .sender: say("RCPT TO:<\(mail.recipient)>", expecting: .recipient)
+        case .recipient: say("DATA", expecting: .data)
+        case .data:
+            socket.write(mail.transparentLetter, withTimeout: 300)
+            expect(.letter)
+        case .letter:
+            isTaken = true
+            say("QUIT", expecting: .goodbye)
+        case .goodbye: socket.disconnect()
+        }
+    }
+
+    // README: upgrade
+    /// The server has agreed: what was sent before is plaintext, what is sent from here on is encrypted.
+    private func upgrade() {
+        do {
+            try socket.startTLS(settings: .client(serverName: host))
+            say("EHLO \(name)", expecting: .secureHello)  // what the server said before does not count any more
+        } catch {
+            giveUp("startTLS: \(error)")
+        }
+    }
+    // README: end
+
+    func socketDidSecure(_ socket: AsyncSocket) {
+        if let session = socket.tlsSession { print("secure: \(session.protocolVersion), \(session.cipherSuite)") }
+    }
+
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        if isTaken {
+            print("the server has taken the mail")
+            exit(EXIT_SUCCESS)
+        }
+        giveUp(error?.localizedDescription ?? "the conversation has ended")
+    }
+
+    /// Our address, since a client need not have a name (RFC 5321, section 4.1.3).
+    private var name: String {
+        let prefix = socket.isIPv6 ? "IPv6:" : ""
+        return "[\(prefix)\(socket.localHost ?? "127.0.0.1")]"
+    }
+
+    private func say(_ line: String, expecting step: Step) {
+        socket.write(Data("\(line)\r\n".utf8), withTimeout: 30)
+        expect(step)
+    }
+
+    private func expect(_ step: Step) {
+        socket.readData(to: AsyncSocket.crlf, withTimeout: 300, maxLength: 1_000, tag: step.rawValue)
+    }
+
+    private func giveUp(_ reason: String) -> Never {
+        complain(reason)
+        exit(EXIT_FAILURE)
+    }
+}
+
+/// What keeps the conversation from beginning.
+struct SubmissionError: Error, CustomStringConvertible {
+    let description: String
+}

@@ -1,0 +1,30 @@
+// Hands a mail to a server, encrypted: SMTP (RFC 5321) with STARTTLS (RFC 3207). It shows a conversation in steps, in which a live connection
+// becomes TLS, and sends nothing of the mail in plaintext.
+//
+//     swift run --package-path Examples mail-submission mail.example.org 587 me@example.org you@example.org <letter.txt
+//
+// The letter has its header lines, an empty line and its text. SSL_CERT_FILE=ca.pem trusts an authority of your own. There is no authentication: for a
+// server that takes mail of its own network.
+
+import Dispatch
+import Foundation
+
+let arguments = CommandLine.arguments
+guard arguments.count == 5, let port = UInt16(arguments[2]) else {
+    complain("usage: mail-submission HOST PORT SENDER RECIPIENT <LETTER")
+    exit(EX_USAGE)
+}
+let submission: Submission
+do {
+    let letter = FileHandle.standardInput.readDataToEndOfFile()
+    submission = Submission(Mail(sender: arguments[3], recipient: arguments[4], letter: letter), host: arguments[1])
+    try submission.start(onPort: port)
+    dispatchMain()
+} catch {
+    complain("\(error)")
+    exit(EXIT_FAILURE)
+}
+
+func complain(_ message: String) {
+    FileHandle.standardError.write(Data("mail-submission: \(message)\n".utf8))
+}

@@ -1,0 +1,42 @@
+import AsyncSockets
+import Dispatch
+import Foundation
+
+/// The listener, and the pairs of connections that it has begun. All of it lives on one queue.
+final class TLSProxy: AsyncSocketDelegate {
+    private let listener = AsyncSocket()
+    private let queue = DispatchQueue(label: "tls-proxy")
+    private let targetHost: String
+    private let targetPort: UInt16
+    private var settings: TLSSettings?
+    private var pairs: [ObjectIdentifier: Pair] = [:]
+
+    init(targetHost: String, targetPort: UInt16) {
+        self.targetHost = targetHost
+        self.targetPort = targetPort
+    }
+
+    func start(onPort port: UInt16) throws {
+        settings = TLSSettings.server(
+            identity: try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key"))
+        // The accepted sockets have these too.
+        listener.autoDisconnectOnClosedReadStream = false
+        listener.maximumAcceptedConnections = 1_000
+        listener.setDelegate(self, delegateQueue: queue)
+        try listener.accept(onPort: port)
+        log("listening on port \(listener.localPort)")
+    }
+
+    func socket(_ listener: AsyncSocket, didAcceptNewSocket client: AsyncSocket) {
+        guard let settings else { return }
+        let pair = Pair(client, targetHost: targetHost, targetPort: targetPort) { [weak self] pair in
+            self?.pairs[ObjectIdentifier(pair)] = nil
+        }
+        pairs[ObjectIdentifier(pair)] = pair
+        pair.start(settings, on: queue)
+    }
+
+    func socketDidDisconnect(_ listener: AsyncSocket, withError error: AsyncSocketError?) {
+        log("the listener has ended: \(error?.localizedDescription ?? "")")
+    }
+}

@@ -1,0 +1,30 @@
+// Takes TLS off connections and hands them on in plaintext, as in front of a web server. It shows back-pressure: bytes are read from one side only when the
+// other has taken those before, so that a large download to a slow client uses little memory.
+//
+//     swift run --package-path Examples tls-proxy 8443 localhost 8080
+//
+// It runs in a folder with server.pem and server.key, its certificate and key. Then
+//
+//     curl --cacert ca.pem https://localhost:8443/
+
+import Dispatch
+import Foundation
+
+let arguments = CommandLine.arguments
+guard arguments.count == 4, let port = UInt16(arguments[1]), let targetPort = UInt16(arguments[3]) else {
+    log("usage: tls-proxy PORT TARGET-HOST TARGET-PORT")
+    exit(EX_USAGE)
+}
+let proxy = TLSProxy(targetHost: arguments[2], targetPort: targetPort)
+do {
+    try proxy.start(onPort: port)
+    dispatchMain()
+} catch {
+    log("cannot start: \(error)")
+    exit(EXIT_FAILURE)
+}
+
+/// Prints a line at once, to a pipe too.
+func log(_ line: String) {
+    FileHandle.standardOutput.write(Data("\(line)\n".utf8))
+}

@@ -1,0 +1,40 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import Dispatch
+import Foundation
+import Testing
+
+/// A delegate on the main actor, as the comment of `AsyncSocketDelegate` shows it.
+@Suite(.timeLimit(.minutes(5))) struct MainActorDelegateTests {
+    @MainActor @Test func aDelegateOnTheMainActorReads() async throws {
+        let peer = try ScriptedPeer.listening([.send("one\r\ntwo\r\n"), .expectEnd])
+        let session = Session()
+        let socket = AsyncSocket(delegate: session, delegateQueue: .main)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        for tag in 1...2 { socket.readData(to: AsyncSocket.crlf, withTimeout: 60, tag: tag) }
+        socket.disconnectAfterReading()
+        for await _ in session.end.stream {}
+        #expect(session.events == ["one", "two", "the end"])
+        _ = try await peer.finish()
+        withExtendedLifetime(socket) {}
+    }
+}
+
+/// Its state has no lock, and the compiler sees to it that only the main actor touches it.
+@MainActor
+private final class Session {
+    var events: [String] = []
+    /// Finishes with the connection.
+    let end = AsyncStream<Never>.makeStream()
+}
+
+extension Session: @MainActor AsyncSocketDelegate {
+    func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+        events.append(String(decoding: data.dropLast(2), as: UTF8.self))
+    }
+
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        events.append(error?.description ?? "the end")
+        end.continuation.finish()
+    }
+}
