@@ -129,6 +129,13 @@ import Testing
         }
     }
 
+    /// With settings that cannot be used nothing but the plaintext before `startTLS` is sent, and maybe not all of that.
+    private func expect(_ sent: String, beginsWith plaintext: String, _ fault: Fault) {
+        #expect(!sent.contains(Self.secret))
+        #expect(fault.isNone ? sent.hasPrefix(plaintext) || plaintext.hasPrefix(sent) : plaintext.hasPrefix(sent))
+        #expect(!sent.isEmpty || !fault.isNone)
+    }
+
     @Test(arguments: Failure.allCases, Fault.allCases)
     func aRecklessClientTellsNoSecret(_ failure: Failure, _ fault: Fault) async throws {
         var settings = fault.applied(to: try TestCertificates.client())
@@ -147,8 +154,7 @@ import Testing
         peer.stop()
         _ = try? await relay.finish()
         let sent = String(decoding: relay.original.fromClient, as: UTF8.self)
-        #expect(sent.hasPrefix("STARTTLS\r\n"))
-        #expect(!sent.contains(Self.secret))
+        expect(sent, beginsWith: "STARTTLS\r\n", fault)
     }
 
     @Test(arguments: clientFailures, Fault.allCases)
@@ -165,8 +171,7 @@ import Testing
         peer.stop()
         _ = try? await relay.finish()
         let sent = String(decoding: relay.original.fromServer, as: UTF8.self)
-        #expect(sent.hasPrefix("220 ready\n"))
-        #expect(!sent.contains(Self.secret))
+        expect(sent, beginsWith: "220 ready\n220 go ahead\n", fault)
         withExtendedLifetime((server, listener)) {}
     }
 }
