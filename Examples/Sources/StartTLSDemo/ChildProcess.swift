@@ -11,7 +11,8 @@ final class ChildProcess: Sendable {
     init(_ arguments: [String], output: Any = FileHandle.nullDevice) throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = arguments
+        // The threads of this process block signals, and a child inherits that: without this `stop()` would go unheard.
+        process.arguments = ["--default-signal=TERM"] + arguments
         process.standardOutput = output
         process.standardError = FileHandle.nullDevice
         let pipe = Pipe()

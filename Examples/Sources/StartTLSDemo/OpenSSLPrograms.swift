@@ -17,8 +17,10 @@ final class OpenSSLServer {
         try RawSocket.waitUntilListening(on: port, seconds: 10)
     }
 
-    func stop() {
+    /// Returns when it has ended.
+    func stop() async {
         process.stop()
+        _ = await process.exitStatus()
     }
 }
 

@@ -62,7 +62,7 @@ struct UpgradeScene {
         verdict.check(
             client.answers.withLock { $0.contains(String("NOOP \(MailClient.secret)".reversed())) },
             "openssl s_server read the secret, and sent it back reversed", on: stage.screen)
-        openSSL.stop()
+        await openSSL.stop()
         try await check(recorder.recordings(), &verdict)
         return verdict
     }
