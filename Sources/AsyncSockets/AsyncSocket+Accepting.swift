@@ -25,7 +25,7 @@ extension AsyncSocket {
     ///   - interface: A name (`eth0`: all its addresses), an address (`127.0.0.1`, `::1`), or `localhost` or `loopback` for both of these; nil: every interface.
     ///     A port may stand behind it (`eth0:4000`, `[::1]:4000`), for when `port` is 0.
     ///   - port: The port; 0 lets the kernel choose a free one.
-    /// - Throws: `.badParameter` when there is no such interface, `.noUsableAddress` when it has no address of an enabled family, and otherwise what
+    /// - Throws: `.badParameter` when there is no interface of that name, `.system` when no interface has the address, `.noUsableAddress` when it has no address of an enabled family, and otherwise what
     ///   `accept(onPort:)` throws.
     public func accept(onInterface interface: String?, port: UInt16) throws(AsyncSocketError) {
         guard let interface else { return try accept(onPort: port) }
@@ -150,6 +150,7 @@ extension AsyncSocket {
         do throws(AsyncSocketError) {
             let connection = try socket.makeConnection("accept", as: .server)
             try connection.introduce(accepted)
+            connection.isHeldBack = true
             // What happens on the connection is told after the socket itself has been: so it begins to live only now.
             delegate.socket(self, didAcceptNewSocket: socket)
             if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.log(.notKept) }

@@ -24,15 +24,25 @@ extension AsyncSocket {
         try adopt(descriptor, of: peer)
     }
 
-    /// The same for a socket whose delegate is called on its event loop, as with `init(inlineDelegate:socketQueue:)`, or that has none.
+    /// The same for a socket that has no delegate yet.
+    ///
+    /// - Parameter descriptor: A connected stream socket.
+    /// - Throws: What `init(adopting:delegate:delegateQueue:socketQueue:)` throws.
+    public convenience init(adopting descriptor: Int32) throws(AsyncSocketError) {
+        let peer = try Self.peer(of: descriptor)
+        self.init()
+        try adopt(descriptor, of: peer)
+    }
+
+    /// The same for a socket whose delegate is called on its event loop, as with `init(inlineDelegate:socketQueue:)`.
     ///
     /// - Parameters:
     ///   - descriptor: A connected stream socket.
     ///   - inlineDelegate: Who is told what happens. It is held weakly.
     ///   - socketQueue: As for `init(inlineDelegate:socketQueue:)`.
     /// - Throws: What `init(adopting:delegate:delegateQueue:socketQueue:)` throws.
-    public convenience init(
-        adopting descriptor: Int32, inlineDelegate: (any AsyncSocketDelegate & Sendable)? = nil, socketQueue: DispatchQueue? = nil
+    public convenience init<Delegate: AsyncSocketDelegate & Sendable>(
+        adopting descriptor: Int32, inlineDelegate: Delegate?, socketQueue: DispatchQueue? = nil
     ) throws(AsyncSocketError) {
         let peer = try Self.peer(of: descriptor)
         self.init(inlineDelegate: inlineDelegate, socketQueue: socketQueue)
@@ -57,6 +67,7 @@ extension AsyncSocket {
             // A new socket has no options that could be refused.
             try connection.introduce(adopted, peer: peer)
         } catch {
+            adopted.relinquish()
             throw AsyncSocketError(error, operation: "adopt")
         }
         connection.post(.adopt(adopted))

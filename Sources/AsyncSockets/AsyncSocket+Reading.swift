@@ -6,7 +6,7 @@ extension AsyncSocket {
     /// Reads the first bytes there are, whatever their number.
     ///
     /// Reads are served in the order in which they were queued, each as soon as it has what it asked for, with `socket(_:didRead:withTag:)`. A read
-    /// may be queued before the connection is established. On a socket that is not in use, and after one of the `disconnect` methods, it is dropped.
+    /// may be queued from `connect` on, before the connection is established. On a socket that is not in use, and after one of the `disconnect` methods, it is dropped.
     /// Bytes that no read has taken stay where they are. When the connection ends first, `socketDidDisconnect(_:withError:)` says why.
     ///
     /// - Parameters:
@@ -54,8 +54,8 @@ extension AsyncSocket {
     ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
     ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with `.badParameter`.
-    ///   - maxLength: The most bytes that are delivered, the delimiter among them; 1 MiB unless you say otherwise. With `.unlimited` the peer decides
-    ///     how much memory the read takes.
+    ///   - maxLength: The most bytes that are delivered, the delimiter among them; 1 MiB unless you say otherwise. Write a number, `.bytes(count)` for one
+    ///     that is computed, or `.unlimited`: then the peer decides how much memory the read takes.
     ///   - tag: Comes back with the data.
     public func readData(
         to delimiter: Data, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,

@@ -44,7 +44,9 @@ public final class AsyncSocket: Sendable {
 
     /// A socket whose delegate is called on a queue.
     ///
-    /// The delegate needs no lock and need not be `Sendable`: all its calls come one after the other. Use a queue of your own or `.main`. Each
+    /// The delegate needs no lock and need not be `Sendable`: all its calls come one after the other. Use a queue of your own, or `.main` for a delegate
+    /// on the main actor: the compiler cannot see that another queue is wrong for it. (Where the main actor is the default isolation of a
+    /// target, write `nonisolated final class` for a delegate with a queue of your own.) Keep the delegate and the socket: neither keeps the other. Each
     /// queue that is blocked in a callback holds a thread of libdispatch's, which has 64 of them for a whole process: give many sockets one queue rather
     /// than each socket its own, and never wait in a callback.
     ///
@@ -68,7 +70,10 @@ public final class AsyncSocket: Sendable {
     /// - Parameters:
     ///   - inlineDelegate: Who is told what happens. The socket holds it weakly: keep it.
     ///   - socketQueue: A serial queue on which the socket's state is handled and the delegate is called; nil (recommended): the event loops.
-    public convenience init(inlineDelegate: (any AsyncSocketDelegate & Sendable)?, socketQueue: DispatchQueue? = nil) {
+    // Generic, since only so does the compiler refuse a delegate on the main actor, whose conformance is isolated to it.
+    public convenience init<Delegate: AsyncSocketDelegate & Sendable>(
+        inlineDelegate: Delegate?, socketQueue: DispatchQueue? = nil
+    ) {
         self.init(DelegateSlot(inlineDelegate, queue: nil), socketQueue: socketQueue)
     }
 
@@ -110,13 +115,18 @@ public final class AsyncSocket: Sendable {
     /// before goes to this one, and may still come on the queue of the one before.
     ///
     /// - Parameter inlineDelegate: Held weakly; nil: none is told.
-    public func setInlineDelegate(_ inlineDelegate: (any AsyncSocketDelegate & Sendable)?) {
+    public func setInlineDelegate<Delegate: AsyncSocketDelegate & Sendable>(_ inlineDelegate: Delegate?) {
         replaceAudience(with: DelegateSlot(inlineDelegate, queue: nil))
     }
 
     /// The queue on which the delegate is called; nil: the socket's event loop.
     public var delegateQueue: DispatchQueue? {
         state.withLock { $0.audience.queue }
+    }
+
+    /// Has no delegate told any more. A connection goes on; a listener closes what it accepts.
+    public func removeDelegate() {
+        replaceAudience(with: DelegateSlot(nil, queue: nil))
     }
 
     private func replaceAudience(with audience: DelegateSlot) {
@@ -167,8 +177,8 @@ public final class AsyncSocket: Sendable {
     private func prepare(_ connection: StreamConnection, after predecessor: Occupation, _ state: inout State) {
         switch predecessor {
         case .nothing: break
-        case .listening: connection.waitsForPredecessor = true
-        case .connection: (connection.waitsForPredecessor, connection.waitsForClosing) = (true, true)
+        case .listening: connection.isHeldBack = true
+        case .connection: (connection.isHeldBack, connection.waitsForClosing) = (true, true)
         }
         connection.settings = state.configuration
         connection.relay.callBack(on: state.audience.queue, unlessItIs: socketQueue)
@@ -192,8 +202,7 @@ extension AsyncSocket.Occupation {
         case .nothing: break
         case .listening(let listener): predecessor.whenEndIsTold { listener.start() }
         case .connection(let connection):
-            guard connection.waitsForPredecessor else { return }
-            if case .connection(let old) = predecessor { old.closed.whenReached { connection.post(.predecessorIsClosed) } }
+                        if case .connection(let old) = predecessor { old.closed.whenReached { connection.post(.predecessorIsClosed) } }
             predecessor.whenEndIsTold { connection.post(.predecessorHasEnded) }
         }
     }

@@ -3,7 +3,8 @@ public import FoundationEssentials
 
 /// What a socket tells you.
 ///
-/// Every method is optional: a default does nothing. They are called on the queue that was given with the delegate, in the order in which things
+/// Every method is optional: a default does nothing. Put the conformance into an extension of its own, and the compiler warns of a method whose name or
+/// types only nearly match. They are called on the queue that was given with the delegate, in the order in which things
 /// happened; an inline delegate is called on the socket's event loop (then be quick, and never block). No method is called from within a call that you
 /// make to the socket.
 ///

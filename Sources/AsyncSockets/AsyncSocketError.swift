@@ -136,7 +136,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let truncated = Code(description: "truncated")
         /// The peer, or the network, reset the connection.
         public static let connectionReset = Code(description: "connectionReset")
-        /// Plaintext lay in the buffer when the handshake was about to begin: a STARTTLS injection, or a peer out of step.
+        /// Plaintext lay in the buffer when the handshake was about to begin: a STARTTLS injection, or a greeting or reply that the program has not
+        /// read before `startTLS`.
         public static let bytesBufferedAtUpgrade = Code(description: "bytesBufferedAtUpgrade")
         /// TLS failed; `tls` says how.
         public static let tls = Code(description: "tls")

@@ -5,6 +5,8 @@
 //     takes the processor away from the loop each time.
 //  4. Progress of an operation is added to the progress of it that waits already: a slow delegate does not have the peer fill the memory with events.
 //  5. When the delegate has moved to another queue, what waits moves there.
+//  6. One block has events at a time; what other blocks were to tell meanwhile, on another queue, it tells or passes on.
+//  7. While events wait here, none is delivered inline.
 
 internal import Dispatch
 internal import SocketBuffers
@@ -13,6 +15,8 @@ internal import SocketCore
 /// The events of one connection that wait for the delegate queue.
 final class DelegateLine: BatchedWork {
     private let relay: DelegateRelay
+    /// The queue that events were last sent to. Inside the turn.
+    nonisolated(unsafe) private(set) var queue: DispatchQueue?
     private let state = Locked(State())
 
     fileprivate struct State {
@@ -22,6 +26,10 @@ final class DelegateLine: BatchedWork {
         var left = 0
         /// The loop will put a block on the queue when it has handled its batch.
         var waitsForLoop = false
+        /// How many events blocks have been put on a queue for.
+        var promised = 0
+        /// A block has taken events and has not told all of them.
+        var isOut = false
     }
 
     init(to relay: DelegateRelay) {
@@ -32,6 +40,7 @@ final class DelegateLine: BatchedWork {
     ///
     /// - Parameter loop: The loop that is being run on, if it is.
     func send(_ events: inout Ring<DelegateEvent>, to queue: DispatchQueue, on loop: EventLoop?) {
+        self.queue = queue
         let ticket = state.withLock { state -> Int? in
             let arrivedBefore = state.arrived
             while let event = events.popFirst() { state.append(event) }
@@ -54,17 +63,35 @@ final class DelegateLine: BatchedWork {
 
     /// On `queue`: tells what has come before `ticket` was taken.
     func run(upTo ticket: Int, on queue: DispatchQueue) {
-        var events = state.withLock { $0.take(upTo: ticket) }[...]
-        guard !events.isEmpty else { return }
+        guard let events = state.withLock({ $0.begin(upTo: ticket) }) else { return }
+        deliver(events, on: queue)
+    }
+
+    /// True while events wait or are being told: others must not overtake them.
+    var isBusy: Bool { state.withLock { !$0.events.isEmpty || $0.isOut } }
+
+    /// This block alone has events, until none is left that was promised.
+    private func deliver(_ first: [DelegateEvent], on queue: DispatchQueue) {
         var audience = relay.gatherAudience()
-        while let event = events.first {
-            if let other = audience.queueInstead(of: queue) {
-                state.withLock { $0.putBack(events) }
-                return other.async { self.run(upTo: ticket, on: other) }
+        var events = first[...]
+        while true {
+            while let event = events.first {
+                if let other = audience.queueInstead(of: queue) {
+                    state.withLock { $0.putBack(events) }
+                    return other.async { self.goOn(on: other) }
+                }
+                events.removeFirst()
+                relay.deliver(event, to: &audience)
             }
-            events.removeFirst()
-            relay.deliver(event, to: &audience)
+            guard let more = state.withLock({ $0.next() }) else { return }
+            events = more[...]
         }
+    }
+
+    /// On the queue that the delegate has moved to.
+    private func goOn(on queue: DispatchQueue) {
+        guard let events = state.withLock({ $0.next() }) else { return }
+        deliver(events, on: queue)
     }
 }
 
@@ -79,10 +106,19 @@ extension DelegateLine.State {
         arrived += 1
     }
 
-    fileprivate mutating func take(upTo ticket: Int) -> [DelegateEvent] {
-        let count = ticket - left
-        guard count > 0 else { return [] }
-        left = ticket
+    /// The events up to `ticket`, for a block that has them alone; nil when there are none, or when another block will tell them.
+    fileprivate mutating func begin(upTo ticket: Int) -> [DelegateEvent]? {
+        promised = max(promised, ticket)
+        guard !isOut else { return nil }
+        return next()
+    }
+
+    /// What is promised and has not been taken; nil when that is nothing, and the block has no events any more.
+    fileprivate mutating func next() -> [DelegateEvent]? {
+        let count = promised - left
+        isOut = count > 0
+        guard isOut else { return nil }
+        left = promised
         if count == events.count {
             defer { events = [] }
             return events

@@ -71,6 +71,9 @@ final class DelegateRelay: Sendable {
         fileprivate mutating func findDelegate() {
             guard let socket = unretained else { return }
             changeCount = socket._withUnsafeGuaranteedRef { $0.delegateChanges.load(ordering: .acquiring) }
+            // Not under the lock: the last reference to the old one may be here, and its deinit may call the socket.
+            delegate = nil
+            queue = nil
             // Where they lie: each copy of the delegate would be counted, and a weakly referenced object's count is expensive.
             socket._withUnsafeGuaranteedRef { socket in
                 socket.state.withLock { $0.audience.copy(to: &delegate, &queue) }

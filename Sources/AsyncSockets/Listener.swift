@@ -79,7 +79,7 @@ final class Listener: Sendable {
 
     private static func bind(_ addresses: [SocketAddress], _ setup: Setup) throws(SystemError) -> Listener {
         let listener = Listener(logger: setup.logger)
-        let receiver = listener.makeReceiver(setup.deliver)
+        let receiver = listener.makeReceiver(on: setup.loop, setup.deliver)
         var acceptors: [Acceptor] = []
         for address in addresses {
             let port = acceptors.first?.localAddress.port ?? address.port ?? 0
@@ -99,7 +99,7 @@ final class Listener: Sendable {
         return listener
     }
 
-    private func makeReceiver(_ deliver: @escaping @Sendable (DelegateEvent, Listener) -> Void) -> Acceptor.Receiver {
+    private func makeReceiver(on loop: EventLoop, _ deliver: @escaping @Sendable (DelegateEvent, Listener) -> Void) -> Acceptor.Receiver {
         Acceptor.Receiver(
             accepted: { [weak self] descriptor, peer in
                 guard let self, isOpen else { return }
@@ -110,7 +110,8 @@ final class Listener: Sendable {
             },
             closed: { [weak self] in
                 guard let self, isLastEnd() else { return }
-                beginning.whenReached { deliver(.didDisconnect(nil), self) }
+                // Through the loop: `start` may be under way within a call that the user makes.
+                beginning.whenReached { loop.run { deliver(.didDisconnect(nil), self) } }
             }
         )
     }

@@ -1,3 +1,4 @@
+internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 
@@ -16,7 +17,7 @@ extension StreamConnection {
     func tell(on place: TurnPlace) {
         // Nobody else has told it of a new queue: the socket's changes go to the connection after this one.
         if relay.isSuperseded { relay.changeQueue() }
-        if let queue = relay.queue {
+        if let queue = relay.queue ?? queueOfBusyLine {
             let line = line ?? DelegateLine(to: relay)
             self.line = line
             // Before the delegate can ask.
@@ -27,6 +28,12 @@ extension StreamConnection {
         } else {
             askForTurn()
         }
+    }
+
+    /// The delegate has come inline: what waits for the queue that it had goes first.
+    private var queueOfBusyLine: DispatchQueue? {
+        guard let line, line.isBusy else { return nil }
+        return line.queue
     }
 
     /// Tells the delegate here and now, and does what it asks for in return.

@@ -133,7 +133,8 @@ extension AsyncSocketError {
     fileprivate static func bytesBufferedAtUpgrade(_ count: Int) -> AsyncSocketError {
         AsyncSocketError(
             .bytesBufferedAtUpgrade, blame: .peer, operation: "startTLS",
-            message: "\(count) bytes of plaintext came before the handshake; a TLS server never speaks first"
+            message:
+                "\(count) bytes of plaintext came before the handshake: an injection, or a greeting or reply that was not read before startTLS"
         )
     }
 }

@@ -6,7 +6,7 @@
 //  4. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is queued together is served together.
 //  5. The delegate is told by `outbox`, when the pump has done its work, and by nothing else.
 //  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last event.
-//  7. Nothing is told of a connection before the end of what its socket did before: a connection, or a listening.
+//  7. Nothing is told of a connection before the end of what its socket did before (a connection, or a listening), nor before the callback that brings it.
 //  8. The loop keeps the connection alive until it is closed and its last event is on its way.
 
 internal import Dispatch
@@ -17,7 +17,7 @@ internal import Synchronization
 
 /// One TCP connection, from the attempt to make it to its last event. A socket that connects again gets a new one.
 final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
-    // Unchecked: by rule 1. `registration` and `waitsForPredecessor` are set before the first message.
+    // Unchecked: by rule 1. `registration`, `isHeldBack` and `waitsForClosing` are set before the first message.
 
     /// What can be asked of a connection.
     enum Message: Sendable {
@@ -54,8 +54,9 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private(set) var registration: LoopRegistration?
     /// Reached with the end, when the descriptor is closed, and those of the connections before.
     let closed = Milestone()
-    /// The end of what the socket did before has yet to be told: nothing is told of this connection until then. Set before anybody else knows it.
-    @exclusivity(unchecked) var waitsForPredecessor = false
+    /// Nothing is told of this connection yet: the end of what the socket did before comes first, or the callback that brings an accepted socket.
+    /// Set before anyone else knows the connection.
+    @exclusivity(unchecked) var isHeldBack = false
     /// The descriptor of the connection before has yet to be closed. Set before anybody else knows this one.
     @exclusivity(unchecked) var waitsForClosing = false
 
@@ -123,7 +124,10 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private func serve(_ message: Message) {
         if case .closed = phase {
             if case .predecessorIsClosed = message { closed.reach() }
-            if case .predecessorHasEnded = message { waitsForPredecessor = false }
+            switch message {
+            case .predecessorHasEnded, .adopt: isHeldBack = false
+            default: break
+            }
             if case .retire = message { retireIfSilent() }
             if case .perform(let body) = message { body(nil) }
             if case .changeDelegateQueue = message { relay.changeQueue() }
@@ -133,10 +137,12 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .connect(let destination, let timeout):
             connect(to: destination, timeout: timeout)
         case .predecessorIsClosed: beginToConnect()
-        case .predecessorHasEnded: waitsForPredecessor = false
+        case .predecessorHasEnded: isHeldBack = false
         case .resolved(let answer): didResolve(answer)
         case .attempt(let number, let events): react(to: events, ofAttempt: number)
-        case .adopt(let descriptor): adopt(descriptor)
+        case .adopt(let descriptor):
+            isHeldBack = false
+            adopt(descriptor)
         case .events(let events): react(to: events)
         case .read(let packet): enqueue(packet)
         case .write(let packet): enqueue(packet)
@@ -169,7 +175,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     func finishTurn(on place: TurnPlace) {
         pumpIfNeeded()
-        if !outbox.isEmpty, !waitsForPredecessor { tell(on: place) }
+        if !outbox.isEmpty, !isHeldBack { tell(on: place) }
         publishProgress()
         if isOver { retireIfSilent() } else { armDeadline() }
     }

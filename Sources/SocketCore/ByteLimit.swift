@@ -22,7 +22,7 @@ public struct ByteLimit: Sendable, Hashable, ExpressibleByIntegerLiteral, Custom
     /// A bound of so many times 1,048,576 bytes.
     public static func mebibytes(_ count: Int) -> ByteLimit {
         let (product, overflows) = count.multipliedReportingOverflow(by: 1 << 20)
-        return ByteLimit(count: overflows ? .max : product)
+        return ByteLimit(count: overflows ? (count < 0 ? 0 : .max) : product)
     }
 
     /// No bound: the peer, or your own code, decides how much memory is used.

@@ -247,6 +247,36 @@ package final class EventLoop: @unchecked Sendable {
     }
 }
 
+/// One call on the loop.
+private final class Errand: EventHandler {
+    private let body: @Sendable () -> Void
+    private let place = Locked<LoopRegistration?>(nil)
+    private unowned let loop: EventLoop
+
+    init(_ body: @escaping @Sendable () -> Void, on loop: EventLoop) {
+        self.body = body
+        self.loop = loop
+    }
+
+    func begin() {
+        let registration = loop.register(self)
+        place.withLock { $0 = registration }
+        loop.resume(registration)
+    }
+
+    func handle(_ events: LoopEvents) {
+        if let registration = place.withLock({ $0.take() }) { loop.deregister(registration) }
+        body()
+    }
+}
+
+extension EventLoop {
+    /// Has `body` called on the loop, once.
+    package func run(_ body: @escaping @Sendable () -> Void) {
+        Errand(body, on: self).begin()
+    }
+}
+
 // MARK: - The loops of the process
 
 extension EventLoop {

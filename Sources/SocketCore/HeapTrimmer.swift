@@ -2,10 +2,10 @@
 //  1. glibc keeps what is freed below the end of each of its arenas, and the loops' threads come and go
 //     through all of them: without this, each burst of connections leaves the memory of its greatest moment
 //     behind, and the next one uses other arenas.
-//  2. A loop asks when half of those that were registered at its busiest time have gone, and at least
+//  2. A loop asks when an eighth of those that were registered at its busiest time have gone, and at least
 //     `LoopTable.leastDeparture`: connections that come and go in equal numbers ask for nothing.
-//  3. It is done on a queue of its own, a second after it was asked for and once in five at most: what leaves
-//     together is given back together. Meanwhile no loop waits, but for an arena that it allocates in at that
+//  3. It is done on a queue of its own, a second after it was asked for, and at most once in five, and in a hundred times
+//     as long as it last took: what leaves together is given back together. Meanwhile no loop waits, but for an arena that it allocates in at that
 //     moment.
 //  4. Only what is free is given back. M_ARENA_MAX and its like (mallopt(3)) would change the whole program,
 //     and are its own to set.
@@ -23,6 +23,7 @@ package final class HeapTrimmer: Sendable {
         var last: Deadline?
         var count = 0
         var longestSeconds = 0.0
+        var lastSeconds = 0.0
     }
 
     private let state = Locked(State())
@@ -44,7 +45,8 @@ package final class HeapTrimmer: Sendable {
         let wait = state.withLock { state -> Double? in
             guard !state.isAskedFor else { return nil }
             state.isAskedFor = true
-            let pause = state.last.map { Self.interval - Deadline.now.seconds(since: $0) } ?? 0
+            let interval = max(Self.interval, 100 * state.lastSeconds)
+            let pause = state.last.map { interval - Deadline.now.seconds(since: $0) } ?? 0
             return max(Self.delay, pause)
         }
         guard let wait else { return }
@@ -59,6 +61,7 @@ package final class HeapTrimmer: Sendable {
         state.withLock { state in
             state.last = end
             state.count += 1
+            state.lastSeconds = end.seconds(since: start)
             state.longestSeconds = max(state.longestSeconds, end.seconds(since: start))
         }
     }

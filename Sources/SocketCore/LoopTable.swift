@@ -48,10 +48,10 @@ struct LoopTable {
         return handler
     }
 
-    /// True, once, when many have gone: half of those there were, and at least `leastDeparture`.
+    /// True, once, when many have gone: an eighth of those there were, and at least `leastDeparture`.
     mutating func noteDeparture() -> Bool {
         let count = registrationCount
-        guard peak - count >= Self.leastDeparture, count <= peak / 2 else { return false }
+        guard peak - count >= Self.leastDeparture, count <= peak - peak / 8 else { return false }
         peak = count
         return true
     }

@@ -140,7 +140,7 @@ package final class SocketDescriptor: @unchecked Sendable {
     }
 
     /// Gives up the descriptor without closing it: it belongs to somebody else.
-    func relinquish() {
+    package func relinquish() {
         rawValue = -1
     }
 

@@ -27,6 +27,9 @@ enum ContextParameters {
     /// marked with `*`.
     private static let newestGroups = "?*X25519MLKEM768 / ?*X25519:?secp256r1 / ?secp384r1"
     private static let groups = "X25519:secp256r1:secp384r1"
+    /// In TLS 1.2 the list is also that of the curves of the peer's certificate (RFC 8422, 5.1.1). Where there is none no one
+    /// computes on it.
+    private static let groupOfCertificates = ":secp521r1"
     /// ML-DSA is there from OpenSSL 3.5 on.
     private static let newestSignatures = "?mldsa65:?mldsa87:?mldsa44:" + signatures
     private static let signatures = [
@@ -36,7 +39,8 @@ enum ContextParameters {
     ].joined(separator: ":")
     private static let leastSecurityLevel: Int32 = 2
 
-    static func set(on context: OpaquePointer) throws(TLSError) {
+    /// - Parameter verifiesPeer: The peer may show a certificate.
+    static func set(on context: OpaquePointer, verifiesPeer: Bool) throws(TLSError) {
         SSL_CTX_set_security_level(context, max(leastSecurityLevel, SSL_CTX_get_security_level(context)))
         try OpenSSLCall.requireSuccess("SSL_CTX_set_cipher_list") {
             SSL_CTX_set_cipher_list(context, cipherSuites.joined(separator: ":"))
@@ -44,7 +48,9 @@ enum ContextParameters {
         try OpenSSLCall.requireSuccess("SSL_CTX_set_ciphersuites") {
             SSL_CTX_set_ciphersuites(context, cipherSuitesOfTLS13.joined(separator: ":"))
         }
-        try setFirst(of: [newestGroups, groups], "SSL_CTX_set1_groups_list") { COpenSSL_CTX_setGroups(context, $0) }
+        try setFirst(of: [newestGroups, groups], "SSL_CTX_set1_groups_list") {
+            COpenSSL_CTX_setGroups(context, verifiesPeer ? $0 + groupOfCertificates : $0)
+        }
         try setFirst(of: [newestSignatures, signatures], "SSL_CTX_set1_sigalgs_list") {
             COpenSSL_CTX_setSignatureAlgorithms(context, $0)
         }

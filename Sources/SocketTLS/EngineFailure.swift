@@ -15,6 +15,8 @@ struct EngineFailure {
     let events: EngineEvents
     /// close_notify has arrived.
     let hasPeerClosed: Bool
+    /// A call that was to write has read from the peer first, to end a message that had come by half.
+    var hasReadForWriting = false
     /// The message that OpenSSL was reading or writing.
     let state: OSSL_HANDSHAKE_STATE
 
@@ -89,6 +91,11 @@ struct EngineFailure {
         if Self.nothingInCommon.contains(where: has) {
             return error(.noSharedParameters, "The two sides have no TLS parameters in common: \(words).")
         }
+        if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), state == TLS_ST_CR_CERT_REQ {
+            return error(
+                .certificateTooLarge,
+                "The server names more accepted issuers than the settings allow: see maximumCertificateChainBytes.")
+        }
         if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), Self.peerCertificateStates.contains(state) {
             return error(.certificateTooLarge, "The peer's certificates have more bytes than the settings allow.")
         }
@@ -97,7 +104,7 @@ struct EngineFailure {
     }
 
     private var isOurs: Bool {
-        guard events.bio.hasHeardFromPeer, operation != "SSL_write_ex" else { return true }
+        guard events.bio.hasHeardFromPeer, operation != "SSL_write_ex" || hasReadForWriting else { return true }
         return entries.contains(where: \.isOfThisMachine) || (isInHandshake && Self.ownStates.contains(state))
     }
 

@@ -218,10 +218,11 @@ extension TLSEngine {
         return fail("SSL_do_handshake", [])
     }
 
-    private func fail(_ operation: String, _ entries: [OpenSSLError]) -> TLSError {
+    private func fail(_ operation: String, _ entries: [OpenSSLError], hasReadForWriting: Bool = false) -> TLSError {
         let error = EngineFailure(
             operation: operation, entries: entries, events: events,
-            hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, state: SSL_get_state(ssl)
+            hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, hasReadForWriting: hasReadForWriting,
+            state: SSL_get_state(ssl)
         ).error
         phase = .failed(error)
         return error
@@ -323,6 +324,7 @@ extension TLSEngine {
         guard !bytes.isEmpty else { return .accepted(0) }
         guard output.count < Self.outputLimit else { return .incomplete }
         var count = 0
+        let unread = received.count
         let outcome = OpenSSLCall.perform(on: ssl) {
             SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count)
         }
@@ -330,7 +332,7 @@ extension TLSEngine {
         case .success: return .accepted(count)
         case .wantsRead, .wantsWrite, .wantsTrust: return .incomplete
         case .closed: return .failed(fail("SSL_write_ex", []))
-        case .failure(let entries): return .failed(fail("SSL_write_ex", entries))
+        case .failure(let entries): return .failed(fail("SSL_write_ex", entries, hasReadForWriting: received.count != unread))
         }
     }
 

@@ -39,8 +39,9 @@ public struct TLSSettings: Sendable, Hashable {
     /// The most bytes that the peer's certificates may have together: 1,024 to 1,048,576. A good chain has
     /// 2,000 to 6,000.
     ///
-    /// More than that ends the handshake with `certificateTooLarge`, before they are parsed.
-    public var maximumCertificateChainBytes = 32 * 1024
+    /// More than that ends the handshake with `certificateTooLarge`, before they are parsed. For a client it is also the bound on the names of the
+    /// issuers that a server accepts, which it sends when it asks for a certificate.
+    public var maximumCertificateChainBytes = 64 * 1024
     /// The most certificates that the peer may show, its own among them, and the most that may lie between
     /// that and a root: 1 to 100.
     ///

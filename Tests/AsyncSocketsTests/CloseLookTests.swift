@@ -19,7 +19,7 @@ import Testing
             try listener.accept(onInterface: "localhost", port: 0)
             let client = try RawClient(to: try #require(listener.localAddress))
             let child = try await recorder.accepted()
-            child.setInlineDelegate(nil)
+            child.removeDelegate()
             listener.disconnect()
             #expect(try await recorder.disconnected() == nil)
             withExtendedLifetime((client, child)) {}

@@ -116,6 +116,75 @@ import Testing
         socket.disconnect()
     }
 
+    /// The delegate moves to another queue within a callback, and its next event is sent while that callback still runs: it does not overtake
+    /// those that were taken together with the first, and none is left behind.
+    @Test(arguments: [true, false])
+    func eventsStayInOrderWhenTheDelegateMoves(toQueue: Bool) async throws {
+        let queues = [namedQueue("first"), namedQueue("second")]
+        let more = try TestSignal()
+        let peer = try ScriptedPeer.listening([.send("abc"), .wait(for: more), .send("d"), .close])
+        let order = Locked("")
+        let mayGoOn = DispatchSemaphore(value: 0)
+        let mover = Locked<Recorder?>(nil)
+        let recorder = Recorder { socket, told in
+            switch told {
+            case .read(let data, let tag):
+                order.withLock { $0 += String(decoding: data, as: UTF8.self) }
+                guard tag == 0, let recorder = mover.withLock({ $0 }) else { return }
+                if toQueue { socket.setDelegate(recorder, delegateQueue: queues[1]) } else { socket.setInlineDelegate(recorder) }
+                more.fire()
+                mayGoOn.wait()
+            case .disconnected: order.withLock { $0 += "." }
+            default: break
+            }
+        }
+        mover.withLock { $0 = recorder }
+        let socket = AsyncSocket(delegate: recorder, delegateQueue: queues[0])
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
+        try await recorder.connected()
+        queues[0].suspend()
+        for tag in 0..<4 { socket.readData(toLength: 1, tag: tag) }
+        socket.readData(toLength: 1, tag: 4)
+        try await eventually("three bytes have come") { socket.readProgress?.tag == 3 }
+        queues[0].resume()
+        try await eventually("the end has come") { socket.isDisconnected }
+        // What came meanwhile had its chance to overtake.
+        queues[1].sync {}
+        mayGoOn.signal()
+        try await eventually("all is told: \(order.withLock { $0 })") { order.withLock { $0.count } == 5 }
+        #expect(order.withLock { $0 } == "abcd.")
+        mover.withLock { $0 = nil }
+    }
+
+    /// The last reference to the delegate before goes while the next one is looked for: its deinit may call the socket.
+    @Test(arguments: [true, false])
+    func aDelegateMayCallTheSocketWhenItGoes(inline: Bool) async throws {
+        final class Owner: Sendable { let delegate = Locked<Caller?>(nil) }
+        final class Caller: AsyncSocketDelegate, Sendable {
+            let socket: AsyncSocket
+            let owner: Owner
+            let next: Recorder
+            init(_ socket: AsyncSocket, _ owner: Owner, _ next: Recorder) { (self.socket, self.owner, self.next) = (socket, owner, next) }
+            deinit { _ = (socket.isConnected, socket.delegateQueue) }
+            func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+                socket.call(next, on: socket.delegateQueue)
+                owner.delegate.withLock { $0 = nil }
+            }
+        }
+        let go = try TestSignal()
+        let peer = try ScriptedPeer.listening([.wait(for: go), .send("ab"), .close])
+        let (recorder, owner, socket) = (Recorder(), Owner(), AsyncSocket())
+        socket.call(recorder, on: inline ? nil : namedQueue("queue"))
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
+        try await recorder.connected()
+        owner.delegate.withLock { $0 = Caller(socket, owner, recorder) }
+        if let caller = owner.delegate.withLock({ $0 }) { socket.call(caller, on: socket.delegateQueue) }
+        for tag in 0..<2 { socket.readData(toLength: 1, tag: tag) }
+        go.fire()
+        #expect(try await recorder.readText() == "b")
+        #expect(try await recorder.disconnected()?.code == .closedByPeer)
+    }
+
     /// The end of one connection is told when the socket has another one and another queue already.
     @Test func theEndIsToldOnTheQueueThatTheSocketHasByThen() async throws {
         let peers = try (0..<3).map { _ in try ScriptedPeer.listening([.wait(for: TestSignal())]) }

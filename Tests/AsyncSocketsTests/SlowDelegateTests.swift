@@ -23,9 +23,13 @@ import Testing
         socket.readData(toLength: 6_000, tag: 2)
         try await eventually("all of it has arrived") { socket.readProgress?.bytesDone == sent.count }
         queue.resume()
-        let told = await (recorder.next(), recorder.next())
-        guard case (.wrote(tag: 1), .readPartial(let count, tag: 2)) = told else { throw Unexpected(description: "\(told)") }
-        #expect(count == sent.count)
+        var told: [Told] = []
+        for _ in 0..<2 { told.append(await recorder.next()) }
+        // A part of the two bytes may have left by itself.
+        if case .wrotePartial = told[0] { told.append(await recorder.next()) }
+        guard case .wrote(tag: 1) = told[told.count - 2], case .readPartial(sent.count, tag: 2) = told[told.count - 1] else {
+            throw Unexpected(description: "\(told)")
+        }
         #expect(recorder.unread.isEmpty)
         peer.stop()
     }

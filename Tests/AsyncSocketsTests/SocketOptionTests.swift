@@ -359,7 +359,7 @@ import Testing
         link.client.disconnect()
         #expect(try await link.atClient.disconnected() == nil)
         #expect(await localPort(of: link.client) == nil)
-        #expect(await localPort(of: AsyncSocket(inlineDelegate: nil, socketQueue: delivery.socketQueue)) == nil)
+        #expect(await localPort(of: AsyncSocket(inlineDelegate: Recorder?.none, socketQueue: delivery.socketQueue)) == nil)
         withExtendedLifetime(link) {}
     }
 

@@ -147,13 +147,13 @@ import Testing
         let link = try await Link.make(delivery)
         let settings = Self.broken(try asServer ? TestCertificates.server() : TestCertificates.client())
         link.client.write(Data("before\r\n"), withTimeout: 60, tag: 0)
+        #expect(try await link.atClient.wrote() == 0)
         let thrown = #expect(throws: AsyncSocketError.self) { try link.client.startTLS(settings: settings) }
         #expect(thrown?.code == .tls)
         #expect(thrown?.blame == .caller)
         link.client.write(Data("secret"), withTimeout: 60, tag: 1)
         link.server.readDataToEnd(withTimeout: 60)
         #expect(try await link.atServer.readText() == "before\r\n")
-        #expect(try await link.atClient.wrote() == 0)
         #expect(try await link.atClient.disconnected() == thrown)
     }
 

@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test func anInterfaceForAMachineIsTheCallersError() throws {
-        let socket = AsyncSocket(inlineDelegate: nil)
+        let socket = AsyncSocket()
         let error = #expect(throws: AsyncSocketError.self) {
             try socket.connect(toAddress: SocketAddress(virtualMachinePort: 1, contextID: 1), viaInterface: "lo")
         }

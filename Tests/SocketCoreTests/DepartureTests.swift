@@ -9,21 +9,26 @@ import Testing
     }
 
     /// How many are registered each time that a departure is noted, when all leave one by one.
-    private func notes(whenLeaving count: Int) -> [Int] {
+    private func notes(whenLeaving count: Int, of total: Int? = nil) -> [Int] {
         var table = LoopTable()
-        let registrations = (0..<count).map { _ in table.insert(Handler()) }
+        let registrations = (0..<(total ?? count)).map { _ in table.insert(Handler()) }
         var notes: [Int] = []
-        for registration in registrations {
+        for registration in registrations.prefix(count) {
             _ = table.remove(registration)
             if table.noteDeparture() { notes.append(table.registrationCount) }
         }
         return notes
     }
 
-    @Test func aDepartureIsNotedWhenHalfHaveGone() {
-        #expect(notes(whenLeaving: 4000) == [2000, 1000, 500, 244])
+    @Test func aDepartureIsNotedWhenAnEighthHasGone() {
+        #expect(notes(whenLeaving: 4000) == [3500, 3063, 2681, 2346, 2053, 1797, 1541, 1285, 1029, 773, 517, 261, 5])
         #expect(notes(whenLeaving: 512) == [256, 0])
         #expect(notes(whenLeaving: 300) == [44])
+    }
+
+    /// As many stay, and the memory of those that go is given back all the same.
+    @Test func aBurstBesideManyThatStayIsNoted() {
+        #expect(notes(whenLeaving: 9000, of: 19_000).first == 16_625)
     }
 
     @Test func fewDeparturesAreNone() {
