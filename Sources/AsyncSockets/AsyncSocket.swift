@@ -101,7 +101,7 @@ public final class AsyncSocket: Sendable {
 
     /// Has another delegate told what happens, on a queue. What is on its way to the one before goes to this one.
     ///
-    /// A delegate that moves to another queue while it is in use may still be busy with a call on the old one.
+    /// What a connection has to tell comes on the new queue when the call that is under way on the old one has returned.
     ///
     /// - Parameters:
     ///   - delegate: Held weakly; nil: none is told.
@@ -202,7 +202,7 @@ extension AsyncSocket.Occupation {
         case .nothing: break
         case .listening(let listener): predecessor.whenEndIsTold { listener.start() }
         case .connection(let connection):
-                        if case .connection(let old) = predecessor { old.closed.whenReached { connection.post(.predecessorIsClosed) } }
+            if case .connection(let old) = predecessor { old.closed.whenReached { connection.post(.predecessorIsClosed) } }
             predecessor.whenEndIsTold { connection.post(.predecessorHasEnded) }
         }
     }

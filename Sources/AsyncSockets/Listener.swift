@@ -99,7 +99,9 @@ final class Listener: Sendable {
         return listener
     }
 
-    private func makeReceiver(on loop: EventLoop, _ deliver: @escaping @Sendable (DelegateEvent, Listener) -> Void) -> Acceptor.Receiver {
+    private func makeReceiver(on loop: EventLoop, _ deliver: @escaping @Sendable (DelegateEvent, Listener) -> Void)
+        -> Acceptor.Receiver
+    {
         Acceptor.Receiver(
             accepted: { [weak self] descriptor, peer in
                 guard let self, isOpen else { return }

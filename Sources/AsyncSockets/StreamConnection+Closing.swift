@@ -151,6 +151,9 @@ extension StreamConnection {
         upgrade = .plaintext
         reads.mayHaveBytes = false
         reads.ending = reads.ending ?? .closedByPeer
+        // A connection on which nothing waits has nothing to say.
+        let waiting = writes.queue.waitingMemoryByteCount + reads.preBuffer.count
+        if waiting > 0 { HeapTrimmer.shared.noteFreed(waiting) }
         reads.queue.removeAll()
         reads.preBuffer.reset()
         writes.canAcceptBytes = false

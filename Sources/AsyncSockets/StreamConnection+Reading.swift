@@ -184,6 +184,7 @@ extension StreamConnection {
 extension AsyncSocketError {
     fileprivate static func readMaxedOut(_ maxLength: Int) -> AsyncSocketError {
         AsyncSocketError(
-            .readMaxedOut, blame: .peer, operation: "read", message: "what was waited for did not come within maxLength, \(maxLength) bytes")
+            .readMaxedOut, blame: .peer, operation: "read",
+            message: "what was waited for did not come within maxLength, \(maxLength) bytes")
     }
 }

@@ -4,6 +4,7 @@
 //     behind, and the next one uses other arenas.
 //  2. A loop asks when an eighth of those that were registered at its busiest time have gone, and at least
 //     `LoopTable.leastDeparture`: connections that come and go in equal numbers ask for nothing.
+//     It is also asked for when connections have ended with `bytesForTrim` waiting in memory: a few peers that never read leave as much behind.
 //  3. It is done on a queue of its own, a second after it was asked for, and at most once in five, and in a hundred times
 //     as long as it last took: what leaves together is given back together. Meanwhile no loop waits, but for an arena that it allocates in at that
 //     moment.
@@ -13,6 +14,7 @@
 internal import CLinux
 internal import Dispatch
 internal import SocketBuffers
+internal import Synchronization
 
 /// Gives memory that bursts of connections have left behind back to the system (malloc_trim(3)).
 package final class HeapTrimmer: Sendable {
@@ -29,6 +31,9 @@ package final class HeapTrimmer: Sendable {
     private let state = Locked(State())
     private let queue = DispatchQueue(label: "AsyncSockets.HeapTrimmer", qos: .utility)
 
+    private let freed = Atomic(0)
+
+    private static let bytesForTrim = 16 << 20
     private static let delay = 1.0
     private static let interval = 5.0
 
@@ -39,6 +44,13 @@ package final class HeapTrimmer: Sendable {
 
     /// The longest time that it has taken.
     package var longestSeconds: Double { state.withLock { $0.longestSeconds } }
+
+    /// So many bytes that waited have gone with their connection.
+    package func noteFreed(_ count: Int) {
+        guard freed.add(count, ordering: .relaxed).newValue >= Self.bytesForTrim else { return }
+        freed.store(0, ordering: .relaxed)
+        ask()
+    }
 
     /// Has memory given back soon.
     func ask() {

@@ -1,3 +1,5 @@
+internal import Glibc
+
 /// The handshake message in which a peer shows its certificates (RFC 5246, 7.4.2; RFC 8446, 4.4.2), before
 /// OpenSSL takes it apart.
 ///
@@ -23,6 +25,23 @@ struct CertificateMessage {
         for _ in 0..<limit where !rest.skipCertificate() { return nil }
         return rest.bytes.isEmpty ? nil : start
     }
+
+    /// True when a key in it is on a curve that is described and not named (RFC 3279, 2.3.5): the kinds of field of such a description have
+    /// the object identifiers 1.2.840.10045.1.1 and 1.2.840.10045.1.2, which occur nowhere else.
+    ///
+    /// The contents of the identifiers alone are looked for, since their length can be written in several ways.
+    var describesCurve: Bool {
+        var rest = UnsafeRawBufferPointer(rebasing: bytes)
+        while let start = rest.baseAddress, let hit = memchr(start, Int32(Self.kindsOfField[0]), rest.count) {
+            rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(UnsafeRawPointer(hit) - start))
+            if rest.starts(with: Self.kindsOfField), rest.count > 6, (1...2).contains(rest[6]) { return true }
+            rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst())
+        }
+        return false
+    }
+
+    /// What the two identifiers have in common.
+    private static let kindsOfField: [UInt8] = [0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x01]
 
     private mutating func skipCertificate() -> Bool {
         skip(lengthOf: 3) && (!hasExtensions || skip(lengthOf: 2))

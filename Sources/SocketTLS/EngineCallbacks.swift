@@ -49,23 +49,46 @@ enum EngineCallbacks {
             guard let ssl, let events = EngineCallbacks.events(of: ssl) else { return }
             let type = bytes.load(as: UInt8.self)
             events.sawHandshakeMessage(type, version: version)
-            guard type == UInt8(SSL3_MT_CERTIFICATE) else { return }
             let message = UnsafeRawBufferPointer(start: bytes, count: count)
-            EngineCallbacks.limitCertificates(in: message, isTLS13: version == TLS1_3_VERSION, of: ssl, events)
+            switch type {
+            case UInt8(SSL3_MT_CLIENT_HELLO): EngineCallbacks.limitHello(message, events)
+            case UInt8(SSL3_MT_CERTIFICATE):
+                EngineCallbacks.limitCertificates(in: message, isTLS13: version == TLS1_3_VERSION, of: ssl, events)
+            default: break
+            }
         }
     }
 
-    /// OpenSSL is about to decode the message, which is its own memory, and has no way to be told to stop:
-    /// one with too many certificates is damaged, so that it fails at the first of them.
+    // OpenSSL is about to decode the messages below, which are its own memory, and has no way to be told to stop: one that would cost too much is
+    // damaged, so that OpenSSL fails at the beginning.
+
+    private static func limitHello(_ message: UnsafeRawBufferPointer, _ events: EngineEvents) {
+        guard let excess = ClientHelloMessage(message).excess, message.count > ClientHelloMessage.sessionIdentifier else {
+            return
+        }
+        // The longest identifier has 32 bytes.
+        UnsafeMutableRawBufferPointer(mutating: message)[ClientHelloMessage.sessionIdentifier] = 0xFF
+        events.excessOfHello = excess
+    }
+
+    /// Too many certificates, or a key on a curve that is described instead of named, whose decoding alone can take a fifth of a second.
     private static func limitCertificates(
         in message: UnsafeRawBufferPointer, isTLS13: Bool, of ssl: OpaquePointer, _ events: EngineEvents
     ) {
         let limit = Int(SSL_get_verify_depth(ssl))
-        guard let first = CertificateMessage(message, isTLS13: isTLS13).startOfFirst(whenMoreThan: limit) else { return }
-        UnsafeMutableRawBufferPointer(mutating: message)[first] = 0
-        let verdict = PeerTrust.Verdict.untrusted(
-            reason: "The peer showed more than \(limit) certificates.", code: X509_V_ERR_CERT_CHAIN_TOO_LONG, depth: limit)
-        events.refuse([], verdict)
+        let certificates = CertificateMessage(message, isTLS13: isTLS13)
+        if let first = certificates.startOfFirst(whenMoreThan: limit) {
+            let verdict = PeerTrust.Verdict.untrusted(
+                reason: "The peer showed more than \(limit) certificates.", code: X509_V_ERR_CERT_CHAIN_TOO_LONG, depth: limit)
+            UnsafeMutableRawBufferPointer(mutating: message)[first] = 0
+            events.refuse([], verdict)
+        } else if certificates.describesCurve, let first = certificates.startOfFirst(whenMoreThan: 0) {
+            let verdict = PeerTrust.Verdict.untrusted(
+                reason: "The peer showed a certificate that has a key on a curve without a name.",
+                code: X509_V_ERR_EC_KEY_EXPLICIT_PARAMS, depth: 0)
+            UnsafeMutableRawBufferPointer(mutating: message)[first] = 0
+            events.refuse([], verdict)
+        }
     }
 
     // MARK: - Refusal

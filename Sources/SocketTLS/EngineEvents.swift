@@ -15,6 +15,8 @@ final class EngineEvents {
     /// The peer has announced that it gives the handshake up (RFC 8446, 6.1).
     private(set) var isCancelled = false
     var isEstablished = false
+    /// What the client sent too much of in its first message.
+    var excessOfHello: String?
     /// The next session ticket becomes this alert instead: see `EngineCallbacks.installRefusal(on:)`.
     var alertInsteadOfTicket: TLSAlert?
     /// OpenSSL has no limit of its own, works through thousands of messages in one call, and answers each

@@ -85,6 +85,9 @@ struct EngineFailure {
 
     private var reasonError: TLSError {
         let words = entries.last?.text ?? "no reason given"
+        if let excess = events.excessOfHello {
+            return error(.protocolViolation, "The ClientHello was refused: it has too many \(excess).")
+        }
         if has(SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
             return error(.clientCertificateMissing, "The client showed no certificate, and this server requires one.")
         }

@@ -164,7 +164,9 @@ import Testing
             let socket: AsyncSocket
             let owner: Owner
             let next: Recorder
-            init(_ socket: AsyncSocket, _ owner: Owner, _ next: Recorder) { (self.socket, self.owner, self.next) = (socket, owner, next) }
+            init(_ socket: AsyncSocket, _ owner: Owner, _ next: Recorder) {
+                (self.socket, self.owner, self.next) = (socket, owner, next)
+            }
             deinit { _ = (socket.isConnected, socket.delegateQueue) }
             func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
                 socket.call(next, on: socket.delegateQueue)

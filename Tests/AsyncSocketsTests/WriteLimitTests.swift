@@ -179,7 +179,8 @@ import Testing
         let settings = try TestCertificates.server()
         let start: [ScriptedPeer.Step] = secure ? [.startTLS(settings)] : []
         let mayRead = try TestSignal()
-        let peer = try ScriptedPeer.listening(start + [.send("unread"), .sendCloseNotify, .finish, .wait(for: mayRead), .expectReset])
+        let peer = try ScriptedPeer.listening(
+            start + [.send("unread"), .sendCloseNotify, .finish, .wait(for: mayRead), .expectReset])
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = false

@@ -149,7 +149,6 @@ import Testing
         let keys = [
             (try ForgedKey(rsaBits: 16384), "16384 bits"), (try ForgedKey(rsaBits: 8200), "8200 bits"),
             (try ForgedKey(rsaBits: 2048, exponentBits: 2000), "an exponent of 2000 bits"),
-            (try ForgedKey(curve: "P-256", describesItsCurve: true), "without a name"),
         ]
         let signer = try ForgedKey(curve: "P-256")
         for (key, words) in keys {
@@ -161,6 +160,32 @@ import Testing
             #expect(result.error?.sentAlert == .badCertificate)
             #expect(result.alert == .badCertificate)
         }
+    }
+
+    /// The alert is that for a certificate that cannot be decoded: it was not.
+    @Test(arguments: versions, Side.allCases)
+    func aDescribedCurveIsRefusedBeforeItIsDecoded(version: TLSVersion, role: Side) throws {
+        let signer = try ForgedKey(curve: "P-256")
+        let evil = try ForgedCertificate(ForgedKey(curve: "P-256", describesItsCurve: true), signer: signer)
+        let honest = try ForgedCertificate(signer)
+        for chain in [[evil], [honest, evil]] {
+            let result = try handshake(version, role, certificate: chain[0], chain: Array(chain.dropFirst())) {
+                $0.trustEvaluation = .manual
+            }
+            #expect(!result.engine.isAwaitingTrust)
+            #expect(result.error?.code == .certificateTooLarge)
+            #expect(result.error?.message.contains("without a name") == true)
+            #expect(result.error?.sentAlert == (role == .client ? .badCertificate : .decodeError))
+            #expect(result.alert == result.error?.sentAlert)
+        }
+    }
+
+    /// In TLS 1.2 the groups are those of certificates too.
+    @Test(arguments: versions, Side.allCases)
+    func aCertificateOnTheLargestCurveIsTaken(version: TLSVersion, role: Side) throws {
+        let signer = try ForgedKey(curve: "P-256")
+        let result = try handshake(version, role, certificate: ForgedCertificate(ForgedKey(curve: "P-521"), signer: signer))
+        #expect(result.error?.code == .unknownIssuer)
     }
 
     @Test(arguments: versions, Side.allCases)

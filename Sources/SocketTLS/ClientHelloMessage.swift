@@ -1,0 +1,66 @@
+/// The first handshake message of a client (RFC 5246, 7.4.1.2; RFC 8446, 4.1.2), before OpenSSL takes it apart.
+///
+/// OpenSSL searches the whole list of groups for each key share, and has no bound for either but the size of the message: one of 65 kB with
+/// both lists full took it 70 to 90 milliseconds. So what is in the lists is counted first. Each bound is several times what any client sends.
+struct ClientHelloMessage {
+    private static let bytesOfMessage = 16 * 1024
+    private static let bytesOfCipherSuites = 2 * 256
+    /// By the number of the extension: the most bytes of its contents, and what they are.
+    private static let bytesOfExtensions: [Int: (limit: Int, name: String)] = [
+        10: (2 + 2 * 64, "groups"), 13: (2 + 2 * 128, "signature algorithms"), 16: (4096, "application protocols"),
+        47: (4096, "certificate authorities"), 50: (2 + 2 * 128, "signature algorithms"),
+    ]
+    private static let keyShare = 51
+    private static let keyShareLimit = 16
+
+    private let count: Int
+    private var bytes: Slice<UnsafeRawBufferPointer>
+
+    /// Where the length of the session's identifier is: behind the header (4), the version (2) and the random bytes (32).
+    static let sessionIdentifier = 38
+
+    /// - Parameter message: With its header of four bytes.
+    init(_ message: UnsafeRawBufferPointer) {
+        count = message.count
+        bytes = message.dropFirst(Self.sessionIdentifier)
+    }
+
+    /// What there is too much of; nil when there is not, and for what OpenSSL will refuse by itself.
+    var excess: String? {
+        if count > Self.bytesOfMessage { return "bytes" }
+        var rest = self
+        guard rest.take(lengthOf: 1) != nil, let suites = rest.take(lengthOf: 2) else { return nil }
+        if suites.count > Self.bytesOfCipherSuites { return "cipher suites" }
+        guard rest.take(lengthOf: 1) != nil, rest.number(of: 2) != nil else { return nil }
+        while let type = rest.number(of: 2), let contents = rest.take(lengthOf: 2) {
+            if let (limit, name) = Self.bytesOfExtensions[type], contents.count > limit { return name }
+            if type == Self.keyShare, Self.hasTooManyShares(contents) { return "key shares" }
+        }
+        return nil
+    }
+
+    private static func hasTooManyShares(_ contents: Slice<UnsafeRawBufferPointer>) -> Bool {
+        var shares = ClientHelloMessage(contents.dropFirst(2))
+        for _ in 0...keyShareLimit {
+            guard shares.number(of: 2) != nil, shares.take(lengthOf: 2) != nil else { return false }
+        }
+        return true
+    }
+
+    private init(_ bytes: Slice<UnsafeRawBufferPointer>) {
+        count = bytes.count
+        self.bytes = bytes
+    }
+
+    private mutating func take(lengthOf size: Int) -> Slice<UnsafeRawBufferPointer>? {
+        guard let length = number(of: size), length <= bytes.count else { return nil }
+        defer { bytes = bytes.dropFirst(length) }
+        return bytes.prefix(length)
+    }
+
+    private mutating func number(of size: Int) -> Int? {
+        guard bytes.count >= size else { return nil }
+        defer { bytes = bytes.dropFirst(size) }
+        return bytes.prefix(size).reduce(0) { $0 << 8 | Int($1) }
+    }
+}
