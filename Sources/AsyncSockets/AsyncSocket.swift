@@ -70,10 +70,10 @@ public final class AsyncSocket: Sendable {
     /// - Parameters:
     ///   - inlineDelegate: Who is told what happens. The socket holds it weakly: keep it.
     ///   - socketQueue: A serial queue on which the socket's state is handled and the delegate is called; nil (recommended): the event loops.
-    // Generic, since only so does the compiler refuse a delegate on the main actor, whose conformance is isolated to it.
     public convenience init<Delegate: AsyncSocketDelegate & Sendable>(
         inlineDelegate: Delegate?, socketQueue: DispatchQueue? = nil
     ) {
+        // Generic, since only so does the compiler refuse a delegate on the main actor, whose conformance is isolated to it.
         self.init(DelegateSlot(inlineDelegate, queue: nil), socketQueue: socketQueue)
     }
 
