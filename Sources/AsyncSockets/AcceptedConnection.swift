@@ -1,7 +1,8 @@
 internal import Logging
 internal import SocketCore
 
-/// A connection that a listener has accepted, on its way to become a socket. When it is dropped on the way its descriptor is closed.
+/// A connection that a listener has accepted, on its way to become a socket. When it is dropped on the way
+/// its descriptor is closed.
 struct AcceptedConnection: Sendable {
     let descriptor: SocketDescriptor
     let peer: SocketAddress
@@ -14,7 +15,8 @@ struct AcceptedConnection: Sendable {
             "nobody kept it: store the new socket in socket(_:didAcceptNewSocket:), in a property or an array, until its socketDidDisconnect"
     }
 
-    /// Says that the connection is closed at once, and what to do about it: the first time as a warning, so that peers cannot fill the log.
+    /// Says that the connection is closed at once, and what to do about it: the first time as a warning, so
+    /// that peers cannot fill the log.
     func log(_ loss: Loss) {
         let level: Logger.Level = listener.isFirstLoss() ? .warning : .debug
         listener.logger.log(

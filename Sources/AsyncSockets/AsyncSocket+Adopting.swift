@@ -2,19 +2,23 @@ public import Dispatch
 internal import SocketCore
 
 extension AsyncSocket {
-    /// A socket on a connection that somebody else has made: a TCP or Unix-domain stream (`init(fromConnectedSocketFD:)` of `GCDAsyncSocket`).
+    /// A socket on a connection that somebody else has made: a TCP or Unix-domain stream
+    /// (`init(fromConnectedSocketFD:)` of `GCDAsyncSocket`).
     ///
-    /// The socket is connected at once, and the delegate is not told so; reads and writes may begin. It may be called anywhere, on `socketQueue` and
-    /// `delegateQueue` too. On success the descriptor belongs to the socket, which makes it non-blocking and close-on-exec and closes it when the
-    /// connection ends: nobody else may use it any more, a copy of it (dup(2)) included. When an error is thrown it is left as it was.
+    /// The socket is connected at once, and the delegate is not told so; reads and writes may begin. It may
+    /// be called anywhere, on `socketQueue` and `delegateQueue` too. On success the descriptor belongs to the
+    /// socket, which makes it non-blocking and close-on-exec and closes it when the connection ends: nobody
+    /// else may use it any more, a copy of it (dup(2)) included. When an error is thrown it is left as it
+    /// was.
     ///
     /// - Parameters:
     ///   - descriptor: A connected stream socket.
     ///   - delegate: Who is told what happens. It is held weakly.
     ///   - delegateQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
     ///   - socketQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
-    /// - Throws: `.badParameter` with an errno: EBADF or ENOTSOCK, ESOCKTNOSUPPORT when it is no TCP or Unix-domain stream, EAFNOSUPPORT for another family,
-    ///   ENOTCONN when it is listening or not connected (any more); `.system` when there is no event loop for it.
+    /// - Throws: `.badParameter` with an errno: EBADF or ENOTSOCK, ESOCKTNOSUPPORT when it is no TCP or
+    ///   Unix-domain stream, EAFNOSUPPORT for another family, ENOTCONN when it is listening or not connected
+    ///   (any more); `.system` when there is no event loop for it.
     public convenience init(
         adopting descriptor: Int32, delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue,
         socketQueue: DispatchQueue? = nil
@@ -34,7 +38,8 @@ extension AsyncSocket {
         try adopt(descriptor, of: peer)
     }
 
-    /// The same for a socket whose delegate is called on its event loop, as with `init(inlineDelegate:socketQueue:)`.
+    /// The same for a socket whose delegate is called on its event loop, as with
+    /// `init(inlineDelegate:socketQueue:)`.
     ///
     /// - Parameters:
     ///   - descriptor: A connected stream socket.

@@ -3,9 +3,10 @@ internal import SocketBuffers
 extension AsyncSocket {
     /// Ends the connection, the attempt to make one, or the listening, at once.
     ///
-    /// Queued reads and writes are dropped; a secure connection gets its close_notify. `socketDidDisconnect(_:withError:)` follows, with no error. On
-    /// a socket that is not in use it does nothing. The socket may be connected again at once: the new connection begins when the end of the old one has been
-    /// told, and nothing else is told of the old one.
+    /// Queued reads and writes are dropped; a secure connection gets its close_notify.
+    /// `socketDidDisconnect(_:withError:)` follows, with no error. On a socket that is not in use it does
+    /// nothing. The socket may be connected again at once: the new connection begins when the end of the old
+    /// one has been told, and nothing else is told of the old one.
     public func disconnect() {
         let occupation = state.withLock { $0.occupation }
         if case .connection(let connection) = occupation {
@@ -18,17 +19,20 @@ extension AsyncSocket {
         occupation.close()
     }
 
-    /// Ends the connection once the reads that are queued now are complete. Further reads and writes are not taken.
+    /// Ends the connection once the reads that are queued now are complete. Further reads and writes are not
+    /// taken.
     public func disconnectAfterReading() {
         disconnect(.afterReads)
     }
 
-    /// Ends the connection once the writes that are queued now are complete. Further reads and writes are not taken.
+    /// Ends the connection once the writes that are queued now are complete. Further reads and writes are not
+    /// taken.
     public func disconnectAfterWriting() {
         disconnect(.afterWrites)
     }
 
-    /// Ends the connection once the reads and writes that are queued now are complete. Further ones are not taken.
+    /// Ends the connection once the reads and writes that are queued now are complete. Further ones are not
+    /// taken.
     public func disconnectAfterReadingAndWriting() {
         disconnect([.afterReads, .afterWrites])
     }
@@ -41,9 +45,10 @@ extension AsyncSocket {
 
     /// Closes our side of the connection once the writes that are queued now are complete; reading goes on.
     ///
-    /// The peer gets a FIN (shutdown(2) with `SHUT_WR`) and, on a secure connection, a close_notify before it (RFC 8446, 6.1). Further writes are not taken. The connection
-    /// ends when the peer closes its side too, or with one of the `disconnect` methods. A peer that speaks TLS 1.2 may answer a close_notify by closing
-    /// at once (RFC 5246, 7.2.1).
+    /// The peer gets a FIN (shutdown(2) with `SHUT_WR`) and, on a secure connection, a close_notify before it
+    /// (RFC 8446, 6.1). Further writes are not taken. The connection ends when the peer closes its side too,
+    /// or with one of the `disconnect` methods. A peer that speaks TLS 1.2 may answer a close_notify by
+    /// closing at once (RFC 5246, 7.2.1).
     public func closeWriteStream() {
         guard let connection else { return }
         connection.facts.withLock { $0.isWriteStreamClosing = true }

@@ -5,13 +5,16 @@ package import SocketCore
 extension AsyncSocket {
     /// Connects to a host.
     ///
-    /// Returns at once. The name is resolved, and its addresses are tried as RFC 8305 ("Happy Eyeballs") says: the preferred family first, then the
-    /// families in turn, each `alternateAddressDelay` after the one before it or as soon as one fails; the first to connect wins, and the others are given
-    /// up. Then the delegate gets `socket(_:didConnectToHost:port:)`, or `socketDidDisconnect(_:withError:)` with `.hostNotFound`, `.noUsableAddress`,
-    /// `.connectFailed` (its message names every address) or `.connectTimeout`. Reads, writes and `startTLS` may be queued before that. `disconnect()`
-    /// ends it at any time. `isIPv4Enabled` and its like count as they are now.
+    /// Returns at once. The name is resolved, and its addresses are tried as RFC 8305 ("Happy Eyeballs")
+    /// says: the preferred family first, then the families in turn, each `alternateAddressDelay` after the
+    /// one before it or as soon as one fails; the first to connect wins, and the others are given up. Then
+    /// the delegate gets `socket(_:didConnectToHost:port:)`, or `socketDidDisconnect(_:withError:)` with
+    /// `.hostNotFound`, `.noUsableAddress`, `.connectFailed` (its message names every address) or
+    /// `.connectTimeout`. Reads, writes and `startTLS` may be queued before that. `disconnect()` ends it at
+    /// any time. `isIPv4Enabled` and its like count as they are now.
     ///
-    /// With a `proxy`, all this concerns the way to the proxy; the host is the proxy's to resolve and to connect to.
+    /// With a `proxy`, all this concerns the way to the proxy; the host is the proxy's to resolve and to
+    /// connect to.
     ///
     /// - Parameters:
     ///   - host: A name, an IPv4 address in four decimal numbers, or an IPv6 address, which may be in
@@ -19,10 +22,13 @@ extension AsyncSocket {
     ///     in a number and is no such address, as the shorthands `127.1` and `0x7f.0.0.1`, is refused:
     ///     programs disagree about what they mean.
     ///   - port: A TCP port, 1 to 65535.
-    ///   - interface: Where the connection has to leave from: an interface's name (`eth0`) or address (`192.0.2.7`, `2001:db8::7`), `localhost`, and with a
-    ///     colon a port of our own (`eth0:4000`, `192.0.2.7:4000`, `[2001:db8::7]:4000`, `:4000`). The socket is bound to its address of the host's family; the
-    ///     kernel's routes still decide about the way. A link-local host without a scope gets this interface's. Nil: any.
-    ///   - timeout: Seconds from now for the resolving and connecting together, 30 unless you say otherwise; negative: no limit.
+    ///   - interface: Where the connection has to leave from: an interface's name (`eth0`) or address
+    ///     (`192.0.2.7`, `2001:db8::7`), `localhost`, and with a colon a port of our own (`eth0:4000`,
+    ///     `192.0.2.7:4000`, `[2001:db8::7]:4000`, `:4000`). The socket is bound to its address of the host's
+    ///     family; the kernel's routes still decide about the way. A link-local host without a scope gets
+    ///     this interface's. Nil: any.
+    ///   - timeout: Seconds from now for the resolving and connecting together, 30 unless you say otherwise;
+    ///     negative: no limit.
     /// - Throws: `.badConfiguration` when the socket is in use or both families are disabled, `.badParameter`
     ///   for a text that names no host (empty, with a zero byte, longer than 255 bytes, a shorthand), port 0
     ///   or an unknown interface, `.noUsableAddress` for an interface without an address of an enabled
@@ -37,18 +43,22 @@ extension AsyncSocket {
         try connect(to: .host(host, port: port), policy: routePolicy(via: interface), timeout: timeout)
     }
 
-    /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual machine.
+    /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual
+    /// machine.
     ///
-    /// Returns at once; then the delegate gets `socket(_:didConnectToHost:port:)`, for a path `socket(_:didConnectToPath:)`, or
-    /// `socketDidDisconnect(_:withError:)`. For an abstract name and a virtual machine the "host" is the address's description and the port 0. A `proxy` is asked for an
-    /// IPv4 or IPv6 address, and has nothing to do with a Unix-domain one.
+    /// Returns at once; then the delegate gets `socket(_:didConnectToHost:port:)`, for a path
+    /// `socket(_:didConnectToPath:)`, or `socketDidDisconnect(_:withError:)`. For an abstract name and a
+    /// virtual machine the "host" is the address's description and the port 0. A `proxy` is asked for an IPv4
+    /// or IPv6 address, and has nothing to do with a Unix-domain one.
     ///
     /// - Parameters:
-    ///   - address: Where to. A Unix-domain listener whose backlog is full is asked again until it takes the connection, as a blocking connect(2) would.
-    ///   - interface: As for `connect(toHost:onPort:viaInterface:withTimeout:)`; it has to be nil for an address that is not of IP.
+    ///   - address: Where to. A Unix-domain listener whose backlog is full is asked again until it takes the
+    ///     connection, as a blocking connect(2) would.
+    ///   - interface: As for `connect(toHost:onPort:viaInterface:withTimeout:)`; it has to be nil for an
+    ///     address that is not of IP.
     ///   - timeout: Seconds, 30 unless you say otherwise; negative: no limit.
-    /// - Throws: What `connect(toHost:onPort:viaInterface:withTimeout:)` throws, and `.noUsableAddress` when the address's family is disabled or the interface
-    ///   has no address of it.
+    /// - Throws: What `connect(toHost:onPort:viaInterface:withTimeout:)` throws, and `.noUsableAddress` when
+    ///   the address's family is disabled or the interface has no address of it.
     public func connect(
         toAddress address: SocketAddress, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
@@ -70,7 +80,8 @@ extension AsyncSocket {
 
     /// Connects to the Unix-domain socket at a path.
     ///
-    /// Returns at once; then the delegate gets `socket(_:didConnectToPath:)` or `socketDidDisconnect(_:withError:)`.
+    /// Returns at once; then the delegate gets `socket(_:didConnectToPath:)` or
+    /// `socketDidDisconnect(_:withError:)`.
     ///
     /// - Parameters:
     ///   - path: 1 to 107 bytes of UTF-8 (unix(7)), no zero among them; it is never cut.
@@ -134,7 +145,8 @@ extension AsyncSocket {
         _ operation: String, as role: StreamConnection.Role = .client
     ) throws(AsyncSocketError) -> StreamConnection {
         let connection = StreamConnection(for: self, as: role, loop: try chooseLoop(operation))
-        // Before anybody can reach it: a `disconnect()` from elsewhere finds a connection that can tell of its end.
+        // Before anybody can reach it: a `disconnect()` from elsewhere finds a connection that can tell of
+        // its end.
         connection.register()
         do throws(AsyncSocketError) {
             try occupy(operation, with: .connection(connection))

@@ -5,8 +5,8 @@ public import SocketTLS
 extension AsyncSocket {
     /// True while a connection is established.
     ///
-    /// This, like all the facts of a socket, is a snapshot: it was true when it was taken, on whatever thread, and waits for nothing. What is told on a
-    /// delegate queue may be older.
+    /// This, like all the facts of a socket, is a snapshot: it was true when it was taken, on whatever
+    /// thread, and waits for nothing. What is told on a delegate queue may be older.
     public var isConnected: Bool {
         facts?.isConnected ?? false
     }
@@ -24,17 +24,20 @@ extension AsyncSocket {
 
     /// True once the TLS handshake is complete and the peer is trusted.
     ///
-    /// It stays true after the connection's end, so that a callback about the last bytes is not misled; a new connection begins with false.
+    /// It stays true after the connection's end, so that a callback about the last bytes is not misled; a new
+    /// connection begins with false.
     public var isSecure: Bool {
         facts?.isSecure ?? false
     }
 
-    /// What the handshake came to: version, cipher suite, group, protocol, peer chain. Nil before `socketDidSecure(_:)`; it stays after the connection's end.
+    /// What the handshake came to: version, cipher suite, group, protocol, peer chain. Nil before
+    /// `socketDidSecure(_:)`; it stays after the connection's end.
     public var tlsSession: TLSSession? {
         facts?.session?.value
     }
 
-    /// The peer's address, or that of the proxy through which it is reached; nil while there is no connection. It stays after the connection's end.
+    /// The peer's address, or that of the proxy through which it is reached; nil while there is no
+    /// connection. It stays after the connection's end.
     public var connectedAddress: SocketAddress? {
         facts?.remoteAddress
     }
@@ -49,7 +52,8 @@ extension AsyncSocket {
         connectedAddress?.port ?? 0
     }
 
-    /// The path of the Unix-domain socket that the peer is bound to; nil for any other connection, and while there is none.
+    /// The path of the Unix-domain socket that the peer is bound to; nil for any other connection, and while
+    /// there is none.
     public var connectedPath: String? {
         connectedAddress?.unixPath
     }
@@ -64,7 +68,8 @@ extension AsyncSocket {
         connectedAddress?.family == .ipv6
     }
 
-    /// Our own address, of the connection or of the listener; nil while there is neither. That of a connection stays after its end.
+    /// Our own address, of the connection or of the listener; nil while there is neither. That of a
+    /// connection stays after its end.
     public var localAddress: SocketAddress? {
         state.withLock { state in
             switch state.occupation {
@@ -80,7 +85,8 @@ extension AsyncSocket {
         localAddress?.host
     }
 
-    /// Our own port; for a listener on port 0, the one that the kernel chose. 0 while there is neither connection nor listener.
+    /// Our own port; for a listener on port 0, the one that the kernel chose. 0 while there is neither
+    /// connection nor listener.
     public var localPort: UInt16 {
         localAddress?.port ?? 0
     }

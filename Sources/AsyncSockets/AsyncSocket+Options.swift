@@ -6,12 +6,15 @@ public import SocketCore
 extension AsyncSocket {
     /// Sets an option of the kernel's: `try socket.setOption(.keepAlive, to: true)`.
     ///
-    /// With a connection or a listener it counts at once when the call returns. In any case the value is kept for the descriptors that this socket gets later,
-    /// before they are bound or connected, and for the connections that it accepts from now on. It may be called from any thread, and waits for
-    /// nobody. A value that is kept and that the kernel does not take later ends the attempt to connect, or makes `accept` throw.
+    /// With a connection or a listener it counts at once when the call returns. In any case the value is kept
+    /// for the descriptors that this socket gets later, before they are bound or connected, and for the
+    /// connections that it accepts from now on. It may be called from any thread, and waits for nobody. A
+    /// value that is kept and that the kernel does not take later ends the attempt to connect, or makes
+    /// `accept` throw.
     ///
-    /// - Throws: `.badParameter` when the value makes no sense or the option is none of this kind of socket (`EINVAL`, `EOPNOTSUPP`,
-    ///   `ENOPROTOOPT`), `.system` when the kernel refuses it, for example with `EPERM`; `errno` says which. Nothing is kept then.
+    /// - Throws: `.badParameter` when the value makes no sense or the option is none of this kind of socket
+    ///   (`EINVAL`, `EOPNOTSUPP`, `ENOPROTOOPT`), `.system` when the kernel refuses it, for example with
+    ///   `EPERM`; `errno` says which. Nothing is kept then.
     public func setOption<Value>(_ option: SocketOption<Value>, to value: Value) throws(AsyncSocketError) {
         do throws(SystemError) {
             try state.withLock { state throws(SystemError) in
@@ -23,12 +26,13 @@ extension AsyncSocket {
         }
     }
 
-    /// The value of an option: of the connection or of the listener as the kernel has it, and otherwise the one that has been set here.
+    /// The value of an option: of the connection or of the listener as the kernel has it, and otherwise the
+    /// one that has been set here.
     ///
     /// It may be called from any thread, and waits for nobody.
     ///
-    /// - Throws: `.badConfiguration` when there is neither a descriptor nor a value that has been set, and otherwise what
-    ///   `setOption(_:to:)` throws.
+    /// - Throws: `.badConfiguration` when there is neither a descriptor nor a value that has been set, and
+    ///   otherwise what `setOption(_:to:)` throws.
     public func option<Value>(_ option: SocketOption<Value>) throws(AsyncSocketError) -> Value {
         do throws(SystemError) {
             let value = try state.withLock { state throws(SystemError) in
@@ -41,7 +45,8 @@ extension AsyncSocket {
         throw .badConfiguration("option", "the socket has no connection, and \(option.name) has not been set")
     }
 
-    /// Anything of yours that shall go with the socket. The socket does nothing with it; accepted sockets begin with nil.
+    /// Anything of yours that shall go with the socket. The socket does nothing with it; accepted sockets
+    /// begin with nil.
     public var userData: (any Sendable)? {
         get { state.withLock { $0.userData?.value } }
         set {
@@ -54,13 +59,16 @@ extension AsyncSocket {
         }
     }
 
-    /// Runs `body` when nothing else happens to the connection, with its descriptor, for system calls that this library has no name for.
+    /// Runs `body` when nothing else happens to the connection, with its descriptor, for system calls that
+    /// this library has no name for.
     ///
-    /// It is posted to the socket's turn and never waited for: it runs now, on this thread, when nobody else is busy with the socket, and otherwise after them,
-    /// on their thread; on the socket queue, if there is one. Be quick, and do not block. The descriptor is valid inside `body` only. Do not close it, read
+    /// It is posted to the socket's turn and never waited for: it runs now, on this thread, when nobody else
+    /// is busy with the socket, and otherwise after them, on their thread; on the socket queue, if there is
+    /// one. Be quick, and do not block. The descriptor is valid inside `body` only. Do not close it, read
     /// from it, write to it, or make it blocking. A listener passes a duplicate of one of its descriptors.
     ///
-    /// - Parameter body: Gets the descriptor, or nil when there is none: the socket is not in use, or not connected yet.
+    /// - Parameter body: Gets the descriptor, or nil when there is none: the socket is not in use, or not
+    ///   connected yet.
     public func perform(_ body: @escaping @Sendable (_ descriptor: Int32?) -> Void) {
         switch state.withLock({ $0.occupation }) {
         case .connection(let connection): connection.post(.perform(body))

@@ -5,17 +5,21 @@ public import SocketCore
 extension AsyncSocket {
     /// Reads the first bytes there are, whatever their number.
     ///
-    /// Reads are served in the order in which they were queued, each as soon as it has what it asked for, with `socket(_:didRead:withTag:)`. A read
-    /// may be queued from `connect` on, before the connection is established. On a socket that is not in use, and after one of the `disconnect` methods, it is dropped.
-    /// Bytes that no read has taken stay where they are. When the connection ends first, `socketDidDisconnect(_:withError:)` says why.
+    /// Reads are served in the order in which they were queued, each as soon as it has what it asked for,
+    /// with `socket(_:didRead:withTag:)`. A read may be queued from `connect` on, before the connection is
+    /// established. On a socket that is not in use, and after one of the `disconnect` methods, it is dropped.
+    /// Bytes that no read has taken stay where they are. When the connection ends first,
+    /// `socketDidDisconnect(_:withError:)` says why.
     ///
     /// - Parameters:
-    ///   - timeout: Seconds from the moment this is the oldest read that is not complete; negative (the default): no limit. What happens then
-    ///     is for `socket(_:shouldTimeoutReadWithTag:elapsed:bytesDone:)` to say.
+    ///   - timeout: Seconds from the moment this is the oldest read that is not complete; negative (the
+    ///     default): no limit. What happens then is for
+    ///     `socket(_:shouldTimeoutReadWithTag:elapsed:bytesDone:)` to say.
     ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
-    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with `.badParameter`.
-    ///   - maxLength: The most bytes to deliver, more than zero; otherwise the connection ends with `.badParameter`. Without it a read brings what has
-    ///     been read ahead, which is bounded (64 KiB).
+    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with
+    ///     `.badParameter`.
+    ///   - maxLength: The most bytes to deliver, more than zero; otherwise the connection ends with
+    ///     `.badParameter`. Without it a read brings what has been read ahead, which is bounded (64 KiB).
     ///   - tag: Comes back with the data.
     public func readData(
         withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
@@ -30,11 +34,13 @@ extension AsyncSocket {
     /// Otherwise it is like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///
     /// - Parameters:
-    ///   - length: Zero completes with no bytes when its turn comes; a negative number ends the connection with `.badParameter`. Memory is
-    ///     used for the bytes that have come, not for those that were announced: but check a length that the peer has sent before you ask for so much.
+    ///   - length: Zero completes with no bytes when its turn comes; a negative number ends the connection
+    ///     with `.badParameter`. Memory is used for the bytes that have come, not for those that were
+    ///     announced: but check a length that the peer has sent before you ask for so much.
     ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
-    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with `.badParameter`.
+    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with
+    ///     `.badParameter`.
     ///   - tag: Comes back with the data.
     public func readData(
         toLength length: Int, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
@@ -46,16 +52,20 @@ extension AsyncSocket {
 
     /// Reads up to and including the first occurrence of `delimiter`.
     ///
-    /// The connection ends with `.readMaxedOut` when `maxLength` bytes are there without the delimiter; a delimiter that ends exactly at
-    /// `maxLength` is found. Otherwise it is like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
+    /// The connection ends with `.readMaxedOut` when `maxLength` bytes are there without the delimiter; a
+    /// delimiter that ends exactly at `maxLength` is found. Otherwise it is like
+    /// `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///
     /// - Parameters:
-    ///   - delimiter: At least one byte and at most `maxLength`; otherwise the connection ends with `.badParameter`. Part of the data that is delivered.
+    ///   - delimiter: At least one byte and at most `maxLength`; otherwise the connection ends with
+    ///     `.badParameter`. Part of the data that is delivered.
     ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
-    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with `.badParameter`.
-    ///   - maxLength: The most bytes that are delivered, the delimiter among them; 1 MiB unless you say otherwise. Write a number, `.bytes(count)` for one
-    ///     that is computed, or `.unlimited`: then the peer decides how much memory the read takes.
+    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with
+    ///     `.badParameter`.
+    ///   - maxLength: The most bytes that are delivered, the delimiter among them; 1 MiB unless you say
+    ///     otherwise. Write a number, `.bytes(count)` for one that is computed, or `.unlimited`: then the
+    ///     peer decides how much memory the read takes.
     ///   - tag: Comes back with the data.
     public func readData(
         to delimiter: Data, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
@@ -70,15 +80,17 @@ extension AsyncSocket {
 
     /// Reads everything up to the end of what the peer sends.
     ///
-    /// It is complete when the peer has closed its side in good order: with a FIN or, with TLS, a close_notify. Then `socketDidDisconnect(_:withError:)`
-    /// follows with `.closedByPeer`, or `socketDidCloseReadStream(_:)` on a socket without `autoDisconnectOnClosedReadStream`. When the stream ends
-    /// in any other way, what came is delivered with `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`, since it may be cut short, and the end
+    /// It is complete when the peer has closed its side in good order: with a FIN or, with TLS, a
+    /// close_notify. Then `socketDidDisconnect(_:withError:)` follows with `.closedByPeer`, or
+    /// `socketDidCloseReadStream(_:)` on a socket without `autoDisconnectOnClosedReadStream`. When the stream
+    /// ends in any other way, what came is delivered with
+    /// `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`, since it may be cut short, and the end
     /// follows. The connection ends with `.readMaxedOut` when more than `maxLength` bytes come.
     ///
     /// - Parameters:
     ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`; it is for all of it.
-    ///   - maxLength: The most bytes that are delivered; 1 MiB unless you say otherwise. With `.unlimited` the peer decides how much memory the
-    ///     read takes.
+    ///   - maxLength: The most bytes that are delivered; 1 MiB unless you say otherwise. With `.unlimited`
+    ///     the peer decides how much memory the read takes.
     ///   - tag: Comes back with the data.
     public func readDataToEnd(
         withTimeout timeout: TimeInterval = -1, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
@@ -90,8 +102,9 @@ extension AsyncSocket {
     /// The `maxLength` of reads whose length the peer decides, unless you give one: 1 MiB.
     public static let defaultMaxLength = ByteLimit.mebibytes(1)
 
-    /// How far the oldest read has come that is not complete; nil when none is queued. In a callback without a delegate
-    /// queue as it is there; elsewhere a snapshot, from the end of the last turn on the event loop: the read may be further by now.
+    /// How far the oldest read has come that is not complete; nil when none is queued. In a callback without
+    /// a delegate queue as it is there; elsewhere a snapshot, from the end of the last turn on the event
+    /// loop: the read may be further by now.
     public var readProgress: OperationProgress? {
         connection?.progress.read
     }

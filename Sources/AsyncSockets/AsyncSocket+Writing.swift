@@ -6,12 +6,14 @@ internal import SocketCore
 extension AsyncSocket {
     /// Writes all of `data`, after the writes that were queued before.
     ///
-    /// `socket(_:didWriteDataWithTag:)` follows when the kernel has taken the last byte. It may be called before the connection stands; on a
-    /// socket that is not in use, after one of the `disconnect` methods, or with no data it does nothing.
+    /// `socket(_:didWriteDataWithTag:)` follows when the kernel has taken the last byte. It may be called
+    /// before the connection stands; on a socket that is not in use, after one of the `disconnect` methods,
+    /// or with no data it does nothing.
     ///
     /// - Parameters:
     ///   - data: The bytes. They are not copied.
-    ///   - timeout: Seconds from the moment this is the oldest write that is not complete; negative (the default): no limit. What happens then is for
+    ///   - timeout: Seconds from the moment this is the oldest write that is not complete; negative (the
+    ///     default): no limit. What happens then is for
     ///     `socket(_:shouldTimeoutWriteWithTag:elapsed:bytesDone:)` to say.
     ///   - tag: Comes back with the completion.
     public func write(_ data: Data, withTimeout timeout: TimeInterval = -1, tag: Int = 0) {
@@ -20,10 +22,12 @@ extension AsyncSocket {
 
     /// Writes a part of a file, after the writes that were queued before.
     ///
-    /// Without TLS the kernel sends it from its own memory (sendfile(2)). Otherwise this is like `write(_:withTimeout:tag:)`. The file is opened
-    /// now. When it turns out shorter than promised, the connection ends at once with `.system` and the errno `ENODATA`. The peer gets a reset over TCP, and
-    /// no close_notify with TLS, so that it knows that bytes are missing. A Unix-domain socket without TLS has no way to say so: there the peer
-    /// sees an end in good order, unless your protocol says how many bytes there are.
+    /// Without TLS the kernel sends it from its own memory (sendfile(2)). Otherwise this is like
+    /// `write(_:withTimeout:tag:)`. The file is opened now. When it turns out shorter than promised, the
+    /// connection ends at once with `.system` and the errno `ENODATA`. The peer gets a reset over TCP, and no
+    /// close_notify with TLS, so that it knows that bytes are missing. A Unix-domain socket without TLS has
+    /// no way to say so: there the peer sees an end in good order, unless your protocol says how many bytes
+    /// there are.
     ///
     /// - Parameters:
     ///   - path: The path of a regular file.
@@ -31,7 +35,8 @@ extension AsyncSocket {
     ///   - length: The number of bytes; nil: to the end of the file, as it is now.
     ///   - timeout: As for `write(_:withTimeout:tag:)`.
     ///   - tag: Comes back with the completion.
-    /// - Throws: `.badParameter` when the file is no regular file, or the part lies outside of it; `.system` when it cannot be opened.
+    /// - Throws: `.badParameter` when the file is no regular file, or the part lies outside of it; `.system`
+    ///   when it cannot be opened.
     public func write(
         contentsOfFile path: String, offset: Int = 0, length: Int? = nil, withTimeout timeout: TimeInterval = -1, tag: Int = 0
     ) throws(AsyncSocketError) {
@@ -44,13 +49,14 @@ extension AsyncSocket {
         }
     }
 
-    /// How far the oldest write has come that is not complete; nil when none is queued. A snapshot, as `readProgress` is: the write may be
-    /// further by now.
+    /// How far the oldest write has come that is not complete; nil when none is queued. A snapshot, as
+    /// `readProgress` is: the write may be further by now.
     public var writeProgress: OperationProgress? {
         connection?.progress.write
     }
 
-    /// How many bytes wait to be written: those that neither the kernel nor TLS has taken yet. A snapshot, as `readProgress` is.
+    /// How many bytes wait to be written: those that neither the kernel nor TLS has taken yet. A snapshot, as
+    /// `readProgress` is.
     public var pendingWriteByteCount: Int {
         connection?.progress.waitingByteCount ?? 0
     }

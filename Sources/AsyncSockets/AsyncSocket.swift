@@ -6,11 +6,13 @@ internal import Synchronization
 
 /// An asynchronous TCP socket that can turn into a TLS connection while it is in use.
 ///
-/// It speaks the vocabulary of `GCDAsyncSocket`: operations are queued, served in order, and reported to a delegate. All methods may be called from any
-/// thread, and none of them blocks; in particular none ever waits for another socket or for the delegate.
+/// It speaks the vocabulary of `GCDAsyncSocket`: operations are queued, served in order, and reported to a
+/// delegate. All methods may be called from any thread, and none of them blocks; in particular none ever
+/// waits for another socket or for the delegate.
 ///
-/// A socket makes one connection at a time, or listens. After `socketDidDisconnect` it can be used again. When the last reference
-/// to a socket goes away its connection is closed, and its delegate hears nothing more.
+/// A socket makes one connection at a time, or listens. After `socketDidDisconnect` it can be used again.
+/// When the last reference to a socket goes away its connection is closed, and its delegate hears nothing
+/// more.
 public final class AsyncSocket: Sendable {
     /// What the socket is busy with.
     enum Occupation {
@@ -27,7 +29,8 @@ public final class AsyncSocket: Sendable {
         var userData: CopyOnWrite<any Sendable>?
         /// Made when the socket listens for the first time.
         var quota: AcceptQuota?
-        /// Chosen at the first use, and kept: the end of one connection is then told before the beginning of the next.
+        /// Chosen at the first use, and kept: the end of one connection is then told before the beginning of
+        /// the next.
         var loop: EventLoop?
     }
 
@@ -37,25 +40,29 @@ public final class AsyncSocket: Sendable {
     let delegateChanges = Atomic(0)
     let socketQueue: DispatchQueue?
 
-    /// A socket without a delegate: for connections that are only written to, and for sockets that get their delegate later.
+    /// A socket without a delegate: for connections that are only written to, and for sockets that get their
+    /// delegate later.
     public convenience init() {
         self.init(DelegateSlot(nil, queue: nil), socketQueue: nil)
     }
 
     /// A socket whose delegate is called on a queue.
     ///
-    /// The delegate needs no lock and need not be `Sendable`: all its calls come one after the other. Use a queue of your own, or `.main` for a delegate
-    /// on the main actor: the compiler cannot see that another queue is wrong for it. (Where the main actor is the default isolation of a
-    /// target, write `nonisolated final class` for a delegate with a queue of your own.) Keep the delegate and the socket: neither keeps the other. Each
-    /// queue that is blocked in a callback holds a thread of libdispatch's, which has 64 of them for a whole process: give many sockets one queue rather
-    /// than each socket its own, and never wait in a callback.
+    /// The delegate needs no lock and need not be `Sendable`: all its calls come one after the other. Use a
+    /// queue of your own, or `.main` for a delegate on the main actor: the compiler cannot see that another
+    /// queue is wrong for it. (Where the main actor is the default isolation of a target, write `nonisolated
+    /// final class` for a delegate with a queue of your own.) Keep the delegate and the socket: neither keeps
+    /// the other. Each queue that is blocked in a callback holds a thread of libdispatch's, which has 64 of
+    /// them for a whole process: give many sockets one queue rather than each socket its own, and never wait
+    /// in a callback.
     ///
     /// - Parameters:
     ///   - delegate: Who is told what happens. The socket holds it weakly: keep it.
-    ///   - delegateQueue: The serial queue on which the delegate is called. A concurrent queue is an error in the calling program; the global queues are
-    ///     refused at run time.
-    ///   - socketQueue: A serial queue on which the socket's state is handled; nil (recommended): the event loops. It may target other queues, and
-    ///     may be shared among sockets. A concurrent queue is an error in the calling program.
+    ///   - delegateQueue: The serial queue on which the delegate is called. A concurrent queue is an error in
+    ///     the calling program; the global queues are refused at run time.
+    ///   - socketQueue: A serial queue on which the socket's state is handled; nil (recommended): the event
+    ///     loops. It may target other queues, and may be shared among sockets. A concurrent queue is an error
+    ///     in the calling program.
     public convenience init(
         delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue, socketQueue: DispatchQueue? = nil
     ) {
@@ -64,16 +71,19 @@ public final class AsyncSocket: Sendable {
 
     /// A socket whose delegate is called on the socket's event loop, without a hop: the fastest way.
     ///
-    /// Be quick in the callbacks, and never block: other connections wait. The callbacks of one socket come one after the other. Those of several sockets
-    /// with the same delegate, such as the accepted sockets of a listener, come on several threads at a time: that is why the delegate must be `Sendable`.
+    /// Be quick in the callbacks, and never block: other connections wait. The callbacks of one socket come
+    /// one after the other. Those of several sockets with the same delegate, such as the accepted sockets of
+    /// a listener, come on several threads at a time: that is why the delegate must be `Sendable`.
     ///
     /// - Parameters:
     ///   - inlineDelegate: Who is told what happens. The socket holds it weakly: keep it.
-    ///   - socketQueue: A serial queue on which the socket's state is handled and the delegate is called; nil (recommended): the event loops.
+    ///   - socketQueue: A serial queue on which the socket's state is handled and the delegate is called; nil
+    ///     (recommended): the event loops.
     public convenience init<Delegate: AsyncSocketDelegate & Sendable>(
         inlineDelegate: Delegate?, socketQueue: DispatchQueue? = nil
     ) {
-        // Generic, since only so does the compiler refuse a delegate on the main actor, whose conformance is isolated to it.
+        // Generic, since only so does the compiler refuse a delegate on the main actor, whose conformance is
+        // isolated to it.
         self.init(DelegateSlot(inlineDelegate, queue: nil), socketQueue: socketQueue)
     }
 
@@ -99,9 +109,11 @@ public final class AsyncSocket: Sendable {
 
     // MARK: - The delegate
 
-    /// Has another delegate told what happens, on a queue. What is on its way to the one before goes to this one.
+    /// Has another delegate told what happens, on a queue. What is on its way to the one before goes to this
+    /// one.
     ///
-    /// What a connection has to tell comes on the new queue when the call that is under way on the old one has returned.
+    /// What a connection has to tell comes on the new queue when the call that is under way on the old one
+    /// has returned.
     ///
     /// - Parameters:
     ///   - delegate: Held weakly; nil: none is told.
@@ -111,8 +123,9 @@ public final class AsyncSocket: Sendable {
         replaceAudience(with: DelegateSlot(delegate, queue: delegateQueue))
     }
 
-    /// Has another delegate told what happens, on the event loop, as with `init(inlineDelegate:socketQueue:)`. What is on its way to the one
-    /// before goes to this one, and may still come on the queue of the one before.
+    /// Has another delegate told what happens, on the event loop, as with
+    /// `init(inlineDelegate:socketQueue:)`. What is on its way to the one before goes to this one, and may
+    /// still come on the queue of the one before.
     ///
     /// - Parameter inlineDelegate: Held weakly; nil: none is told.
     public func setInlineDelegate<Delegate: AsyncSocketDelegate & Sendable>(_ inlineDelegate: Delegate?) {
@@ -138,7 +151,8 @@ public final class AsyncSocket: Sendable {
         if case .connection(let connection) = occupation { connection.post(.changeDelegateQueue) }
     }
 
-    /// Who is told what happens now, and where: a delegate is never called anywhere else than where it was set for.
+    /// Who is told what happens now, and where: a delegate is never called anywhere else than where it was
+    /// set for.
     var audience: DelegateSlot.Reference {
         state.withLock { $0.audience.reference }
     }
@@ -152,7 +166,8 @@ public final class AsyncSocket: Sendable {
         }
     }
 
-    /// The connection that is to read or write, if there is one. In an inline callback of it neither lock nor count is needed to find it.
+    /// The connection that is to read or write, if there is one. In an inline callback of it neither lock nor
+    /// count is needed to find it.
     func withConnection(_ body: (StreamConnection) -> Void) {
         if !callback.withConnection(body), let connection { body(connection) }
     }
@@ -164,7 +179,8 @@ public final class AsyncSocket: Sendable {
             guard predecessor.isOver else { return nil }
             state.occupation = occupation
             if case .connection(let old) = predecessor { old.relay.supersede() }
-            // Here, so that an option that is set from now on finds the connection, and one that was set before is not lost.
+            // Here, so that an option that is set from now on finds the connection, and one that was set
+            // before is not lost.
             if case .connection(let connection) = occupation { prepare(connection, after: predecessor, &state) }
             return predecessor
         }
@@ -196,7 +212,8 @@ extension AsyncSocket.Occupation {
         }
     }
 
-    /// Sees to it that nothing is told of this one before the end of `predecessor`. Of a listener it is also the beginning.
+    /// Sees to it that nothing is told of this one before the end of `predecessor`. Of a listener it is also
+    /// the beginning.
     fileprivate func follow(_ predecessor: Self) {
         switch self {
         case .nothing: break

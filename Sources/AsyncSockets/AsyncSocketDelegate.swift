@@ -3,13 +3,14 @@ public import FoundationEssentials
 
 /// What a socket tells you.
 ///
-/// Every method is optional: a default does nothing. Put the conformance into an extension of its own, and the compiler warns of a method whose name or
-/// types only nearly match. They are called on the queue that was given with the delegate, in the order in which things
-/// happened; an inline delegate is called on the socket's event loop (then be quick, and never block). No method is called from within a call that you
-/// make to the socket.
+/// Every method is optional: a default does nothing. Put the conformance into an extension of its own, and
+/// the compiler warns of a method whose name or types only nearly match. They are called on the queue that
+/// was given with the delegate, in the order in which things happened; an inline delegate is called on the
+/// socket's event loop (then be quick, and never block). No method is called from within a call that you make
+/// to the socket.
 ///
-/// The protocol is not `Sendable`: a delegate with a queue may have state without locks. A delegate on the main actor has a conformance that is isolated
-/// to it, and the main queue:
+/// The protocol is not `Sendable`: a delegate with a queue may have state without locks. A delegate on the
+/// main actor has a conformance that is isolated to it, and the main queue:
 ///
 /// ```swift
 /// @MainActor final class Session { … }
@@ -24,11 +25,12 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// It has the listener's delegate and delegate queue. Reads and writes may begin right here.
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket)
 
-    /// The queue on which the state of an accepted socket shall be handled; nil (the default): on the event loops.
+    /// The queue on which the state of an accepted socket shall be handled; nil (the default): on the event
+    /// loops.
     func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue?
 
-    /// The connection stands. `host` is the peer's address in numbers; behind a proxy the host that was asked for; for an abstract name of the Unix domain its
-    /// description, and the port is 0.
+    /// The connection stands. `host` is the peer's address in numbers; behind a proxy the host that was asked
+    /// for; for an abstract name of the Unix domain its description, and the port is 0.
     func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16)
 
     /// The connection to the Unix-domain socket at a path stands.
@@ -47,8 +49,8 @@ public protocol AsyncSocketDelegate: AnyObject {
 
     /// A read has ended without being complete, and the connection goes on.
     ///
-    /// It has timed out on a socket with `keepsConnectionOnReadTimeout`, or the peer had closed its side on one without
-    /// `autoDisconnectOnClosedReadStream`.
+    /// It has timed out on a socket with `keepsConnectionOnReadTimeout`, or the peer had closed its side on
+    /// one without `autoDisconnectOnClosedReadStream`.
     ///
     /// - Parameters:
     ///   - socket: The socket, whose connection goes on.
@@ -57,15 +59,16 @@ public protocol AsyncSocketDelegate: AnyObject {
     ///   - error: `.readTimeout` or `.closedByPeer`.
     func socket(_ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError)
 
-    /// A read has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the connection or, with
-    /// `keepsConnectionOnReadTimeout`, the read.
+    /// A read has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the
+    /// connection or, with `keepsConnectionOnReadTimeout`, the read.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
 
     /// The peer will send no more, and the connection stays open for writing.
     ///
-    /// Called once, on a socket without `autoDisconnectOnClosedReadStream`, after the last byte has been delivered. Reads that are queued then or later end with
+    /// Called once, on a socket without `autoDisconnectOnClosedReadStream`, after the last byte has been
+    /// delivered. Reads that are queued then or later end with
     /// `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`.
     func socketDidCloseReadStream(_ socket: AsyncSocket)
 
@@ -77,57 +80,69 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// `partialLength` more bytes of a write were handed to the kernel, and some are left.
     func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int)
 
-    /// A write has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the connection.
+    /// A write has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the
+    /// connection.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
 
-    /// The bytes waiting to be written have reached `writeHighWaterMark`: stop writing until some writes are complete.
+    /// The bytes waiting to be written have reached `writeHighWaterMark`: stop writing until some writes are
+    /// complete.
     ///
     /// Called again after `socket(_:writeQueueReachedLowWater:)`.
     func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int)
 
-    /// After the high-water mark was reached, no more than half of `writeHighWaterMark` waits to be written: go on writing.
+    /// After the high-water mark was reached, no more than half of `writeHighWaterMark` waits to be written:
+    /// go on writing.
     func socket(_ socket: AsyncSocket, writeQueueReachedLowWater byteCount: Int)
 
     // MARK: TLS
 
-    /// Decide whether to trust the peer. Called at most once for a connection, and only when the settings' `trustEvaluation` asks for it.
+    /// Decide whether to trust the peer. Called at most once for a connection, and only when the settings'
+    /// `trustEvaluation` asks for it.
     ///
-    /// Answer by calling `completionHandler` once, from any thread, now or later, within `trustTimeout` seconds; later answers and second ones are
-    /// ignored. Meanwhile no application data moves in either direction. With `.delegate`, OpenSSL has already said yes and you may only
-    /// narrow that; with `.manual` yours is the only verdict. The default says no.
+    /// Answer by calling `completionHandler` once, from any thread, now or later, within `trustTimeout`
+    /// seconds; later answers and second ones are ignored. Meanwhile no application data moves in either
+    /// direction. With `.delegate`, OpenSSL has already said yes and you may only narrow that; with `.manual`
+    /// yours is the only verdict. The default says no.
     ///
-    /// On the client side it comes before the peer has proved that it holds the certificate's key: store a pin in `socketDidSecure`.
+    /// On the client side it comes before the peer has proved that it holds the certificate's key: store a
+    /// pin in `socketDidSecure`.
     func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void)
 
-    /// The connection is secure: all that is read and written from here on is encrypted. `tlsSession` has the facts.
+    /// The connection is secure: all that is read and written from here on is encrypted. `tlsSession` has the
+    /// facts.
     func socketDidSecure(_ socket: AsyncSocket)
 
     // MARK: The end
 
     /// The connection, the attempt to make one, or the listener has ended. Called once for each, and last.
     ///
-    /// `error` is nil after `disconnect()` and its like. A peer that closed in good order is `.closedByPeer`, which is an error here because
-    /// it was not your doing. Reads and writes that were still queued have been dropped.
+    /// `error` is nil after `disconnect()` and its like. A peer that closed in good order is `.closedByPeer`,
+    /// which is an error here because it was not your doing. Reads and writes that were still queued have
+    /// been dropped.
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?)
 
-    /// The same in the spelling of CocoaAsyncSocket, so that a delegate that was written for it hears of the end. Implement one of the two: both are called.
+    /// The same in the spelling of CocoaAsyncSocket, so that a delegate that was written for it hears of the
+    /// end. Implement one of the two: both are called.
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: (any Error)?)
 }
 
 /// A step on the way to a connection.
 ///
-/// Attempts go on beside each other (RFC 8305), so several addresses may be tried before the first has failed. One that is reported neither as failed nor
-/// as connected was given up because another one connected first, or because the whole has ended.
+/// Attempts go on beside each other (RFC 8305), so several addresses may be tried before the first has
+/// failed. One that is reported neither as failed nor as connected was given up because another one connected
+/// first, or because the whole has ended.
 public enum ConnectionProgress: Sendable, Hashable {
-    /// The host has these addresses that may be used, in the order in which they will be tried. Not told when an address was given instead of a host.
+    /// The host has these addresses that may be used, in the order in which they will be tried. Not told when
+    /// an address was given instead of a host.
     case resolved([SocketAddress])
     /// An attempt to connect to this address begins.
     case trying(SocketAddress)
     /// The attempt has failed; others may follow.
     case failed(SocketAddress, AsyncSocketError)
-    /// The connection stands; the other attempts have been given up. With a proxy, this is the one to the proxy.
+    /// The connection stands; the other attempts have been given up. With a proxy, this is the one to the
+    /// proxy.
     case connected(SocketAddress)
 }
 

@@ -52,7 +52,8 @@ extension AsyncSocketError {
         return names.filter { families.contains($0.key) }.map(\.value).joined(separator: " and ")
     }
 
-    /// Every address has failed. `errno` is that of the last one that says something about the host and not about this machine.
+    /// Every address has failed. `errno` is that of the last one that says something about the host and not
+    /// about this machine.
     init(failedAttempts: [(address: SocketAddress, error: SystemError)], destination: String) {
         let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.error.about($0.address))" }
         let more = failedAttempts.count - named.count
@@ -64,7 +65,8 @@ extension AsyncSocketError {
         )
     }
 
-    /// A message names this many addresses at most: how many a host has is up to whoever answers for its name.
+    /// A message names this many addresses at most: how many a host has is up to whoever answers for its
+    /// name.
     private static let namedAttempts = 16
 }
 

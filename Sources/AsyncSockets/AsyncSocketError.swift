@@ -9,7 +9,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         set { change { $0.code = newValue } }
     }
 
-    /// Who has to change something for it to go well: the caller, the peer, the holder of a certificate, or the system.
+    /// Who has to change something for it to go well: the caller, the peer, the holder of a certificate, or
+    /// the system.
     public var blame: Blame {
         get { contents.blame }
         set { change { $0.blame = newValue } }
@@ -33,13 +34,15 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         set { change { $0.errno = newValue } }
     }
 
-    /// What the TLS engine found: the alert of the peer, the certificate that was refused, OpenSSL's error stack.
+    /// What the TLS engine found: the alert of the peer, the certificate that was refused, OpenSSL's error
+    /// stack.
     public var tls: TLSError? {
         get { contents.tls }
         set { change { $0.tls = newValue } }
     }
 
-    /// True when the connection ended in good order: the peer closed it with a FIN or, with TLS, a close_notify. An end of your own has no error.
+    /// True when the connection ended in good order: the peer closed it with a FIN or, with TLS, a
+    /// close_notify. An end of your own has no error.
     public var isOrderlyEnd: Bool { code == .closedByPeer }
 
     /// An error of your own making, for tests of code that handles them.
@@ -57,7 +60,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         box = Box(Contents(code: code, blame: blame, operation: operation, message: message, errno: errno, tls: tls))
     }
 
-    // Behind one reference: a connection asks after each message whether it has an error, and moves events that could hold one.
+    // Behind one reference: a connection asks after each message whether it has an error, and moves events
+    // that could hold one.
     private var box: Box
     private var contents: Contents { box.contents }
 
@@ -99,13 +103,15 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// The name of the code, for logs.
         public let description: String
 
-        /// The socket is in no state for the call: already connected or listening, no connection to upgrade, a second `startTLS`.
+        /// The socket is in no state for the call: already connected or listening, no connection to upgrade,
+        /// a second `startTLS`.
         public static let badConfiguration = Code(description: "badConfiguration")
         /// An argument has no meaning: a negative length, an empty delimiter, a port that is no number.
         public static let badParameter = Code(description: "badParameter")
         /// The host name has no address (blame: caller), or the resolver could not tell (blame: system).
         public static let hostNotFound = Code(description: "hostNotFound")
-        /// The host has addresses, but none that may be used: their family is disabled, or the interface has no address of it.
+        /// The host has addresses, but none that may be used: their family is disabled, or the interface has
+        /// no address of it.
         public static let noUsableAddress = Code(description: "noUsableAddress")
         /// No address of the host accepted the connection.
         public static let connectFailed = Code(description: "connectFailed")
@@ -113,7 +119,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let proxyRefused = Code(description: "proxyRefused")
         /// The proxy wants a user name and a password: there were none, or it did not accept them.
         public static let proxyAuthenticationRequired = Code(description: "proxyAuthenticationRequired")
-        /// The proxy said something that is not its protocol, or ended the connection, before the tunnel stood.
+        /// The proxy said something that is not its protocol, or ended the connection, before the tunnel
+        /// stood.
         public static let proxyFailed = Code(description: "proxyFailed")
         /// The connection was not made in time.
         public static let connectTimeout = Code(description: "connectTimeout")
@@ -132,12 +139,13 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let writeQueueFull = Code(description: "writeQueueFull")
         /// The peer closed the connection in good order: a FIN or, with TLS, a close_notify.
         public static let closedByPeer = Code(description: "closedByPeer")
-        /// The connection was secure and ended with a FIN but no close_notify: what came last may have been cut off by an attacker.
+        /// The connection was secure and ended with a FIN but no close_notify: what came last may have been
+        /// cut off by an attacker.
         public static let truncated = Code(description: "truncated")
         /// The peer, or the network, reset the connection.
         public static let connectionReset = Code(description: "connectionReset")
-        /// Plaintext lay in the buffer when the handshake was about to begin: a STARTTLS injection, or a greeting or reply that the program has not
-        /// read before `startTLS`.
+        /// Plaintext lay in the buffer when the handshake was about to begin: a STARTTLS injection, or a
+        /// greeting or reply that the program has not read before `startTLS`.
         public static let bytesBufferedAtUpgrade = Code(description: "bytesBufferedAtUpgrade")
         /// TLS failed; `tls` says how.
         public static let tls = Code(description: "tls")

@@ -1,14 +1,16 @@
 internal import Glibc
 internal import Synchronization
 
-/// Which connection of a socket is calling the delegate inline, so that what the delegate asks for in return finds the connection at once.
+/// Which connection of a socket is calling the delegate inline, so that what the delegate asks for in return
+/// finds the connection at once.
 struct CallbackPlace: ~Copyable, Sendable {
     /// The thread; zero: none. A thread finds its own number here only while that connection delivers.
     private let thread = Atomic<pthread_t>(0)
     /// The address of the connection. It lives, as long as the thread is in the callback.
     private let connection = Atomic<UInt>(0)
 
-    /// Before and after callbacks of `connection`. Never on two threads at a time: all connections of a socket deliver on its one loop, or on its queue.
+    /// Before and after callbacks of `connection`. Never on two threads at a time: all connections of a
+    /// socket deliver on its one loop, or on its queue.
     func open(for connection: StreamConnection) {
         self.connection.store(UInt(bitPattern: Unmanaged.passUnretained(connection).toOpaque()), ordering: .relaxed)
         thread.store(pthread_self(), ordering: .relaxed)
@@ -18,7 +20,8 @@ struct CallbackPlace: ~Copyable, Sendable {
         thread.store(0, ordering: .relaxed)
     }
 
-    /// False, without having called `body`, when this is no callback, or when the socket may have another connection by now.
+    /// False, without having called `body`, when this is no callback, or when the socket may have another
+    /// connection by now.
     func withConnection(_ body: (StreamConnection) -> Void) -> Bool {
         guard thread.load(ordering: .relaxed) == pthread_self(),
             let address = UnsafeRawPointer(bitPattern: connection.load(ordering: .relaxed))

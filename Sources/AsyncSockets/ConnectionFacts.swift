@@ -3,11 +3,12 @@ internal import SocketTLS
 
 /// What anyone may ask about a connection at any time: a snapshot behind a lock.
 ///
-/// The connection writes it inside its turn. Callers write what they claim (`isClosing`, `isUpgradeClaimed`, options) on their own threads, and use the
-/// descriptor under the lock.
+/// The connection writes it inside its turn. Callers write what they claim (`isClosing`, `isUpgradeClaimed`,
+/// options) on their own threads, and use the descriptor under the lock.
 struct ConnectionFacts {
     var isConnected = false
-    /// Closed, or never to be connected; or `disconnect()` has been called, and it is about to be. The socket may be used again.
+    /// Closed, or never to be connected; or `disconnect()` has been called, and it is about to be. The socket
+    /// may be used again.
     var isOver = false
     /// `disconnect()` or a `disconnectAfter…` method has been called: nothing new is taken.
     var isClosing = false
@@ -18,7 +19,8 @@ struct ConnectionFacts {
     var isUpgradeClaimed = false
     var remoteAddress: SocketAddress?
     var session: CopyOnWrite<TLSSession>?
-    /// The descriptor while the connection stands. It leaves before it is closed, so that what is done to it under this lock is done to no other file.
+    /// The descriptor while the connection stands. It leaves before it is closed, so that what is done to it
+    /// under this lock is done to no other file.
     var descriptor: SocketDescriptor?
     /// Set on every new descriptor.
     var options = SocketOptionSet()

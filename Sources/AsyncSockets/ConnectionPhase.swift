@@ -4,7 +4,8 @@ internal import SocketCore
 enum ConnectionPhase {
     /// Made, and not told yet what to do.
     case idle
-    /// The descriptor of the socket's connection before this one has yet to be closed: it may have the port that this one is to have.
+    /// The descriptor of the socket's connection before this one has yet to be closed: it may have the port
+    /// that this one is to have.
     indirect case waiting(Destination)
     /// The host's addresses are being looked up; nil: the answer is on its way.
     indirect case resolving(Destination, Resolver.Lookup?)
@@ -23,7 +24,8 @@ enum ConnectionPhase {
     }
 }
 
-/// Where a connection goes, and how, as it was asked for: later changes of the socket's configuration do not concern it.
+/// Where a connection goes, and how, as it was asked for: later changes of the socket's configuration do not
+/// concern it.
 struct Destination: Sendable {
     enum Target: Sendable {
         case host(String, port: UInt16)

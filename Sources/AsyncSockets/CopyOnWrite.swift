@@ -1,4 +1,5 @@
-/// A value that its copies share until one of them changes: thousands of accepted sockets have the settings of their listener, and keep them once.
+/// A value that its copies share until one of them changes: thousands of accepted sockets have the settings
+/// of their listener, and keep them once.
 struct CopyOnWrite<Value: Sendable>: Sendable {
     private final class Box: @unchecked Sendable {
         // Unchecked: changed only by the one who has the only reference.

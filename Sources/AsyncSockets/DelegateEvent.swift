@@ -3,7 +3,8 @@ internal import FoundationEssentials
 internal import SocketCore
 internal import SocketTLS
 
-/// Something that the delegate is to be told. A plain value: it waits in line until the state it speaks of is consistent.
+/// Something that the delegate is to be told. A plain value: it waits in line until the state it speaks of is
+/// consistent.
 ///
 /// What is rare is indirect, so that what is frequent is small: each event is moved several times.
 enum DelegateEvent: Sendable {
@@ -36,10 +37,12 @@ struct TimedOutOperation: Sendable {
 }
 
 extension DelegateEvent {
-    /// Calls the delegate. Everything that the delegate is told is told here, but for accepted connections: `AsyncSocket.adopt` tells of those, and asks
-    /// for their queue. Other code of the user's runs in `perform(_:)`, and when what a packet holds is released.
+    /// Calls the delegate. Everything that the delegate is told is told here, but for accepted connections:
+    /// `AsyncSocket.adopt` tells of those, and asks for their queue. Other code of the user's runs in
+    /// `perform(_:)`, and when what a packet holds is released.
     ///
-    /// - Parameter delegate: nil when there is none (any more): questions then get the answer that ends the connection.
+    /// - Parameter delegate: nil when there is none (any more): questions then get the answer that ends the
+    ///   connection.
     func deliver(to delegate: (any AsyncSocketDelegate)?, from socket: AsyncSocket) {
         switch self {
         case .didAccept(let connection):

@@ -1,11 +1,14 @@
 // Rules of the line:
 //  1. Events leave in the order in which they came, whichever block on the queue takes them.
-//  2. A block takes no event that came after it was put on the queue: a block that the user has put there in between keeps its place before that event.
-//  3. Blocks are put on the queue at once or, from the loop, when it has handled its batch: one for all connections. A queue that is woken for each event
-//     takes the processor away from the loop each time.
-//  4. Progress of an operation is added to the progress of it that waits already: a slow delegate does not have the peer fill the memory with events.
+//  2. A block takes no event that came after it was put on the queue: a block that the user has put there in
+//     between keeps its place before that event.
+//  3. Blocks are put on the queue at once or, from the loop, when it has handled its batch: one for all
+//     connections. A queue that is woken for each event takes the processor away from the loop each time.
+//  4. Progress of an operation is added to the progress of it that waits already: a slow delegate does not
+//     have the peer fill the memory with events.
 //  5. When the delegate has moved to another queue, what waits moves there.
-//  6. One block has events at a time; what other blocks were to tell meanwhile, on another queue, it tells or passes on.
+//  6. One block has events at a time; what other blocks were to tell meanwhile, on another queue, it tells or
+//     passes on.
 //  7. While events wait here, none is delivered inline.
 
 internal import Dispatch
@@ -106,14 +109,16 @@ extension DelegateLine.State {
         arrived += 1
     }
 
-    /// The events up to `ticket`, for a block that has them alone; nil when there are none, or when another block will tell them.
+    /// The events up to `ticket`, for a block that has them alone; nil when there are none, or when another
+    /// block will tell them.
     fileprivate mutating func begin(upTo ticket: Int) -> [DelegateEvent]? {
         promised = max(promised, ticket)
         guard !isOut else { return nil }
         return next()
     }
 
-    /// What is promised and has not been taken; nil when that is nothing, and the block has no events any more.
+    /// What is promised and has not been taken; nil when that is nothing, and the block has no events any
+    /// more.
     fileprivate mutating func next() -> [DelegateEvent]? {
         let count = promised - left
         isOut = count > 0

@@ -1,9 +1,10 @@
 // Rules of the relay:
 //  1. Events reach the delegate in the order in which they happened, one at a time.
 //  2. Those for a delegate queue wait in a `DelegateLine`.
-//  3. Inline (no delegate queue, or the delegate queue is the socket queue): the connection delivers them itself, inside its turn, on its loop or on the
-//     socket queue; never inside a call that the user makes.
-//  4. Once the socket has taken up something else, nothing but the end is told of this connection, and nothing of the other before that (`end`).
+//  3. Inline (no delegate queue, or the delegate queue is the socket queue): the connection delivers them
+//     itself, inside its turn, on its loop or on the socket queue; never inside a call that the user makes.
+//  4. Once the socket has taken up something else, nothing but the end is told of this connection, and
+//     nothing of the other before that (`end`).
 //  5. A delegate is called on the queue that was set together with it, and nowhere else (`DelegateSlot`).
 //  6. No lock is held while the delegate runs.
 
@@ -15,7 +16,8 @@ internal import Synchronization
 final class DelegateRelay: Sendable {
     /// It may be gone. Set once; the runtime reads weak references atomically.
     nonisolated(unsafe) private weak var socket: AsyncSocket?
-    /// The queue that events have to be sent to; nil when they are delivered inline. Set before anybody else knows the connection, and then inside its turn.
+    /// The queue that events have to be sent to; nil when they are delivered inline. Set before anybody else
+    /// knows the connection, and then inside its turn.
     nonisolated(unsafe) private(set) var queue: DispatchQueue?
     private let hasSuccessor = Atomic(false)
     /// Reached when the delegate has been told of the end.
@@ -30,7 +32,8 @@ final class DelegateRelay: Sendable {
         queue = delegateQueue === socketQueue ? nil : delegateQueue
     }
 
-    /// The socket has another delegate queue. It is asked for it: of two changes that overtake each other on the way here the later one stays.
+    /// The socket has another delegate queue. It is asked for it: of two changes that overtake each other on
+    /// the way here the later one stays.
     func changeQueue() {
         if let socket { callBack(on: socket.delegateQueue, unlessItIs: socket.socketQueue) }
     }
@@ -71,10 +74,12 @@ final class DelegateRelay: Sendable {
         fileprivate mutating func findDelegate() {
             guard let socket = unretained else { return }
             changeCount = socket._withUnsafeGuaranteedRef { $0.delegateChanges.load(ordering: .acquiring) }
-            // Not under the lock: the last reference to the old one may be here, and its deinit may call the socket.
+            // Not under the lock: the last reference to the old one may be here, and its deinit may call the
+            // socket.
             delegate = nil
             queue = nil
-            // Where they lie: each copy of the delegate would be counted, and a weakly referenced object's count is expensive.
+            // Where they lie: each copy of the delegate would be counted, and a weakly referenced object's
+            // count is expensive.
             socket._withUnsafeGuaranteedRef { socket in
                 socket.state.withLock { $0.audience.copy(to: &delegate, &queue) }
                 isInline = queue == nil || queue === socket.socketQueue
@@ -92,7 +97,8 @@ final class DelegateRelay: Sendable {
         return audience
     }
 
-    /// Inside the turn: true when events are delivered there. The delegate may have moved to a queue of its own since this was last asked.
+    /// Inside the turn: true when events are delivered there. The delegate may have moved to a queue of its
+    /// own since this was last asked.
     func isInline(_ audience: inout Audience) -> Bool {
         if audience.isOutdated { audience.findDelegate() }
         if !audience.isInline, queue == nil { queue = audience.queue }

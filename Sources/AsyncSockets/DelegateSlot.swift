@@ -1,9 +1,11 @@
 internal import Dispatch
 
-/// A socket's delegate and the queue it is called on; without a queue it is `Sendable`, and called on the event loop.
+/// A socket's delegate and the queue it is called on; without a queue it is `Sendable`, and called on the
+/// event loop.
 ///
-/// The delegate protocol is not `Sendable`, so that a delegate may be confined to its queue or to the main actor. This is the one place where that is
-/// set aside: the reference is only stored and read, behind the socket's lock, and always together with its queue.
+/// The delegate protocol is not `Sendable`, so that a delegate may be confined to its queue or to the main
+/// actor. This is the one place where that is set aside: the reference is only stored and read, behind the
+/// socket's lock, and always together with its queue.
 struct DelegateSlot: @unchecked Sendable {
     // Unchecked: see above.
     private(set) weak var delegate: (any AsyncSocketDelegate)?
@@ -20,8 +22,8 @@ struct DelegateSlot: @unchecked Sendable {
         let delegate: (any AsyncSocketDelegate)?
         let queue: DispatchQueue?
 
-        /// The queue on which the delegate has to be called instead, when it may not be called on `place`. One that is called inline is `Sendable`,
-        /// and may be called anywhere.
+        /// The queue on which the delegate has to be called instead, when it may not be called on `place`.
+        /// One that is called inline is `Sendable`, and may be called anywhere.
         func queueInstead(of place: DispatchQueue?) -> DispatchQueue? {
             queue === place ? nil : queue
         }

@@ -1,8 +1,8 @@
 internal import SocketBuffers
 internal import SocketTLS
 
-/// What the latest handshake without a peer's certificate came to. The connections of a server mostly agree on the same, and have it in common: by
-/// themselves they would keep a fifth of a kilobyte each.
+/// What the latest handshake without a peer's certificate came to. The connections of a server mostly agree
+/// on the same, and have it in common: by themselves they would keep a fifth of a kilobyte each.
 enum LatestSession {
     private static let latest = Locked<CopyOnWrite<TLSSession>?>(nil)
 

@@ -1,5 +1,6 @@
 // Rules of a socket's listener:
-//  1. It exists from the moment every address is bound; when one cannot be had, nothing is left of the others and nobody is told.
+//  1. It exists from the moment every address is bound; when one cannot be had, nothing is left of the others
+//     and nobody is told.
 //  2. After `close` no connection is handed to the delegate any more: those that are on their way are closed.
 //  3. Its end is told once, when the last of its acceptors has ended.
 //  4. It accepts, and is told of, only after the end of what its socket did before.
@@ -60,7 +61,8 @@ final class Listener: Sendable {
 
     // MARK: - Beginning and ending
 
-    /// Listens on every one of `addresses`; all get the port of the first, which the kernel chooses when it is zero.
+    /// Listens on every one of `addresses`; all get the port of the first, which the kernel chooses when it
+    /// is zero.
     ///
     /// A family that this machine lacks is left out, unless it would be the only one.
     static func listen(on addresses: [SocketAddress], _ setup: Setup) throws(SystemError) -> Listener {
@@ -68,7 +70,8 @@ final class Listener: Sendable {
             do throws(SystemError) {
                 return try bind(addresses, setup)
             } catch {
-                // The port that the kernel chose for one family may be taken in the other: let it choose again.
+                // The port that the kernel chose for one family may be taken in the other: let it choose
+                // again.
                 guard error.isAddressInUse, addresses.count > 1, addresses.first?.port == 0 else { throw error }
             }
         }
@@ -158,7 +161,8 @@ final class Listener: Sendable {
         try acceptors.first?.withDescriptor { (descriptor) throws(SystemError) in try descriptor.value(of: option) }
     }
 
-    /// Calls `body` with a second descriptor of the first acceptor's socket, since the first one may be closed at any time.
+    /// Calls `body` with a second descriptor of the first acceptor's socket, since the first one may be
+    /// closed at any time.
     func perform(_ body: (Int32?) -> Void) {
         let copy = acceptors.first.flatMap { acceptor in
             acceptor.withDescriptor { fcntl($0.rawValue, F_DUPFD_CLOEXEC, 0) }

@@ -21,7 +21,8 @@ struct Milestone: ~Copyable, Sendable {
         Self.take(state.load(ordering: .acquiring))?.release()
     }
 
-    /// Calls `sequel` when it is reached, on the thread that reaches it, or at once when it has been. Call it once.
+    /// Calls `sequel` when it is reached, on the thread that reaches it, or at once when it has been. Call it
+    /// once.
     func whenReached(_ sequel: @escaping @Sendable () -> Void) {
         let waiting = Unmanaged.passRetained(Sequel(sequel))
         let change = state.compareExchange(

@@ -1,8 +1,10 @@
 internal import SocketCore
 
-/// The clock of the read or write that is current. It starts when the operation becomes current, not when it was queued.
+/// The clock of the read or write that is current. It starts when the operation becomes current, not when it
+/// was queued.
 struct OperationTimer {
-    /// The number of the current operation; it grows by one with each that is complete, so that a late answer finds its own or none.
+    /// The number of the current operation; it grows by one with each that is complete, so that a late answer
+    /// finds its own or none.
     private(set) var operation: UInt64 = 0
     /// When the operation became current, if it is to end by a certain time.
     private var began = Deadline.distantPast
@@ -24,7 +26,8 @@ struct OperationTimer {
         deadline = Deadline(after: seconds)
     }
 
-    /// The time since the operation became current, once its deadline has passed; the deadline is then taken away.
+    /// The time since the operation became current, once its deadline has passed; the deadline is then taken
+    /// away.
     mutating func takeExpiry(at now: Deadline) -> Double? {
         guard let deadline, deadline <= now else { return nil }
         self.deadline = nil

@@ -2,14 +2,17 @@ internal import SocketBuffers
 public import SocketCore
 
 extension SocketAddress {
-    /// The addresses of a host, as the system's resolver orders them (RFC 6724): what `connect(toHost:onPort:)` would try.
+    /// The addresses of a host, as the system's resolver orders them (RFC 6724): what
+    /// `connect(toHost:onPort:)` would try.
     ///
-    /// It runs on a thread of the resolver, where at most eight lookups are under way at a time; those that wait are dropped when their task is cancelled.
+    /// It runs on a thread of the resolver, where at most eight lookups are under way at a time; those that
+    /// wait are dropped when their task is cancelled.
     ///
     /// - Parameters:
     ///   - host: A name or an address, as `connect(toHost:onPort:)` takes them.
     ///   - port: The port that the addresses get.
-    /// - Throws: `AsyncSocketError` with `.hostNotFound` or, for a host that is empty or no name, `.badParameter`; `CancellationError` when the task is cancelled.
+    /// - Throws: `AsyncSocketError` with `.hostNotFound` or, for a host that is empty or no name,
+    ///   `.badParameter`; `CancellationError` when the task is cancelled.
     public static func lookUp(host: String, port: UInt16) async throws -> [SocketAddress] {
         try await lookUp(host: host, port: port, asking: .system)
     }

@@ -2,7 +2,8 @@ internal import FoundationEssentials
 internal import Logging
 internal import SocketCore
 
-/// What the user of a socket has set for its connections. A plain value: each connection has its own, and hears of changes by a message.
+/// What the user of a socket has set for its connections. A plain value: each connection has its own, and
+/// hears of changes by a message.
 ///
 /// It is large and seldom changed, so it is kept and handed round as `Shared`.
 struct SocketConfiguration: Sendable {
@@ -11,7 +12,8 @@ struct SocketConfiguration: Sendable {
     /// What a socket begins with.
     static let initial = Shared(SocketConfiguration())
 
-    /// Grows with each change, so that of two that overtake each other on the way to a connection the later one stays.
+    /// Grows with each change, so that of two that overtake each other on the way to a connection the later
+    /// one stays.
     var version = 0
     /// `kIPv4Disabled`, the other way round.
     var isIPv4Enabled = true

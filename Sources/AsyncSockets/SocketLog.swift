@@ -15,7 +15,8 @@ extension StreamConnection {
         case adopted
     }
 
-    /// Inside the turn: says what has happened to the connection, at the level `debug`. Never what was read or written.
+    /// Inside the turn: says what has happened to the connection, at the level `debug`. Never what was read
+    /// or written.
     func log(_ message: String, _ details: @autoclosure () -> [String: String] = [:]) {
         let logger = configuration.logger ?? socketLog.withLock { $0 }
         guard logger.logLevel <= .debug else { return }

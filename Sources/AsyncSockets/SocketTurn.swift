@@ -1,11 +1,13 @@
 // Rules of the turn:
 //  1. At any time at most one thread is inside; state that is confined to the turn needs no other protection.
 //  2. Nobody waits to get in. Who finds the turn free takes it; anyone else leaves a message and goes on.
-//  3. Who is inside takes every message left meanwhile, in the order they came, before leaving; after `roundLimit` rounds it leaves the rest to the owner's
-//     loop, so that nobody works for others for ever.
-//  4. With a queue of the caller's, turns run there by `async`, at most one block outstanding; the queue is never waited for.
-//  5. A message posted from inside the turn is handled after the one that is being handled, never within it. Where the owner calls user code, none is
-//     being handled: what that code posts is handled at once, unless other messages came before it.
+//  3. Who is inside takes every message left meanwhile, in the order they came, before leaving; after
+//     `roundLimit` rounds it leaves the rest to the owner's loop, so that nobody works for others for ever.
+//  4. With a queue of the caller's, turns run there by `async`, at most one block outstanding; the queue is
+//     never waited for.
+//  5. A message posted from inside the turn is handled after the one that is being handled, never within it.
+//     Where the owner calls user code, none is being handled: what that code posts is handled at once, unless
+//     other messages came before it.
 
 package import Dispatch
 internal import Glibc
@@ -49,8 +51,8 @@ private enum Gate {
 
 /// The serial `socketQueue` of CocoaAsyncSocket without its dead ends: it serialises, and it never blocks.
 ///
-/// A `sync` on a queue for each socket deadlocks when two sockets relay to each other from two loops, and traps when a queue is re-entered
-/// or shared as a target. Here nobody waits.
+/// A `sync` on a queue for each socket deadlocks when two sockets relay to each other from two loops, and
+/// traps when a queue is re-entered or shared as a target. Here nobody waits.
 package final class SocketTurn<Message: Sendable>: Sendable {
     // Atomics rather than one lock around it all: three locks less for each message that a delegate answers.
     private let gate = Atomic(Gate.free)
@@ -67,9 +69,11 @@ package final class SocketTurn<Message: Sendable>: Sendable {
         self.queue = queue
     }
 
-    /// Has `owner` receive `message`: at once when the turn is free, or else as soon as those before it are done.
+    /// Has `owner` receive `message`: at once when the turn is free, or else as soon as those before it are
+    /// done.
     ///
-    /// - Parameter place: Where the caller is, for `finishTurn(on:)`; a queue of the turn's own goes before it.
+    /// - Parameter place: Where the caller is, for `finishTurn(on:)`; a queue of the turn's own goes before
+    ///   it.
     package func post<Owner: TurnOwner>(_ message: Message, to owner: Owner, from place: TurnPlace = .caller)
     where Owner.Message == Message {
         if queue == nil, move(from: Gate.free, to: Gate.taken) {
@@ -85,7 +89,8 @@ package final class SocketTurn<Message: Sendable>: Sendable {
         }
     }
 
-    /// True for user code that `owner` calls inside the turn, as long as no message waits: it may act at once.
+    /// True for user code that `owner` calls inside the turn, as long as no message waits: it may act at
+    /// once.
     package func isOpen(within owner: some TurnOwner) -> Bool {
         isCallingUser(of: owner) && isWithoutMail
     }

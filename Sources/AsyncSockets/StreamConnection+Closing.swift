@@ -15,7 +15,8 @@ extension StreamConnection {
         needsPump = true
     }
 
-    /// Before an end that the user wants: gives the kernel what was written just before. An error that this meets is of no interest any more.
+    /// Before an end that the user wants: gives the kernel what was written just before. An error that this
+    /// meets is of no interest any more.
     private func sendWhatWaits() {
         guard needsPump, case .connected(let descriptor) = phase else { return }
         switch upgrade {
@@ -25,7 +26,8 @@ extension StreamConnection {
         }
     }
 
-    /// After the pumps have done what they could: starts the clocks of what is current now, and sees whether this is the end.
+    /// After the pumps have done what they could: starts the clocks of what is current now, and sees whether
+    /// this is the end.
     func finishPump(_ descriptor: SocketDescriptor) {
         finishWriting(descriptor)
         if reads.ending != nil {
@@ -40,7 +42,8 @@ extension StreamConnection {
         if mayHaveEnded, let error = endOfConnection(descriptor) { close(error) }
     }
 
-    /// The stream has ended, and the read that waits for that gets what there is: as data after an end in good order, otherwise with the reason.
+    /// The stream has ended, and the read that waits for that gets what there is: as data after an end in
+    /// good order, otherwise with the reason.
     private func endReadToEnd() {
         guard let ending = reads.ending, reads.queue.isAtReadToEnd else { return }
         guard ending.code == .closedByPeer else { return abandonRead(ending) }
@@ -49,7 +52,8 @@ extension StreamConnection {
         report(.didRead(data, tag: tag))
     }
 
-    /// Half-duplex: the peer has closed its side in good order, and what it sent has been read. Reads cannot be served any more, and say so.
+    /// Half-duplex: the peer has closed its side in good order, and what it sent has been read. Reads cannot
+    /// be served any more, and say so.
     private func closeReadStreamIfDone() {
         guard reads.ending != nil, staysOpenForWriting, reads.isExhausted else { return }
         if !reads.isClosed {
@@ -68,7 +72,8 @@ extension StreamConnection {
         reads.ending != nil || writes.ending != nil || reads.isBrokenOff
     }
 
-    /// Why the connection cannot go on, if so. Bytes that came before any end stay readable for as long as someone may read them.
+    /// Why the connection cannot go on, if so. Bytes that came before any end stay readable for as long as
+    /// someone may read them.
     private func endOfConnection(_ descriptor: SocketDescriptor) -> AsyncSocketError? {
         if writes.hasBrokenFile { return writes.ending }
         if reads.isExhausted, !staysOpenForWriting { return reads.ending }
@@ -81,7 +86,8 @@ extension StreamConnection {
         return nil
     }
 
-    /// True when a write has failed and nobody has asked for the bytes that came before the end: who waits for that write must be told.
+    /// True when a write has failed and nobody has asked for the bytes that came before the end: who waits
+    /// for that write must be told.
     private func hasWaitedForReads() -> Bool {
         guard writes.ending != nil, !writes.queue.isEmpty else { return false }
         guard let patience = writes.patience else {
@@ -91,7 +97,8 @@ extension StreamConnection {
         return patience <= .now
     }
 
-    /// Ends everything, once: the descriptor, the queues, the buffers, the engine. `didDisconnect` is the last event.
+    /// Ends everything, once: the descriptor, the queues, the buffers, the engine. `didDisconnect` is the
+    /// last event.
     func close(_ error: AsyncSocketError?) {
         let ended = phase
         phase = .closed
@@ -125,7 +132,8 @@ extension StreamConnection {
         }
         loop.unwatch(descriptor)
         let rest = writes.ending == nil ? upgrade.engine?.output : nil
-        // A close with unread bytes resets the connection, and a reset overtakes what we sent last: an alert, or the end of the data.
+        // A close with unread bytes resets the connection, and a reset overtakes what we sent last: an alert,
+        // or the end of the data.
         if writes.hasBrokenFile {
             // The peer must not take the FIN for the end of what it was promised.
             try? descriptor.set(.linger, to: 0)

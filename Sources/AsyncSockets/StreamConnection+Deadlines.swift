@@ -8,7 +8,8 @@ extension StreamConnection {
             .earlier(clock?.deadline, phase.deadline),
             .earlier(.earlier(writes.retry, writes.patience), .earlier(reads.timer.deadline, writes.timer.deadline)))
         guard let earliest else { return }
-        // A deadline that has moved away is left armed: it comes early, finds nothing expired, and the next one is armed then.
+        // A deadline that has moved away is left armed: it comes early, finds nothing expired, and the next
+        // one is armed then.
         if let armedDeadline, armedDeadline <= earliest { return }
         guard let registration else { return }
         armedDeadline = earliest

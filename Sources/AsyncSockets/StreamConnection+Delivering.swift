@@ -50,7 +50,8 @@ extension StreamConnection {
         if !outbox.isEmpty { askForTurn() }
     }
 
-    /// One event, which is gone afterwards: the memory of what was read serves for what is read next. False when there is none.
+    /// One event, which is gone afterwards: the memory of what was read serves for what is read next. False
+    /// when there is none.
     private func deliverNext(to audience: inout DelegateRelay.Audience) -> Bool {
         guard let event = outbox.popFirst() else { return false }
         isCallingUser = true
@@ -96,7 +97,8 @@ extension StreamConnection {
         }
     }
 
-    /// True when the delegate is being called here, and what it asks for can be done without a message. Set `isCallingUser` afterwards.
+    /// True when the delegate is being called here, and what it asks for can be done without a message. Set
+    /// `isCallingUser` afterwards.
     private func entersFromCallback() -> Bool {
         guard turn.isOpen(within: self), !isOver else { return false }
         isCallingUser = false
@@ -111,7 +113,8 @@ extension StreamConnection {
     /// Inside the turn: true while this is the socket's connection for sure.
     var isCurrent: Bool { !isOver && !relay.isSuperseded }
 
-    /// How far the oldest operations have come. In a callback, as things are there; otherwise as they were at the end of the last turn.
+    /// How far the oldest operations have come. In a callback, as things are there; otherwise as they were at
+    /// the end of the last turn.
     var progress: ConnectionFacts.Progress {
         turn.isCallingUser(of: self) ? currentProgress : facts.withLock { $0.progress }
     }

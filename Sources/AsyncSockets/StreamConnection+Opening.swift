@@ -3,7 +3,8 @@ internal import SocketCore
 
 /// How a connection comes to stand: resolving, connecting, or taking over a descriptor.
 ///
-/// Whatever answers late finds this connection closed, since the socket's next one is another object, or finds its attempt gone from the connector.
+/// Whatever answers late finds this connection closed, since the socket's next one is another object, or
+/// finds its attempt gone from the connector.
 extension StreamConnection {
     func connect(to destination: Destination, timeout: Double) {
         clock = PhaseClock(.connect, seconds: timeout)

@@ -4,7 +4,8 @@ internal import SocketTLS
 
 /// The half of a connection that receives.
 ///
-/// A class, so that a closure over one part of it may touch another. Exclusivity is not checked at run time: the turn sees to it.
+/// A class, so that a closure over one part of it may touch another. Exclusivity is not checked at run time:
+/// the turn sees to it.
 final class ReadHalf {
     @exclusivity(unchecked) var queue = ReadQueue()
     /// Bytes that have been received (and decrypted) and that no read has taken yet.
@@ -12,10 +13,12 @@ final class ReadHalf {
     @exclusivity(unchecked) var timer = OperationTimer()
     /// The kernel may have bytes: it has said so, and has not said since that there are none.
     @exclusivity(unchecked) var mayHaveBytes = false
-    /// A recv that brings less than there was room for has emptied the kernel's buffer, and whatever comes after it is a new event (epoll(7)).
+    /// A recv that brings less than there was room for has emptied the kernel's buffer, and whatever comes
+    /// after it is a new event (epoll(7)).
     ///
-    /// Not so once the FIN has been announced, which is done once: then zero has still to be read. And not where Linux stops a recv early: before urgent
-    /// data (tcp(7)), and on a Unix-domain socket behind bytes that descriptors came with (unix(7)).
+    /// Not so once the FIN has been announced, which is done once: then zero has still to be read. And not
+    /// where Linux stops a recv early: before urgent data (tcp(7)), and on a Unix-domain socket behind bytes
+    /// that descriptors came with (unix(7)).
     @exclusivity(unchecked) var trustsShortReads = true
     /// The kernel has reported a reset or a hang-up.
     @exclusivity(unchecked) var isBrokenOff = false
@@ -139,13 +142,14 @@ extension StreamConnection {
                 guard receiveCiphertext(for: engine, from: descriptor) else { return false }
             }
         }
-        // A peer that sends much ciphertext and no data (KeyUpdates, empty records) does not keep the others waiting.
+        // A peer that sends much ciphertext and no data (KeyUpdates, empty records) does not keep the others
+        // waiting.
         askForTurn()
         return false
     }
 
-    /// One `recv` into `sslPreBuffer`, unless the engine has yet to take what is there. The end of the stream is the engine's to judge: true then
-    /// too, so that it is asked.
+    /// One `recv` into `sslPreBuffer`, unless the engine has yet to take what is there. The end of the stream
+    /// is the engine's to judge: true then too, so that it is asked.
     func receiveCiphertext(for engine: TLSEngine, from descriptor: SocketDescriptor) -> Bool {
         guard engine.received.count < BufferPool.blockSize else { return false }
         if receive(into: engine.received, limit: BufferPool.blockSize, from: descriptor) { return true }

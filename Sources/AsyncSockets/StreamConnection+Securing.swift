@@ -28,7 +28,8 @@ extension StreamConnection {
         }
         do throws(TLSError) {
             let engine = try TLSEngine(context: request.context, settings: request.settings)
-            // Whatever the peer sent early is ciphertext, or the handshake fails. It is never plaintext again.
+            // Whatever the peer sent early is ciphertext, or the handshake fails. It is never plaintext
+            // again.
             reads.preBuffer.moveAll(to: engine.received)
             upgrade.begin(with: engine)
             log("TLS handshake begins", ["as": request.settings.role == .server ? "server" : "client"])
@@ -40,7 +41,8 @@ extension StreamConnection {
         }
     }
 
-    /// The number of bytes that came before the handshake, when there are any: in the buffer, or waiting in the kernel.
+    /// The number of bytes that came before the handshake, when there are any: in the buffer, or waiting in
+    /// the kernel.
     private func countEarlyBytes(_ descriptor: SocketDescriptor) -> Int? {
         // Asked of the kernel whatever the last event said: a late injection may be there without one.
         reads.mayHaveBytes = true

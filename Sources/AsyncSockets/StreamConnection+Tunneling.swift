@@ -1,9 +1,13 @@
 // Rules of a tunnel:
-//  1. It is asked for before the connection is, and the connection is then made to the proxy, as it would be to any other host.
-//  2. While it is negotiated nothing is served: reads and writes wait in their queues, and so does an upgrade.
-//  3. Bytes flow through the functions that every connection uses. What follows the proxy's last reply stays in `preBuffer`: it is what came first through the
-//     tunnel, and early bytes are judged at an upgrade as on any other connection.
-//  4. Until the tunnel stands, an end of the connection is a failure of the proxy. Afterwards it is the peer's.
+//  1. It is asked for before the connection is, and the connection is then made to the proxy, as it would be
+//     to any other host.
+//  2. While it is negotiated nothing is served: reads and writes wait in their queues, and so does an
+//     upgrade.
+//  3. Bytes flow through the functions that every connection uses. What follows the proxy's last reply stays
+//     in `preBuffer`: it is what came first through the tunnel, and early bytes are judged at an upgrade as
+//     on any other connection.
+//  4. Until the tunnel stands, an end of the connection is a failure of the proxy. Afterwards it is the
+//     peer's.
 //  5. The connect timeout runs until the tunnel stands.
 
 internal import SocketBuffers

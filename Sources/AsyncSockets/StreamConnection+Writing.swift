@@ -21,12 +21,14 @@ final class WriteHalf {
     @exclusivity(unchecked) var isClosing = false
     /// Our FIN has been sent, and with TLS the close_notify before it.
     @exclusivity(unchecked) var isFinished = false
-    /// The delegate has been told of the high-water mark, and the queue has not been down to half of it since.
+    /// The delegate has been told of the high-water mark, and the queue has not been down to half of it
+    /// since.
     @exclusivity(unchecked) var isAboveHighWater = false
 
     var canSend: Bool { canAcceptBytes && ending == nil }
 
-    /// The reset that a write has met. The kernel tells of it once: who receives after that is told of an end in good order.
+    /// The reset that a write has met. The kernel tells of it once: who receives after that is told of an end
+    /// in good order.
     var reset: AsyncSocketError? { ending?.errno == ECONNRESET ? ending : nil }
 
     /// How far the oldest write has come; nil when there is none.
@@ -54,7 +56,8 @@ extension StreamConnection {
         needsPump = true
     }
 
-    /// True when `count` more bytes would be too many. What can be sent does not count, nor do files, and one write alone is never too much.
+    /// True when `count` more bytes would be too many. What can be sent does not count, nor do files, and one
+    /// write alone is never too much.
     private func wouldExceed(_ limit: Int, with count: Int) -> Bool {
         var exceeds: Bool {
             (1...).contains(writes.queue.waitingMemoryByteCount) && count > limit - writes.queue.waitingMemoryByteCount
@@ -63,7 +66,8 @@ extension StreamConnection {
         return exceeds
     }
 
-    /// Nothing is written after what is queued now (`shutdown(2)` with `SHUT_WR`, and a close_notify before it).
+    /// Nothing is written after what is queued now (`shutdown(2)` with `SHUT_WR`, and a close_notify before
+    /// it).
     func closeWriteStream() {
         writes.isClosing = true
         needsPump = true
@@ -147,7 +151,8 @@ extension StreamConnection {
         return engine.hasOutput
     }
 
-    /// Encrypts at most `limit` bytes of one write, or several small writes as one record; nil when there is nothing to encrypt.
+    /// Encrypts at most `limit` bytes of one write, or several small writes as one record; nil when there is
+    /// nothing to encrypt.
     private func encryptNext(with engine: TLSEngine, limit: Int) -> TLSEngine.WriteAnswer? {
         guard let file = writes.queue.nextFile else {
             var answer: TLSEngine.WriteAnswer?
@@ -168,13 +173,15 @@ extension StreamConnection {
         return engine.write(scratch.readableBytes)
     }
 
-    /// Sends what the engine has produced. Called after every call to the engine, failed ones too: an alert may be in it.
+    /// Sends what the engine has produced. Called after every call to the engine, failed ones too: an alert
+    /// may be in it.
     func sendCiphertext(_ engine: TLSEngine, _ descriptor: SocketDescriptor) {
         let output = engine.output
         while !output.isEmpty, writes.canSend {
             if let count = noteSent(descriptor.send(output.readableBytes)) { output.consume(count) }
         }
-        // Nobody will get it any more; and an engine that has too much to send reads nothing, so that the end would never be found.
+        // Nobody will get it any more; and an engine that has too much to send reads nothing, so that the end
+        // would never be found.
         if writes.ending != nil { output.reset() }
     }
 

@@ -1,12 +1,17 @@
 // Rules of a connection:
 //  1. All state below is touched inside the turn only. Anyone may post a message; nobody waits.
-//  2. This is the only performer: values decide (`TLSUpgrade`, `ReadPacket`, `WriteQueue`, `CloseIntent`, the engine's answers), and the connection acts.
-//  3. Bytes move in the pumps: one for each direction, in plaintext and with TLS, one for a handshake and one for a proxy. Elsewhere only the end sends:
-//     what was queued just before it, a close_notify or an alert, and what a `Farewell` takes over.
-//  4. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is queued together is served together.
+//  2. This is the only performer: values decide (`TLSUpgrade`, `ReadPacket`, `WriteQueue`, `CloseIntent`, the
+//     engine's answers), and the connection acts.
+//  3. Bytes move in the pumps: one for each direction, in plaintext and with TLS, one for a handshake and one
+//     for a proxy. Elsewhere only the end sends: what was queued just before it, a close_notify or an alert,
+//     and what a `Farewell` takes over.
+//  4. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is
+//     queued together is served together.
 //  5. The delegate is told by `outbox`, when the pump has done its work, and by nothing else.
-//  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last event.
-//  7. Nothing is told of a connection before the end of what its socket did before (a connection, or a listening), nor before the callback that brings it.
+//  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last
+//     event.
+//  7. Nothing is told of a connection before the end of what its socket did before (a connection, or a
+//     listening), nor before the callback that brings it.
 //  8. The loop keeps the connection alive until it is closed and its last event is on its way.
 
 internal import Dispatch
@@ -15,9 +20,11 @@ internal import SocketCore
 internal import SocketTLS
 internal import Synchronization
 
-/// One TCP connection, from the attempt to make it to its last event. A socket that connects again gets a new one.
+/// One TCP connection, from the attempt to make it to its last event. A socket that connects again gets a new
+/// one.
 final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
-    // Unchecked: by rule 1. `registration`, `isHeldBack` and `waitsForClosing` are set before the first message.
+    // Unchecked: by rule 1. `registration`, `isHeldBack` and `waitsForClosing` are set before the first
+    // message.
 
     /// What can be asked of a connection.
     enum Message: Sendable {
@@ -54,13 +61,14 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
     private(set) var registration: LoopRegistration?
     /// Reached with the end, when the descriptor is closed, and those of the connections before.
     let closed = Milestone()
-    /// Nothing is told of this connection yet: the end of what the socket did before comes first, or the callback that brings an accepted socket.
-    /// Set before anyone else knows the connection.
+    /// Nothing is told of this connection yet: the end of what the socket did before comes first, or the
+    /// callback that brings an accepted socket. Set before anyone else knows the connection.
     @exclusivity(unchecked) var isHeldBack = false
     /// The descriptor of the connection before has yet to be closed. Set before anybody else knows this one.
     @exclusivity(unchecked) var waitsForClosing = false
 
-    // Inside the turn, which also sees to it that accesses exclude each other: to have that checked at run time took 8 % of an echo.
+    // Inside the turn, which also sees to it that accesses exclude each other: to have that checked at run
+    // time took 8 % of an echo.
     @exclusivity(unchecked) var settings = SocketConfiguration.initial
     @exclusivity(unchecked) var phase = ConnectionPhase.idle
     @exclusivity(unchecked) var upgrade = TLSUpgrade.plaintext
@@ -84,7 +92,8 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         turn = SocketTurn(queue: socket.socketQueue)
     }
 
-    /// Puts the connection on its loop, which keeps it alive until it is over. Call it once, before the first message.
+    /// Puts the connection on its loop, which keeps it alive until it is over. Call it once, before the first
+    /// message.
     func register() {
         registration = loop.register(self)
     }

@@ -1,11 +1,13 @@
 // Rules of the upgrade:
 //  1. A connection is upgraded at most once; asking again is the caller's error, seen by the caller.
-//  2. `startTLS` leaves a marker in both queues. The handshake begins when both have reached the front: every read before the call is complete, and
-//     every byte written before it has left in plaintext.
-//  3. Between the first marker and the second nothing new is read into `preBuffer` for the reader's sake, and nothing is written.
-//  4. Bytes that are in `preBuffer` when the handshake begins move to `sslPreBuffer` or, by the settings, end the connection. No path leads back: they are
-//     never delivered as plaintext.
-//  5. Reads and writes queued behind the markers are served in `.secure` only: not while shaking hands, and not while awaiting trust.
+//  2. `startTLS` leaves a marker in both queues. The handshake begins when both have reached the front: every
+//     read before the call is complete, and every byte written before it has left in plaintext.
+//  3. Between the first marker and the second nothing new is read into `preBuffer` for the reader's sake, and
+//     nothing is written.
+//  4. Bytes that are in `preBuffer` when the handshake begins move to `sslPreBuffer` or, by the settings, end
+//     the connection. No path leads back: they are never delivered as plaintext.
+//  5. Reads and writes queued behind the markers are served in `.secure` only: not while shaking hands, and
+//     not while awaiting trust.
 //  6. A failed handshake closes the connection; there is no way back to `.plaintext`.
 
 internal import SocketTLS
@@ -49,7 +51,8 @@ enum TLSUpgrade {
         self = .queuedTLS(request, drained: [])
     }
 
-    /// Rule 2: notes which queues have come to their marker; returns the request when the handshake can begin.
+    /// Rule 2: notes which queues have come to their marker; returns the request when the handshake can
+    /// begin.
     mutating func note(_ newlyDrained: DrainedQueues) -> TLSRequest? {
         guard case .queuedTLS(let request, let drained) = self else { return nil }
         let all = drained.union(newlyDrained)

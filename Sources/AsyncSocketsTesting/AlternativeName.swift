@@ -19,7 +19,8 @@ enum AlternativeName {
         self = .email(try Self.checked(email))
     }
 
-    /// Adds the names to `certificate`, byte by byte: in OpenSSL's textual form a comma in a name would begin another name.
+    /// Adds the names to `certificate`, byte by byte: in OpenSSL's textual form a comma in a name would begin
+    /// another name.
     static func add(_ names: [AlternativeName], to certificate: OpaquePointer) throws(CertificateAuthorityError) {
         let list = try CertificateCall.require("GENERAL_NAMES_new") { GENERAL_NAMES_new() }
         defer { GENERAL_NAMES_free(list) }

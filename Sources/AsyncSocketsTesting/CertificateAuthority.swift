@@ -2,20 +2,21 @@ internal import COpenSSL
 
 /// A certificate authority that is made at run time and lives as long as a test does.
 ///
-/// It is a root and an intermediate that the root has signed, each with a fresh key. Trust the root, and give a server or a client
-/// what `issue(_:validity:keyType:signedBy:)` answers:
+/// It is a root and an intermediate that the root has signed, each with a fresh key. Trust the root, and give
+/// a server or a client what `issue(_:validity:keyType:signedBy:)` answers:
 ///
 ///     let authority = try CertificateAuthority()
 ///     let server = try authority.issue(.server(names: ["localhost", "127.0.0.1"]))
 ///     let expired = try authority.issue(.server(names: ["localhost"]), validity: .expired)
 ///     let client = try authority.issue(.client(commonName: "Ada", email: "ada@example.org"))
 ///
-/// The keys are never written anywhere unless you ask for it. Nothing is cached: every call makes a new key, which takes less than
-/// a millisecond for P-256 and some hundred milliseconds for RSA.
+/// The keys are never written anywhere unless you ask for it. Nothing is cached: every call makes a new key,
+/// which takes less than a millisecond for P-256 and some hundred milliseconds for RSA.
 public final class CertificateAuthority: Sendable {
     /// The certificate to trust, as PEM text.
     public let rootPEM: String
-    /// The certificate between the root and what is issued, as PEM text. Servers send it; nobody needs to trust it.
+    /// The certificate between the root and what is issued, as PEM text. Servers send it; nobody needs to
+    /// trust it.
     public let intermediatePEM: String
 
     private let root: Signer
@@ -23,7 +24,8 @@ public final class CertificateAuthority: Sendable {
 
     /// A new root and intermediate, called `name` with "Root" and "Intermediate" behind it.
     ///
-    /// - Throws: `CertificateAuthorityError` when the name is empty or longer than the 64 bytes that X.509 allows.
+    /// - Throws: `CertificateAuthorityError` when the name is empty or longer than the 64 bytes that X.509
+    ///   allows.
     public init(keyType: KeyType = .p256, name: String = "AsyncSockets Test") throws(CertificateAuthorityError) {
         root = try Signer(.authority(name: name + " Root", pathLength: 1), keyType: keyType, signedBy: nil)
         intermediate = try Signer(.authority(name: name + " Intermediate", pathLength: 0), keyType: keyType, signedBy: root)
@@ -33,8 +35,8 @@ public final class CertificateAuthority: Sendable {
 
     /// Makes a key and a certificate for it.
     ///
-    /// A certificate "for the wrong host" is simply one for another name, and one "with the wrong key" is the certificate of one call
-    /// beside the key of another.
+    /// A certificate "for the wrong host" is simply one for another name, and one "with the wrong key" is the
+    /// certificate of one call beside the key of another.
     ///
     /// - Throws: `CertificateAuthorityError` when a name cannot stand in a certificate.
     public func issue(
@@ -67,7 +69,8 @@ public final class CertificateAuthority: Sendable {
         return try IssuedCertificate(Signer(template, keyType: .p256, signedBy: nil), intermediatePEM: nil)
     }
 
-    /// Writes the root certificate to `directory`, which is made if it is missing, and answers the file's path.
+    /// Writes the root certificate to `directory`, which is made if it is missing, and answers the file's
+    /// path.
     @discardableResult
     public func writeRoot(to directory: String) throws(CertificateAuthorityError) -> String {
         try PEMFile.write(rootPEM, named: "root-\(root.certificate.serialNumber).pem", to: directory, isSecret: false)
@@ -77,9 +80,10 @@ public final class CertificateAuthority: Sendable {
 extension CertificateAuthority {
     /// What a certificate is for.
     public enum Purpose: Sendable, Hashable {
-        /// A TLS server. Each name is a DNS name, a wildcard such as "*.example.org", or an IP address, and becomes a subject
-        /// alternative name; bytes that a DNS name cannot have (even NUL) are taken as they are, as long as they are ASCII. The common name is the
-        /// first name if you give none; with no names at all the certificate has a common name only, which no TLS client should accept.
+        /// A TLS server. Each name is a DNS name, a wildcard such as "*.example.org", or an IP address, and
+        /// becomes a subject alternative name; bytes that a DNS name cannot have (even NUL) are taken as they
+        /// are, as long as they are ASCII. The common name is the first name if you give none; with no names
+        /// at all the certificate has a common name only, which no TLS client should accept.
         case server(names: [String], commonName: String? = nil)
         /// A TLS client. The e-mail address, if there is one, becomes a subject alternative name.
         case client(commonName: String, email: String? = nil)

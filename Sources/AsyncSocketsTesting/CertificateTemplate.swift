@@ -42,7 +42,8 @@ struct CertificateTemplate {
     private mutating func describe(_ purpose: CertificateAuthority.Purpose) throws(CertificateAuthorityError) {
         switch purpose {
         case .server(let names, let commonName):
-            // The first name if X.509 allows it as a common name (64 characters); the alternative names are what counts.
+            // The first name if X.509 allows it as a common name (64 characters); the alternative names are
+            // what counts.
             self.commonName = commonName ?? names.first { $0.utf8.count <= 64 } ?? "Server"
             extendedKeyUsage = "serverAuth"
             for name in names { alternativeNames.append(try AlternativeName(host: name)) }

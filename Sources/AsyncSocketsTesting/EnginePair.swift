@@ -1,7 +1,9 @@
 // Rules of the pair:
 //  1. Nothing moves by itself: engines are called, and bytes are carried, only inside the pair's functions.
-//  2. One `carry()` delivers at most one segment each way, so that `pieces(of: 1)` is the one-byte-at-a-time of engine tests.
-//  3. A pair is quiescent when `carry()` moves nothing. Every loop ends there: a handshake that cannot go on is not an error here.
+//  2. One `carry()` delivers at most one segment each way, so that `pieces(of: 1)` is the one-byte-at-a-time
+//     of engine tests.
+//  3. A pair is quiescent when `carry()` moves nothing. Every loop ends there: a handshake that cannot go on
+//     is not an error here.
 
 internal import SocketBuffers
 package import SocketTLS
@@ -23,8 +25,8 @@ package final class EnginePair {
     private let up: MemoryWire
     private let down: MemoryWire
 
-    /// Engines of these settings. Each direction does to its bytes what it is told: see `Tampering`. A `reset` stops both
-    /// directions without telling the engines, as no engine hears of it from a socket.
+    /// Engines of these settings. Each direction does to its bytes what it is told: see `Tampering`. A
+    /// `reset` stops both directions without telling the engines, as no engine hears of it from a socket.
     package init(
         _ clientSettings: TLSSettings,
         _ serverSettings: TLSSettings,
@@ -43,7 +45,8 @@ package final class EnginePair {
         try self.init(client, server, fromClient: [.pieces(of: chunk)], fromServer: [.pieces(of: chunk)])
     }
 
-    /// Shakes hands until nothing moves any more. Call it again when something new happened, such as a trust decision.
+    /// Shakes hands until nothing moves any more. Call it again when something new happened, such as a trust
+    /// decision.
     package func shakeHands() {
         repeat {
             clientAnswer = advance(client, &clientQuestions, decideClientTrust)
@@ -105,8 +108,8 @@ package final class EnginePair {
 }
 
 extension EnginePair {
-    /// Encrypts all of `bytes` on one side and carries them to the other, which must read meanwhile if there are many; they are in the
-    /// answer. Then reads what else is there.
+    /// Encrypts all of `bytes` on one side and carries them to the other, which must read meanwhile if there
+    /// are many; they are in the answer. Then reads what else is there.
     ///
     /// Throws the failure of either engine, and `internalError` when the wire does not let the bytes pass.
     package func exchange(_ bytes: [UInt8], from side: WireTranscript.Side) throws(TLSError) -> [UInt8] {

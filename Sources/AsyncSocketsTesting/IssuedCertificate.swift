@@ -2,7 +2,8 @@
 public struct IssuedCertificate: Sendable, Hashable {
     /// The certificate alone, as PEM text.
     public let certificatePEM: String
-    /// The certificate and the intermediate that signed it (if one did), leaf first, as a server sends them; without the root.
+    /// The certificate and the intermediate that signed it (if one did), leaf first, as a server sends them;
+    /// without the root.
     public let certificateChainPEM: String
     /// The private key, unencrypted, in PKCS #8 and PEM.
     public let privateKeyPEM: String
@@ -16,10 +17,11 @@ public struct IssuedCertificate: Sendable, Hashable {
         serialNumber = signer.certificate.serialNumber
     }
 
-    /// Writes the chain and the key to two new files in `directory`, which is made if it is missing, and answers their paths.
+    /// Writes the chain and the key to two new files in `directory`, which is made if it is missing, and
+    /// answers their paths.
     ///
-    /// The names contain the serial number, so that any number of certificates fit into one directory. Only the owner can read the
-    /// key. Deleting the directory is up to you.
+    /// The names contain the serial number, so that any number of certificates fit into one directory. Only
+    /// the owner can read the key. Deleting the directory is up to you.
     @discardableResult
     public func write(to directory: String) throws(CertificateAuthorityError) -> (certificate: String, key: String) {
         let certificate = try PEMFile.write(

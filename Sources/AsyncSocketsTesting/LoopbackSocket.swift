@@ -2,8 +2,8 @@ internal import Glibc
 
 /// The owner of one TCP socket on 127.0.0.1, with calls that block until they are done or patience is out.
 ///
-/// Reading and writing may happen on two threads; the descriptor is closed with the last reference, so nobody polls a number
-/// that has been given to another file.
+/// Reading and writing may happen on two threads; the descriptor is closed with the last reference, so nobody
+/// polls a number that has been given to another file.
 final class LoopbackSocket: Sendable {
     private let descriptor: Int32
     let patience: Patience
@@ -66,7 +66,8 @@ final class LoopbackSocket: Sendable {
         }
     }
 
-    /// Waits for bytes and answers all there are, 64 KiB at most; an empty array means that the other side has ended (FIN).
+    /// Waits for bytes and answers all there are, 64 KiB at most; an empty array means that the other side
+    /// has ended (FIN).
     func receive() throws(LoopbackError) -> [UInt8] {
         while true {
             try patience.wait(for: Int16(POLLIN), on: descriptor, "receive")

@@ -2,7 +2,8 @@ internal import Glibc
 
 /// A new file with PEM text in it.
 enum PEMFile {
-    /// Makes `directory` if it is missing (but not its parents), and a file in it that must not be there yet; answers its path.
+    /// Makes `directory` if it is missing (but not its parents), and a file in it that must not be there yet;
+    /// answers its path.
     static func write(
         _ text: String, named name: String, to directory: String, isSecret: Bool
     ) throws(CertificateAuthorityError) -> String {

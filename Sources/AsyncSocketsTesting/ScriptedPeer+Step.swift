@@ -1,7 +1,8 @@
 public import SocketTLS
 
 extension ScriptedPeer {
-    /// One thing that a scripted peer does. After `startTLS` the steps speak of plaintext, except where they say "raw".
+    /// One thing that a scripted peer does. After `startTLS` the steps speak of plaintext, except where they
+    /// say "raw".
     public struct Step: Sendable, CustomStringConvertible {
         let action: Action
         /// The step as it stands in the script.
@@ -51,7 +52,8 @@ extension ScriptedPeer {
 }
 
 extension ScriptedPeer.Step {
-    /// Waits for exactly these bytes, and fails as soon as another one comes. Bytes behind them are left for the next step.
+    /// Waits for exactly these bytes, and fails as soon as another one comes. Bytes behind them are left for
+    /// the next step.
     public static func expect(_ bytes: [UInt8]) -> Self {
         Self(action: .expect(bytes), description: "expect \(bytes.count) bytes")
     }
@@ -66,11 +68,12 @@ extension ScriptedPeer.Step {
         Self(action: .expectThrough(Array(delimiter.utf8)), description: "expect through \(delimiter.debugDescription)")
     }
 
-    /// Waits until a whole TLS record has come, and leaves it for a `startTLS` that follows. For bytes that are injected late, when the
-    /// other side has already begun the handshake.
+    /// Waits until a whole TLS record has come, and leaves it for a `startTLS` that follows. For bytes that
+    /// are injected late, when the other side has already begun the handshake.
     public static var expectClientHello: Self { Self(action: .expectClientHello, description: "expectClientHello") }
 
-    /// Waits until the other side ends in order: FIN, or close_notify under TLS. Bytes before it are a failure.
+    /// Waits until the other side ends in order: FIN, or close_notify under TLS. Bytes before it are a
+    /// failure.
     public static var expectEnd: Self { Self(action: .expectEnd, description: "expectEnd") }
 
     /// Waits until the other side resets the connection. Bytes before it are dropped.
@@ -97,10 +100,11 @@ extension ScriptedPeer.Step {
     /// Tells the test that the script has come this far.
     public static func fire(_ signal: TestSignal) -> Self { Self(action: .fire(signal), description: "fire a signal") }
 
-    /// Does a TLS handshake, as client or as server as the settings say; what was received and not expected yet goes into it.
+    /// Does a TLS handshake, as client or as server as the settings say; what was received and not expected
+    /// yet goes into it.
     ///
-    /// With `cut`, the step is over when the handshake has been broken off, and the peer cannot speak TLS afterwards. A trust decision
-    /// that the settings leave to a callback is answered with yes.
+    /// With `cut`, the step is over when the handshake has been broken off, and the peer cannot speak TLS
+    /// afterwards. A trust decision that the settings leave to a callback is answered with yes.
     public static func startTLS(_ settings: TLSSettings, cut: ScriptedPeer.HandshakeCut? = nil) -> Self {
         Self(action: .startTLS(settings, cut), description: "startTLS")
     }
@@ -111,8 +115,9 @@ extension ScriptedPeer.Step {
     /// Sends FIN. Under TLS, and without `sendCloseNotify` before it, this is a truncation.
     public static var finish: Self { Self(action: .finish, description: "finish") }
 
-    /// Closes the connection at once, as most programs end: a FIN, and a reset for whatever comes after it. Under TLS, and without
-    /// `sendCloseNotify` before it, this is a truncation. Steps that need a connection cannot follow.
+    /// Closes the connection at once, as most programs end: a FIN, and a reset for whatever comes after it.
+    /// Under TLS, and without `sendCloseNotify` before it, this is a truncation. Steps that need a connection
+    /// cannot follow.
     public static var close: Self { Self(action: .close, description: "close") }
 
     /// Resets the connection (RST). Steps that need a connection cannot follow.

@@ -1,9 +1,11 @@
 // Rules of a scripted peer:
 //  1. It has one thread, which performs the steps one after the other and blocks in each until it is done.
 //  2. Every wait ends: when it has what it waits for, after `timeout`, or at `stop()`.
-//  3. The first step that fails ends the script, and the connection with a reset, so that the other side does not hang either.
-//  4. After the last step the peer takes and drops what still comes, until the other side ends; only then it closes. A close with
-//     unread bytes would turn into a reset, and could destroy bytes that the script has sent.
+//  3. The first step that fails ends the script, and the connection with a reset, so that the other side does
+//     not hang either.
+//  4. After the last step the peer takes and drops what still comes, until the other side ends; only then it
+//     closes. A close with unread bytes would turn into a reset, and could destroy bytes that the script has
+//     sent.
 
 internal import SocketBuffers
 public import SocketTLS
@@ -19,7 +21,8 @@ public import SocketTLS
 ///     …
 ///     let report = try await peer.finish()
 ///
-/// It listens or connects on 127.0.0.1, and serves one connection. It lives until its script is over, whether you keep it or not.
+/// It listens or connects on 127.0.0.1, and serves one connection. It lives until its script is over, whether
+/// you keep it or not.
 public final class ScriptedPeer: Sendable {
     /// The port on which the peer listens, or to which it has connected.
     public let port: UInt16
@@ -31,7 +34,8 @@ public final class ScriptedPeer: Sendable {
         self.run = run
     }
 
-    /// A peer that listens on a port of 127.0.0.1 that the system chooses, accepts one connection and then performs `steps`.
+    /// A peer that listens on a port of 127.0.0.1 that the system chooses, accepts one connection and then
+    /// performs `steps`.
     ///
     /// - Parameters:
     ///   - steps: The script.
@@ -64,7 +68,8 @@ public final class ScriptedPeer: Sendable {
 
     /// Waits until the last step is done, and answers what was read and sent until then.
     ///
-    /// The connection stays open, unless a step has ended it, until the other side ends it too or `stop()` is called.
+    /// The connection stays open, unless a step has ended it, until the other side ends it too or `stop()` is
+    /// called.
     ///
     /// - Throws: the `LoopbackError` of the step that failed.
     public func finish() async throws(LoopbackError) -> Report {

@@ -3,7 +3,8 @@ internal import SocketTLS
 
 /// The owner of an `EVP_PKEY`.
 final class SigningKey: @unchecked Sendable {
-    // Unchecked: the key is never changed after `init`, and OpenSSL allows any number of threads to sign with one key.
+    // Unchecked: the key is never changed after `init`, and OpenSSL allows any number of threads to sign with
+    // one key.
     let pointer: OpaquePointer
 
     init(_ type: CertificateAuthority.KeyType) throws(CertificateAuthorityError) {

@@ -3,7 +3,8 @@ internal import Dispatch
 public import FoundationEssentials
 internal import SocketBuffers
 
-/// Speaks the plaintext part of SMTP's STARTTLS (RFC 3207) for a server that knows TLS only, such as `openssl s_server`, and then passes every byte on to it.
+/// Speaks the plaintext part of SMTP's STARTTLS (RFC 3207) for a server that knows TLS only, such as `openssl
+/// s_server`, and then passes every byte on to it.
 ///
 /// It listens on a port of 127.0.0.1, and stops when it is released.
 public final class StartTLSPorter: AsyncSocketDelegate, Sendable {

@@ -1,7 +1,8 @@
 internal import SocketBuffers
 internal import SocketTLS
 
-/// A TLS engine over a blocking socket: every call sends what the engine has to say, and reads when the engine wants more.
+/// A TLS engine over a blocking socket: every call sends what the engine has to say, and reads when the
+/// engine wants more.
 final class TLSLayer {
     private let engine: TLSEngine
     private let wire: RecordedWire
@@ -26,7 +27,8 @@ final class TLSLayer {
         while try !advance(sendingAtMost: .max) {}
     }
 
-    /// Returns when the handshake would send more than `limit` bytes, of which the first `limit` were sent, or when it is complete.
+    /// Returns when the handshake would send more than `limit` bytes, of which the first `limit` were sent,
+    /// or when it is complete.
     func handshake(sendingOnly limit: Int) throws(LoopbackError) {
         var rest = limit
         while rest >= 0 {
@@ -36,7 +38,8 @@ final class TLSLayer {
         }
     }
 
-    /// One turn of the handshake; answers whether it is over. `produced` learns how many bytes there were to send.
+    /// One turn of the handshake; answers whether it is over. `produced` learns how many bytes there were to
+    /// send.
     private func advance(
         sendingAtMost limit: Int, produced: (Int) -> Void = { _ in }
     ) throws(LoopbackError) -> Bool {

@@ -1,5 +1,6 @@
-/// Something that is done to the bytes of one direction. Offsets count the bytes that the sending side has sent, from 0; a tampering
-/// happens as soon as so many bytes have passed, without waiting for the next one. Several at one offset happen in the order given.
+/// Something that is done to the bytes of one direction. Offsets count the bytes that the sending side has
+/// sent, from 0; a tampering happens as soon as so many bytes have passed, without waiting for the next one.
+/// Several at one offset happen in the order given.
 public enum Tampering: Sendable {
     /// Passes bytes on in segments of this many bytes.
     case pieces(of: Int)

@@ -1,5 +1,6 @@
 // Rules:
-//  1. `offset` counts the bytes of the source. What is due at an offset happens right after the byte before it.
+//  1. `offset` counts the bytes of the source. What is due at an offset happens right after the byte before
+//     it.
 //  2. Bytes of one call leave in one segment, unless a tampering divides them.
 //  3. After `finish` or `reset` nothing leaves any more.
 
@@ -55,7 +56,8 @@ struct TamperingPlan {
             .map(\.element).reversed()
     }
 
-    /// What to do now that these bytes have come. Ask with no bytes at the beginning: something may be due at offset 0.
+    /// What to do now that these bytes have come. Ask with no bytes at the beginning: something may be due at
+    /// offset 0.
     mutating func actions(for bytes: some Sequence<UInt8>) -> [Action] {
         var actions: [Action] = []
         perform(into: &actions)

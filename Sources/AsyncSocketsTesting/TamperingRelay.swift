@@ -1,24 +1,26 @@
 // Rules of the relay:
-//  1. It takes one connection, and makes one to the target. Each direction has a thread that blocks: one only reads from its source
-//     and writes to its destination, so the two never meet except in `RelayState`.
+//  1. It takes one connection, and makes one to the target. Each direction has a thread that blocks: one only
+//     reads from its source and writes to its destination, so the two never meet except in `RelayState`.
 //  2. FIN passes through, each direction for itself; a reset passes through and ends both.
 //  3. Every wait ends after `timeout` or at `stop()`, and that ends both directions with a reset.
 
 internal import SocketBuffers
 
-/// A man in the middle on real TCP sockets: it forwards between a client and a server on 127.0.0.1, records every byte, and does to
-/// each direction what it was told.
+/// A man in the middle on real TCP sockets: it forwards between a client and a server on 127.0.0.1, records
+/// every byte, and does to each direction what it was told.
 ///
 ///     let reply = "220 go ahead\r\n"
-///     let relay = try TamperingRelay(toPort: server.port, fromServer: [.inject(Array("250 injected\r\n".utf8), at: reply.utf8.count)])
-///     try socket.connect(toHost: "127.0.0.1", onPort: relay.port)
+///     let relay = try TamperingRelay(toPort: server.port, fromServer: [.inject(Array("250
+///     injected\r\n".utf8), at: reply.utf8.count)]) try socket.connect(toHost: "127.0.0.1", onPort:
+///     relay.port)
 public final class TamperingRelay: Sendable {
     /// The port on which the relay listens.
     public let port: UInt16
 
     private let state: RelayState
 
-    /// A relay that listens on a port of 127.0.0.1 that the system chooses, and connects to `target` when somebody connects to it.
+    /// A relay that listens on a port of 127.0.0.1 that the system chooses, and connects to `target` when
+    /// somebody connects to it.
     ///
     /// It lives until both sides have ended, whether you keep it or not.
     ///
@@ -57,9 +59,11 @@ public final class TamperingRelay: Sendable {
     /// What was passed on so far, tampered with.
     public var delivered: WireTranscript { state.delivered.withLock { $0 } }
 
-    /// Waits until both directions have ended: by FIN, by a reset (of one side, or one that was asked for), or by `stop()`.
+    /// Waits until both directions have ended: by FIN, by a reset (of one side, or one that was asked for),
+    /// or by `stop()`.
     ///
-    /// - Throws: `LoopbackError` when the connection could not be made, or when nothing happened for too long.
+    /// - Throws: `LoopbackError` when the connection could not be made, or when nothing happened for too
+    ///   long.
     public func finish(within timeout: Duration = .seconds(30)) async throws(LoopbackError) {
         try await state.done.wait(within: timeout)
         if let failure = state.failure { throw failure }

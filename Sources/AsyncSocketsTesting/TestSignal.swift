@@ -1,8 +1,10 @@
 internal import Glibc
 
-/// An event that happens once, for which threads and tasks can wait. Waiting after it has happened returns at once.
+/// An event that happens once, for which threads and tasks can wait. Waiting after it has happened returns at
+/// once.
 public final class TestSignal: Sendable {
-    // A pipe: a byte is written when the signal is given, and never read, so that `poll` can wait for it beside a socket.
+    // A pipe: a byte is written when the signal is given, and never read, so that `poll` can wait for it
+    // beside a socket.
     let readEnd: Int32
     private let writeEnd: Int32
 
@@ -39,7 +41,8 @@ public final class TestSignal: Sendable {
     /// - Throws: `LoopbackError` with the code `timedOut` after `timeout`.
     public func wait(within timeout: Duration = .seconds(30)) async throws(LoopbackError) {
         let result: Result<Void, LoopbackError> = await withCheckedContinuation { continuation in
-            // A thread of its own: blocking one of the few that run tasks could stop the very task that gives the signal.
+            // A thread of its own: blocking one of the few that run tasks could stop the very task that gives
+            // the signal.
             do throws(LoopbackError) {
                 try BlockingThread.start {
                     continuation.resume(returning: Result { () throws(LoopbackError) in try self.block(within: timeout) })

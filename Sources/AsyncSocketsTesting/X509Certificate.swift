@@ -12,7 +12,8 @@ final class X509Certificate: @unchecked Sendable {
     init(_ template: CertificateTemplate, key: SigningKey, signedBy signer: Signer?) throws(CertificateAuthorityError) {
         let certificate = try CertificateCall.require("X509_new") { X509_new() }
         pointer = certificate
-        // RFC 5280, section 4.1.2.2: positive, and unpredictable so that no two certificates of an authority share one.
+        // RFC 5280, section 4.1.2.2: positive, and unpredictable so that no two certificates of an authority
+        // share one.
         let serial = UInt64.random(in: 1...UInt64.max)
         let digits = String(serial, radix: 16, uppercase: true)
         serialNumber = digits.count.isMultiple(of: 2) ? digits : "0" + digits

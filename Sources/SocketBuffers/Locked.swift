@@ -2,13 +2,13 @@ public import Glibc
 
 /// A value that is only reached while a mutex is held.
 ///
-/// `Synchronization.Mutex` would do, but its slow path lives in an uninstrumented runtime library, so the thread sanitizer
-/// reports a race for every contended lock. The sanitizer understands a POSIX mutex.
+/// `Synchronization.Mutex` would do, but its slow path lives in an uninstrumented runtime library, so the
+/// thread sanitizer reports a race for every contended lock. The sanitizer understands a POSIX mutex.
 public struct Locked<Value>: @unchecked Sendable {
     // Unchecked: the value is only touched between lock and unlock.
 
-    /// The value and its mutex in one piece of memory, where neither moves. Both are reached by pointers: the mutex gives the value the exclusivity that a
-    /// stored property would be checked for at run time.
+    /// The value and its mutex in one piece of memory, where neither moves. Both are reached by pointers: the
+    /// mutex gives the value the exclusivity that a stored property would be checked for at run time.
     @usableFromInline
     final class Storage: ManagedBuffer<Value, pthread_mutex_t> {
         @inlinable
@@ -30,8 +30,9 @@ public struct Locked<Value>: @unchecked Sendable {
         }
     }
 
-    // Public and inlinable, though no product shows this module: only so do other modules call code made for their types (what is `package` is not
-    // specialised across modules, and each call looked its types up at run time).
+    // Public and inlinable, though no product shows this module: only so do other modules call code made for
+    // their types (what is `package` is not specialised across modules, and each call looked its types up at
+    // run time).
 
     /// Runs `body` with the lock held. Never call user code inside, and hand out what may run some when it is
     /// released.

@@ -3,15 +3,16 @@
 //  2. An empty buffer owns no memory: the block goes back to the pool with the last byte.
 //  3. No byte is searched twice for the same delimiter: `searchedTo` marks where the next search begins.
 //  4. Pointers handed out are valid until the next mutation.
-//  5. A block that is nearly full of bytes that are all taken at once can be given away with them (`takeBlock(_:)`), which saves copying them.
+//  5. A block that is nearly full of bytes that are all taken at once can be given away with them
+//     (`takeBlock(_:)`), which saves copying them.
 
 internal import CLinux
 internal import Glibc
 
 /// The growable read buffer of a connection.
 ///
-/// The plain `preBuffer` (bytes read but not yet asked for) and the `sslPreBuffer` (ciphertext not yet decrypted) of
-/// CocoaAsyncSocket are both one of these, and so is the ciphertext that waits to be sent.
+/// The plain `preBuffer` (bytes read but not yet asked for) and the `sslPreBuffer` (ciphertext not yet
+/// decrypted) of CocoaAsyncSocket are both one of these, and so is the ciphertext that waits to be sent.
 package final class PreBuffer {
     private let pool: BufferPool
     @exclusivity(unchecked) private var storage: UnsafeMutableRawPointer?
@@ -34,7 +35,8 @@ package final class PreBuffer {
         UnsafeRawBufferPointer(start: storage.map { $0 + head }, count: count)
     }
 
-    /// Room for at least `minimum` more bytes, to be filled and then announced with `commit(_:)`. Valid until the buffer changes.
+    /// Room for at least `minimum` more bytes, to be filled and then announced with `commit(_:)`. Valid until
+    /// the buffer changes.
     package func writableBytes(minimum: Int) -> UnsafeMutableRawBufferPointer {
         let base = makeRoom(for: minimum)
         return UnsafeMutableRawBufferPointer(start: base + tail, count: capacity - tail)
@@ -64,7 +66,8 @@ package final class PreBuffer {
         if isEmpty { releaseStorage() }
     }
 
-    /// Gives the block away with the first `count` bytes, when those are all there are and fill most of it; nil otherwise.
+    /// Gives the block away with the first `count` bytes, when those are all there are and fill most of it;
+    /// nil otherwise.
     package func takeBlock(_ count: Int) -> TakenBlock? {
         guard let storage, capacity == BufferPool.blockSize, count == self.count, count >= Self.leastGivenAway else { return nil }
         let taken = TakenBlock(start: storage + head, count: count, block: storage, pool: pool)
@@ -84,7 +87,8 @@ package final class PreBuffer {
         releaseStorage()
     }
 
-    /// Moves every byte to the back of `other`; this is how `preBuffer` becomes the head of `sslPreBuffer` at an upgrade.
+    /// Moves every byte to the back of `other`; this is how `preBuffer` becomes the head of `sslPreBuffer` at
+    /// an upgrade.
     package func moveAll(to other: PreBuffer) {
         other.append(readableBytes)
         reset()
@@ -97,8 +101,9 @@ package final class PreBuffer {
 
     /// The number of bytes up to and including the first `delimiter`, or nil when it is not there yet.
     ///
-    /// Each call goes on where the last one stopped, less the length of the delimiter, so that a line arriving in small pieces is
-    /// searched in linear time. Call `restartSearch()` when the delimiter changes.
+    /// Each call goes on where the last one stopped, less the length of the delimiter, so that a line
+    /// arriving in small pieces is searched in linear time. Call `restartSearch()` when the delimiter
+    /// changes.
     package func endOfFirst(_ delimiter: UnsafeRawBufferPointer) -> Int? {
         guard let base = storage, let needle = delimiter.baseAddress, delimiter.count > 0 else { return nil }
         let haystack = base + head + searchedTo

@@ -1,7 +1,7 @@
 /// A queue in one piece of memory that is used in a circle.
 ///
-/// An element is looked at and changed where it is: those of this project have a hundred bytes and references among them, and each copy would be counted.
-/// Public and inlinable for the reason that `Locked` names.
+/// An element is looked at and changed where it is: those of this project have a hundred bytes and references
+/// among them, and each copy would be counted. Public and inlinable for the reason that `Locked` names.
 public struct Ring<Element>: ~Copyable {
     @usableFromInline var memory: UnsafeMutablePointer<Element>?
     // Four bytes each: every connection has several rings.
@@ -10,7 +10,8 @@ public struct Ring<Element>: ~Copyable {
     @usableFromInline var head: UInt32 = 0
     @usableFromInline var held: UInt32 = 0
 
-    /// An emptied ring that has grown beyond this many places gives its memory back, unless its owner says otherwise.
+    /// An emptied ring that has grown beyond this many places gives its memory back, unless its owner says
+    /// otherwise.
     @inlinable public static var keptCapacity: Int { 64 }
 
     /// An empty ring, which owns no memory.

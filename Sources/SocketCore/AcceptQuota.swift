@@ -1,7 +1,8 @@
 // Rules of the quota:
-//  1. A connection counts from before it is accepted until its descriptor is closed, whoever has it meanwhile: its `Place` goes with the descriptor.
-//  2. A listener that gets no place stops accepting; connections wait in the backlog. It is woken when a place becomes free, and by nothing else:
-//     what the kernel reports meanwhile costs one look at the quota.
+//  1. A connection counts from before it is accepted until its descriptor is closed, whoever has it
+//     meanwhile: its `Place` goes with the descriptor.
+//  2. A listener that gets no place stops accepting; connections wait in the backlog. It is woken when a
+//     place becomes free, and by nothing else: what the kernel reports meanwhile costs one look at the quota.
 //  3. Lowering the limit closes nothing.
 
 internal import SocketBuffers
@@ -77,6 +78,7 @@ package final class AcceptQuota: Sendable {
     /// The connections that are open now.
     package var openCount: Int { state.withLock { $0.open } }
 
-    /// How often a listener has asked in vain; it grows by one at most for each connection that comes and each that ends.
+    /// How often a listener has asked in vain; it grows by one at most for each connection that comes and
+    /// each that ends.
     package var refusalCount: Int { state.withLock { $0.refusals } }
 }

@@ -1,12 +1,16 @@
 // Rules of a listener:
-//  1. One `accept4` after the other until EAGAIN, at most `batchLimit` in a turn on the loop; then others have theirs.
+//  1. One `accept4` after the other until EAGAIN, at most `batchLimit` in a turn on the loop; then others
+//     have theirs.
 //  2. An error that concerns one connection (ECONNABORTED and its like, accept(2)) skips that connection.
-//  3. Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): pause, at first for 50 ms and then twice as long up to a second, and
-//     never spin. The connections wait in the backlog meanwhile, and new ones do not shorten the pause.
-//  4. A connection is accepted only with a place in the quota; without one the listener waits until it gets a turn from there.
-//  5. The state is behind a lock, under which system calls are made and nobody is called. The owner is told on the loop, with no lock held.
-//  6. `close` counts whenever it comes, before `start` too: when it has returned, nothing is accepted any more. The owner is told of it once, on the
-//     loop; after `discard` it is told of nothing.
+//  3. Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): pause, at first for 50 ms and then
+//     twice as long up to a second, and never spin. The connections wait in the backlog meanwhile, and new
+//     ones do not shorten the pause.
+//  4. A connection is accepted only with a place in the quota; without one the listener waits until it gets a
+//     turn from there.
+//  5. The state is behind a lock, under which system calls are made and nobody is called. The owner is told
+//     on the loop, with no lock held.
+//  6. `close` counts whenever it comes, before `start` too: when it has returned, nothing is accepted any
+//     more. The owner is told of it once, on the loop; after `discard` it is told of nothing.
 
 internal import CLinux
 internal import Glibc
@@ -64,7 +68,8 @@ package final class Acceptor: EventHandler, Sendable {
     private static let shortestPause = 0.05
     private static let longestPause = 1.0
 
-    /// Binds and listens; connections come once `start()` has been called. The loop keeps the listener alive until `close()` or `discard()`.
+    /// Binds and listens; connections come once `start()` has been called. The loop keeps the listener alive
+    /// until `close()` or `discard()`.
     ///
     /// - Parameters:
     ///   - options: Set on the descriptor before it is bound.
@@ -102,7 +107,8 @@ package final class Acceptor: EventHandler, Sendable {
         }
     }
 
-    /// Stops listening at once, and has the receiver told on the loop. Connections that nobody has accepted are reset by the kernel.
+    /// Stops listening at once, and has the receiver told on the loop. Connections that nobody has accepted
+    /// are reset by the kernel.
     package func close() {
         change { shut(&$0, for: .closed) }
     }
@@ -116,7 +122,8 @@ package final class Acceptor: EventHandler, Sendable {
         if let registration { loop.deregister(registration) }
     }
 
-    /// Uses the descriptor while it is open; nil afterwards. `body` runs with the lock held: it makes a system call, and calls nobody.
+    /// Uses the descriptor while it is open; nil afterwards. `body` runs with the lock held: it makes a
+    /// system call, and calls nobody.
     package func withDescriptor<Result, Failure: Error>(
         _ body: (SocketDescriptor) throws(Failure) -> Result
     ) throws(Failure) -> Result? {

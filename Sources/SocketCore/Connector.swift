@@ -1,9 +1,12 @@
 // Rules of connecting:
 //  1. `HappyEyeballs` decides; this is the only place that opens, binds and connects sockets.
-//  2. Each attempt owns a descriptor and a registration of its own on the loop. Both go when it fails, is cancelled, or has won.
+//  2. Each attempt owns a descriptor and a registration of its own on the loop. Both go when it fails, is
+//     cancelled, or has won.
 //  3. Who wins hands its descriptor out, unwatched, and the connector holds nothing any more.
-//  4. A TCP connection whose two ends are one address is a socket that has connected to itself: refused (RFC 9293, 3.5, simultaneous open).
-//  5. A Unix-domain listener with a full backlog says EAGAIN and never that it has room again (connect(2)): it is asked again, in growing intervals.
+//  4. A TCP connection whose two ends are one address is a socket that has connected to itself: refused (RFC
+//     9293, 3.5, simultaneous open).
+//  5. A Unix-domain listener with a full backlog says EAGAIN and never that it has room again (connect(2)):
+//     it is asked again, in growing intervals.
 
 internal import Glibc
 
@@ -59,7 +62,8 @@ package final class Connector {
         advance(.began)
     }
 
-    /// The kernel has something to say about an attempt. Unknown numbers are those of attempts that have ended.
+    /// The kernel has something to say about an attempt. Unknown numbers are those of attempts that have
+    /// ended.
     package func handle(_ events: LoopEvents, of number: Int) -> [Step] {
         guard let attempt = attempts[number], let outcome = attempt.descriptor.connectOutcome(events) else { return [] }
         return advance(event(outcome, of: number))
@@ -87,7 +91,8 @@ package final class Connector {
 
     // MARK: - Acting
 
-    /// Has the race decide about an event and about what comes of acting on its decisions; each attempt begins and fails at most once.
+    /// Has the race decide about an event and about what comes of acting on its decisions; each attempt
+    /// begins and fails at most once.
     private func advance(_ event: HappyEyeballs.Event) -> [Step] {
         var steps: [Step] = []
         var events = [event]

@@ -1,10 +1,12 @@
 // Rules of the loop:
-//  1. One epoll descriptor, watched by one dispatch source on one serial queue. While there is traffic the source's handler stays in
-//     `epoll_wait`; when a periodic timer (`patience`) finds that there was none it returns and holds no thread.
-//  2. Nothing is ever posted to the loop's queue: a busy loop would never get to it. Others reach the loop by its lock, by
-//     `epoll_ctl`, by the `eventfd` (another turn is wanted) and by a `timerfd` (a deadline).
+//  1. One epoll descriptor, watched by one dispatch source on one serial queue. While there is traffic the
+//     source's handler stays in `epoll_wait`; when a periodic timer (`patience`) finds that there was none it
+//     returns and holds no thread.
+//  2. Nothing is ever posted to the loop's queue: a busy loop would never get to it. Others reach the loop by
+//     its lock, by `epoll_ctl`, by the `eventfd` (another turn is wanted) and by a `timerfd` (a deadline).
 //  3. A descriptor is added once, edge-triggered, and deleted before it is closed.
-//  4. An event names a place in the table and its generation. What has left the table gets no more events, whoever has its number now.
+//  4. An event names a place in the table and its generation. What has left the table gets no more events,
+//     whoever has its number now.
 //  5. Handlers run with no lock held, one after the other; one with more to do goes to the back of the list.
 
 internal import CLinux
@@ -14,12 +16,13 @@ internal import SocketBuffers
 
 /// Serves many sockets on one thread at a time, and none while they are quiet.
 package final class EventLoop: @unchecked Sendable {
-    // Unchecked: `ready`, `departures`, `events`, `hasServed` and `isOutOfPatience` are only used by `run()`, which a serial queue runs; all else is immutable or
-    // locked.
+    // Unchecked: `ready`, `departures`, `events`, `hasServed` and `isOutOfPatience` are only used by `run()`,
+    // which a serial queue runs; all else is immutable or locked.
     private let epoll: OwnedDescriptor
     private let timer: OwnedDescriptor
     private let wake: OwnedDescriptor
-    /// Rings while the loop runs: one timer for many waits. A limit on each wait would have the kernel set one for each.
+    /// Rings while the loop runs: one timer for many waits. A limit on each wait would have the kernel set
+    /// one for each.
     private let patience: OwnedDescriptor
     private let source: any DispatchSourceRead
     private let state = Locked(State())
@@ -75,7 +78,8 @@ package final class EventLoop: @unchecked Sendable {
         state.withLock { $0.table.insert(handler) }
     }
 
-    /// Ends a registration: no event reaches its handler afterwards, except those of the batch that is being handled now.
+    /// Ends a registration: no event reaches its handler afterwards, except those of the batch that is being
+    /// handled now.
     package func deregister(_ registration: LoopRegistration) {
         // The handler is released here, outside the lock.
         let (handler, hasEmptied) = state.withLock { ($0.table.remove(registration), $0.table.noteDeparture()) }
@@ -211,7 +215,8 @@ package final class EventLoop: @unchecked Sendable {
         }
     }
 
-    /// On the loop, in a handler: has `work` run on `queue` once the events of this batch have been handled, in one block with whatever else is for that queue.
+    /// On the loop, in a handler: has `work` run on `queue` once the events of this batch have been handled,
+    /// in one block with whatever else is for that queue.
     package func afterBatch(_ work: any BatchedWork, on queue: DispatchQueue) {
         if let place = departures.lastIndex(where: { $0.queue === queue }) {
             departures[place].work.append(work)
@@ -230,8 +235,8 @@ package final class EventLoop: @unchecked Sendable {
             }
         }
         departures.removeAll(keepingCapacity: true)
-        // Where queue and loop share a processor, the queue goes first. Else each answer that it sends would wake the loop, which takes the processor
-        // away from it for one event: half of what an echo cost.
+        // Where queue and loop share a processor, the queue goes first. Else each answer that it sends would
+        // wake the loop, which takes the processor away from it for one event: half of what an echo cost.
         if count >= Self.yieldThreshold { sched_yield() }
     }
 

@@ -1,7 +1,10 @@
 // Rules of a farewell:
-//  1. What the engine had still to say (`output`: the rest of a record, an alert, a close_notify) is sent before the FIN.
-//  2. What the peer still sends is discarded. Closing at once would answer it with a reset, and a reset makes the peer drop what it has not read yet.
-//  3. It is over when both sides are done, when the connection breaks, or after a second (five when there was something to send) or `byteLimit` bytes.
+//  1. What the engine had still to say (`output`: the rest of a record, an alert, a close_notify) is sent
+//     before the FIN.
+//  2. What the peer still sends is discarded. Closing at once would answer it with a reset, and a reset makes
+//     the peer drop what it has not read yet.
+//  3. It is over when both sides are done, when the connection breaks, or after a second (five when there was
+//     something to send) or `byteLimit` bytes.
 
 internal import SocketBuffers
 

@@ -52,7 +52,8 @@ package final class FileRegion: Sendable {
 }
 
 extension SocketDescriptor {
-    /// Sends at most `count` bytes of a file, from `position` in the region on, without bringing them into this process (sendfile(2)).
+    /// Sends at most `count` bytes of a file, from `position` in the region on, without bringing them into
+    /// this process (sendfile(2)).
     package func send(_ file: FileRegion, at position: Int, count: Int) -> SendAnswer {
         var start = off_t(file.offset + position)
         let sent = retryingOnInterrupt { CLinux_sendfile_without_signal(rawValue, file.descriptor, &start, count) }

@@ -1,9 +1,11 @@
 // Rules of CONNECT (RFC 9110, section 9.3.6; RFC 9112):
 //  1. One request; the credentials, if any, are in it.
-//  2. A response is read line by line. Lines end with CRLF; a bare CR or LF ends the negotiation (RFC 9112, section 2.2, allows us to be lenient, but where
-//     the head ends is where the tunnel begins, and nobody may differ about that).
-//  3. 1xx responses are skipped, but for 101, which nobody asked for. 2xx: the tunnel begins behind the empty line; Content-Length and Transfer-Encoding
-//     mean nothing there. Everything else is a refusal, told with the status line and without waiting for more.
+//  2. A response is read line by line. Lines end with CRLF; a bare CR or LF ends the negotiation (RFC 9112,
+//     section 2.2, allows us to be lenient, but where the head ends is where the tunnel begins, and nobody
+//     may differ about that).
+//  3. 1xx responses are skipped, but for 101, which nobody asked for. 2xx: the tunnel begins behind the empty
+//     line; Content-Length and Transfer-Encoding mean nothing there. Everything else is a refusal, told with
+//     the status line and without waiting for more.
 //  4. All heads together have at most `headLimit` bytes.
 
 internal import FoundationEssentials
@@ -96,7 +98,8 @@ package struct HTTPConnectNegotiation: Sendable {
         case 101: throw ProxyFailure(.misbehaved, "it changes the protocol unasked: \(line.quoted)")
         case 100..<200: return true
         case 200..<300: return false
-        // 407 is the proxy's word for it (RFC 9110, section 15.5.8); tinyproxy answers 401 to credentials that it does not know.
+        // 407 is the proxy's word for it (RFC 9110, section 15.5.8); tinyproxy answers 401 to credentials
+        // that it does not know.
         case 401, 407: throw ProxyFailure(.authenticationRequired, "it answered \(line.quoted)")
         default: throw ProxyFailure(.refused, "it answered \(line.quoted)")
         }
@@ -117,7 +120,8 @@ private struct StatusLine {
         throw ProxyFailure(.misbehaved, "it speaks no HTTP/1: \(ProxyFailure.quote(bytes))")
     }
 
-    /// `HTTP-version SP status-code SP [ reason-phrase ]` (RFC 9112, section 4); the last space may be missing where there is no reason.
+    /// `HTTP-version SP status-code SP [ reason-phrase ]` (RFC 9112, section 4); the last space may be
+    /// missing where there is no reason.
     init(_ line: [UInt8]) throws(ProxyFailure) {
         quoted = ProxyFailure.quote(line)
         let isDigit: (UInt8) -> Bool = { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }

@@ -1,5 +1,6 @@
 // Rules of the race to a host (RFC 8305, "Happy Eyeballs", sections 4 and 5):
-//  1. Attempts begin one after the other, in the order of the addresses: the preferred family first, then the families in turn.
+//  1. Attempts begin one after the other, in the order of the addresses: the preferred family first, then the
+//     families in turn.
 //  2. The next one begins when the delay has passed since the last one began, or at once when one fails.
 //  3. Those that have begun go on beside each other, but never more than `limit`.
 //  4. The first to connect wins: the others are cancelled, and no more begin.
@@ -38,7 +39,8 @@ package struct HappyEyeballs: Sendable {
     private var underWay: Set<Int> = []
     private var isOver = false
 
-    /// The most attempts at a time. A host's addresses are chosen by whoever answers for its name, and each attempt holds a descriptor.
+    /// The most attempts at a time. A host's addresses are chosen by whoever answers for its name, and each
+    /// attempt holds a descriptor.
     package static let limit = 8
 
     package init(attemptCount: Int) {
@@ -71,7 +73,8 @@ package struct HappyEyeballs: Sendable {
         return [.start(number), untried.isEmpty ? .disarmDelay : .armDelay]
     }
 
-    /// Rule 1. Each family keeps the order it has, which is that of the system's resolver (RFC 6724); of equal addresses the first one stays.
+    /// Rule 1. Each family keeps the order it has, which is that of the system's resolver (RFC 6724); of
+    /// equal addresses the first one stays.
     package static func order(_ addresses: [SocketAddress], preferring preferred: SocketAddress.Family) -> [SocketAddress] {
         var known: Set<SocketAddress> = []
         let distinct = addresses.filter { known.insert($0).inserted }

@@ -3,11 +3,12 @@
 //     through all of them: without this, each burst of connections leaves the memory of its greatest moment
 //     behind, and the next one uses other arenas.
 //  2. A loop asks when an eighth of those that were registered at its busiest time have gone, and at least
-//     `LoopTable.leastDeparture`: connections that come and go in equal numbers ask for nothing.
-//     It is also asked for when connections have ended with `bytesForTrim` waiting in memory: a few peers that never read leave as much behind.
-//  3. It is done on a queue of its own, a second after it was asked for, and at most once in five, and in a hundred times
-//     as long as it last took: what leaves together is given back together. Meanwhile no loop waits, but for an arena that it allocates in at that
-//     moment.
+//     `LoopTable.leastDeparture`: connections that come and go in equal numbers ask for nothing. It is also
+//     asked for when connections have ended with `bytesForTrim` waiting in memory: a few peers that never
+//     read leave as much behind.
+//  3. It is done on a queue of its own, a second after it was asked for, and at most once in five, and in a
+//     hundred times as long as it last took: what leaves together is given back together. Meanwhile no loop
+//     waits, but for an arena that it allocates in at that moment.
 //  4. Only what is free is given back. M_ARENA_MAX and its like (mallopt(3)) would change the whole program,
 //     and are its own to set.
 

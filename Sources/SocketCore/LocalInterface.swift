@@ -1,19 +1,23 @@
 // Rules of an interface's name:
-//  1. `name`, `address`, `name:port`, `address:port` or `:port`. An IPv6 address may stand in brackets, and must when a port follows.
-//  2. With two colons or more outside brackets it is an IPv6 address: the text of an interface's alias, such as `eth0:1`, reads as a port.
+//  1. `name`, `address`, `name:port`, `address:port` or `:port`. An IPv6 address may stand in brackets, and
+//     must when a port follows.
+//  2. With two colons or more outside brackets it is an IPv6 address: the text of an interface's alias, such
+//     as `eth0:1`, reads as a port.
 //  3. A name that the kernel knows goes before everything else; then come addresses, as
 //     `SocketAddress(literal:)` reads them, `localhost` and `loopback`.
 
 internal import CLinux
 internal import Glibc
 
-/// One of this machine's network interfaces or addresses, as the user of a socket names it, with a port of our own.
+/// One of this machine's network interfaces or addresses, as the user of a socket names it, with a port of
+/// our own.
 package struct LocalInterface: Hashable, Sendable {
     /// What to bind to, IPv4 before IPv6, each with the port.
     package let addresses: [SocketAddress]
     /// The text it was made of.
     package let text: String
-    /// The kernel's number of the interface, which is the scope of link-local addresses on it; 0 when no interface is named.
+    /// The kernel's number of the interface, which is the scope of link-local addresses on it; 0 when no
+    /// interface is named.
     private let index: UInt32
 
     /// Looks the interface up, in the kernel's list and nowhere else.
@@ -42,13 +46,15 @@ package struct LocalInterface: Hashable, Sendable {
 
     /// Where a connection to `destination` has to come from; nil when there is no address of its family.
     ///
-    /// A link-local destination is met from a link-local address and any other from a global one, if there are both.
+    /// A link-local destination is met from a link-local address and any other from a global one, if there
+    /// are both.
     package func source(for destination: SocketAddress) -> SocketAddress? {
         let candidates = addresses.filter { $0.family == destination.family }
         return candidates.first { $0.isLinkLocal == destination.isLinkLocal } ?? candidates.first
     }
 
-    /// A link-local `destination` without a scope gets this interface's (RFC 4007, section 6); every other one is left alone.
+    /// A link-local `destination` without a scope gets this interface's (RFC 4007, section 6); every other
+    /// one is left alone.
     package func withScope(_ destination: SocketAddress) -> SocketAddress {
         destination.withScope(ifMissing: index)
     }

@@ -46,7 +46,8 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
 
 /// Who is told about events. The loop holds it strongly from `register` to `deregister`.
 package protocol EventHandler: AnyObject, Sendable {
-    /// Called on the loop, with no lock held. Bounded: a handler with more to do asks for another turn with `resume(_:)`.
+    /// Called on the loop, with no lock held. Bounded: a handler with more to do asks for another turn with
+    /// `resume(_:)`.
     func handle(_ events: LoopEvents)
 }
 
@@ -68,7 +69,8 @@ package struct LoopRegistration: Hashable, Sendable {
         self.generation = generation
     }
 
-    /// The 64 bits that an epoll event carries: never a pointer and never a descriptor, since descriptors are reused.
+    /// The 64 bits that an epoll event carries: never a pointer and never a descriptor, since descriptors are
+    /// reused.
     init(eventData: UInt64) {
         self.init(index: UInt32(truncatingIfNeeded: eventData), generation: UInt32(truncatingIfNeeded: eventData >> 32))
     }

@@ -89,7 +89,8 @@ struct LoopTable {
         if deadlines.count > 2 * registrationCount + 64 { dropStaleDeadlines() }
     }
 
-    /// Each registration has one deadline at most: when there are many more entries, most of them were replaced or have lost their owner.
+    /// Each registration has one deadline at most: when there are many more entries, most of them were
+    /// replaced or have lost their owner.
     private mutating func dropStaleDeadlines() {
         deadlines.removeAll { [slots] deadline, registration in
             let slot = slots[Int(registration.index)]
@@ -103,7 +104,8 @@ struct LoopTable {
     /// Moves those whose deadline has passed to the back of `ready`.
     mutating func takeExpired(at now: Deadline, into ready: inout Ring<Ready>) {
         while let earliest = deadlines.earliest, earliest <= now, let registration = deadlines.removeEarliest() {
-            // An entry that was replaced or whose owner has left stays in the heap until its time comes, and counts for nothing.
+            // An entry that was replaced or whose owner has left stays in the heap until its time comes, and
+            // counts for nothing.
             guard isCurrent(registration), slots[Int(registration.index)].deadline == earliest else { continue }
             slots[Int(registration.index)].deadline = nil
             if let handler = slots[Int(registration.index)].handler { ready.append(Ready(handler: handler, events: .deadline)) }

@@ -1,9 +1,11 @@
 internal import SocketBuffers
 
-/// The reads or writes of a connection that have not been served yet, oldest first, with the marker that `startTLS` leaves among them
-/// (`GCDAsyncSpecialPacket`). A connection is upgraded once, so there is one marker at most.
+/// The reads or writes of a connection that have not been served yet, oldest first, with the marker that
+/// `startTLS` leaves among them (`GCDAsyncSpecialPacket`). A connection is upgraded once, so there is one
+/// marker at most.
 ///
-/// Generic, and therefore used inside this module only, where it is made for each kind of packet: `ReadQueue` and `WriteQueue` are what others see.
+/// Generic, and therefore used inside this module only, where it is made for each kind of packet: `ReadQueue`
+/// and `WriteQueue` are what others see.
 struct PacketQueue<Packet>: ~Copyable {
     private var packets = Ring<Packet>()
     /// How many packets stand before the marker; more than there can be when there is none.
@@ -26,7 +28,8 @@ struct PacketQueue<Packet>: ~Copyable {
         if isAtStartTLS { countBeforeMarker = .max }
     }
 
-    /// The packet that is `offset` places behind the front; nil at the marker or past the end. Valid until the queue changes.
+    /// The packet that is `offset` places behind the front; nil at the marker or past the end. Valid until
+    /// the queue changes.
     func packet(at offset: Int) -> UnsafeMutablePointer<Packet>? {
         offset < countBeforeMarker ? packets[offset] : nil
     }

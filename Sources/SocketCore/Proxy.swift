@@ -1,12 +1,15 @@
-/// A proxy that makes connections on your behalf: where it is, what it speaks, and what it may want to know about you.
+/// A proxy that makes connections on your behalf: where it is, what it speaks, and what it may want to know
+/// about you.
 ///
-/// Set it as `socket.proxy` before `connect`. Nothing is checked here: `connect` throws `.badParameter` for a proxy or credentials that cannot be used.
+/// Set it as `socket.proxy` before `connect`. Nothing is checked here: `connect` throws `.badParameter` for a
+/// proxy or credentials that cannot be used.
 public struct Proxy: Sendable, Hashable {
     /// The protocol between us and a proxy.
     public enum Kind: Sendable, Hashable {
         /// SOCKS version 5 (RFC 1928); with credentials, also the method "username/password" (RFC 1929).
         case socks5
-        /// The method CONNECT of HTTP (RFC 9110, section 9.3.6), in plaintext; with credentials, the scheme "Basic" (RFC 7617).
+        /// The method CONNECT of HTTP (RFC 9110, section 9.3.6), in plaintext; with credentials, the scheme
+        /// "Basic" (RFC 7617).
         case http
     }
 
@@ -21,7 +24,8 @@ public struct Proxy: Sendable, Hashable {
 
     /// A SOCKS 5 proxy.
     ///
-    /// It is offered to go without authentication and, when there are credentials, to take these; the choice is the proxy's. They travel in plaintext.
+    /// It is offered to go without authentication and, when there are credentials, to take these; the choice
+    /// is the proxy's. They travel in plaintext.
     ///
     /// - Parameters:
     ///   - host: The proxy's name or address.
@@ -39,7 +43,8 @@ public struct Proxy: Sendable, Hashable {
     /// - Parameters:
     ///   - host: The proxy's name or address.
     ///   - port: Its port; 3128 and 8080 are customary.
-    ///   - credentials: User name and password without control characters, and no colon in the name (RFC 7617, section 2); nil: none.
+    ///   - credentials: User name and password without control characters, and no colon in the name (RFC
+    ///     7617, section 2); nil: none.
     public static func http(host: String, port: UInt16, credentials: Credentials? = nil) -> Proxy {
         Proxy(kind: .http, host: host, port: port, credentials: credentials)
     }
@@ -81,7 +86,8 @@ extension Proxy.Credentials: CustomStringConvertible, CustomDebugStringConvertib
 extension Proxy {
     /// The conversation that has the proxy make a connection to `target`.
     ///
-    /// - Throws: `.invalid` for anything that the protocol has no room for. Nothing that is sent is made of unchecked text.
+    /// - Throws: `.invalid` for anything that the protocol has no room for. Nothing that is sent is made of
+    ///   unchecked text.
     package func negotiation(for target: ProxyTarget) throws(ProxyFailure) -> ProxyNegotiation {
         _ = try HostText(ofProxy: host, port: port)
         guard port > 0 else { throw ProxyFailure(.invalid, "no proxy listens on port 0") }

@@ -22,7 +22,8 @@ package struct ProxyFailure: Error, Sendable, Hashable {
 }
 
 extension ProxyFailure {
-    /// Bytes of a proxy as they may stand in a message: the first `limit` of them, printable ASCII, in quotation marks.
+    /// Bytes of a proxy as they may stand in a message: the first `limit` of them, printable ASCII, in
+    /// quotation marks.
     static func quote(_ bytes: some Sequence<UInt8>, limit: Int = 100) -> String {
         let printable = bytes.prefix(limit).map { (0x20...0x7e).contains($0) ? $0 : UInt8(ascii: "?") }
         return "\"\(String(decoding: printable, as: UTF8.self))\""

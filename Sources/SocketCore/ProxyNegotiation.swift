@@ -1,9 +1,12 @@
 // Rules of a negotiation:
-//  1. It holds no socket: `output` is to be sent, `take(from:)` is to be called with what was received, until it answers something other than `incomplete`.
-//  2. It takes the proxy's replies out of the buffer and not one byte more: what stands behind the last reply is the tunnel's.
-//     A reply that is there before the request has left is not looked at: otherwise the tunnel would stand before it was asked for.
+//  1. It holds no socket: `output` is to be sent, `take(from:)` is to be called with what was received, until
+//     it answers something other than `incomplete`.
+//  2. It takes the proxy's replies out of the buffer and not one byte more: what stands behind the last reply
+//     is the tunnel's. A reply that is there before the request has left is not looked at: otherwise the
+//     tunnel would stand before it was asked for.
 //  3. It decides with the first byte that decides. A proxy that is no proxy is not waited for.
-//  4. What it takes in before it decides is bounded: by the protocol in SOCKS, by `HTTPConnectNegotiation.headLimit` in HTTP.
+//  4. What it takes in before it decides is bounded: by the protocol in SOCKS, by
+//     `HTTPConnectNegotiation.headLimit` in HTTP.
 
 package import SocketBuffers
 

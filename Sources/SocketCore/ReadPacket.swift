@@ -29,8 +29,8 @@ package struct ReadPacket: Sendable {
     package let timeout: Double
     package let tag: Int
 
-    /// Where the bytes go, and those of a read to a length that have arrived; the other goals leave theirs in the buffer. Nil: memory of the read's
-    /// own, and none so far.
+    /// Where the bytes go, and those of a read to a length that have arrived; the other goals leave theirs in
+    /// the buffer. Nil: memory of the read's own, and none so far.
     private var taken: Destination?
     /// Bytes seen by earlier calls, for the report of partial progress.
     private var reported = 0
@@ -134,7 +134,8 @@ package struct ReadPacket: Sendable {
     }
 }
 
-/// Where the bytes of a read go: into memory of its own, which grows with what arrives and never with what was announced, or into the caller's buffer.
+/// Where the bytes of a read go: into memory of its own, which grows with what arrives and never with what
+/// was announced, or into the caller's buffer.
 ///
 /// A class, so that the bytes have one owner: with a second one each piece would copy all that came before.
 private final class Destination: @unchecked Sendable {

@@ -46,7 +46,8 @@ package struct ReadQueue: ~Copyable {
         packets.removeAll()
     }
 
-    /// False when nothing can be served: no byte is there, and the read at the front, if there is one, wants some.
+    /// False when nothing can be served: no byte is there, and the read at the front, if there is one, wants
+    /// some.
     package func mayBeServed(from buffer: PreBuffer) -> Bool {
         !buffer.isEmpty || packets.front?.pointee.total == 0
     }
@@ -85,7 +86,8 @@ package struct ReadQueue: ~Copyable {
         return result
     }
 
-    /// The bytes that have come for the read at the front since the last call, and its tag; nil when there are none.
+    /// The bytes that have come for the read at the front since the last call, and its tag; nil when there
+    /// are none.
     package mutating func takeProgress(in buffer: PreBuffer) -> (count: Int, tag: Int)? {
         guard let read = packets.front, let count = read.pointee.newProgress(in: buffer) else { return nil }
         return (count, read.pointee.tag)

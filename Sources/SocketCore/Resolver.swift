@@ -1,8 +1,11 @@
 // Rules of the resolver:
-//  1. `getaddrinfo` blocks and cannot be cancelled: it never runs on an event loop or on a global queue, nor on a concurrent queue, which has its threads
-//     from a global one: on Linux the tasks of Swift share them, and there are only as many as processors.
-//  2. Each serial queue, a lane, does one lookup at a time. With all lanes taken the others wait in line, first come, first served.
-//  3. A lookup that is cancelled while it waits is never begun, and its completion is never called. One that is under way ends by itself.
+//  1. `getaddrinfo` blocks and cannot be cancelled: it never runs on an event loop or on a global queue, nor
+//     on a concurrent queue, which has its threads from a global one: on Linux the tasks of Swift share them,
+//     and there are only as many as processors.
+//  2. Each serial queue, a lane, does one lookup at a time. With all lanes taken the others wait in line,
+//     first come, first served.
+//  3. A lookup that is cancelled while it waits is never begun, and its completion is never called. One that
+//     is under way ends by itself.
 
 internal import CLinux
 internal import Dispatch
@@ -21,8 +24,9 @@ package struct HostQuery: Hashable, Sendable {
         self.families = families
     }
 
-    /// The addresses that are known without asking anybody: those of a literal, and of `localhost` and the names below it (RFC 6761, section 6.3).
-    /// None for a text that is no host: the system's resolver could take it for one.
+    /// The addresses that are known without asking anybody: those of a literal, and of `localhost` and the
+    /// names below it (RFC 6761, section 6.3). None for a text that is no host: the system's resolver could
+    /// take it for one.
     fileprivate var knownAddresses: [SocketAddress]? {
         do throws(HostError) {
             if case .address(let address) = try HostText(host, port: port) { return [address] }
@@ -96,7 +100,8 @@ package final class Resolver: Sendable {
         fileprivate let resolver: Resolver
         fileprivate let ticket: UInt64
 
-        /// Takes the lookup out of the line. False when it is not there any more: it has been begun, and its completion is or will be called.
+        /// Takes the lookup out of the line. False when it is not there any more: it has been begun, and its
+        /// completion is or will be called.
         @discardableResult package func cancel() -> Bool {
             resolver.line.withLock { $0.waiting.removeValue(forKey: ticket) } != nil
         }
@@ -108,8 +113,8 @@ package final class Resolver: Sendable {
         line = Locked(Line(freeLanes: (0..<concurrency).map { DispatchQueue(label: "AsyncSockets.Resolver.\($0)") }))
     }
 
-    /// Resolves a name or an address literal, and calls `completion`: at once (and then returns nil) for what needs no asking, or else from a thread of
-    /// the resolver.
+    /// Resolves a name or an address literal, and calls `completion`: at once (and then returns nil) for what
+    /// needs no asking, or else from a thread of the resolver.
     package func resolve(_ query: HostQuery, completion: @escaping Completion) -> Lookup? {
         if let known = query.knownAddresses {
             completion(known.isEmpty ? .failure(ResolveError(query, code: EAI_NONAME)) : .success(known))
@@ -140,8 +145,9 @@ package final class Resolver: Sendable {
 // MARK: - The system's resolver
 
 extension Resolver {
-    /// `AI_ADDRCONFIG` spares a machine with one IP version the question for the other, but overlooks addresses that are only on the loopback interface:
-    /// a name that it finds nothing for is asked for again without.
+    /// `AI_ADDRCONFIG` spares a machine with one IP version the question for the other, but overlooks
+    /// addresses that are only on the loopback interface: a name that it finds nothing for is asked for again
+    /// without.
     private static func askSystem(_ query: HostQuery) -> Answer {
         let answer = askSystem(query, flags: AI_ADDRCONFIG)
         guard case .failure(let error) = answer, error.isAnswer else { return answer }

@@ -1,8 +1,12 @@
 // Rules of SOCKS 5 (RFC 1928, RFC 1929):
-//  1. We offer "no authentication required" and, with credentials, "username/password". The proxy's choice must be one of these.
-//  2. Each message of ours follows the reply to the one before it; each reply is exactly as long as the RFC says.
-//  3. Byte for byte: a version, a reserved byte or an address type that is not in the RFC ends it, and so does a refusal, without waiting for the rest.
-//  4. The address that the proxy reports (BND.ADDR) is skipped: it may be that of a machine behind it, and says nothing that could be relied on.
+//  1. We offer "no authentication required" and, with credentials, "username/password". The proxy's choice
+//     must be one of these.
+//  2. Each message of ours follows the reply to the one before it; each reply is exactly as long as the RFC
+//     says.
+//  3. Byte for byte: a version, a reserved byte or an address type that is not in the RFC ends it, and so
+//     does a refusal, without waiting for the rest.
+//  4. The address that the proxy reports (BND.ADDR) is skipped: it may be that of a machine behind it, and
+//     says nothing that could be relied on.
 
 internal import SocketBuffers
 

@@ -3,7 +3,8 @@ internal import Glibc
 
 // What interfaces and their addresses have to do with each other.
 extension SocketAddress {
-    /// An IPv6 address of `fe80::/10`, which means a host only together with an interface (RFC 4291, section 2.5.6).
+    /// An IPv6 address of `fe80::/10`, which means a host only together with an interface (RFC 4291, section
+    /// 2.5.6).
     var isLinkLocal: Bool {
         guard let bytes = ipv6Bytes else { return false }
         return bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80

@@ -9,14 +9,16 @@ extension SocketAddress {
     /// The longest abstract name, in bytes of UTF-8: a zero stands before it, and none behind.
     public static let longestAbstractName = 107
 
-    /// The socket at a path; nil when it is empty, has a zero byte in it or is longer than `longestUnixPath`. A path is never cut.
+    /// The socket at a path; nil when it is empty, has a zero byte in it or is longer than `longestUnixPath`.
+    /// A path is never cut.
     public init?(unixPath path: String) {
         guard !path.isEmpty, !path.utf8.contains(0), path.utf8.count <= Self.longestUnixPath else { return nil }
         self.init(sunPath: Array(path.utf8) + [0])
     }
 
-    /// The socket with an abstract name, which is in no file system and vanishes with its last user (Linux only); nil when the name is empty or
-    /// longer than `longestAbstractName`. Every process in the network namespace may connect to it, whoever it belongs to.
+    /// The socket with an abstract name, which is in no file system and vanishes with its last user (Linux
+    /// only); nil when the name is empty or longer than `longestAbstractName`. Every process in the network
+    /// namespace may connect to it, whoever it belongs to.
     public init?(abstractName name: String) {
         guard !name.isEmpty, name.utf8.count <= Self.longestAbstractName else { return nil }
         self.init(sunPath: [0] + Array(name.utf8))
@@ -31,13 +33,15 @@ extension SocketAddress {
         self.init(storage: storage, length: socklen_t(Self.pathOffset + sunPath.count))
     }
 
-    /// The path of a Unix-domain socket; nil for any other address, an abstract name and a socket without a name.
+    /// The path of a Unix-domain socket; nil for any other address, an abstract name and a socket without a
+    /// name.
     public var unixPath: String? {
         guard let bytes = sunPath, let first = bytes.first, first != 0 else { return nil }
         return String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
     }
 
-    /// The abstract name of a Unix-domain socket, without the zero before it; nil for any other address. Bytes that are no UTF-8 are replaced.
+    /// The abstract name of a Unix-domain socket, without the zero before it; nil for any other address.
+    /// Bytes that are no UTF-8 are replaced.
     public var abstractName: String? {
         guard let bytes = sunPath, bytes.count > 1, bytes.first == 0 else { return nil }
         return String(decoding: bytes.dropFirst(), as: UTF8.self)

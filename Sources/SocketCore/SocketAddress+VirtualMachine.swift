@@ -1,12 +1,13 @@
 internal import CLinux
 internal import Glibc
 
-// Addresses between a virtual machine and its host (vsock(7)): a context identifier for the machine, and a port of 32 bits.
+// Addresses between a virtual machine and its host (vsock(7)): a context identifier for the machine, and a
+// port of 32 bits.
 extension SocketAddress {
     /// A port of a machine: 0 for the hypervisor, 1 for this machine itself, 2 for the host, more for guests.
     ///
-    /// What is there to be reached is for the kernel to say: without the transport that it takes, connecting and listening fail with `.connectFailed` or `.system` and an
-    /// `errno` such as `EADDRNOTAVAIL`.
+    /// What is there to be reached is for the kernel to say: without the transport that it takes, connecting
+    /// and listening fail with `.connectFailed` or `.system` and an `errno` such as `EADDRNOTAVAIL`.
     ///
     /// - Parameters:
     ///   - port: The port; `anyVirtualMachinePort` has the kernel choose one for a listener.

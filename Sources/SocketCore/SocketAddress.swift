@@ -4,10 +4,12 @@ internal import Glibc
 
 /// The address of one end of a socket: IPv4, IPv6, Unix-domain, or of a virtual machine.
 ///
-/// It holds a `sockaddr` as the kernel gave or takes it; nothing is resolved or looked up. For what the class methods of `GCDAsyncSocket` said about
-/// an address in a `Data`, ask `SocketAddress(data:)` for its `host`, `port` and `family`.
+/// It holds a `sockaddr` as the kernel gave or takes it; nothing is resolved or looked up. For what the class
+/// methods of `GCDAsyncSocket` said about an address in a `Data`, ask `SocketAddress(data:)` for its `host`,
+/// `port` and `family`.
 public struct SocketAddress: Sendable {
-    // Two of these are kept for each connection, and most need no more than the head: a `sockaddr_storage` has 128 bytes.
+    // Two of these are kept for each connection, and most need no more than the head: a `sockaddr_storage`
+    // has 128 bytes.
     private var head = sockaddr_in6()
     var length: socklen_t
     /// What does not fit into `head`: most of a Unix-domain path.
@@ -46,8 +48,8 @@ public struct SocketAddress: Sendable {
         case virtualMachine
     }
 
-    /// The address in `data`, a `sockaddr_in`, `sockaddr_in6`, `sockaddr_un` or `sockaddr_vm` in memory order; nil when it is none of these
-    /// or too short for its family.
+    /// The address in `data`, a `sockaddr_in`, `sockaddr_in6`, `sockaddr_un` or `sockaddr_vm` in memory
+    /// order; nil when it is none of these or too short for its family.
     public init?(data: Data) {
         guard data.count >= MemoryLayout<sa_family_t>.size, data.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
         var storage = sockaddr_storage()
@@ -198,7 +200,8 @@ extension SocketAddress: Hashable {
 }
 
 extension SocketAddress: CustomStringConvertible {
-    /// `127.0.0.1:25`, `[::1]:25`, `unix:/run/service` for a path, `unix:@service` for an abstract name and `unix:` for a socket without either.
+    /// `127.0.0.1:25`, `[::1]:25`, `unix:/run/service` for a path, `unix:@service` for an abstract name and
+    /// `unix:` for a socket without either.
     ///
     /// Control characters in a path or name, which the peer may have chosen, are shown as question marks.
     public var description: String {

@@ -5,7 +5,8 @@ internal import Glibc
 extension SocketDescriptor {
     /// The peer of a connected TCP or Unix-domain stream; changes nothing about the descriptor.
     ///
-    /// - Throws: EBADF, ENOTSOCK, ESOCKTNOSUPPORT for another type or protocol, EAFNOSUPPORT for another family, ENOTCONN.
+    /// - Throws: EBADF, ENOTSOCK, ESOCKTNOSUPPORT for another type or protocol, EAFNOSUPPORT for another
+    ///   family, ENOTCONN.
     package static func peerOfConnectedStream(_ rawValue: CInt) throws(SystemError) -> SocketAddress {
         // Borrowed for the questions below, and given back open.
         let descriptor = SocketDescriptor(adopting: rawValue)

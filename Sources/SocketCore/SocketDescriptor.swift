@@ -1,7 +1,8 @@
 // Rules of a descriptor:
 //  1. One owner. It is closed once, after it has left its event loop.
 //  2. Always non-blocking and close-on-exec; never a SIGPIPE.
-//  3. A closed descriptor answers every call with EBADF and touches no number that the kernel may have given to somebody else.
+//  3. A closed descriptor answers every call with EBADF and touches no number that the kernel may have given
+//     to somebody else.
 
 internal import CLinux
 package import Glibc
@@ -32,7 +33,8 @@ package final class SocketDescriptor: @unchecked Sendable {
         case bytes(Int)
         /// Full: an event says when to go on.
         case wouldBlock
-        /// The kernel has no memory, though the socket may have room: no event follows, so try again after `shortageSeconds`.
+        /// The kernel has no memory, though the socket may have room: no event follows, so try again after
+        /// `shortageSeconds`.
         case exhausted
         case failed(SystemError)
 
@@ -161,7 +163,8 @@ package final class SocketDescriptor: @unchecked Sendable {
         return SocketAddress(storage: storage, length: length)
     }
 
-    /// Small writes go out at once (`TCP_NODELAY`): queued writes are coalesced here already, so Nagle would only add delay.
+    /// Small writes go out at once (`TCP_NODELAY`): queued writes are coalesced here already, so Nagle would
+    /// only add delay.
     package func setNoDelay() {
         setFlag(level: CInt(IPPROTO_TCP), option: TCP_NODELAY)
     }

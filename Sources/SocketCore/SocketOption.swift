@@ -1,9 +1,11 @@
 internal import FoundationEssentials
 internal import Glibc
 
-/// A setting of the kernel's for one socket, with the type of its value: `socket.setOption(.keepAlive, to: true)`.
+/// A setting of the kernel's for one socket, with the type of its value: `socket.setOption(.keepAlive, to:
+/// true)`.
 ///
-/// Those that are there are the static properties of this type. The manual pages socket(7), tcp(7), ip(7) and ipv6(7) describe each under its `name`.
+/// Those that are there are the static properties of this type. The manual pages socket(7), tcp(7), ip(7) and
+/// ipv6(7) describe each under its `name`.
 public struct SocketOption<Value: Sendable>: Sendable {
     /// The kernel's name for it, such as `SO_KEEPALIVE`.
     public let name: String
@@ -74,7 +76,8 @@ extension SocketOption where Value == Int {
 }
 
 extension SocketOption where Value == TimeInterval {
-    /// - Parameter unitsPerSecond: 1 or 1000. What is between two units is rounded up, so that a short time does not become none.
+    /// - Parameter unitsPerSecond: 1 or 1000. What is between two units is rounded up, so that a short time
+    ///   does not become none.
     static func time(_ name: String, _ level: CInt, _ option: CInt, unitsPerSecond: Double) -> SocketOption {
         SocketOption(name, .one(Place(level, option))) {
             CInt(exactly: ($0 * unitsPerSecond).rounded(.up))?.kernelBytes
@@ -99,7 +102,8 @@ extension SocketOption where Value == String {
 extension SocketOption where Value == TimeInterval? {
     static func resetting(_ name: String, _ level: CInt, _ option: CInt) -> SocketOption {
         SocketOption(name, .one(Place(level, option))) { seconds in
-            // With a time the kernel makes close(2) wait, non-blocking descriptor or not, and an event loop would stand still.
+            // With a time the kernel makes close(2) wait, non-blocking descriptor or not, and an event loop
+            // would stand still.
             guard seconds == nil || seconds == 0 else { return nil }
             return CInt(seconds == nil ? 0 : 1).kernelBytes + CInt(0).kernelBytes
         } decode: { bytes in

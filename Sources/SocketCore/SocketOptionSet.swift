@@ -1,7 +1,7 @@
 internal import Glibc
 
-/// What descriptors are made with: the protocol, and options that wait to be set on them, each with its last value, in the order in which they were
-/// first set.
+/// What descriptors are made with: the protocol, and options that wait to be set on them, each with its last
+/// value, in the order in which they were first set.
 package struct SocketOptionSet: Sendable {
     private struct Entry {
         let name: String
@@ -41,7 +41,8 @@ package struct SocketOptionSet: Sendable {
         for entry in entries { try entry.apply(descriptor) }
     }
 
-    /// Those that an accepted descriptor does not have from its listener. To set one again may take a privilege that the process has given up since.
+    /// Those that an accepted descriptor does not have from its listener. To set one again may take a
+    /// privilege that the process has given up since.
     package func notInherited(by descriptor: SocketDescriptor) -> SocketOptionSet {
         var missing = self
         missing.entries.removeAll { $0.isSet(descriptor) }

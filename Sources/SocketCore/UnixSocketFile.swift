@@ -1,11 +1,14 @@
 // Rules of the file of a Unix-domain listener:
-//  1. Nothing is removed to make room but a socket on which nobody answers: connecting to it gives ECONNREFUSED. Whatever else is there stays, and the
-//     error says what it is.
-//  2. Between `bind` and `listen` a new socket answers nobody either. So that no other process takes it for a dead one, all that a listener does from
-//     looking to listening is done under an advisory lock (`flock`) on the directory, and that what is removed is what was looked at is checked again.
-//  3. The lock is never waited for long. Without it, when somebody else sits on it or the directory cannot be read, things go on as in any other server.
-//  4. The file goes when the listener does, and before its descriptor is closed, so that nobody can have taken it for dead meanwhile; but only if it is still
-//     the one that the listener made: same device, same inode.
+//  1. Nothing is removed to make room but a socket on which nobody answers: connecting to it gives
+//     ECONNREFUSED. Whatever else is there stays, and the error says what it is.
+//  2. Between `bind` and `listen` a new socket answers nobody either. So that no other process takes it for a
+//     dead one, all that a listener does from looking to listening is done under an advisory lock (`flock`)
+//     on the directory, and that what is removed is what was looked at is checked again.
+//  3. The lock is never waited for long. Without it, when somebody else sits on it or the directory cannot be
+//     read, things go on as in any other server.
+//  4. The file goes when the listener does, and before its descriptor is closed, so that nobody can have
+//     taken it for dead meanwhile; but only if it is still the one that the listener made: same device, same
+//     inode.
 
 internal import CLinux
 internal import Glibc
@@ -32,7 +35,8 @@ final class UnixSocketFile: Sendable {
         unlink(path)
     }
 
-    /// Has `listen` bind a socket to `address` and listen on it, after a dead socket there has been removed; nil when the address has no file.
+    /// Has `listen` bind a socket to `address` and listen on it, after a dead socket there has been removed;
+    /// nil when the address has no file.
     static func make(
         for address: SocketAddress, _ listen: () throws(SystemError) -> Void
     ) throws(SystemError) -> UnixSocketFile? {
@@ -104,7 +108,8 @@ final class UnixSocketFile: Sendable {
 
     // MARK: - The name
 
-    /// The path in the file system, ending in a zero; nil for an address without one: other families, abstract and unnamed sockets.
+    /// The path in the file system, ending in a zero; nil for an address without one: other families,
+    /// abstract and unnamed sockets.
     private static func pathBytes(of address: SocketAddress) -> [CChar]? {
         guard let name = address.sunPath?.prefix(while: { $0 != 0 }), !name.isEmpty else { return nil }
         return name.map { CChar(bitPattern: $0) } + [0]
@@ -138,6 +143,7 @@ final class UnixSocketFile: Sendable {
         return try body()
     }
 
-    /// Seconds. Others hold the lock for some ten microseconds, but a busy machine may not let them run for a while.
+    /// Seconds. Others hold the lock for some ten microseconds, but a busy machine may not let them run for a
+    /// while.
     private static let lockPatience = 0.25
 }

@@ -2,8 +2,8 @@ internal import FoundationEssentials
 package import Glibc
 internal import SocketBuffers
 
-/// The queued writes of a connection. A packet passes two marks: its last byte is *handed on* (to the kernel, or to the TLS engine),
-/// and then it is *complete* (nothing of it waits in this process any more).
+/// The queued writes of a connection. A packet passes two marks: its last byte is *handed on* (to the kernel,
+/// or to the TLS engine), and then it is *complete* (nothing of it waits in this process any more).
 package struct WriteQueue: ~Copyable {
     private var packets = PacketQueue<WritePacket>()
     /// How many packets at the front are handed on whole and not yet complete.
@@ -65,8 +65,9 @@ package struct WriteQueue: ~Copyable {
         return (region, write.pointee.handedOn, write.pointee.remaining)
     }
 
-    /// Gives `body` the bytes to hand on next: those of one packet, or of as many small ones together as fit into `limit` bytes up to the
-    /// next marker or file. Nothing is delayed: only what is queued already is put together.
+    /// Gives `body` the bytes to hand on next: those of one packet, or of as many small ones together as fit
+    /// into `limit` bytes up to the next marker or file. Nothing is delayed: only what is queued already is
+    /// put together.
     ///
     /// For the TLS engine, which copies them anyway.
     ///
@@ -92,8 +93,8 @@ package struct WriteQueue: ~Copyable {
         return true
     }
 
-    /// Gives `body` the bytes to hand on next, at most `limit`, up to the next marker or file: each write where it lies, and the first run of small ones
-    /// put together. What is left out is for the next call.
+    /// Gives `body` the bytes to hand on next, at most `limit`, up to the next marker or file: each write
+    /// where it lies, and the first run of small ones put together. What is left out is for the next call.
     ///
     /// - Returns: false, without having called `body`, when there are none.
     package func withNextParts(limit: Int, _ body: (UnsafeBufferPointer<iovec>) -> Void) -> Bool {
@@ -104,7 +105,8 @@ package struct WriteQueue: ~Copyable {
         return true
     }
 
-    /// Notes that the first `count` of the bytes that `withNextBytes` or `withNextParts` gave, or of the next file, were taken.
+    /// Notes that the first `count` of the bytes that `withNextBytes` or `withNextParts` gave, or of the next
+    /// file, were taken.
     package mutating func handOn(_ count: Int) {
         waitingByteCount -= count
         var left = count
@@ -117,7 +119,8 @@ package struct WriteQueue: ~Copyable {
         }
     }
 
-    /// The bytes of the packet at the front that were handed on since the last call, and its tag; nil when there are none.
+    /// The bytes of the packet at the front that were handed on since the last call, and its tag; nil when
+    /// there are none.
     package mutating func takeProgress() -> (count: Int, tag: Int)? {
         guard let write = packets.front, let count = write.pointee.takeProgress() else { return nil }
         return (count, write.pointee.tag)
@@ -152,7 +155,8 @@ package struct WriteQueue: ~Copyable {
             let scratch = PreBuffer()
             let end = gather(from: offset, into: scratch, limit: min(limit, Self.gatherLimit))
             room[count] = iovec(scratch.readableBytes)
-            // More small ones are for the next call: what is put together is sent while it is in the processor's cache.
+            // More small ones are for the next call: what is put together is sent while it is in the
+            // processor's cache.
             let left = smallWrite(at: end) == nil ? limit - scratch.count : 0
             addPart(at: end, to: room, count + 1, limit: left, mayGather: false, body)
             scratch.reset()

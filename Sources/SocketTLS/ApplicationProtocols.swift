@@ -19,7 +19,8 @@ final class ApplicationProtocols: @unchecked Sendable {
         SSL_CTX_set_alpn_protos(context, wireForm.baseAddress, UInt32(wireForm.count)) == 0 ? 1 : 0
     }
 
-    /// A server chooses the first of its own that the client offers, and ends the handshake when there is none (RFC 7301, 3.2).
+    /// A server chooses the first of its own that the client offers, and ends the handshake when there is
+    /// none (RFC 7301, 3.2).
     func choose(on context: OpaquePointer) {
         let list = Unmanaged.passUnretained(self).toOpaque()
         SSL_CTX_set_alpn_select_cb(

@@ -39,7 +39,8 @@ extension Certificate {
         alternativeNames(ofType: GEN_IPADD, Self.address)
     }
 
-    /// The words by which a message names this certificate: the common name, else the first host name, else the subject.
+    /// The words by which a message names this certificate: the common name, else the first host name, else
+    /// the subject.
     var displayName: String {
         (commonName ?? dnsNames.first ?? (subject.isEmpty ? "serial number \(serialNumber)" : subject)).printable
     }

@@ -3,7 +3,8 @@ public import FoundationEssentials
 
 /// An X.509 certificate.
 ///
-/// Two certificates are equal when their DER encodings are. Having one says nothing about whether it can be trusted.
+/// Two certificates are equal when their DER encodings are. Having one says nothing about whether it can be
+/// trusted.
 public struct Certificate: Sendable, Hashable {
     let handle: X509Handle
     /// The certificate's DER encoding.
@@ -142,7 +143,8 @@ extension Certificate {
 
 /// Owns one reference to an `X509`.
 final class X509Handle: @unchecked Sendable {
-    // Unchecked: the certificate is never changed after it was decoded, and OpenSSL locks what it caches inside.
+    // Unchecked: the certificate is never changed after it was decoded, and OpenSSL locks what it caches
+    // inside.
     let x509: OpaquePointer
 
     init(owning x509: OpaquePointer) {

@@ -26,10 +26,12 @@ struct CertificateMessage {
         return rest.bytes.isEmpty ? nil : start
     }
 
-    /// True when a key in it is on a curve that is described and not named (RFC 3279, 2.3.5): the kinds of field of such a description have
-    /// the object identifiers 1.2.840.10045.1.1 and 1.2.840.10045.1.2, which occur nowhere else.
+    /// True when a key in it is on a curve that is described and not named (RFC 3279, 2.3.5): the kinds of
+    /// field of such a description have the object identifiers 1.2.840.10045.1.1 and 1.2.840.10045.1.2, which
+    /// occur nowhere else.
     ///
-    /// The contents of the identifiers alone are looked for, since their length can be written in several ways.
+    /// The contents of the identifiers alone are looked for, since their length can be written in several
+    /// ways.
     var describesCurve: Bool {
         var rest = UnsafeRawBufferPointer(rebasing: bytes)
         while let start = rest.baseAddress, let hit = memchr(start, Int32(Self.kindsOfField[0]), rest.count) {

@@ -1,7 +1,9 @@
-/// The first handshake message of a client (RFC 5246, 7.4.1.2; RFC 8446, 4.1.2), before OpenSSL takes it apart.
+/// The first handshake message of a client (RFC 5246, 7.4.1.2; RFC 8446, 4.1.2), before OpenSSL takes it
+/// apart.
 ///
-/// OpenSSL searches the whole list of groups for each key share, and has no bound for either but the size of the message: one of 65 kB with
-/// both lists full took it 70 to 90 milliseconds. So what is in the lists is counted first. Each bound is several times what any client sends.
+/// OpenSSL searches the whole list of groups for each key share, and has no bound for either but the size of
+/// the message: one of 65 kB with both lists full took it 70 to 90 milliseconds. So what is in the lists is
+/// counted first. Each bound is several times what any client sends.
 struct ClientHelloMessage {
     private static let bytesOfMessage = 16 * 1024
     private static let bytesOfCipherSuites = 2 * 256
@@ -16,7 +18,8 @@ struct ClientHelloMessage {
     private let count: Int
     private var bytes: Slice<UnsafeRawBufferPointer>
 
-    /// Where the length of the session's identifier is: behind the header (4), the version (2) and the random bytes (32).
+    /// Where the length of the session's identifier is: behind the header (4), the version (2) and the random
+    /// bytes (32).
     static let sessionIdentifier = 38
 
     /// - Parameter message: With its header of four bytes.

@@ -30,8 +30,9 @@ struct ContextKey: Hashable, Sendable {
 
     var issuesTickets: Bool { sessionTicketCount > 0 }
 
-    /// Each connection looks its context up: hashing whole chains took more than a hundredth of a handshake. The end of the certificate is part
-    /// of its signature, and tells identities apart as well. Keys come from the settings of this process, never from a peer.
+    /// Each connection looks its context up: hashing whole chains took more than a hundredth of a handshake.
+    /// The end of the certificate is part of its signature, and tells identities apart as well. Keys come
+    /// from the settings of this process, never from a peer.
     func hash(into hasher: inout Hasher) {
         hasher.combine(isServer)
         if let certificate = identity?.certificateChain.first {
@@ -81,7 +82,8 @@ extension ContextKey {
 
 /// The contexts that were used last. A bounded number: settings may come from anywhere.
 ///
-/// With a context that issues session tickets its keys go. So those count apart, and only one of their own kind pushes one of them out.
+/// With a context that issues session tickets its keys go. So those count apart, and only one of their own
+/// kind pushes one of them out.
 package final class ContextCache: Sendable {
     package static let shared = ContextCache(limit: 64)
 
@@ -103,7 +105,8 @@ package final class ContextCache: Sendable {
         self.limit = limit
     }
 
-    /// The cached context for `key`, or else what `build` makes. Two threads may build at once; the first to finish wins.
+    /// The cached context for `key`, or else what `build` makes. Two threads may build at once; the first to
+    /// finish wins.
     func context(
         for key: ContextKey, build: () throws(TLSError) -> TLSContext
     ) throws(TLSError) -> TLSContext {

@@ -27,8 +27,8 @@ enum ContextParameters {
     /// marked with `*`.
     private static let newestGroups = "?*X25519MLKEM768 / ?*X25519:?secp256r1 / ?secp384r1"
     private static let groups = "X25519:secp256r1:secp384r1"
-    /// In TLS 1.2 the list is also that of the curves of the peer's certificate (RFC 8422, 5.1.1). Where there is none no one
-    /// computes on it.
+    /// In TLS 1.2 the list is also that of the curves of the peer's certificate (RFC 8422, 5.1.1). Where
+    /// there is none no one computes on it.
     private static let groupOfCertificates = ":secp521r1"
     /// ML-DSA is there from OpenSSL 3.5 on.
     private static let newestSignatures = "?mldsa65:?mldsa87:?mldsa44:" + signatures

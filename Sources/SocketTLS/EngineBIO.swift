@@ -26,7 +26,8 @@ final class EngineBIO {
     let output = PreBuffer()
     /// What OpenSSL's other callbacks tell the engine. They hold this object, and the engine holds both.
     unowned var events: EngineEvents?
-    // Unchecked: the engine has one user at a time, and no access is under way while OpenSSL calls back. What is below is looked at for every record.
+    // Unchecked: the engine has one user at a time, and no access is under way while OpenSSL calls back. What
+    // is below is looked at for every record.
     /// The first bytes ever read, which tell TLS from other protocols; empty once it is known to be TLS.
     @exclusivity(unchecked) private(set) var firstBytes: [UInt8] = []
     @exclusivity(unchecked) private var remembersFirstBytes = true
@@ -40,7 +41,8 @@ final class EngineBIO {
     @exclusivity(unchecked) private(set) var dropsOutput = false
     @exclusivity(unchecked) private var isAbandoned = false
 
-    /// More output than this is not taken while OpenSSL reads: a backstop, since the engine bounds what provokes it.
+    /// More output than this is not taken while OpenSSL reads: a backstop, since the engine bounds what
+    /// provokes it.
     static let outputLimitWhileReading = 512 * 1024
 
     /// Something of the peer has reached OpenSSL, if only its end.
@@ -164,8 +166,8 @@ extension EngineBIO {
         }
     }
 
-    /// Nil when `bio` has been detached. The reference is not counted, which would cost more than the rest of a callback: the engine, which is
-    /// calling OpenSSL, holds this object.
+    /// Nil when `bio` has been detached. The reference is not counted, which would cost more than the rest of
+    /// a callback: the engine, which is calling OpenSSL, holds this object.
     static func owner(of bio: OpaquePointer?) -> Unmanaged<EngineBIO>? {
         guard let bio, let data = BIO_get_data(bio) else { return nil }
         return Unmanaged.fromOpaque(data)

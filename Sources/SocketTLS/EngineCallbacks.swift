@@ -1,5 +1,6 @@
-// The C callbacks of a context. Each finds its engine's events from the SSL, records a fact, and returns: no call on the same SSL,
-// and no user code, is made from here. The way to the events is the BIO that the SSL reads from: ex_data would be 0.1 KiB a connection.
+// The C callbacks of a context. Each finds its engine's events from the SSL, records a fact, and returns: no
+// call on the same SSL, and no user code, is made from here. The way to the events is the BIO that the SSL
+// reads from: ex_data would be 0.1 KiB a connection.
 
 internal import COpenSSL
 
@@ -59,8 +60,8 @@ enum EngineCallbacks {
         }
     }
 
-    // OpenSSL is about to decode the messages below, which are its own memory, and has no way to be told to stop: one that would cost too much is
-    // damaged, so that OpenSSL fails at the beginning.
+    // OpenSSL is about to decode the messages below, which are its own memory, and has no way to be told to
+    // stop: one that would cost too much is damaged, so that OpenSSL fails at the beginning.
 
     private static func limitHello(_ message: UnsafeRawBufferPointer, _ events: EngineEvents) {
         guard let excess = ClientHelloMessage(message).excess, message.count > ClientHelloMessage.sessionIdentifier else {
@@ -71,7 +72,8 @@ enum EngineCallbacks {
         events.excessOfHello = excess
     }
 
-    /// Too many certificates, or a key on a curve that is described instead of named, whose decoding alone can take a fifth of a second.
+    /// Too many certificates, or a key on a curve that is described instead of named, whose decoding alone
+    /// can take a fifth of a second.
     private static func limitCertificates(
         in message: UnsafeRawBufferPointer, isTLS13: Bool, of ssl: OpaquePointer, _ events: EngineEvents
     ) {
@@ -93,9 +95,10 @@ enum EngineCallbacks {
 
     // MARK: - Refusal
 
-    /// Gives a TLS 1.3 server a way to send an alert after its handshake, for which OpenSSL has no call: an extension of session
-    /// tickets that is never added, and that can fail with any alert. Number 0xFF5A is for private use (RFC 8446, 11); a client may mean
-    /// something else by it, and OpenSSL refuses an extension in any message that it is not registered for: hence the ClientHello, where it is ignored.
+    /// Gives a TLS 1.3 server a way to send an alert after its handshake, for which OpenSSL has no call: an
+    /// extension of session tickets that is never added, and that can fail with any alert. Number 0xFF5A is
+    /// for private use (RFC 8446, 11); a client may mean something else by it, and OpenSSL refuses an
+    /// extension in any message that it is not registered for: hence the ClientHello, where it is ignored.
     private static func installRefusal(on context: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess("SSL_CTX_add_custom_ext") {
             SSL_CTX_add_custom_ext(

@@ -52,7 +52,8 @@ final class EngineEvents {
     func sawHandshakeMessage(_ type: UInt8, version: Int32) {
         spendAllowance()
         if !isEstablished, isServer, version == TLS1_2_VERSION, type == UInt8(SSL3_MT_CERTIFICATE_VERIFY), gate.isUndecided {
-            // The client's last message before its Finished: the server's own Finished waits for the decision.
+            // The client's last message before its Finished: the server's own Finished waits for the
+            // decision.
             bio.isHeld = true
         }
     }
@@ -83,7 +84,8 @@ final class EngineEvents {
             return 0
         case .undecided:
             X509_STORE_CTX_set_error(store, X509_V_OK)
-            // On a server this call would silently accept for good: there the engine holds everything back (TrustGate, rule 6).
+            // On a server this call would silently accept for good: there the engine holds everything back
+            // (TrustGate, rule 6).
             if !isServer, COpenSSL_setRetryVerify(ssl) <= 0 { return 0 }
             return 1
         }

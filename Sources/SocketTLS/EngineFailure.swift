@@ -1,7 +1,10 @@
 // How a failed OpenSSL call becomes an error with somebody to blame. The first that fits:
-//  1. the trust gate said no;               2. the peer flooded;             3. the peer sent a fatal alert, or gave up;
-//  4. the transport ended;                  5. the peer does not speak TLS;  6. the client has no certificate;
-//  7. the two sides have nothing in common; 8. the chain is too long;        9. this side failed; 10. the peer broke the rules.
+//  1. the trust gate said no;               2. the peer flooded;             3. the peer sent a fatal alert,
+//     or gave up;
+//  4. the transport ended;                  5. the peer does not speak TLS;  6. the client has no
+//     certificate;
+//  7. the two sides have nothing in common; 8. the chain is too long;        9. this side failed; 10. the
+//     peer broke the rules.
 //
 // Rule 9 is narrow: whatever the bytes of a peer cause is the peer's. This side has failed when it has no
 // memory or no random numbers, when it was about to show or sign something of its own, when it was writing

@@ -1,9 +1,10 @@
-// The one way to call an OpenSSL function that can fail. Its error queue belongs to the thread and outlives a call, so that a
-// stale entry turns a later "no bytes yet" into a fatal error. Rules:
+// The one way to call an OpenSSL function that can fail. Its error queue belongs to the thread and outlives a
+// call, so that a stale entry turns a later "no bytes yet" into a fatal error. Rules:
 //  1. The queue is cleared before the call.
 //  2. `SSL_get_error` is asked at once: it looks at BIO flags that the next call changes.
-//  3. The queue is drained after a call that has failed, on the same thread, before anything else runs. What one that has succeeded may have left is
-//     for the next call to clear: to look twice for each record took two in a hundred of an echo's instructions.
+//  3. The queue is drained after a call that has failed, on the same thread, before anything else runs. What
+//     one that has succeeded may have left is for the next call to clear: to look twice for each record took
+//     two in a hundred of an echo's instructions.
 
 internal import COpenSSL
 
@@ -29,7 +30,8 @@ package enum OpenSSLCall {
         return value
     }
 
-    /// Runs a call that answers 1 for success, and throws `code` with OpenSSL's error queue for anything below.
+    /// Runs a call that answers 1 for success, and throws `code` with OpenSSL's error queue for anything
+    /// below.
     static func requireSuccess(
         _ operation: String,
         or code: TLSError.Code = .internalError,
@@ -73,7 +75,8 @@ package struct OpenSSLError: Sendable {
     let library: Int32
     package let text: String
 
-    /// Empties the queue of this thread. `ERR_clear_error` visits all sixteen places of it, every time; it nearly always is empty.
+    /// Empties the queue of this thread. `ERR_clear_error` visits all sixteen places of it, every time; it
+    /// nearly always is empty.
     static func clearQueue() {
         if ERR_peek_error() != 0 { ERR_clear_error() }
     }

@@ -1,4 +1,5 @@
-// Reads PEM with a passphrase callback that is always set: without one OpenSSL asks on the terminal and waits.
+// Reads PEM with a passphrase callback that is always set: without one OpenSSL asks on the terminal and
+// waits.
 
 internal import COpenSSL
 internal import Glibc

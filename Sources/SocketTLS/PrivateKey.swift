@@ -10,8 +10,8 @@ public struct PrivateKey: Sendable, Hashable {
 
     /// The first private key in a PEM text: PKCS#8 or a traditional form, encrypted or not.
     ///
-    /// The library's own copies of the text and the passphrase are wiped; the strings themselves are the caller's.
-    /// Throws `invalidPrivateKey` when there is no key, or when the passphrase is missing or wrong.
+    /// The library's own copies of the text and the passphrase are wiped; the strings themselves are the
+    /// caller's. Throws `invalidPrivateKey` when there is no key, or when the passphrase is missing or wrong.
     public init(pem: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(SecretBytes(pem), passphrase: passphrase, source: "The text")
     }

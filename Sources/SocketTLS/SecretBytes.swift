@@ -10,7 +10,8 @@ final class SecretBytes {
         storage.copyBytes(from: text.utf8)
     }
 
-    /// As many bytes that nobody can guess. For OpenSSL's callbacks: nil leaves the reason in its queue, for the call that the callback belongs to.
+    /// As many bytes that nobody can guess. For OpenSSL's callbacks: nil leaves the reason in its queue, for
+    /// the call that the callback belongs to.
     init?(randomCount count: Int) {
         storage = .allocate(byteCount: count, alignment: 1)
         guard RAND_priv_bytes(storage.baseAddress?.assumingMemoryBound(to: UInt8.self), Int32(count)) == 1 else { return nil }

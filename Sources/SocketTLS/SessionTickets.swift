@@ -1,14 +1,20 @@
 // Rules of session tickets (RFC 8446, 4.6.1):
-//  1. A ticket is the session itself, encrypted with keys that one context alone has and that never leave the process. So the server remembers
-//     nothing for a client, and what another context has issued is not resumed. The context's random session id context says the same again.
+//  1. A ticket is the session itself, encrypted with keys that one context alone has and that never leave the
+//     process. So the server remembers nothing for a client, and what another context has issued is not
+//     resumed. The context's random session id context says the same again.
 //  2. A key encrypts for an hour and decrypts for one more, counted from its first ticket (`TicketKeyRing`).
-//  3. A session ends an hour after its full handshake. OpenSSL dates it anew with each ticket, so its end is in the ticket, by our own clock.
-//  4. What cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake, and new tickets.
+//  3. A session ends an hour after its full handshake. OpenSSL dates it anew with each ticket, so its end is
+//     in the ticket, by our own clock.
+//  4. What cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake, and new
+//     tickets.
 //  5. A resumed handshake gets one new ticket, since a client should use each only once (RFC 8446, C.4).
-//  6. TLS 1.2 has none: a session is resumed there without a key exchange, so that a ticket's key opens all that was said under it.
-//  7. A context that asks for certificates has none (`TLSSettings.validate`): resuming would skip the decision about them.
-//  8. A context shows one identity whatever name is asked for, so a session says nothing about a name, and one that is resumed with another
-//     SNI gains nothing. Should certificates be chosen by name one day, a session must not cross names (CVE-2025-23419).
+//  6. TLS 1.2 has none: a session is resumed there without a key exchange, so that a ticket's key opens all
+//     that was said under it.
+//  7. A context that asks for certificates has none (`TLSSettings.validate`): resuming would skip the
+//     decision about them.
+//  8. A context shows one identity whatever name is asked for, so a session says nothing about a name, and
+//     one that is resumed with another SNI gains nothing. Should certificates be chosen by name one day, a
+//     session must not cross names (CVE-2025-23419).
 
 internal import COpenSSL
 internal import SocketBuffers
@@ -60,7 +66,9 @@ final class SessionTickets: Sendable {
         return Unmanaged<SessionTickets>.fromOpaque(tickets).takeUnretainedValue()
     }
 
-    // MARK: - Keys: 1 for yes, 0 for a ticket that is not ours, -1 for a failure, whose reason stays in OpenSSL's queue
+    // MARK: - Keys
+
+    // 1 for yes, 0 for a ticket that is not ours, -1 for a failure, whose reason stays in the error queue.
 
     private func seal(
         _ name: UnsafeMutablePointer<UInt8>, _ vector: UnsafeMutablePointer<UInt8>, _ cipher: OpaquePointer?,

@@ -25,7 +25,8 @@ enum SystemTrustStore {
 
     /// The shared store for `stamps`.
     static func store(for stamps: [FileStamp]) throws(TLSError) -> TrustStore {
-        // Loading happens inside the lock: a second thread that needs the roots would otherwise load them too.
+        // Loading happens inside the lock: a second thread that needs the roots would otherwise load them
+        // too.
         try loaded.withLock { loaded throws(TLSError) in
             if let loaded, loaded.stamps == stamps { return loaded.store }
             let store = try TrustStore.systemRoots()

@@ -12,12 +12,13 @@
 internal import COpenSSL
 internal import SocketBuffers
 
-/// Owns one `SSL_CTX`: versions, identity, roots and protocols, shared by every connection whose settings agree on them.
+/// Owns one `SSL_CTX`: versions, identity, roots and protocols, shared by every connection whose settings
+/// agree on them.
 package final class TLSContext: Sendable {
     /// The context for `settings`: one that exists already, or a new one.
     ///
-    /// Building one reads the roots (4 to 28 ms for the system's, once): never call this on an event loop. Throws
-    /// `invalidSettings`, `invalidCertificate` or `internalError`.
+    /// Building one reads the roots (4 to 28 ms for the system's, once): never call this on an event loop.
+    /// Throws `invalidSettings`, `invalidCertificate` or `internalError`.
     package static func context(
         for settings: TLSSettings, in cache: ContextCache = .shared
     ) throws(TLSError) -> TLSContext {
@@ -99,7 +100,8 @@ package final class TLSContext: Sendable {
         if key.isServer { try nameAcceptedIssuers(key, on: context) }
     }
 
-    /// What the sessions of this context have in common with no others. Without it OpenSSL refuses to go on once a client certificate was shown.
+    /// What the sessions of this context have in common with no others. Without it OpenSSL refuses to go on
+    /// once a client certificate was shown.
     private static func identifySessions(on context: OpaquePointer) throws(TLSError) {
         var identifier = [UInt8](repeating: 0, count: Int(SSL_MAX_SID_CTX_LENGTH))
         try OpenSSLCall.requireSuccess("RAND_bytes") { RAND_bytes(&identifier, Int32(identifier.count)) }
@@ -108,7 +110,8 @@ package final class TLSContext: Sendable {
         }
     }
 
-    /// Tells clients which issuers are accepted, so that they can choose; the system's bundle would be far too long.
+    /// Tells clients which issuers are accepted, so that they can choose; the system's bundle would be far
+    /// too long.
     private static func nameAcceptedIssuers(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
         let certificates = try key.roots.listedCertificates()
         let names = try OpenSSLCall.require("sk_X509_NAME_new_null", or: .internalError, noMemoryForNames) {
@@ -142,8 +145,9 @@ package final class TLSContext: Sendable {
 
 /// Owns one reference to an `SSL_CTX`.
 final class ContextHandle: @unchecked Sendable {
-    // Unchecked: the context is set up by the one thread that makes it; after that OpenSSL only reads it, and counts references, but for the
-    // ticket keys that its callbacks reach, which have a lock (`SessionTickets`).
+    // Unchecked: the context is set up by the one thread that makes it; after that OpenSSL only reads it, and
+    // counts references, but for the ticket keys that its callbacks reach, which have a lock
+    // (`SessionTickets`).
     let context: OpaquePointer
 
     init(isServer: Bool) throws(TLSError) {

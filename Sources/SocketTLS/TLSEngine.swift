@@ -1,29 +1,41 @@
-// A TLS connection without a socket. The owner moves ciphertext, the engine turns it into plaintext and back. Rules for the owner:
-//  1. One thread at a time: the engine has no lock of its own. Any thread will do; nothing is kept per thread between calls.
-//  2. Ciphertext from the transport is appended to `received`. When the transport has ended, `receiveEndOfFile()`.
-//  3. After EVERY call, whatever it answered, send what is in `output` and consume what was sent: a failed call leaves an alert
-//     there, a read may leave the answer to a KeyUpdate.
-//  4. First `handshake()`, again after every arrival, until `.complete` or `.failed`. Start with one call before anything arrives.
-//  5. After `.complete` call `read` at once: data may be waiting in `received` that no socket event will announce. Then read until
-//     `.incomplete` after every arrival, and after sending when `output` had reached `outputLimitForReading`: the answers to a
-//     peer that does not take them stop the reading.
-//  6. After `.awaitingTrust` ask, and call `decideTrust` once, then `handshake()`. Until then every call answers `.incomplete`
-//     and touches nothing; arrivals may be appended but are not looked at, so stop reading the transport when there are many.
-//  7. `write` takes at most 64 KiB a call, and nothing while `output` is at its limit: send, then write the same bytes again. It
-//     also answers `.incomplete` when a message of the peer is half there: write again after the next arrival.
-//  8. `.failed` is for ever, and for both directions. `.closed` ends only the reading: writing may go on (half-close).
-//  9. To end in order: `shutdown()`, send `output`, then close the transport's writing side. Nothing can be written after it.
+// A TLS connection without a socket. The owner moves ciphertext, the engine turns it into plaintext and back.
+// Rules for the owner:
+//  1. One thread at a time: the engine has no lock of its own. Any thread will do; nothing is kept per thread
+//     between calls.
+//  2. Ciphertext from the transport is appended to `received`. When the transport has ended,
+//     `receiveEndOfFile()`.
+//  3. After EVERY call, whatever it answered, send what is in `output` and consume what was sent: a failed
+//     call leaves an alert there, a read may leave the answer to a KeyUpdate.
+//  4. First `handshake()`, again after every arrival, until `.complete` or `.failed`. Start with one call
+//     before anything arrives.
+//  5. After `.complete` call `read` at once: data may be waiting in `received` that no socket event will
+//     announce. Then read until `.incomplete` after every arrival, and after sending when `output` had
+//     reached `outputLimitForReading`: the answers to a peer that does not take them stop the reading.
+//  6. After `.awaitingTrust` ask, and call `decideTrust` once, then `handshake()`. Until then every call
+//     answers `.incomplete` and touches nothing; arrivals may be appended but are not looked at, so stop
+//     reading the transport when there are many.
+//  7. `write` takes at most 64 KiB a call, and nothing while `output` is at its limit: send, then write the
+//     same bytes again. It also answers `.incomplete` when a message of the peer is half there: write again
+//     after the next arrival.
+//  8. `.failed` is for ever, and for both directions. `.closed` ends only the reading: writing may go on
+//     (half-close).
+//  9. To end in order: `shutdown()`, send `output`, then close the transport's writing side. Nothing can be
+//     written after it.
 //
 // Rules that hold inside:
-// 10. OpenSSL is only called through `OpenSSLCall`. Its callbacks reach `bio` and `events`, never the engine itself.
+// 10. OpenSSL is only called through `OpenSSLCall`. Its callbacks reach `bio` and `events`, never the engine
+//     itself.
 // 11. Room in `output` is checked before `SSL_write`, which is therefore never told to try again by the BIO.
-// 12. OpenSSL is not asked to read when there is nothing to read: to find that out it takes a buffer of 16 KiB and gives it back.
-// 13. No byte of data passes before the phase is `.established`, and that is only reached through the trust gate.
+// 12. OpenSSL is not asked to read when there is nothing to read: to find that out it takes a buffer of 16
+//     KiB and gives it back.
+// 13. No byte of data passes before the phase is `.established`, and that is only reached through the trust
+//     gate.
 
 internal import COpenSSL
 package import SocketBuffers
 
-/// One TLS connection: ciphertext in and out of two buffers, plaintext in and out of calls. Not Sendable: its owner confines it.
+/// One TLS connection: ciphertext in and out of two buffers, plaintext in and out of calls. Not Sendable: its
+/// owner confines it.
 package final class TLSEngine {
     /// Ciphertext that has arrived: the `sslPreBuffer`. The owner appends to it, and only that.
     package let received: PreBuffer
@@ -31,7 +43,8 @@ package final class TLSEngine {
     package let output: PreBuffer
     /// There is something in `output`.
     package var hasOutput: Bool { !output.isEmpty }
-    /// What was agreed on; nil before `.complete`. Put together anew each time: to keep it would be a tenth of a kilobyte on each connection.
+    /// What was agreed on; nil before `.complete`. Put together anew each time: to keep it would be a tenth
+    /// of a kilobyte on each connection.
     package var session: TLSSession? { events.isEstablished ? TLSSession(of: ssl, isServer: events.isServer) : nil }
 
     private let context: TLSContext
@@ -43,7 +56,8 @@ package final class TLSEngine {
     private var hasSentClose = false
     /// The handshake goes on when bytes arrive, and not before.
     private var waitsForBytes: Bool
-    /// OpenSSL could not send an answer to the peer: the next read must call it even when nothing has arrived.
+    /// OpenSSL could not send an answer to the peer: the next read must call it even when nothing has
+    /// arrived.
     private var hasUnsentAnswer = false
 
     private enum Phase {
@@ -54,8 +68,8 @@ package final class TLSEngine {
 
     /// `write` answers `.incomplete` while `output` holds this many bytes or more.
     package static let outputLimit = 128 * 1024
-    /// `read` answers `.incomplete` while `output` holds this many bytes or more. It is higher than `outputLimit`, so that two sides
-    /// that both write before they read do not wait for each other.
+    /// `read` answers `.incomplete` while `output` holds this many bytes or more. It is higher than
+    /// `outputLimit`, so that two sides that both write before they read do not wait for each other.
     package static let outputLimitForReading = 256 * 1024
     /// The most data that one record holds.
     package static let recordLimit = 16 * 1024
@@ -161,7 +175,8 @@ extension TLSEngine {
     /// A trust question was answered by `.awaitingTrust` and has no decision yet.
     package var isAwaitingTrust: Bool { events.gate.isAwaitingDecision }
 
-    /// The decision about the question of `.awaitingTrust`; call `handshake()` after it. Without an open question, nothing happens.
+    /// The decision about the question of `.awaitingTrust`; call `handshake()` after it. Without an open
+    /// question, nothing happens.
     package func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
         guard events.gate.decide(accepted, refusal) else { return }
         if accepted { bio.isHeld = false }
@@ -205,7 +220,8 @@ extension TLSEngine {
     /// A server that said no: the alert, by the way that is open at this point.
     private func refuseClient() -> TLSError {
         if bio.isHeld {
-            // TLS 1.2, before this side's ChangeCipherSpec: an alert is three plain numbers in a plain record (RFC 5246, 7.2).
+            // TLS 1.2, before this side's ChangeCipherSpec: an alert is three plain numbers in a plain record
+            // (RFC 5246, 7.2).
             let record: [UInt8] = [21, 3, 3, 0, 2, 2, TLSAlert.badCertificate.rawValue]
             record.withUnsafeBytes { output.append($0) }
             events.sawAlert(.badCertificate, isFatal: true, isOurs: true)
@@ -336,7 +352,8 @@ extension TLSEngine {
         }
     }
 
-    /// Puts close_notify into `output`, once, if it is legal now: never during a handshake or after a failure.
+    /// Puts close_notify into `output`, once, if it is legal now: never during a handshake or after a
+    /// failure.
     package func shutdown() {
         guard case .established = phase, !hasSentClose else { return }
         hasSentClose = true

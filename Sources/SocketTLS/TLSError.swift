@@ -2,8 +2,8 @@ public import FoundationEssentials
 
 /// What went wrong with TLS, and who is to blame.
 ///
-/// A failure ends the TLS connection for good: nothing more can be read or written. The `message` is one sentence for a log or
-/// a user; programs decide by `code`.
+/// A failure ends the TLS connection for good: nothing more can be read or written. The `message` is one
+/// sentence for a log or a user; programs decide by `code`.
 public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConvertible {
     /// What kind of failure it is.
     public var code: Code

@@ -1,6 +1,7 @@
 internal import COpenSSL
 
-/// What one side shows of itself: a certificate, the chain that leads to a root, and the private key of the certificate.
+/// What one side shows of itself: a certificate, the chain that leads to a root, and the private key of the
+/// certificate.
 public struct TLSIdentity: Sendable, Hashable {
     /// The own certificate first, then the intermediates in order. The root may be left out.
     public let certificateChain: [Certificate]
@@ -9,7 +10,8 @@ public struct TLSIdentity: Sendable, Hashable {
 
     /// An identity from parts.
     ///
-    /// Throws `invalidCertificate` when the chain is empty, `keyMismatch` when the key is not that of its first certificate.
+    /// Throws `invalidCertificate` when the chain is empty, `keyMismatch` when the key is not that of its
+    /// first certificate.
     public init(certificateChain: [Certificate], privateKey: PrivateKey) throws(TLSError) {
         guard let leaf = certificateChain.first else {
             throw TLSError(.invalidCertificate, "The certificate chain is empty.", operation: "TLSIdentity")

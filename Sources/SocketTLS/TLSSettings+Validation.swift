@@ -1,5 +1,6 @@
 extension TLSSettings {
-    /// Throws `invalidSettings` for the first thing that cannot work. The certificates and keys were checked when they were made.
+    /// Throws `invalidSettings` for the first thing that cannot work. The certificates and keys were checked
+    /// when they were made.
     func validate() throws(TLSError) {
         try validateRole()
         try validateVersions()

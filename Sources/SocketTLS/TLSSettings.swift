@@ -1,7 +1,8 @@
 /// How one side of a connection does TLS.
 ///
-/// Start from `client(serverName:)` or `server(identity:)` and change what differs. What is not changed is safe: TLS 1.2 or
-/// newer, and a client verifies the server's certificate and name against the system's roots.
+/// Start from `client(serverName:)` or `server(identity:)` and change what differs. What is not changed is
+/// safe: TLS 1.2 or newer, and a client verifies the server's certificate and name against the system's
+/// roots.
 public struct TLSSettings: Sendable, Hashable {
     /// The side, and what belongs to it.
     public let role: Role
@@ -11,7 +12,8 @@ public struct TLSSettings: Sendable, Hashable {
     public var trustRoots: TrustRoots = .system
     /// Whether the server's certificate must be for the name in `role`.
     ///
-    /// **Dangerous to turn off**: anybody with a valid certificate for *any* name can then pose as the server.
+    /// **Dangerous to turn off**: anybody with a valid certificate for *any* name can then pose as the
+    /// server.
     public var verifiesHostName = true
     /// The oldest version that is accepted.
     public var minimumVersion: TLSVersion = .tls12
@@ -19,28 +21,32 @@ public struct TLSSettings: Sendable, Hashable {
     public var maximumVersion: TLSVersion?
     /// Application protocols for ALPN (RFC 7301), the preferred first; empty for none.
     ///
-    /// A server that shares none with a client's list ends the handshake with `no_application_protocol`. A client goes on
-    /// without one when the server chooses none: look at `TLSSession.applicationProtocol`.
+    /// A server that shares none with a client's list ends the handshake with `no_application_protocol`. A
+    /// client goes on without one when the server chooses none: look at `TLSSession.applicationProtocol`.
     public var applicationProtocols: [String] = []
     /// Whether a server asks for a client certificate. Anything but `.none` is an error on a client.
     public var clientCertificates: ClientCertificates = .none
-    /// How many session tickets a server sends after a full handshake (RFC 8446, section 4.6.1): 0 to 8; none unless it is set.
+    /// How many session tickets a server sends after a full handshake (RFC 8446, section 4.6.1): 0 to 8; none
+    /// unless it is set.
     ///
-    /// A client that comes back with one resumes its session: no certificate and no signature, but a key exchange of its own. One is
-    /// enough for clients that open one connection at a time. A resumed handshake brings one new ticket. A session ends an hour
-    /// after its full handshake. Only with TLS 1.3; there is no early data. A server that asks for client certificates issues none:
-    /// with both, `startTLS` throws `invalidSettings`, as it does on a client.
+    /// A client that comes back with one resumes its session: no certificate and no signature, but a key
+    /// exchange of its own. One is enough for clients that open one connection at a time. A resumed handshake
+    /// brings one new ticket. A session ends an hour after its full handshake. Only with TLS 1.3; there is no
+    /// early data. A server that asks for client certificates issues none: with both, `startTLS` throws
+    /// `invalidSettings`, as it does on a client.
     ///
-    /// The keys of the tickets are random, and belong to this process and to connections whose settings agree. A key makes tickets for an
-    /// hour from its first one, and opens them for one more; it is wiped when a ticket is next made or shown after that. A ticket whose
-    /// key is gone costs a full handshake. That happens early to a process with more than 64 different settings that issue tickets:
-    /// it keeps the keys of those 64 that were used last.
+    /// The keys of the tickets are random, and belong to this process and to connections whose settings
+    /// agree. A key makes tickets for an hour from its first one, and opens them for one more; it is wiped
+    /// when a ticket is next made or shown after that. A ticket whose key is gone costs a full handshake.
+    /// That happens early to a process with more than 64 different settings that issue tickets: it keeps the
+    /// keys of those 64 that were used last.
     public var sessionTicketCount = 0
     /// The most bytes that the peer's certificates may have together: 1,024 to 1,048,576. A good chain has
     /// 2,000 to 6,000.
     ///
-    /// More than that ends the handshake with `certificateTooLarge`, before they are parsed. For a client it is also the bound on the names of the
-    /// issuers that a server accepts, which it sends when it asks for a certificate.
+    /// More than that ends the handshake with `certificateTooLarge`, before they are parsed. For a client it
+    /// is also the bound on the names of the issuers that a server accepts, which it sends when it asks for a
+    /// certificate.
     public var maximumCertificateChainBytes = 64 * 1024
     /// The most certificates that the peer may show, its own among them, and the most that may lie between
     /// that and a root: 1 to 100.
@@ -60,8 +66,8 @@ public struct TLSSettings: Sendable, Hashable {
 
     /// A client that expects `serverName`, a host name or an IP address.
     ///
-    /// The server's certificate is verified for it, and it is sent by SNI unless it is an address. Names outside ASCII must be
-    /// given as A-labels ("xn--…"). One dot at the end is ignored.
+    /// The server's certificate is verified for it, and it is sent by SNI unless it is an address. Names
+    /// outside ASCII must be given as A-labels ("xn--…"). One dot at the end is ignored.
     public static func client(serverName: String) -> TLSSettings {
         TLSSettings(role: .client(serverName: serverName), identity: nil, bytesBufferedAtUpgrade: .reject)
     }

@@ -1,11 +1,13 @@
 internal import COpenSSL
 
-/// The keys of one context's session tickets, of which the newest encrypts. A value: the time is told to it, in seconds of any one clock.
+/// The keys of one context's session tickets, of which the newest encrypts. A value: the time is told to it,
+/// in seconds of any one clock.
 ///
-/// There is no timer. A key is made when a ticket needs one, and what is over goes when the ring is next asked: a server without visitors keeps
-/// its last key for as long.
+/// There is no timer. A key is made when a ticket needs one, and what is over goes when the ring is next
+/// asked: a server without visitors keeps its last key for as long.
 package struct TicketKeyRing {
-    /// The seconds for which a key encrypts. For as many again it decrypts, so that it outlives each ticket that it has made.
+    /// The seconds for which a key encrypts. For as many again it decrypts, so that it outlives each ticket
+    /// that it has made.
     package static let period = 3600
 
     private var current: TicketKey?
@@ -13,7 +15,8 @@ package struct TicketKeyRing {
 
     package init() {}
 
-    /// The key that encrypts now: a new one, when the period of the last one is over. Nil leaves the reason in OpenSSL's queue.
+    /// The key that encrypts now: a new one, when the period of the last one is over. Nil leaves the reason
+    /// in OpenSSL's queue.
     package mutating func keyForSealing(at now: Int) -> TicketKey? {
         dropWhatIsOver(at: now)
         if let current, now - current.birth < Self.period { return current }
@@ -44,7 +47,8 @@ package final class TicketKey: @unchecked Sendable {
 
     static let nameLength = 16
 
-    /// Made inside a callback of OpenSSL's, so not through `OpenSSLCall`: that would take the reason for a failure from the call around it.
+    /// Made inside a callback of OpenSSL's, so not through `OpenSSLCall`: that would take the reason for a
+    /// failure from the call around it.
     fileprivate init?(at birth: Int) {
         var name = [UInt8](repeating: 0, count: Self.nameLength)
         guard RAND_bytes(&name, Int32(name.count)) == 1, let secret = SecretBytes(randomCount: 64) else { return nil }

@@ -2,7 +2,8 @@ internal import COpenSSL
 
 /// Owns one reference to an `X509_STORE`, which many contexts share.
 final class TrustStore: @unchecked Sendable {
-    // Unchecked: the store is filled before it is shared and never changed after; OpenSSL locks the lookups inside.
+    // Unchecked: the store is filled before it is shared and never changed after; OpenSSL locks the lookups
+    // inside.
     private let store: OpaquePointer
 
     private init() throws(TLSError) {

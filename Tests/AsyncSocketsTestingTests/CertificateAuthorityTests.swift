@@ -15,7 +15,8 @@ import Testing
         directory = try TemporaryDirectory()
     }
 
-    /// Asks `openssl verify` with the root as the only trusted certificate, and what else the chain brings as untrusted.
+    /// Asks `openssl verify` with the root as the only trusted certificate, and what else the chain brings as
+    /// untrusted.
     private func verify(_ issued: IssuedCertificate, _ name: String, purpose: String = "sslserver") throws
         -> OpenSSLProgram.Answer
     {

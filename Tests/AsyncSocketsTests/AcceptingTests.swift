@@ -8,7 +8,8 @@ import SocketTestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct AcceptingTests {
-    /// While the first connection is told, a number of others come; then the listener is stopped from within that callback.
+    /// While the first connection is told, a number of others come; then the listener is stopped from within
+    /// that callback.
     @Test(arguments: [Link.Delivery.inline, .delegateQueue])
     func nothingIsAcceptedAfterADisconnectFromWithinTheCallback(_ delivery: Link.Delivery) async throws {
         let othersHaveCome = DispatchSemaphore(value: 0)
@@ -36,7 +37,8 @@ import Testing
 
     // MARK: - Addresses and families
 
-    /// Whether the kernel has a listening socket on that port of every interface, by its table `tcp` or `tcp6`: a connection to find out might meet another test.
+    /// Whether the kernel has a listening socket on that port of every interface, by its table `tcp` or
+    /// `tcp6`: a connection to find out might meet another test.
     private static func listensEverywhere(onPort port: UInt16, _ table: String) throws -> Bool {
         let text = String(decoding: try Data(contentsOf: URL(filePath: "/proc/net/\(table)")), as: UTF8.self)
         let digits = String(repeating: "0", count: 4) + String(port, radix: 16, uppercase: true)
@@ -87,7 +89,8 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    /// The second address cannot be had: nothing is left of the first, and nobody is told of an end that had no beginning.
+    /// The second address cannot be had: nothing is left of the first, and nobody is told of an end that had
+    /// no beginning.
     @Test func anAcceptThatThrewLeavesNothingBehind() async throws {
         let holder = AsyncSocket(inlineDelegate: Recorder())
         let atHolder = Recorder()

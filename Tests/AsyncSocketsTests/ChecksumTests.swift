@@ -3,8 +3,9 @@ import FoundationEssentials
 import SocketTestSupport
 import Testing
 
-/// Several MiB in both directions at once, cut up in every way that a read can be asked for, and summed up on both sides: not a byte is
-/// lost, doubled or out of place. `Scripts/test-faults` runs this with system calls that misbehave.
+/// Several MiB in both directions at once, cut up in every way that a read can be asked for, and summed up on
+/// both sides: not a byte is lost, doubled or out of place. `Scripts/test-faults` runs this with system calls
+/// that misbehave.
 @Suite(.timeLimit(.minutes(5))) struct ChecksumTests {
     private enum Channel: CaseIterable, Sendable {
         case plain
@@ -55,7 +56,8 @@ import Testing
         return checksum
     }
 
-    /// Reads as many messages, a line to its delimiter and a body to its length, then what comes until the end.
+    /// Reads as many messages, a line to its delimiter and a body to its length, then what comes until the
+    /// end.
     private func readAll(from socket: AsyncSocket, _ recorder: Recorder) async throws -> Checksum {
         var checksum = Checksum()
         for number in 0..<Self.rounds {

@@ -9,7 +9,8 @@ import Testing
 
 /// Ends of connections that meet something else at the same moment.
 @Suite(.timeLimit(.minutes(5))) struct CoincidenceTests {
-    /// The peer says goodbye and closes; what we write then is answered by a reset. The goodbye was there before.
+    /// The peer says goodbye and closes; what we write then is answered by a reset. The goodbye was there
+    /// before.
     @Test(arguments: [false, true])
     func bytesBeforeAFINStayReadableThoughAWriteMeetsAReset(halfDuplex: Bool) async throws {
         let listener = try RawSocket.listening()
@@ -40,7 +41,8 @@ import Testing
         #expect(try await recorder.disconnected() != nil)
     }
 
-    /// The FIN comes in one event with the proxy's reply and more bytes than are received at once, and is announced only then.
+    /// The FIN comes in one event with the proxy's reply and more bytes than are received at once, and is
+    /// announced only then.
     @Test func aFINThatIsAnnouncedWhileAProxyIsAskedIsNotForgotten() async throws {
         let loop = try EventLoop()
         let gate = DispatchSemaphore(value: 0)
@@ -116,7 +118,8 @@ import Testing
         try socket.connect(toHost: "some.example", onPort: port, withTimeout: 60)
         socket.write(Data(count: 20_000_000), withTimeout: -1, tag: 1)
         socket.readData(toLength: 10, withTimeout: -1, tag: 7)
-        // The loop may be telling of the high-water mark meanwhile; then the read is taken up when it has done so.
+        // The loop may be telling of the high-water mark meanwhile; then the read is taken up when it has
+        // done so.
         try await eventually("both are known") {
             socket.pendingWriteByteCount == 20_000_000 && socket.readProgress?.tag == 7
         }
@@ -142,7 +145,8 @@ import Testing
         #expect(try await link.atServer.disconnected()?.code == .connectionReset)
     }
 
-    /// A sendfile that sends some pages and then meets the end answers with a count, and raises SIGPIPE all the same.
+    /// A sendfile that sends some pages and then meets the end answers with a count, and raises SIGPIPE all
+    /// the same.
     @Test func aFileThatMeetsTheEndHalfwayDoesNotEndTheProcess() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
         try Data(count: 1 << 20).write(to: file)

@@ -6,7 +6,8 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// Defects of the original that have no other suite. `Documentation/FromTheOriginal.md` says where the rest of D1 to D20 is tested.
+/// Defects of the original that have no other suite. `Documentation/FromTheOriginal.md` says where the rest
+/// of D1 to D20 is tested.
 @Suite(.timeLimit(.minutes(5))) struct DefectTests {
     /// A record of application data that nobody encrypted.
     private static let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)
@@ -133,7 +134,8 @@ import Testing
         #expect(try await link.atClient.disconnected() == nil)
     }
 
-    /// The kernel is full when the connection is ended: the record that was begun, and the close_notify, are sent as soon as the peer reads.
+    /// The kernel is full when the connection is ended: the record that was begun, and the close_notify, are
+    /// sent as soon as the peer reads.
     @Test(arguments: TLSVersion.tested)
     func aCloseNotifyIsNotCutByAFullSendBuffer(_ version: TLSVersion) async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))

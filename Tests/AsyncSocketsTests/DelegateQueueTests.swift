@@ -116,8 +116,9 @@ import Testing
         socket.disconnect()
     }
 
-    /// The delegate moves to another queue within a callback, and its next event is sent while that callback still runs: it does not overtake
-    /// those that were taken together with the first, and none is left behind.
+    /// The delegate moves to another queue within a callback, and its next event is sent while that callback
+    /// still runs: it does not overtake those that were taken together with the first, and none is left
+    /// behind.
     @Test(arguments: [true, false])
     func eventsStayInOrderWhenTheDelegateMoves(toQueue: Bool) async throws {
         let queues = [namedQueue("first"), namedQueue("second")]
@@ -156,7 +157,8 @@ import Testing
         mover.withLock { $0 = nil }
     }
 
-    /// The last reference to the delegate before goes while the next one is looked for: its deinit may call the socket.
+    /// The last reference to the delegate before goes while the next one is looked for: its deinit may call
+    /// the socket.
     @Test(arguments: [true, false])
     func aDelegateMayCallTheSocketWhenItGoes(inline: Bool) async throws {
         final class Owner: Sendable { let delegate = Locked<Caller?>(nil) }
@@ -217,7 +219,8 @@ import Testing
         withExtendedLifetime(other) {}
     }
 
-    /// Many connections on one queue, which gets one block for all that a batch has brought: each byte arrives once and in order.
+    /// Many connections on one queue, which gets one block for all that a batch has brought: each byte
+    /// arrives once and in order.
     @Test func connectionsThatShareAQueueKeepTheirOrder() async throws {
         let queue = DispatchQueue(label: "delegate")
         let loop = try EventLoop()

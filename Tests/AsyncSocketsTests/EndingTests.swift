@@ -46,8 +46,8 @@ import Testing
         #expect(try await recorder.disconnected()?.code == .connectionReset)
     }
 
-    /// The loop is held up while the peer answers and leaves: one event then says that we are connected, that there are bytes, and that there
-    /// will be no more.
+    /// The loop is held up while the peer answers and leaves: one event then says that we are connected, that
+    /// there are bytes, and that there will be no more.
     @Test func aPeerThatIsGoneBeforeTheLoopSeesTheConnectionIsServedToItsEnd() async throws {
         let loop = try EventLoop()
         let gate = DispatchSemaphore(value: 0)
@@ -118,7 +118,8 @@ import Testing
         }
     }
 
-    /// The end comes right behind the bytes, without a FIN: no event of the kernel will tell of it, wherever a turn leaves off.
+    /// The end comes right behind the bytes, without a FIN: no event of the kernel will tell of it, wherever
+    /// a turn leaves off.
     @Test(arguments: TLSVersion.tested)
     func aCloseNotifyRightBehindBytesIsToldWhateverTheirNumber(_ version: TLSVersion) async throws {
         let settings = try TestCertificates.server()

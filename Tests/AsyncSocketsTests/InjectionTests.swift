@@ -5,7 +5,8 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// Plaintext that an attacker slips in around the STARTTLS exchange. `Recorder.disconnected()` fails the test when data is delivered.
+/// Plaintext that an attacker slips in around the STARTTLS exchange. `Recorder.disconnected()` fails the test
+/// when data is delivered.
 @Suite(.timeLimit(.minutes(5))) struct InjectionTests {
     /// When the injected bytes come.
     enum Moment: CaseIterable, Sendable {
@@ -19,7 +20,8 @@ import Testing
 
     private static let injected = Data("250 injected\r\n")
 
-    // The attacker is a plain socket of ours at the other end: it need not speak TLS, since the connection must end before it could.
+    // The attacker is a plain socket of ours at the other end: it need not speak TLS, since the connection
+    // must end before it could.
 
     @Test(arguments: Moment.allCases, Link.Delivery.allCases)
     func aResponseInjectedIntoAClientIsNeverDelivered(_ moment: Moment, _ delivery: Link.Delivery) async throws {
@@ -34,7 +36,8 @@ import Testing
             _ = try await link.atServer.wrote()
             _ = try await link.atServer.wrote()
         }
-        // What was injected is in this process's kernel now. A read that was queued before the upgrade would get it; one after must not.
+        // What was injected is in this process's kernel now. A read that was queued before the upgrade would
+        // get it; one after must not.
         try link.client.startTLS(settings: TestCertificates.client())
         link.client.readData(withTimeout: 60, tag: 2)
         if moment == .late {

@@ -8,7 +8,8 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
-/// A program that reads late: bytes that came before any end are there when it does, and then the end is told as what it was.
+/// A program that reads late: bytes that came before any end are there when it does, and then the end is told
+/// as what it was.
 @Suite(.timeLimit(.minutes(5))) struct LateReaderTests {
     enum Ending: CaseIterable, Sendable {
         case finish, close, closeNotify, reset

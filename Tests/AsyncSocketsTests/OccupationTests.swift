@@ -125,7 +125,8 @@ import Testing
         withExtendedLifetime((socket, recorder, atListener)) {}
     }
 
-    /// The end of the connection before has not been told, since the delegate is busy: the time for the new one runs all the same.
+    /// The end of the connection before has not been told, since the delegate is busy: the time for the new
+    /// one runs all the same.
     @Test func theTimeToConnectRunsFromTheCall() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)

@@ -14,7 +14,8 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
         try socket.connect(through: peer, kind)
-        // Queued before the connection stands: none of it may come before the tunnel, which the script would not expect.
+        // Queued before the connection stands: none of it may come before the tunnel, which the script would
+        // not expect.
         socket.write(Data("ping\r\n"), withTimeout: 60, tag: 0)
         socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         guard case .connected(ProxyScript.host, ProxyScript.port) = await recorder.next() else {
@@ -183,7 +184,8 @@ import Testing
     @Test(arguments: beginnings.indices)
     func theTimeoutOfConnectCoversTheNegotiation(_ index: Int) async throws {
         let (kind, steps) = Self.beginnings[index]
-        // On a machine with too much to do the time may be over before the proxy has come so far: then once more.
+        // On a machine with too much to do the time may be over before the proxy has come so far: then once
+        // more.
         for _ in 0..<10 {
             let hasComeSoFar = try TestSignal()
             let error = try await error(of: kind, steps + [.fire(hasComeSoFar)], timeout: 0.5)

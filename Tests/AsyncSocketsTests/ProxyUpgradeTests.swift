@@ -4,7 +4,8 @@ import FoundationEssentials
 import SocketTestSupport
 import Testing
 
-/// `startTLS` on connections through a proxy: the peer of the tunnel, its certificate, and what an attacker puts between the proxy's reply and the handshake.
+/// `startTLS` on connections through a proxy: the peer of the tunnel, its certificate, and what an attacker
+/// puts between the proxy's reply and the handshake.
 @Suite(.timeLimit(.minutes(2))) struct ProxyUpgradeTests {
     private static let injected = "250 injected\r\n"
 

@@ -114,7 +114,8 @@ import Testing
         socket.readData(toLength: 3, withTimeout: 0.01, tag: 1)
         socket.readData(toLength: 3, withTimeout: -1, tag: 2)
         for await _ in delegate.asked.stream { break }
-        // The delegate sits in its answer. The read it was asked about is completed, and the next one is current.
+        // The delegate sits in its answer. The read it was asked about is completed, and the next one is
+        // current.
         first.fire()
         try await eventually("the second read is current") { socket.readProgress?.tag == 2 }
         delegate.mayAnswer.signal()
@@ -138,7 +139,8 @@ import Testing
         socket.write(Data(count: count), withTimeout: 0.01, tag: 1)
         socket.write(Data(count: count), withTimeout: -1, tag: 2)
         for await _ in delegate.asked.stream { break }
-        // The delegate sits in its answer. The write it was asked about is completed, and the next one is current.
+        // The delegate sits in its answer. The write it was asked about is completed, and the next one is
+        // current.
         peer.readData(toLength: count, withTimeout: 60, tag: 1)
         try await eventually("the second write is current") { socket.writeProgress?.tag == 2 }
         delegate.mayAnswer.signal()

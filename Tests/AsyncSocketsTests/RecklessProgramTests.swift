@@ -5,8 +5,8 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// A program that ignores every error (`try?` everywhere, no delegate method but `didRead`) against a peer that fails at each step: no byte that was meant
-/// to be secret is ever sent in plaintext.
+/// A program that ignores every error (`try?` everywhere, no delegate method but `didRead`) against a peer
+/// that fails at each step: no byte that was meant to be secret is ever sent in plaintext.
 @Suite(.timeLimit(.minutes(5))) struct RecklessProgramTests {
     private static let secret = "the password is swordfish"
 
@@ -129,7 +129,8 @@ import Testing
         }
     }
 
-    /// With settings that cannot be used nothing but the plaintext before `startTLS` is sent, and maybe not all of that.
+    /// With settings that cannot be used nothing but the plaintext before `startTLS` is sent, and maybe not
+    /// all of that.
     private func expect(_ sent: String, beginsWith plaintext: String, _ fault: Fault) {
         #expect(!sent.contains(Self.secret))
         #expect(fault.isNone ? sent.hasPrefix(plaintext) || plaintext.hasPrefix(sent) : plaintext.hasPrefix(sent))

@@ -24,8 +24,8 @@ import Testing
         var port: UInt16 { listener.localPort }
     }
 
-    /// The delegate queue is held up while the first connection is read from, ended and replaced. The data of the first must not be told then: the original
-    /// told it, to whoever was the delegate when it was read.
+    /// The delegate queue is held up while the first connection is read from, ended and replaced. The data of
+    /// the first must not be told then: the original told it, to whoever was the delegate when it was read.
     @Test func d11NothingButTheEndIsToldOfAConnectionThatWasReplaced() async throws {
         let (first, second) = (try Greeter("first"), try Greeter("second"))
         let recorder = Recorder()
@@ -46,8 +46,8 @@ import Testing
         #expect(try await recorder.readText() == "second")
     }
 
-    /// All in one callback. With a message of another thread waiting, the old connection is not closed until the callback is over; the new one is the socket's
-    /// all the same.
+    /// All in one callback. With a message of another thread waiting, the old connection is not closed until
+    /// the callback is over; the new one is the socket's all the same.
     @Test(arguments: [false, true])
     func whatIsQueuedInACallbackBehindConnectingAgainGoesToTheNewConnection(messageWaits: Bool) async throws {
         let first = try Greeter("first")

@@ -9,7 +9,8 @@ import Testing
 
 /// What waits for a slow delegate, what a delegate of another making hears, and what is logged.
 @Suite(.timeLimit(.minutes(5))) struct SlowDelegateTests {
-    /// The peer sends byte by byte while the delegate is busy: what waits for it does not grow with their number.
+    /// The peer sends byte by byte while the delegate is busy: what waits for it does not grow with their
+    /// number.
     @Test func progressThatWaitsIsMerged() async throws {
         let queue = DispatchQueue(label: "delegate")
         let sent = [UInt8](repeating: 7, count: 5_000)

@@ -270,7 +270,8 @@ import Testing
         try await link.atClient.secured()
     }
 
-    /// Under TLS 1.2 the server holds back its Finished until its own delegate has decided, which it never does here.
+    /// Under TLS 1.2 the server holds back its Finished until its own delegate has decided, which it never
+    /// does here.
     @Test func aHandshakeThatIsLateAfterAVerdictNamesItsWholeLimit() async throws {
         let link = try await Link.make()
         var (client, server) = try TestCertificates.mutual()

@@ -174,7 +174,8 @@ import Testing
         withExtendedLifetime((listener, recorder)) {}
     }
 
-    /// Several start at once where a crash has left a socket: one gets the path, and whoever connects reaches that one.
+    /// Several start at once where a crash has left a socket: one gets the path, and whoever connects reaches
+    /// that one.
     @Test func ofManyThatStartAtOnceOneGetsThePath() async throws {
         let folder = try TemporaryFolder()
         for round in 0..<100 {
@@ -197,7 +198,8 @@ import Testing
         #expect(try folder.names == [])
     }
 
-    /// The first `length` bytes that any accepted connection brings. Some bring none: they only asked whether anybody answers.
+    /// The first `length` bytes that any accepted connection brings. Some bring none: they only asked whether
+    /// anybody answers.
     private func firstText(at recorder: Recorder, length: Int) async -> String {
         while true {
             switch await recorder.next() {

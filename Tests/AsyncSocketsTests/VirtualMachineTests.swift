@@ -4,7 +4,8 @@ import Foundation
 import SocketTestSupport
 import Testing
 
-/// Sockets between a virtual machine and its host; here, of this machine with itself, which not every kernel has.
+/// Sockets between a virtual machine and its host; here, of this machine with itself, which not every kernel
+/// has.
 @Suite(.timeLimit(.minutes(5))) struct VirtualMachineTests {
     /// What the kernel says to a socket of this machine itself: zero, or an `errno`.
     private var kernelAnswer: CInt {

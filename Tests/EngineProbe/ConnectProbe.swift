@@ -3,7 +3,8 @@ internal import Foundation
 internal import SocketBuffers
 internal import SocketCore
 
-/// What attempts to connect leave behind, which is nothing: no descriptor and no registration, however they end.
+/// What attempts to connect leave behind, which is nothing: no descriptor and no registration, however they
+/// end.
 enum ConnectProbe {
     private static let rounds = 200
 
@@ -63,7 +64,8 @@ enum ConnectProbe {
         guard loop.registrationCount == 0 else { throw ProbeFailure(description: "\(loop.registrationCount) registrations") }
     }
 
-    /// The least of many counts: libdispatch opens a file now and then to count its workers, and closes it again.
+    /// The least of many counts: libdispatch opens a file now and then to count its workers, and closes it
+    /// again.
     private static func descriptorCount() throws -> Int {
         var least = Int.max
         for _ in 0..<100 {

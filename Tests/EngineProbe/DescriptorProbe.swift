@@ -41,9 +41,11 @@ enum DescriptorProbe {
         return descriptor
     }
 
-    /// A connection that takes the last descriptor, so that it cannot be accepted, and has the listener pause.
+    /// A connection that takes the last descriptor, so that it cannot be accepted, and has the listener
+    /// pause.
     ///
-    /// libdispatch has a file open now and then; when it was while descriptors were used up there is one too many, and all is done again.
+    /// libdispatch has a file open now and then; when it was while descriptors were used up there is one too
+    /// many, and all is done again.
     private static func connectInVain(to address: SocketAddress, _ mailbox: Mailbox<Told>) throws -> SocketDescriptor {
         for _ in 0..<8 {
             try useUpDescriptors()
@@ -66,7 +68,8 @@ enum DescriptorProbe {
         close(last)
     }
 
-    /// Three pauses in a row, each twice as long as the one before, and each kept: nil. Or else the connection that came.
+    /// Three pauses in a row, each twice as long as the one before, and each kept: nil. Or else the
+    /// connection that came.
     private static func acceptedInsteadOfPausing(in mailbox: Mailbox<Told>) throws -> SocketDescriptor? {
         var previous: (seconds: Double, at: Deadline)?
         for expected in [0.05, 0.1, 0.2] {

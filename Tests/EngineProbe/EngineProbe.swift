@@ -1,5 +1,6 @@
-// What is measured in a process of its own: the test process has threads of its own and, with its descriptors used up, libdispatch could not
-// count the workers of the global queues, which it traps on. Nothing here uses a global queue or Swift concurrency.
+// What is measured in a process of its own: the test process has threads of its own and, with its descriptors
+// used up, libdispatch could not count the workers of the global queues, which it traps on. Nothing here uses
+// a global queue or Swift concurrency.
 
 internal import AsyncSockets
 internal import Dispatch

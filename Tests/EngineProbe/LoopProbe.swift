@@ -1,7 +1,8 @@
 internal import Glibc
 internal import SocketCore
 
-/// Loops that are made when descriptors run out: each attempt fails with a typed error, and none leaks what it had already.
+/// Loops that are made when descriptors run out: each attempt fails with a typed error, and none leaks what
+/// it had already.
 enum LoopProbe {
     static func run() throws {
         // Whatever the first loop of a process needs of its own is there.

@@ -5,7 +5,8 @@ internal import SocketCore
 
 /// What depends on the machine's interfaces: run in a network namespace of its own.
 enum NamespaceProbe {
-    /// Expects `fe80::1` on the loopback interface, and a tunnel `tun0`, for which getifaddrs(3) has no address.
+    /// Expects `fe80::1` on the loopback interface, and a tunnel `tun0`, for which getifaddrs(3) has no
+    /// address.
     static func runScoped() throws {
         let problem = Result { try LocalInterface("tun0") }
         guard case .failure(let error as InterfaceError) = problem, error.message.contains("no address") else {

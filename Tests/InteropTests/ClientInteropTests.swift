@@ -16,7 +16,8 @@ import Testing
         while true {
             socket.readData(to: .lineEnd, withTimeout: 60, maxLength: 10_000, tag: 0)
             let line = try await recorder.readText()
-            // SMTP marks all lines but the last with a hyphen (RFC 5321, 4.2.1), IMAP begins them with an asterisk (RFC 9051, 2.2.2).
+            // SMTP marks all lines but the last with a hyphen (RFC 5321, 4.2.1), IMAP begins them with an
+            // asterisk (RFC 9051, 2.2.2).
             if !line.dropFirst(3).hasPrefix("-"), !line.hasPrefix("*") || line.hasPrefix("* OK") { return line }
         }
     }
@@ -61,7 +62,8 @@ import Testing
         _ = try await say("EHLO client.example", over: socket, recorder)
         _ = try await say("STARTTLS", over: socket, recorder)
         _ = try await secure(socket, recorder, TestCertificates.client().only(.tls12))
-        // Its handshake asks for a certificate; it misses one afterwards, and says so under TLS (RFC 5321, section 3.8).
+        // Its handshake asks for a certificate; it misses one afterwards, and says so under TLS (RFC 5321,
+        // section 3.8).
         let refusal = try await say("EHLO client.example", over: socket, recorder)
         #expect(refusal.hasPrefix("421 ") && refusal.contains("certificate"))
         #expect(try await recorder.disconnected()?.blame == .peer)

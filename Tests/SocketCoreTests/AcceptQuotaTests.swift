@@ -19,7 +19,8 @@ import Testing
         return descriptor
     }
 
-    /// The listener looks at the quota once for each connection that comes and twice for each place that becomes free; it does not spin.
+    /// The listener looks at the quota once for each connection that comes and twice for each place that
+    /// becomes free; it does not spin.
     @Test func aFullListenerAsksOnlyWhenThereIsAReasonTo() async throws {
         let loop = try EventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)

@@ -154,7 +154,8 @@ private final class Handler: EventHandler {
         loop.deregister(busy)
     }
 
-    /// The kernel gives a closed descriptor's number to the next socket; events of the old one must not reach the new one's handler.
+    /// The kernel gives a closed descriptor's number to the next socket; events of the old one must not reach
+    /// the new one's handler.
     @Test func aReusedDescriptorNumberGetsNoEventOfItsPredecessor() async throws {
         let loop = try EventLoop()
         var reused = 0

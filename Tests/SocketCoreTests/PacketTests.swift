@@ -244,7 +244,8 @@ import Testing
         #expect(queue.isEmpty == true)
     }
 
-    /// The original compared the whole buffer again for each piece. Quadratic, these would be four million megabytes to search.
+    /// The original compared the whole buffer again for each piece. Quadratic, these would be four million
+    /// megabytes to search.
     @Test(.timeLimit(.minutes(5))) func d13ALongLineInSmallPiecesIsSearchedOnce() {
         let buffer = PreBuffer()
         var packet = line()

@@ -8,7 +8,8 @@ struct ProxyTranscript: Equatable {
     /// What it left in the buffer.
     var leftover: [UInt8] = []
 
-    /// Gives `pieces` one after the other, until the negotiation is over; what comes after that just gathers in the buffer.
+    /// Gives `pieces` one after the other, until the negotiation is over; what comes after that just gathers
+    /// in the buffer.
     init(of negotiation: ProxyNegotiation, given pieces: [[UInt8]]) {
         var negotiation = negotiation
         let buffer = PreBuffer()
@@ -25,7 +26,8 @@ struct ProxyTranscript: Equatable {
         leftover = Array(buffer.readableBytes)
     }
 
-    /// The same bytes in all the ways that matter: at once, cut in two at each point, and byte by byte. One transcript, or several when they differ.
+    /// The same bytes in all the ways that matter: at once, cut in two at each point, and byte by byte. One
+    /// transcript, or several when they differ.
     static func all(of negotiation: ProxyNegotiation, given bytes: [UInt8]) -> [ProxyTranscript] {
         let ways = [[bytes], bytes.map { [$0] }] + bytes.indices.map { [Array(bytes[..<$0]), Array(bytes[$0...])] }
         return ways.map { ProxyTranscript(of: negotiation, given: $0) }

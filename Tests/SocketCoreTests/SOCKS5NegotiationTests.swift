@@ -27,7 +27,8 @@ import Testing
         #expect(transcripts.first?.leftover == tunnelBytes)
     }
 
-    /// A proxy that has answered all questions beforehand: the tunnel would stand before it was asked for, and our first bytes would be the request.
+    /// A proxy that has answered all questions beforehand: the tunnel would stand before it was asked for,
+    /// and our first bytes would be the request.
     @Test func aReplyIsNotLookedAtBeforeTheRequestHasLeft() throws {
         var negotiation = try Proxy.negotiation(.socks5)
         let buffer = PreBuffer()

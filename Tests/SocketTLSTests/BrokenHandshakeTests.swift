@@ -59,7 +59,8 @@ import Testing
             pair.shakeHands(changing: place, atServer: atServer)
             let victim = atServer ? pair.server : pair.client
             victim.receiveEndOfFile()
-            // A few bytes, such as the legacy version of a record, mean nothing: then the handshake is complete.
+            // A few bytes, such as the legacy version of a record, mean nothing: then the handshake is
+            // complete.
             guard let error = victim.handshake().error else { continue }
             #expect(error.code != .internalError, "byte \(place): \(error)")
             #expect(error.blame == .peer || error.blame == .certificate, "byte \(place): \(error)")

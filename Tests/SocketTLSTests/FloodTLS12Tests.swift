@@ -47,7 +47,8 @@ import Testing
         #expect(end.error?.code == .tooManyKeyUpdates)
         #expect(client.output.count < 101 * 40)
         peer.carryFrom(client)
-        // OpenSSL has no call for an alert of our choice here: the poison (EngineBIO, rule 6) becomes this one.
+        // OpenSSL has no call for an alert of our choice here: the poison (EngineBIO, rule 6) becomes this
+        // one.
         #expect(end.error?.sentAlert == .recordOverflow)
     }
 

@@ -41,7 +41,8 @@ import Testing
             return Array(block.prefix(count))
         }
 
-        /// Sends all, and answers how much that was; nil when the other side takes no more for a second, or has ended the connection.
+        /// Sends all, and answers how much that was; nil when the other side takes no more for a second, or
+        /// has ended the connection.
         func send(_ bytes: [UInt8]) -> Int? {
             var rest = bytes[...]
             while !rest.isEmpty {

@@ -101,7 +101,8 @@ import Testing
         #expect(peer.tickets == 2)
     }
 
-    /// Neither with the extension of TLS 1.2, empty as it is in the first ClientHello, nor with a ticket of TLS 1.3 in it.
+    /// Neither with the extension of TLS 1.2, empty as it is in the first ClientHello, nor with a ticket of
+    /// TLS 1.3 in it.
     @Test func nothingIsResumedWithTLS12() throws {
         let ticket = try RawPeer.client(of: server()).ticket()
         for isFirst in [true, false] {

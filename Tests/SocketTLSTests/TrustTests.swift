@@ -192,7 +192,8 @@ import Testing
         let pair = try fixture(version).pair()
         pair.shakeHands()
         #expect(pair.server.isAwaitingTrust)
-        // Under TLS 1.2 the client waits for the server's Finished; under TLS 1.3 it believes that it is connected.
+        // Under TLS 1.2 the client waits for the server's Finished; under TLS 1.3 it believes that it is
+        // connected.
         #expect(pair.client.handshake().isComplete == (version == .tls13))
         _ = pair.client.write("early")
         pair.carryAll()
@@ -263,7 +264,8 @@ import Testing
         pair.server.decideTrust(true)
         let handshake = pair.server.handshake()
         let error = version == .tls13 ? pair.server.readAll().end.error : handshake.error
-        // Under TLS 1.2 the client's Finished had arrived before: the handshake completes, and only the data is cut short.
+        // Under TLS 1.2 the client's Finished had arrived before: the handshake completes, and only the data
+        // is cut short.
         #expect((error ?? pair.server.readAll().end.error)?.code == .truncated)
     }
 }

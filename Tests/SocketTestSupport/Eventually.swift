@@ -1,6 +1,7 @@
 internal import Dispatch
 
-/// Waits for a state that nobody tells of: looks each millisecond, on a timer and not in a loop that others have to pay for.
+/// Waits for a state that nobody tells of: looks each millisecond, on a timer and not in a loop that others
+/// have to pay for.
 ///
 /// - Throws: `Unexpected` after a minute.
 package func eventually(_ what: String, _ condition: () throws -> Bool) async throws {

@@ -21,8 +21,8 @@ package enum Told: Sendable {
 }
 
 extension AsyncSocketError {
-    /// The message begins with the number of bytes that came before the handshake: at least one. How many of `limit` have arrived by then is the
-    /// network's to say.
+    /// The message begins with the number of bytes that came before the handshake: at least one. How many of
+    /// `limit` have arrived by then is the network's to say.
     package func namesEarlyBytes(upTo limit: Int) -> Bool {
         message.split(separator: " ").first.flatMap { Int($0) }.map { (1...limit).contains($0) } ?? false
     }
@@ -37,7 +37,8 @@ package struct Unexpected: Error, CustomStringConvertible {
     }
 }
 
-/// A delegate that writes down what it is told, for a test to wait for. It keeps the sockets that were accepted.
+/// A delegate that writes down what it is told, for a test to wait for. It keeps the sockets that were
+/// accepted.
 ///
 /// Progress is left out: tests that want it say so.
 package final class Recorder: AsyncSocketDelegate, Sendable {
@@ -45,7 +46,8 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         /// Two stacks make a queue, so that a hundred thousand events take no longer each than ten.
         var incoming: [Told] = []
         var outgoing: [Told] = []
-        /// Resumed when there is something; what it is comes through the lock, which the thread sanitizer understands.
+        /// Resumed when there is something; what it is comes through the lock, which the thread sanitizer
+        /// understands.
         var waiter: CheckedContinuation<Void, Never>?
         var accepted: [AsyncSocket] = []
 

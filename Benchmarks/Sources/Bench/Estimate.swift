@@ -8,8 +8,9 @@ struct Estimate: Codable, Sendable {
 
     /// Nil without values.
     ///
-    /// The interval goes from the k-th smallest to the k-th largest value, with the largest k for which it holds the true median with a probability of 90 %
-    /// or more, whatever the distribution: of five values it is all of them (94 %), of eight all but the outermost two (93 %).
+    /// The interval goes from the k-th smallest to the k-th largest value, with the largest k for which it
+    /// holds the true median with a probability of 90 % or more, whatever the distribution: of five values it
+    /// is all of them (94 %), of eight all but the outermost two (93 %).
     init?(_ values: [Double]) {
         guard !values.isEmpty else { return nil }
         let sorted = values.sorted()
@@ -20,7 +21,8 @@ struct Estimate: Codable, Sendable {
 
     /// How many values are left out at each end.
     static func outliers(among count: Int) -> Int {
-        // The true median lies below the k-th smallest of n values when fewer than k of them fall below it: a binomial distribution.
+        // The true median lies below the k-th smallest of n values when fewer than k of them fall below it: a
+        // binomial distribution.
         var (term, below, outer) = (pow(0.5, Double(count)), 0.0, 0)
         for rank in 0..<count / 2 {
             below += term

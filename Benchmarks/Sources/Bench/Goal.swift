@@ -45,7 +45,8 @@ extension Goal {
             + (floor.map { [Goal(workload: workload, metric: metric, server: server, peer: Server.floor, bound: $0)] } ?? [])
     }
 
-    /// OpenSSL 3.5 has the wide instructions for AES-GCM that BoringSSL has, and 3.0 has not: so the bound towards SwiftNIO differs.
+    /// OpenSSL 3.5 has the wide instructions for AES-GCM that BoringSSL has, and 3.0 has not: so the bound
+    /// towards SwiftNIO differs.
     private static func bulk(_ workload: String, older: Double) -> [Goal] {
         [
             Goal(workload: workload, metric: .bytesPerCPU, peer: Server.nio, bound: older, beforeOpenSSL: "3.5"),

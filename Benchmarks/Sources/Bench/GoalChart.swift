@@ -18,7 +18,8 @@ struct GoalChart {
     let footnote: String
 
     private static let (left, length, right, height) = (440.0, 420.0, 210.0, 24.0)
-    /// The scale goes from half of what is allowed to four times as much; what lies outside stands at its end.
+    /// The scale goes from half of what is allowed to four times as much; what lies outside stands at its
+    /// end.
     private static let range = 0.5...4.0
 
     var svg: String {

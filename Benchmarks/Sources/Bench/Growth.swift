@@ -25,7 +25,8 @@ struct Growth: Sendable {
                 name: "\(kind)-writes", title: "\(title): writes of the server", horizontal: "bytes of a write",
                 sizes: powers(to: 1 << 24), limit: 1.1
             ) { size in
-                // Not more than some ten thousand writes to a transfer, so that a transfer of small ones ends soon.
+                // Not more than some ten thousand writes to a transfer, so that a transfer of small ones ends
+                // soon.
                 let total = max(1 << 16, min(1 << 26, size * 16_384))
                 return Workload(
                     name: "", title: "", mode: .source, isSecure: isSecure,

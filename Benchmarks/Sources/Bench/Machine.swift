@@ -11,7 +11,8 @@ struct Machine: Codable, Sendable {
     let swiftNIO = "2.101.2"
     let swiftNIOSSL = "2.37.6"
     let commit: String
-    /// Processes that were ready to run, on average in the minute before it began: a quiet machine has fewer than one.
+    /// Processes that were ready to run, on average in the minute before it began: a quiet machine has fewer
+    /// than one.
     let loadBefore: Double
 
     enum CodingKeys: String, CodingKey {

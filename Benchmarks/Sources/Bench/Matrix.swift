@@ -1,7 +1,8 @@
 internal import Foundation
 
-/// Runs workloads against servers, round by round: in a round every server has its turn at a workload before the next workload begins, and who begins
-/// changes from round to round. So whatever disturbs the machine for a while disturbs all servers alike.
+/// Runs workloads against servers, round by round: in a round every server has its turn at a workload before
+/// the next workload begins, and who begins changes from round to round. So whatever disturbs the machine for
+/// a while disturbs all servers alike.
 struct Matrix {
     let bench: Bench
     let workloads: [Workload]

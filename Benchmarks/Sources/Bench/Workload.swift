@@ -7,7 +7,8 @@ struct Workload: Sendable {
         case part(Double, of: String)
         /// Connections that do nothing; their memory is measured.
         case idle
-        /// One large write after the other; what the server holds in memory meanwhile is measured, less the data itself: so many bytes.
+        /// One large write after the other; what the server holds in memory meanwhile is measured, less the
+        /// data itself: so many bytes.
         case watched(Int)
     }
 
@@ -19,7 +20,8 @@ struct Workload: Sendable {
     let load: [String]
     let metrics: [Metric]
     var pace = Pace.own
-    /// How many tickets a full handshake sends, where a server lets it be set. More than none: only servers that can resume.
+    /// How many tickets a full handshake sends, where a server lets it be set. More than none: only servers
+    /// that can resume.
     var tickets = 0
     /// The servers that are measured; nil: all that can.
     var servers: [String]?

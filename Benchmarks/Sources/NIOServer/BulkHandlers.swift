@@ -28,7 +28,8 @@ final class ReceivingHandler: ChannelInboundHandler {
     }
 }
 
-/// Sends what it is asked for, in writes of the size that it is asked for, as long as the channel is writable.
+/// Sends what it is asked for, in writes of the size that it is asked for, as long as the channel is
+/// writable.
 final class SourceHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

@@ -5,7 +5,8 @@ internal import NIOPosix
 internal import NIOSSL
 internal import ServerArguments
 
-/// A server made of SwiftNIO and swift-nio-ssl as their own examples (NIOEchoServer, NIOTLSServer) are, with one event loop.
+/// A server made of SwiftNIO and swift-nio-ssl as their own examples (NIOEchoServer, NIOTLSServer) are, with
+/// one event loop.
 @main
 struct NIOServer: ParsableCommand {
     @OptionGroup var arguments: ServerArguments

@@ -41,7 +41,8 @@ final class ReceivingService: Service, @unchecked Sendable {
 
 /// Sends what it is asked for, in writes of the size that it is asked for.
 ///
-/// Two batches of writes are on their way; the completion of a batch's last write is the sign for the next batch.
+/// Two batches of writes are on their way; the completion of a batch's last write is the sign for the next
+/// batch.
 final class SourceService: Service, @unchecked Sendable {
     fileprivate struct Transfer {
         var total: Int

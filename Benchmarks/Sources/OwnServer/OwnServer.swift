@@ -4,7 +4,8 @@ internal import Dispatch
 internal import Foundation
 internal import ServerArguments
 
-/// A server made of this package, as its user would make it. It makes one loop when it is allowed one processor (taskset).
+/// A server made of this package, as its user would make it. It makes one loop when it is allowed one
+/// processor (taskset).
 @main
 struct OwnServer: ParsableCommand {
     enum Delivery: String, ExpressibleByArgument {

@@ -4,7 +4,8 @@ internal import Synchronization
 
 /// What all services do: keep the sockets that are open, and begin TLS on them.
 class Service: AsyncSocketDelegate, @unchecked Sendable {
-    // Unchecked: a class with subclasses cannot be checked. All that they have is a constant or behind a mutex.
+    // Unchecked: a class with subclasses cannot be checked. All that they have is a constant or behind a
+    // mutex.
     private let settings: TLSSettings?
     private let sockets = Mutex<[ObjectIdentifier: AsyncSocket]>([:])
 

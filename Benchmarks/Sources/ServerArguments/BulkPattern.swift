@@ -1,4 +1,5 @@
-/// The bytes of bulk transfers: what stands at a position depends on the position alone, as in the load generator's `pattern.h`.
+/// The bytes of bulk transfers: what stands at a position depends on the position alone, as in the load
+/// generator's `pattern.h`.
 public enum BulkPattern {
     /// Positions that differ by this have the same byte.
     public static let period = 251
@@ -21,7 +22,8 @@ public enum BulkPattern {
         }
     }
 
-    /// The number of writes that are made at once, before the next are made on their completion: 128 KiB, at least one.
+    /// The number of writes that are made at once, before the next are made on their completion: 128 KiB, at
+    /// least one.
     public static func writesAtOnce(ofSize size: Int) -> Int {
         max(1, 131_072 / size)
     }

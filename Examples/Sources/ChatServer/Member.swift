@@ -14,7 +14,8 @@ final class Member {
         self.name = name
     }
 
-    /// Sends a line, unless too much waits already: then the line is left out, so that a member who does not read uses no memory.
+    /// Sends a line, unless too much waits already: then the line is left out, so that a member who does not
+    /// read uses no memory.
     func tell(_ line: String) {
         guard !isBehind else {
             omittedLineCount += 1

@@ -1,9 +1,10 @@
-// A chat for those who have a client certificate, whose common name is their name. It shows a delegate on the main actor, time limits, flow control
-// towards members who read slowly, and an end in good order on SIGTERM.
+// A chat for those who have a client certificate, whose common name is their name. It shows a delegate on the
+// main actor, time limits, flow control towards members who read slowly, and an end in good order on SIGTERM.
 //
 //     swift run --package-path Examples chat-server 4433
 //
-// It runs in a folder with server.pem and server.key, the server's certificate and key, and clients.pem, the authority of its members. Then
+// It runs in a folder with server.pem and server.key, the server's certificate and key, and clients.pem, the
+// authority of its members. Then
 //
 //     openssl s_client -connect localhost:4433 -CAfile ca.pem -cert alice.pem -key alice.key -quiet
 //

@@ -2,7 +2,8 @@
 //
 //     swift run --package-path Examples first-server 4433
 //
-// It runs in a folder with server.pem and server.key, the server's certificate and key, and clients.pem, the authority of its clients. Then
+// It runs in a folder with server.pem and server.key, the server's certificate and key, and clients.pem, the
+// authority of its clients. Then
 //
 //     openssl s_client -connect localhost:4433 -CAfile ca.pem -cert alice.pem -key alice.key -quiet
 

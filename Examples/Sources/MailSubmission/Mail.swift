@@ -13,7 +13,8 @@ struct Mail {
         }
     }
 
-    /// The letter with the line ends of SMTP, a dot before each line that begins with one, and the dot that ends it (RFC 5321, section 4.5.2).
+    /// The letter with the line ends of SMTP, a dot before each line that begins with one, and the dot that
+    /// ends it (RFC 5321, section 4.5.2).
     var transparentLetter: Data {
         var result = Data()
         var lines = letter.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)

@@ -2,7 +2,8 @@ internal import AsyncSockets
 internal import Foundation
 internal import Synchronization
 
-/// The man in the middle slips a reply in behind the server's go-ahead, hoping that the client takes it for one that came encrypted.
+/// The man in the middle slips a reply in behind the server's go-ahead, hoping that the client takes it for
+/// one that came encrypted.
 struct ResponseInjectionScene {
     private let stage: Stage
 
@@ -34,7 +35,8 @@ struct ResponseInjectionScene {
     }
 }
 
-/// The man in the middle slips a command in behind the client's STARTTLS, hoping that the server runs it as if the client had sent it encrypted.
+/// The man in the middle slips a command in behind the client's STARTTLS, hoping that the server runs it as
+/// if the client had sent it encrypted.
 struct CommandInjectionScene {
     private let stage: Stage
 

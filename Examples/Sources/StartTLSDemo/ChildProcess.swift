@@ -11,7 +11,8 @@ final class ChildProcess: Sendable {
     init(_ arguments: [String], output: Any = FileHandle.nullDevice) throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        // The threads of this process block signals, and a child inherits that: without this `stop()` would go unheard.
+        // The threads of this process block signals, and a child inherits that: without this `stop()` would
+        // go unheard.
         process.arguments = ["--default-signal=TERM"] + arguments
         process.standardOutput = output
         process.standardError = FileHandle.nullDevice
@@ -33,7 +34,8 @@ final class ChildProcess: Sendable {
         kill(identifier, SIGTERM)
     }
 
-    /// Its exit status, once it has ended. All the demonstration's processes have a deadline of their own, or are asked to end.
+    /// Its exit status, once it has ended. All the demonstration's processes have a deadline of their own, or
+    /// are asked to end.
     func exitStatus() async -> Int32 {
         for await status in endings { return status }
         return -1

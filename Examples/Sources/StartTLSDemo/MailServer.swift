@@ -2,7 +2,8 @@ internal import AsyncSockets
 internal import Foundation
 internal import Synchronization
 
-/// A server that greets in plaintext, upgrades when asked to, and answers a few commands of SMTP (RFC 5321, RFC 3207).
+/// A server that greets in plaintext, upgrades when asked to, and answers a few commands of SMTP (RFC 5321,
+/// RFC 3207).
 ///
 /// It is called on a queue of its own. What scenes look at meanwhile is locked.
 final class MailServer: AsyncSocketDelegate {

@@ -1,4 +1,5 @@
-/// The bytes of one direction of a connection, cut into lines of plaintext and TLS records (RFC 8446, section 5.1).
+/// The bytes of one direction of a connection, cut into lines of plaintext and TLS records (RFC 8446, section
+/// 5.1).
 struct Recording {
     let bytes: [UInt8]
 

@@ -2,9 +2,11 @@ import AsyncSockets
 import Dispatch
 import Foundation
 
-/// A client's connection, and ours to the target. What one sends goes to the other, and so does the end of what it sends.
+/// A client's connection, and ours to the target. What one sends goes to the other, and so does the end of
+/// what it sends.
 ///
-/// In each direction one piece is under way, of 64 KiB at most: the next one is read when the other side's kernel has taken it.
+/// In each direction one piece is under way, of 64 KiB at most: the next one is read when the other side's
+/// kernel has taken it.
 final class Pair: AsyncSocketDelegate {
     /// After so long without a byte in either direction both connections end.
     private static let idleSeconds = 60.0

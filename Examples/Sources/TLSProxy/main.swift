@@ -1,5 +1,6 @@
-// Takes TLS off connections and hands them on in plaintext, as in front of a web server. It shows back-pressure: bytes are read from one side only when the
-// other has taken those before, so that a large download to a slow client uses little memory.
+// Takes TLS off connections and hands them on in plaintext, as in front of a web server. It shows
+// back-pressure: bytes are read from one side only when the other has taken those before, so that a large
+// download to a slow client uses little memory.
 //
 //     swift run --package-path Examples tls-proxy 8443 localhost 8080
 //

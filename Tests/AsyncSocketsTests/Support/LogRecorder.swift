@@ -2,7 +2,8 @@ import AsyncSockets
 import Logging
 import SocketBuffers
 
-/// Writes down what the sockets log. It takes the place of their logger for the whole process: tell the lines of one test by their metadata.
+/// Writes down what the sockets log. It takes the place of their logger for the whole process: tell the lines
+/// of one test by their metadata.
 enum LogRecorder {
     struct Line: Sendable {
         let level: Logger.Level

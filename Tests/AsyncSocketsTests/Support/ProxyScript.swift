@@ -1,7 +1,8 @@
 import AsyncSockets
 import AsyncSocketsTesting
 
-/// What a well-behaved proxy of each kind says and hears, for a scripted one. The host asked for is always `peer.example:4242`.
+/// What a well-behaved proxy of each kind says and hears, for a scripted one. The host asked for is always
+/// `peer.example:4242`.
 enum ProxyScript: CaseIterable, Sendable {
     case socks5
     case http

@@ -4,7 +4,8 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
-/// A blocking stream socket made with system calls alone, for the other end of a connection; closed with its owner.
+/// A blocking stream socket made with system calls alone, for the other end of a connection; closed with its
+/// owner.
 final class RawSocket: Sendable {
     let descriptor: CInt
 
@@ -25,7 +26,8 @@ final class RawSocket: Sendable {
         try bound(to: try #require(SocketAddress(literal: host, port: 0)))
     }
 
-    /// A port that nobody has, on any address, and which the kernel gives to nobody: it lies below those that it chooses from.
+    /// A port that nobody has, on any address, and which the kernel gives to nobody: it lies below those that
+    /// it chooses from.
     static func freePort() throws -> UInt16 {
         for port in UInt16.random(in: 20_000..<30_000)..<32_000 {
             guard let any = SocketAddress(literal: "::", port: port) else { break }

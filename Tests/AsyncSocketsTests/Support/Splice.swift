@@ -3,7 +3,8 @@ import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
 
-/// A proxy with a client at its far end, which puts what the client says first into one segment with its own reply.
+/// A proxy with a client at its far end, which puts what the client says first into one segment with its own
+/// reply.
 struct Splice {
     /// The socket at the far end of the tunnel.
     let client: AsyncSocket

@@ -17,7 +17,8 @@ enum Loopback {
         throw Unexpected(description: "no port is free")
     }
 
-    /// Connects again and again until `program` listens: each refusal is an event, and the clock is a read that times out on a connection of our own.
+    /// Connects again and again until `program` listens: each refusal is an event, and the clock is a read
+    /// that times out on a connection of our own.
     static func connect(to port: UInt16, of program: Program) async throws -> (AsyncSocket, Recorder) {
         let clock = try await Link.make()
         for _ in 0..<200 {

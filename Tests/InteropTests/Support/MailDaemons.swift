@@ -49,7 +49,8 @@ struct Postfix {
         check.standardError = FileHandle.nullDevice
         try check.run()
         check.waitUntilExit()
-        // Postfix's master wants a session of its own, which the leader of a process group cannot have: a shell leads it.
+        // Postfix's master wants a session of its own, which the leader of a process group cannot have: a
+        // shell leads it.
         program = try Program(["sh", "-c", "/usr/lib/postfix/sbin/master -c \(configuration) -s & trap \"kill $!\" TERM; wait"])
     }
 

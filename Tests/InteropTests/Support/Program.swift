@@ -10,11 +10,13 @@ final class Program: Sendable {
     private let ended: AsyncStream<Int32>
     let name: String
 
-    /// - Parameter input: What it reads from its standard input, before the end of file; nil: nothing, and no end of file.
+    /// - Parameter input: What it reads from its standard input, before the end of file; nil: nothing, and no
+    ///   end of file.
     init(_ arguments: [String], input: String? = nil) throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        // The threads of this process block signals, and a child inherits that: without this `stop()` would go unheard.
+        // The threads of this process block signals, and a child inherits that: without this `stop()` would
+        // go unheard.
         process.arguments = ["--default-signal=TERM"] + arguments
         name = arguments.first ?? ""
         let (stream, continuation) = AsyncStream<Int32>.makeStream()
@@ -43,7 +45,8 @@ final class Program: Sendable {
     // Kept open, so that the program does not see an end of file.
     private let inputHandle = Locked<FileHandle?>(nil)
 
-    /// Asks it to end. A test says so in a `defer`, which also keeps the program and its files alive until then.
+    /// Asks it to end. A test says so in a `defer`, which also keeps the program and its files alive until
+    /// then.
     func stop() {
         process.withLock { if $0.isRunning { $0.terminate() } }
     }

@@ -24,7 +24,8 @@ struct ProxyDaemon {
     }
 
     /// - Parameters:
-    ///   - asksForCredentials: Whether it serves `credentials` only. Dante has no users but those of the system, and cannot.
+    ///   - asksForCredentials: Whether it serves `credentials` only. Dante has no users but those of the
+    ///     system, and cannot.
     ///   - target: The port to which it allows connections; Tinyproxy only.
     init(_ kind: Kind, asksForCredentials: Bool = false, target: UInt16) throws {
         self.kind = kind
@@ -34,8 +35,8 @@ struct ProxyDaemon {
         switch kind {
         case .danted:
             let configuration = try folder.write(Self.danteConfiguration(port), to: "danted.conf")
-            // Dante closes all descriptors that it inherits, and by one of these Foundation tells that a process has ended: it would then wait for this one and
-            // hear of no other. A shell keeps it open.
+            // Dante closes all descriptors that it inherits, and by one of these Foundation tells that a
+            // process has ended: it would then wait for this one and hear of no other. A shell keeps it open.
             let command = "danted -f \(configuration) -p \(folder.path)/danted.pid & trap \"kill $!\" TERM; wait"
             program = try Program(["sh", "-c", command])
         case .microsocks:

@@ -30,7 +30,8 @@ extension RawPeer {
 
     var isResumed: Bool { SSL_session_reused(ssl) == 1 }
 
-    /// What the last ticket has brought, as a value: freeing a connection that was not shut down would spoil the session itself.
+    /// What the last ticket has brought, as a value: freeing a connection that was not shut down would spoil
+    /// the session itself.
     func session() throws -> [UInt8] {
         var memory: UnsafeMutablePointer<UInt8>?
         let count = i2d_SSL_SESSION(SSL_get_session(ssl), &memory)

@@ -13,7 +13,8 @@ final class RawPeer {
     /// The first fatal alert that came while it shook hands.
     private(set) var alertInHandshake: TLSAlert?
 
-    /// A client that trusts anybody, or a server; `customExtension` is the number of one that it sends and that means nothing.
+    /// A client that trusts anybody, or a server; `customExtension` is the number of one that it sends and
+    /// that means nothing.
     init(_ version: TLSVersion, serverPEM: String? = nil, clientPEM: String? = nil, customExtension: UInt32? = nil) throws {
         guard let context = SSL_CTX_new(serverPEM == nil ? TLS_client_method() : TLS_server_method()),
             customExtension.map({ Self.send($0, from: context) }) ?? true, let ssl = SSL_new(context),
