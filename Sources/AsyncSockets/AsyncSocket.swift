@@ -1,4 +1,5 @@
 public import Dispatch
+internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
@@ -169,7 +170,11 @@ public final class AsyncSocket: Sendable {
     /// The connection that is to read or write, if there is one. In an inline callback of it neither lock nor
     /// count is needed to find it.
     func withConnection(_ body: (StreamConnection) -> Void) {
-        if !callback.withConnection(body), let connection { body(connection) }
+        if callback.withConnection(body) { return }
+        guard let connection else {
+            return logger.debug("a read or write was dropped: the socket is not in use, call connect first")
+        }
+        body(connection)
     }
 
     /// Makes `occupation` the socket's, if it has none that is still going on.

@@ -18,8 +18,6 @@ internal import SocketCore
 /// The events of one connection that wait for the delegate queue.
 final class DelegateLine: BatchedWork {
     private let relay: DelegateRelay
-    /// The queue that events were last sent to. Inside the turn.
-    nonisolated(unsafe) private(set) var queue: DispatchQueue?
     private let state = Locked(State())
 
     fileprivate struct State {
@@ -33,6 +31,8 @@ final class DelegateLine: BatchedWork {
         var promised = 0
         /// A block has taken events and has not told all of them.
         var isOut = false
+        /// Called when nothing waits here any more.
+        var sequel: (@Sendable () -> Void)?
     }
 
     init(to relay: DelegateRelay) {
@@ -43,7 +43,6 @@ final class DelegateLine: BatchedWork {
     ///
     /// - Parameter loop: The loop that is being run on, if it is.
     func send(_ events: inout Ring<DelegateEvent>, to queue: DispatchQueue, on loop: EventLoop?) {
-        self.queue = queue
         let ticket = state.withLock { state -> Int? in
             let arrivedBefore = state.arrived
             while let event = events.popFirst() { state.append(event) }
@@ -70,8 +69,15 @@ final class DelegateLine: BatchedWork {
         deliver(events, on: queue)
     }
 
-    /// True while events wait or are being told: others must not overtake them.
-    var isBusy: Bool { state.withLock { !$0.events.isEmpty || $0.isOut } }
+    /// False while events wait or are being told, which others must not overtake: then `sequel` is called
+    /// when that is over.
+    func isIdle(orElse sequel: @escaping @Sendable () -> Void) -> Bool {
+        state.withLock { state in
+            let isIdle = state.events.isEmpty && !state.isOut
+            state.sequel = isIdle ? nil : sequel
+            return isIdle
+        }
+    }
 
     /// This block alone has events, until none is left that was promised.
     private func deliver(_ first: [DelegateEvent], on queue: DispatchQueue) {
@@ -86,14 +92,21 @@ final class DelegateLine: BatchedWork {
                 events.removeFirst()
                 relay.deliver(event, to: &audience)
             }
-            guard let more = state.withLock({ $0.next() }) else { return }
+            guard let more = state.withLock({ $0.next() }) else { break }
             events = more[...]
         }
+        finish()
+    }
+
+    /// The block has no events any more.
+    private func finish() {
+        let sequel = state.withLock { $0.events.isEmpty ? $0.sequel.take() : nil }
+        sequel?()
     }
 
     /// On the queue that the delegate has moved to.
     private func goOn(on queue: DispatchQueue) {
-        guard let events = state.withLock({ $0.next() }) else { return }
+        guard let events = state.withLock({ $0.next() }) else { return finish() }
         deliver(events, on: queue)
     }
 }

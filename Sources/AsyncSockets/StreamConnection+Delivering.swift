@@ -1,4 +1,3 @@
-internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 
@@ -17,23 +16,19 @@ extension StreamConnection {
     func tell(on place: TurnPlace) {
         // Nobody else has told it of a new queue: the socket's changes go to the connection after this one.
         if relay.isSuperseded { relay.changeQueue() }
-        if let queue = relay.queue ?? queueOfBusyLine {
+        if let queue = relay.queue {
             let line = line ?? DelegateLine(to: relay)
             self.line = line
             // Before the delegate can ask.
             publishProgress()
             line.send(&outbox, to: queue, on: place == .loop ? loop : nil)
+        } else if let line, !line.isIdle(orElse: { [weak self] in self?.askForTurn() }) {
+            // The delegate has come inline: what waits for the queue that it had goes first.
         } else if place != .caller {
             deliver()
         } else {
             askForTurn()
         }
-    }
-
-    /// The delegate has come inline: what waits for the queue that it had goes first.
-    private var queueOfBusyLine: DispatchQueue? {
-        guard let line, line.isBusy else { return nil }
-        return line.queue
     }
 
     /// Tells the delegate here and now, and does what it asks for in return.

@@ -124,6 +124,16 @@ import Testing
         }
     }
 
+    @Test func whatIsDroppedIsLogged() {
+        let lines = Locked<[(message: String, metadata: Logger.Metadata)]>([])
+        let socket = AsyncSocket()
+        socket.logger = Logger(label: "mine") { _ in Handler(lines: lines) }
+        socket.readData()
+        socket.write(Data("x"))
+        #expect(lines.withLock { $0.map(\.message) }.allSatisfy { $0.contains("dropped") })
+        #expect(lines.withLock { $0.count } == 2)
+    }
+
     @Test func whatHappensToAConnectionIsLoggedWithoutItsBytes() async throws {
         let lines = Locked<[(message: String, metadata: Logger.Metadata)]>([])
         let settings = try TestCertificates.server()
