@@ -12,6 +12,8 @@ struct BenchCommand: ParsableCommand {
     var quick = false
     @Flag(help: "How the costs grow with the number of connections and the sizes of messages, instead of the matrix.")
     var growth = false
+    @Flag(help: "Counts instructions of user space with callgrind, instead of measuring time.")
+    var instructions = false
     @Option(help: "A server to measure, for work on one; may be given several times.")
     var server: [String] = []
     @Option(help: "A workload to measure, or the beginning of names of workloads; may be given several times.")
@@ -46,7 +48,12 @@ struct BenchCommand: ParsableCommand {
         let began = Date()
         let machine = Machine.current()
         let report: Report
-        if growth {
+        if instructions {
+            report =
+                InstructionReport(
+                    machine: machine, rows: try InstructionRun(bench: bench, servers: servers, filter: workload).run()
+                ).report
+        } else if growth {
             let rounds = rounds ?? 3
             let results = try GrowthRun(bench: bench, servers: servers, rounds: rounds, filter: workload).run()
             report = GrowthReport(machine: machine, results: results, rounds: rounds).report
@@ -77,7 +84,9 @@ struct BenchCommand: ParsableCommand {
         if !unknown.isEmpty { throw ValidationError("no server is called \(unknown.joined(separator: ", ")): see --list") }
         let goals = [Server.ours, Server.oursWithQueue, Server.nio, Server.floor, Server.floorWithTickets]
         return Server.all.filter { candidate in
-            let isWanted = server.isEmpty ? !(quick || growth) || goals.contains(candidate.name) : server.contains(candidate.name)
+            let isWanted =
+                server.isEmpty
+                ? !(quick || growth || instructions) || goals.contains(candidate.name) : server.contains(candidate.name)
             if isWanted && !bench.has(candidate) { progress("\(candidate.name) was not built: it is left out") }
             return isWanted && bench.has(candidate)
         }
@@ -96,7 +105,7 @@ struct BenchCommand: ParsableCommand {
     private func write(_ report: Report, suffix: String) throws {
         let isFiltered = !server.isEmpty || !workload.isEmpty
         guard let folder = output ?? (isFiltered ? nil : "\(root)/Documentation/Benchmarks") else { return }
-        let name = (growth ? "growth" : quick ? "quick" : "full") + suffix
+        let name = (instructions ? "instructions" : growth ? "growth" : quick ? "quick" : "full") + suffix
         try report.write(to: URL(filePath: folder), named: name)
         progress("written to \(folder)/\(name)*")
     }

@@ -8,8 +8,11 @@ final class Program {
     private let errors: URL
     private var unread = Data()
     private let name: String
+    private let patience: Double
 
-    init(_ file: URL, _ arguments: [String], processor: Int) throws {
+    /// - Parameter patience: The seconds that it has to end by itself once it is asked to.
+    init(_ file: URL, _ arguments: [String], processor: Int, patience: Double = 1) throws {
+        self.patience = patience
         name = file.lastPathComponent
         errors = FileManager.default.temporaryDirectory.appending(path: "bench-\(UUID().uuidString)")
         guard FileManager.default.createFile(atPath: errors.path, contents: nil) else {
@@ -75,7 +78,7 @@ final class Program {
         if process.isRunning {
             process.terminate()
             var isEnded = false
-            for _ in 0..<200 where !isEnded {
+            for _ in 0..<Int(patience * 200) where !isEnded {
                 isEnded = !process.isRunning
                 if !isEnded { usleep(5_000) }
             }

@@ -31,10 +31,13 @@ struct Trial {
     /// Messages a second, for an open loop.
     var rate: Double?
 
-    func run() throws -> Measurement {
+    var serverArguments: [String] {
         let tls = workload.isSecure ? ["--tls", bench.certificate.path, bench.key.path] : []
-        let arguments = ["--mode", workload.mode.rawValue] + server.arguments + server.ticketArguments(workload.tickets) + tls
-        let program = try Program(bench.file(of: server), arguments, processor: Self.serverProcessor)
+        return ["--mode", workload.mode.rawValue] + server.arguments + server.ticketArguments(workload.tickets) + tls
+    }
+
+    func run() throws -> Measurement {
+        let program = try Program(bench.file(of: server), serverArguments, processor: Self.serverProcessor)
         defer { program.stop() }
         let port = try program.readLine(within: 20)
         let shared = [
@@ -75,7 +78,7 @@ struct Trial {
 }
 
 /// What the load generator prints.
-private struct LoadResult: Decodable {
+struct LoadResult: Decodable {
     let operations: Double
     var bytes: Double?
     var elapsed: Double?

@@ -1,0 +1,106 @@
+// Rules of counting instructions:
+//  1. A server runs under callgrind, which counts the instructions of its user space. They repeat to about one
+//     in a hundred, whatever else the machine does; times do not.
+//  2. Two runs of different lengths, from the same first connection: the slope is what one operation costs, and
+//     what starting the server costs cancels out.
+//  3. A bulk transfer is counted for each mebibyte, everything else for each operation.
+
+internal import Foundation
+
+/// How many instructions of user space an operation takes.
+struct InstructionRun {
+    let bench: Bench
+    let servers: [Server]
+    /// The beginnings of names of workloads; none: all.
+    let filter: [String]
+
+    struct Row: Codable {
+        let workload: String
+        let server: String
+        let instructions: Double
+        var goal: Double?
+    }
+
+    /// The workloads whose instructions are counted, with the most that one of ours may take.
+    private static let goals: KeyValuePairs<String, Double?> = [
+        "plain-echo-64B-64": 3_500, "tls-echo-64B-64": 20_500, "plain-lines": nil, "accept": 20_000, "handshake": nil,
+        "resumed": nil, "plain-receive": nil, "tls-receive": nil, "plain-send": nil, "tls-send": nil,
+    ]
+    private static let lengths = (short: 1.5, long: 4.0)
+
+    func run() throws -> [Row] {
+        var rows: [Row] = []
+        for (name, goal) in Self.goals where filter.isEmpty || filter.contains(where: { name.hasPrefix($0) }) {
+            guard let workload = Workload.all.first(where: { $0.name == name }) else { continue }
+            for server in servers where server.can(workload) {
+                progress("\(name), \(server.name)")
+                let short = try count(workload, server, seconds: Self.lengths.short)
+                let long = try count(workload, server, seconds: Self.lengths.long)
+                guard long.units > short.units else { throw BenchError("\(name): the longer run has done no more") }
+                let slope = (long.instructions - short.instructions) / (long.units - short.units)
+                rows.append(
+                    Row(workload: name, server: server.name, instructions: slope, goal: server.name == Server.ours ? goal : nil))
+            }
+        }
+        if rows.isEmpty { throw BenchError("there is nothing to count") }
+        return rows
+    }
+
+    private func count(
+        _ workload: Workload, _ server: Server, seconds: Double
+    ) throws -> (instructions: Double, units: Double) {
+        let file = FileManager.default.temporaryDirectory.appending(path: "callgrind-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: file) }
+        let trial = Trial(bench: bench, workload: workload, server: server)
+        let program = try Program(
+            URL(filePath: "/usr/bin/valgrind"),
+            ["--quiet", "--tool=callgrind", "--callgrind-out-file=\(file.path)", bench.file(of: server).path]
+                + trial.serverArguments,
+            processor: Trial.serverProcessor, patience: 60)
+        defer { program.stop() }
+        let port = try program.readLine(within: 60)
+        let load = try Program(
+            bench.nativePrograms.appending(path: "load"),
+            workload.loadArguments + ["--port", port, "--warm", "0", "--seconds", "\(seconds)"],
+            processor: Trial.loadProcessor)
+        let done = try JSONDecoder().decode(LoadResult.self, from: Data(try load.readLine(within: 300).utf8))
+        load.stop()
+        program.stop()
+        let isBulk = workload.mode == .receive || workload.mode == .source
+        return (try Self.total(in: file), isBulk ? (done.bytes ?? 0) / 1_048_576 : done.operations)
+    }
+
+    /// The sum that callgrind writes when its program ends.
+    private static func total(in file: URL) throws -> Double {
+        let text = try String(contentsOf: file, encoding: .utf8)
+        guard let line = text.split(separator: "\n").last(where: { $0.hasPrefix("summary:") || $0.hasPrefix("totals:") }),
+            let total = line.split(separator: " ").last.flatMap({ Double($0) })
+        else { throw BenchError("\(file.path) has no sum: the server did not end in order") }
+        return total
+    }
+}
+
+/// The table, and the same as JSON.
+struct InstructionReport {
+    let machine: Machine
+    let rows: [InstructionRun.Row]
+
+    var report: Report {
+        var table = TextTable(leftColumns: 2)
+        table.add("workload", "server", "instructions", "to c", "goal", "")
+        for row in rows {
+            let floor = rows.first { $0.workload == row.workload && $0.server == Server.floor }?.instructions
+            let verdict = row.goal.map { row.instructions <= $0 ? "met" : "missed" } ?? ""
+            table.add(
+                row.workload, row.server, String(Int(row.instructions.rounded())),
+                floor.map { (row.instructions / $0).short } ?? "", row.goal.map { String(Int($0)) } ?? "", verdict)
+        }
+        let text = """
+            Instructions of user space, for each operation; bulk for each MiB (callgrind, the slope of two runs)
+
+            \(table.text)
+
+            """
+        return Report(text: text, json: Report.encode(rows), charts: [:])
+    }
+}
