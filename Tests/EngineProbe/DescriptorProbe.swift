@@ -44,12 +44,18 @@ enum DescriptorProbe {
     /// A connection that takes the last descriptor, so that it cannot be accepted, and has the listener
     /// pause.
     ///
-    /// libdispatch has a file open now and then; when it was while descriptors were used up there is one too
-    /// many, and all is done again.
+    /// libdispatch opens a file now and then. One that it closes too late leaves one descriptor too many,
+    /// one that it opens too late takes the last: all is done again.
     private static func connectInVain(to address: SocketAddress, _ mailbox: Mailbox<Told>) throws -> SocketDescriptor {
+        var taken: [CInt] = []
         for _ in 0..<8 {
-            try useUpDescriptors()
-            let connection = try connect(to: address)
+            try useUpDescriptors(&taken)
+            let connection: SocketDescriptor
+            do {
+                connection = try connect(to: address)
+            } catch let error as SystemError where error.errno == EMFILE {
+                continue
+            }
             guard let accepted = try acceptedInsteadOfPausing(in: mailbox) else { return connection }
             accepted.close()
             connection.close()
@@ -58,14 +64,13 @@ enum DescriptorProbe {
     }
 
     /// Leaves one.
-    private static func useUpDescriptors() throws {
+    private static func useUpDescriptors(_ taken: inout [CInt]) throws {
         var limit = rlimit(rlim_cur: 64, rlim_max: 64)
         guard setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {
             throw ProbeFailure(description: "setrlimit")
         }
-        var last: CInt = -1
-        while case let descriptor = dup(0), descriptor >= 0 { last = descriptor }
-        close(last)
+        while case let descriptor = dup(0), descriptor >= 0 { taken.append(descriptor) }
+        if let last = taken.popLast() { close(last) }
     }
 
     /// Three pauses in a row, each twice as long as the one before, and each kept: nil. Or else the
