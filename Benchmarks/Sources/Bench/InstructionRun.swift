@@ -1,8 +1,8 @@
 // Rules of counting instructions:
-//  1. A server runs under callgrind, which counts the instructions of its user space. They repeat to about one
-//     in a hundred, whatever else the machine does; times do not.
-//  2. Two runs of different lengths, from the same first connection: the slope is what one operation costs, and
-//     what starting the server costs cancels out.
+//  1. A server runs under callgrind, which counts the instructions of its user space. They repeat to about
+//     one in a hundred, whatever else the machine does; times do not.
+//  2. Two runs of different lengths, from the same first connection: the slope is what one operation costs,
+//     and what starting the server costs cancels out.
 //  3. A bulk transfer is counted for each mebibyte, everything else for each operation.
 
 internal import Foundation
