@@ -8,7 +8,7 @@ struct AcceptedConnection: Sendable {
     let peer: SocketAddress
     let listener: Listener
 
-    /// Why nobody has the connection.
+    /// Why no one has the connection.
     enum Loss: String {
         case noDelegate = "the listener has no delegate any more: keep the delegate, which a socket holds weakly"
         case notKept =

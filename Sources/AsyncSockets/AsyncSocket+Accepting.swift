@@ -49,7 +49,7 @@ extension AsyncSocket {
 
     /// Listens on a Unix-domain socket.
     ///
-    /// A socket that is there already and on which nobody answers, as one that a crash has left, is replaced;
+    /// A socket that is there already and on which no one answers, as one that a crash has left, is replaced;
     /// to find out, a connection to it is made and closed again. Anything else at that path stays as it is,
     /// and the error says what it is. The file is removed when the listening ends, if it is still the one
     /// that was made here. When many listen in one directory at the same time this waits for the others, a

@@ -2,12 +2,12 @@ public import Dispatch
 internal import SocketCore
 
 extension AsyncSocket {
-    /// A socket on a connection that somebody else has made: a TCP or Unix-domain stream
+    /// A socket on a connection that someone else has made: a TCP or Unix-domain stream
     /// (`init(fromConnectedSocketFD:)` of `GCDAsyncSocket`).
     ///
     /// The socket is connected at once, and the delegate is not told so; reads and writes may begin. It may
     /// be called anywhere, on `socketQueue` and `delegateQueue` too. On success the descriptor belongs to the
-    /// socket, which makes it non-blocking and close-on-exec and closes it when the connection ends: nobody
+    /// socket, which makes it non-blocking and close-on-exec and closes it when the connection ends: no one
     /// else may use it any more, a copy of it (dup(2)) included. When an error is thrown it is left as it
     /// was.
     ///

@@ -37,7 +37,7 @@ extension AsyncSocket {
     /// the next `connect` on.
     ///
     /// With a proxy, `connect` connects to it, asks it for the host, and tells
-    /// `socket(_:didConnectToHost:port:)`, with the host as you wrote it, when the way through stands. A host
+    /// `socket(_:didConnectToHost:port:)`, with the host as you wrote it, when the way through is up. A host
     /// name is handed on and resolved by the proxy; nothing is looked up here but the proxy itself. The
     /// timeout of `connect` covers all of it. `connectedAddress` is the proxy's. Reads, writes and `startTLS`
     /// know no difference: what the proxy sends behind its last reply is what came first from the peer.

@@ -13,7 +13,7 @@ extension AsyncSocket {
         set { state.withLock { $0.options.usesMultipathTCP = newValue } }
     }
 
-    /// True while a connection stands that both sides have agreed to make with Multipath TCP.
+    /// True while a connection is up that both sides have agreed to make with Multipath TCP.
     public var isMultipathTCP: Bool {
         connection?.facts.withLock { $0.descriptor?.isMultipath } ?? false
     }

@@ -8,7 +8,7 @@ extension AsyncSocket {
     ///
     /// With a connection or a listener it counts at once when the call returns. In any case the value is kept
     /// for the descriptors that this socket gets later, before they are bound or connected, and for the
-    /// connections that it accepts from now on. It may be called from any thread, and waits for nobody. A
+    /// connections that it accepts from now on. It may be called from any thread, and waits for no one. A
     /// value that is kept and that the kernel does not take later ends the attempt to connect, or makes
     /// `accept` throw.
     ///
@@ -29,7 +29,7 @@ extension AsyncSocket {
     /// The value of an option: of the connection or of the listener as the kernel has it, and otherwise the
     /// one that has been set here.
     ///
-    /// It may be called from any thread, and waits for nobody.
+    /// It may be called from any thread, and waits for no one.
     ///
     /// - Throws: `.badConfiguration` when there is neither a descriptor nor a value that has been set, and
     ///   otherwise what `setOption(_:to:)` throws.
@@ -45,7 +45,7 @@ extension AsyncSocket {
         throw .badConfiguration("option", "the socket has no connection, and \(option.name) has not been set")
     }
 
-    /// Anything of yours that shall go with the socket. The socket does nothing with it; accepted sockets
+    /// Anything of yours that should go with the socket. The socket does nothing with it; accepted sockets
     /// begin with nil.
     public var userData: (any Sendable)? {
         get { state.withLock { $0.userData?.value } }
@@ -62,7 +62,7 @@ extension AsyncSocket {
     /// Runs `body` when nothing else happens to the connection, with its descriptor, for system calls that
     /// this library has no name for.
     ///
-    /// It is posted to the socket's turn and never waited for: it runs now, on this thread, when nobody else
+    /// It is posted to the socket's turn and never waited for: it runs now, on this thread, when no one else
     /// is busy with the socket, and otherwise after them, on their thread; on the socket queue, if there is
     /// one. Be quick, and do not block. The descriptor is valid inside `body` only. Do not close it, read
     /// from it, write to it, or make it blocking. A listener passes a duplicate of one of its descriptors.

@@ -6,7 +6,7 @@ extension AsyncSocket {
     /// Turns the connection into a TLS connection, behind the reads and writes that are queued now.
     ///
     /// Everything read or written before the call is plaintext, everything after it is encrypted; the
-    /// handshake begins when the last of the former is complete. Call it before the connection stands for TLS
+    /// handshake begins when the last of the former is complete. Call it before the connection is up for TLS
     /// from the first byte. `socketDidSecure(_:)` follows, or `socketDidDisconnect(_:withError:)` with an
     /// error that says who is to blame and what was wrong.
     ///

@@ -7,7 +7,7 @@ extension AsyncSocket {
     /// Writes all of `data`, after the writes that were queued before.
     ///
     /// `socket(_:didWriteDataWithTag:)` follows when the kernel has taken the last byte. It may be called
-    /// before the connection stands; on a socket that is not in use, after one of the `disconnect` methods,
+    /// before the connection is up; on a socket that is not in use, after one of the `disconnect` methods,
     /// or with no data it does nothing.
     ///
     /// - Parameters:

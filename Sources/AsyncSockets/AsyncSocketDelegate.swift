@@ -25,11 +25,11 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// It has the listener's delegate and delegate queue. Reads and writes may begin right here.
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket)
 
-    /// The queue on which the state of an accepted socket shall be handled; nil (the default): on the event
+    /// The queue on which the state of an accepted socket is to be handled; nil (the default): on the event
     /// loops.
     func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue?
 
-    /// The connection stands. `host` is the peer's address in numbers; behind a proxy the host that was asked
+    /// The connection is up. `host` is the peer's address in numbers; behind a proxy the host that was asked
     /// for; for an abstract name of the Unix domain its description, and the port is 0.
     func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16)
 
@@ -141,7 +141,7 @@ public enum ConnectionProgress: Sendable, Hashable {
     case trying(SocketAddress)
     /// The attempt has failed; others may follow.
     case failed(SocketAddress, AsyncSocketError)
-    /// The connection stands; the other attempts have been given up. With a proxy, this is the one to the
+    /// The connection is up; the other attempts have been given up. With a proxy, this is the one to the
     /// proxy.
     case connected(SocketAddress)
 }

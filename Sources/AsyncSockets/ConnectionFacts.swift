@@ -19,20 +19,20 @@ struct ConnectionFacts {
     var isUpgradeClaimed = false
     var remoteAddress: SocketAddress?
     var session: CopyOnWrite<TLSSession>?
-    /// The descriptor while the connection stands. It leaves before it is closed, so that what is done to it
+    /// The descriptor while the connection is up. It leaves before it is closed, so that what is done to it
     /// under this lock is done to no other file.
     var descriptor: SocketDescriptor?
     /// Set on every new descriptor.
     var options = SocketOptionSet()
-    /// Those of the options that the descriptor, once the connection stands, may not have yet.
+    /// Those of the options that the descriptor, once the connection is up, may not have yet.
     var lateOptions = SocketOptionSet()
     var progress = Progress()
     /// What `localAddress` was at the end.
     private var lastLocalAddress: CopyOnWrite<SocketAddress>?
 
-    /// Asked of the kernel, and not kept while the connection stands: few want to know. Nil before that.
+    /// Asked of the kernel, and not kept while the connection is up: few want to know. Nil before that.
     var localAddress: SocketAddress? {
-        // The peer's is known from the moment when the connection stands.
+        // The peer's is known from the moment when the connection is up.
         guard let descriptor, remoteAddress != nil else { return lastLocalAddress?.value }
         return descriptor.localAddress
     }

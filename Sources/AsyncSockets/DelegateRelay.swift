@@ -90,7 +90,7 @@ final class DelegateRelay: Sendable {
         fileprivate var unretained: Unmanaged<AsyncSocket>? { socket.map(Unmanaged.passUnretained) }
     }
 
-    /// Whom to tell, as long as nobody changes the delegate.
+    /// Whom to tell, as long as no one changes the delegate.
     func gatherAudience() -> Audience {
         var audience = Audience(of: socket)
         audience.findDelegate()
@@ -107,7 +107,7 @@ final class DelegateRelay: Sendable {
 
     /// Calls the delegate, which may be called here.
     func deliver(_ event: DelegateEvent, to audience: inout Audience) {
-        // Nobody else has it any more, so nobody wants to hear of it.
+        // No one else has it any more, so no one wants to hear of it.
         if isKnownUniquelyReferenced(&audience.socket) { audience.socket = nil }
         let isEnd = if case .didDisconnect = event { true } else { false }
         if !isEnd, isSuperseded { return }

@@ -8,7 +8,7 @@ enum LatestSession {
 
     /// `session`, in common with the one before if that says the same.
     static func share(_ session: TLSSession) -> CopyOnWrite<TLSSession> {
-        // Certificates are kept for nobody.
+        // Certificates are kept for no one.
         guard session.peerCertificates.isEmpty else { return CopyOnWrite(session) }
         return latest.withLock { latest in
             if let latest, latest.value == session { return latest }

@@ -1,6 +1,6 @@
 // Rules of a socket's listener:
 //  1. It exists from the moment every address is bound; when one cannot be had, nothing is left of the others
-//     and nobody is told.
+//     and no one is told.
 //  2. After `close` no connection is handed to the delegate any more: those that are on their way are closed.
 //  3. Its end is told once, when the last of its acceptors has ended.
 //  4. It accepts, and is told of, only after the end of what its socket did before.
@@ -143,7 +143,7 @@ final class Listener: Sendable {
         for acceptor in acceptors { acceptor.close() }
     }
 
-    /// Ends what has not been started, and has nobody told.
+    /// Ends what has not been started, and has no one told.
     func discard() {
         state.withLock { $0.isClosed = true }
         for acceptor in acceptors { acceptor.discard() }

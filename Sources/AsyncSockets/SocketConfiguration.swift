@@ -25,7 +25,7 @@ struct SocketConfiguration: Sendable {
     var alternateAddressDelay: TimeInterval = 0.3
     /// Who is asked for the addresses of hosts.
     var resolver = Resolver.system
-    /// Who makes connections to hosts on our behalf; nil: nobody.
+    /// Who makes connections to hosts on our behalf; nil: no one.
     var proxy: Proxy?
     /// `kAllowHalfDuplexConnection`, the other way round.
     var autoDisconnectOnClosedReadStream = true

@@ -1,8 +1,8 @@
 // Rules of the turn:
 //  1. At any time at most one thread is inside; state that is confined to the turn needs no other protection.
-//  2. Nobody waits to get in. Who finds the turn free takes it; anyone else leaves a message and goes on.
+//  2. No one waits to get in. Who finds the turn free takes it; anyone else leaves a message and goes on.
 //  3. Who is inside takes every message left meanwhile, in the order they came, before leaving; after
-//     `roundLimit` rounds it leaves the rest to the owner's loop, so that nobody works for others for ever.
+//     `roundLimit` rounds it leaves the rest to the owner's loop, so that no one works for others for ever.
 //  4. With a queue of the caller's, turns run there by `async`, at most one block outstanding; the queue is
 //     never waited for.
 //  5. A message posted from inside the turn is handled after the one that is being handled, never within it.
@@ -52,7 +52,7 @@ private enum Gate {
 /// The serial `socketQueue` of CocoaAsyncSocket without its dead ends: it serialises, and it never blocks.
 ///
 /// A `sync` on a queue for each socket deadlocks when two sockets relay to each other from two loops, and
-/// traps when a queue is re-entered or shared as a target. Here nobody waits.
+/// traps when a queue is re-entered or shared as a target. Here no one waits.
 package final class SocketTurn<Message: Sendable>: Sendable {
     // Atomics rather than one lock around it all: three locks less for each message that a delegate answers.
     private let gate = Atomic(Gate.free)

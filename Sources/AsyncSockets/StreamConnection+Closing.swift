@@ -86,7 +86,7 @@ extension StreamConnection {
         return nil
     }
 
-    /// True when a write has failed and nobody has asked for the bytes that came before the end: who waits
+    /// True when a write has failed and no one has asked for the bytes that came before the end: who waits
     /// for that write must be told.
     private func hasWaitedForReads() -> Bool {
         guard writes.ending != nil, !writes.queue.isEmpty else { return false }
@@ -147,7 +147,7 @@ extension StreamConnection {
         }
     }
 
-    /// From here on nobody else can reach the descriptor.
+    /// From here on no one else can reach the descriptor.
     private func withdrawDescriptor() {
         // Handed out of the lock: what goes with the last reference takes locks of its own.
         _ = facts.withLock { $0.withdrawDescriptor() }

@@ -14,7 +14,7 @@ extension StreamConnection {
 
     /// Inside the turn: has the delegate told what waits in `outbox`, here and now where that may be.
     func tell(on place: TurnPlace) {
-        // Nobody else has told it of a new queue: the socket's changes go to the connection after this one.
+        // No one else has told it of a new queue: the socket's changes go to the connection after this one.
         if relay.isSuperseded { relay.changeQueue() }
         if let queue = relay.queue {
             let line = line ?? DelegateLine(to: relay)

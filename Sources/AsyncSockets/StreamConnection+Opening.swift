@@ -77,7 +77,7 @@ extension StreamConnection {
         }
     }
 
-    /// The transport stands, and nobody has been told yet.
+    /// The transport stands, and no one has been told yet.
     private func didConnect(_ descriptor: SocketDescriptor, _ destination: Destination) {
         do throws(SystemError) {
             try watch(descriptor)

@@ -103,7 +103,7 @@ extension StreamConnection {
         report(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted)) })
     }
 
-    /// The delegate's verdict. A second one, or one that comes too late, finds nobody waiting.
+    /// The delegate's verdict. A second one, or one that comes too late, finds no one waiting.
     func decideTrust(_ accepted: Bool) {
         guard case .awaitingTrust(let engine) = upgrade else { return }
         engine.decideTrust(accepted)

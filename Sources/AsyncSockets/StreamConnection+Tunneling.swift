@@ -6,9 +6,9 @@
 //  3. Bytes flow through the functions that every connection uses. What follows the proxy's last reply stays
 //     in `preBuffer`: it is what came first through the tunnel, and early bytes are judged at an upgrade as
 //     on any other connection.
-//  4. Until the tunnel stands, an end of the connection is a failure of the proxy. Afterwards it is the
+//  4. Until the tunnel is up, an end of the connection is a failure of the proxy. Afterwards it is the
 //     peer's.
-//  5. The connect timeout runs until the tunnel stands.
+//  5. The connect timeout runs until the tunnel is up.
 
 internal import SocketBuffers
 internal import SocketCore

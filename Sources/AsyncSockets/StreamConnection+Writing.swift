@@ -180,7 +180,7 @@ extension StreamConnection {
         while !output.isEmpty, writes.canSend {
             if let count = noteSent(descriptor.send(output.readableBytes)) { output.consume(count) }
         }
-        // Nobody will get it any more; and an engine that has too much to send reads nothing, so that the end
+        // No one will get it any more; and an engine that has too much to send reads nothing, so that the end
         // would never be found.
         if writes.ending != nil { output.reset() }
     }

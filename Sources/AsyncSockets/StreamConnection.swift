@@ -1,5 +1,5 @@
 // Rules of a connection:
-//  1. All state below is touched inside the turn only. Anyone may post a message; nobody waits.
+//  1. All state below is touched inside the turn only. Anyone may post a message; no one waits.
 //  2. This is the only performer: values decide (`TLSUpgrade`, `ReadPacket`, `WriteQueue`, `CloseIntent`, the
 //     engine's answers), and the connection acts.
 //  3. Bytes move in the pumps: one for each direction, in plaintext and with TLS, one for a handshake and one
@@ -98,7 +98,7 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         registration = loop.register(self)
     }
 
-    /// Takes that back, when nobody has come to know the connection.
+    /// Takes that back, when no one has come to know the connection.
     func deregister() {
         if let registration { loop.deregister(registration) }
     }

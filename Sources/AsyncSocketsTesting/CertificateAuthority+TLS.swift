@@ -6,7 +6,7 @@ extension CertificateAuthority {
         get throws(TLSError) { .certificates([try Certificate(pem: rootPEM)]) }
     }
 
-    /// Settings of a client that trusts this authority, and nobody else, for `serverName`.
+    /// Settings of a client that trusts this authority, and no one else, for `serverName`.
     public func clientSettings(serverName: String) throws(TLSError) -> TLSSettings {
         var settings = TLSSettings.client(serverName: serverName)
         settings.trustRoots = try roots

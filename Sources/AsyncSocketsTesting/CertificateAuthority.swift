@@ -15,7 +15,7 @@ internal import COpenSSL
 public final class CertificateAuthority: Sendable {
     /// The certificate to trust, as PEM text.
     public let rootPEM: String
-    /// The certificate between the root and what is issued, as PEM text. Servers send it; nobody needs to
+    /// The certificate between the root and what is issued, as PEM text. Servers send it; no one needs to
     /// trust it.
     public let intermediatePEM: String
 

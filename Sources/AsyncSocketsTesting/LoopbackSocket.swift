@@ -2,7 +2,7 @@ internal import Glibc
 
 /// The owner of one TCP socket on 127.0.0.1, with calls that block until they are done or patience is out.
 ///
-/// Reading and writing may happen on two threads; the descriptor is closed with the last reference, so nobody
+/// Reading and writing may happen on two threads; the descriptor is closed with the last reference, so no one
 /// polls a number that has been given to another file.
 final class LoopbackSocket: Sendable {
     private let descriptor: Int32

@@ -6,7 +6,7 @@ public enum Tampering: Sendable {
     case pieces(of: Int)
     /// Begins a new segment.
     case newSegment(at: Int)
-    /// Adds bytes that nobody has sent, in the segment of the bytes around them.
+    /// Adds bytes that no one has sent, in the segment of the bytes around them.
     case inject([UInt8], at: Int)
     /// Changes the byte behind `at`: the bits that are set in `xor` are flipped.
     case alter(at: Int, xor: UInt8)

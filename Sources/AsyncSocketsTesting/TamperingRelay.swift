@@ -20,7 +20,7 @@ public final class TamperingRelay: Sendable {
     private let state: RelayState
 
     /// A relay that listens on a port of 127.0.0.1 that the system chooses, and connects to `target` when
-    /// somebody connects to it.
+    /// someone connects to it.
     ///
     /// It lives until both sides have ended, whether you keep it or not.
     ///

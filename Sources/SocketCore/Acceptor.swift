@@ -7,7 +7,7 @@
 //     ones do not shorten the pause.
 //  4. A connection is accepted only with a place in the quota; without one the listener waits until it gets a
 //     turn from there.
-//  5. The state is behind a lock, under which system calls are made and nobody is called. The owner is told
+//  5. The state is behind a lock, under which system calls are made and no one is called. The owner is told
 //     on the loop, with no lock held.
 //  6. `close` counts whenever it comes, before `start` too: when it has returned, nothing is accepted any
 //     more. The owner is told of it once, on the loop; after `discard` it is told of nothing.
@@ -107,13 +107,13 @@ package final class Acceptor: EventHandler, Sendable {
         }
     }
 
-    /// Stops listening at once, and has the receiver told on the loop. Connections that nobody has accepted
+    /// Stops listening at once, and has the receiver told on the loop. Connections that no one has accepted
     /// are reset by the kernel.
     package func close() {
         change { shut(&$0, for: .closed) }
     }
 
-    /// Stops listening at once, and has nobody told.
+    /// Stops listening at once, and has no one told.
     package func discard() {
         let registration = state.withLock { state in
             _ = shut(&state, for: .retired)
@@ -123,7 +123,7 @@ package final class Acceptor: EventHandler, Sendable {
     }
 
     /// Uses the descriptor while it is open; nil afterwards. `body` runs with the lock held: it makes a
-    /// system call, and calls nobody.
+    /// system call, and calls no one.
     package func withDescriptor<Result, Failure: Error>(
         _ body: (SocketDescriptor) throws(Failure) -> Result
     ) throws(Failure) -> Result? {

@@ -160,7 +160,7 @@ package final class EventLoop: @unchecked Sendable {
             let count = epoll_wait(epoll.rawValue, events.baseAddress, CInt(Self.batchSize), mustPoll || isOutOfPatience ? 0 : -1)
             if count < 0 {
                 if errno == EINTR { continue }
-                // Somebody has closed the descriptor: not to ask again and again.
+                // Someone has closed the descriptor: not to ask again and again.
                 isOutOfPatience = true
             }
             mustPoll = serve(eventCount: Int(max(count, 0)))
@@ -184,7 +184,7 @@ package final class EventLoop: @unchecked Sendable {
             state.table.takeResumed(into: &ready)
             for event in events.prefix(eventCount) { collect(event, &state) }
         }
-        // A full batch, and as many that asked for a turn: not to be allocated anew each time.
+        // A full batch, and as many that asked for a turn: not to be allocated again each time.
         while let next = ready.popFirst(keepingCapacity: 2 * Self.batchSize) { next.handler.handle(next.events) }
         if !departures.isEmpty { depart() }
         return state.withLock { $0.table.hasResumed }
@@ -240,7 +240,7 @@ package final class EventLoop: @unchecked Sendable {
         if count >= Self.yieldThreshold { sched_yield() }
     }
 
-    /// Gives the thread back, unless somebody asked for a turn meanwhile.
+    /// Gives the thread back, unless someone asked for a turn meanwhile.
     private func leave() -> Bool {
         let leaves = state.withLock { state in
             guard !state.table.hasResumed else { return false }

@@ -1,9 +1,9 @@
 // Rules of CONNECT (RFC 9110, section 9.3.6; RFC 9112):
 //  1. One request; the credentials, if any, are in it.
 //  2. A response is read line by line. Lines end with CRLF; a bare CR or LF ends the negotiation (RFC 9112,
-//     section 2.2, allows us to be lenient, but where the head ends is where the tunnel begins, and nobody
+//     section 2.2, allows us to be lenient, but where the head ends is where the tunnel begins, and no one
 //     may differ about that).
-//  3. 1xx responses are skipped, but for 101, which nobody asked for. 2xx: the tunnel begins behind the empty
+//  3. 1xx responses are skipped, but for 101, which no one asked for. 2xx: the tunnel begins behind the empty
 //     line; Content-Length and Transfer-Encoding mean nothing there. Everything else is a refusal, told with
 //     the status line and without waiting for more.
 //  4. All heads together have at most `headLimit` bytes.
@@ -13,7 +13,7 @@ internal import SocketBuffers
 
 /// An HTTP client that asks for a tunnel, up to the tunnel.
 package struct HTTPConnectNegotiation: Sendable {
-    /// The most bytes that a proxy may say before the tunnel stands.
+    /// The most bytes that a proxy may say before the tunnel is up.
     package static let headLimit = 16 * 1024
 
     /// What the next line belongs to.
@@ -33,7 +33,7 @@ package struct HTTPConnectNegotiation: Sendable {
         output = Array("\(head)\r\n".utf8)[...]
     }
 
-    /// Takes whole lines; true when the tunnel stands.
+    /// Takes whole lines; true when the tunnel is up.
     mutating func isEstablished(by buffer: PreBuffer) throws(ProxyFailure) -> Bool {
         while output.isEmpty, let line = try takeLine(from: buffer) {
             switch expected {

@@ -1,7 +1,7 @@
 // Rules of a negotiation:
 //  1. It holds no socket: `output` is to be sent, `take(from:)` is to be called with what was received, until
 //     it answers something other than `incomplete`.
-//  2. It takes the proxy's replies out of the buffer and not one byte more: what stands behind the last reply
+//  2. It takes the proxy's replies out of the buffer and not one byte more: what comes behind the last reply
 //     is the tunnel's. A reply that is there before the request has left is not looked at: otherwise the
 //     tunnel would stand before it was asked for.
 //  3. It decides with the first byte that decides. A proxy that is no proxy is not waited for.
@@ -19,7 +19,7 @@ package enum ProxyNegotiation: Sendable {
     package enum Answer: Sendable, Hashable {
         /// The proxy has more to say, maybe only after what is in `output`.
         case incomplete
-        /// The tunnel stands; the next byte comes from its other end.
+        /// The tunnel is up; the next byte comes from its other end.
         case established
         case failed(ProxyFailure)
     }

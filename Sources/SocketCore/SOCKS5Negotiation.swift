@@ -42,7 +42,7 @@ package struct SOCKS5Negotiation: Sendable {
         output = [Self.version, UInt8(methods.count)] + methods
     }
 
-    /// Takes whole replies; true when the tunnel stands.
+    /// Takes whole replies; true when the tunnel is up.
     mutating func isEstablished(by buffer: PreBuffer) throws(ProxyFailure) -> Bool {
         while output.isEmpty {
             switch awaited {

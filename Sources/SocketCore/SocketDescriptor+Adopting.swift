@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-// Descriptors that somebody else has made.
+// Descriptors that someone else has made.
 extension SocketDescriptor {
     /// The peer of a connected TCP or Unix-domain stream; changes nothing about the descriptor.
     ///

@@ -12,7 +12,7 @@ extension SocketDescriptor {
     ///
     /// With port 0 the kernel chooses one when it knows the destination, so that many connections can share a
     /// port (`IP_BIND_ADDRESS_NO_PORT`, ip(7)). A port of our own may be in use by another connection, to
-    /// somebody else or just over.
+    /// someone else or just over.
     func useSource(_ source: SocketAddress) throws(SystemError) {
         if source.port == 0 {
             setFlag(level: CInt(IPPROTO_IP), option: IP_BIND_ADDRESS_NO_PORT)

@@ -2,7 +2,7 @@
 //  1. One owner. It is closed once, after it has left its event loop.
 //  2. Always non-blocking and close-on-exec; never a SIGPIPE.
 //  3. A closed descriptor answers every call with EBADF and touches no number that the kernel may have given
-//     to somebody else.
+//     to someone else.
 
 internal import CLinux
 package import Glibc
@@ -141,7 +141,7 @@ package final class SocketDescriptor: @unchecked Sendable {
         place = nil
     }
 
-    /// Gives up the descriptor without closing it: it belongs to somebody else.
+    /// Gives up the descriptor without closing it: it belongs to someone else.
     package func relinquish() {
         rawValue = -1
     }

@@ -1,12 +1,12 @@
 // Rules of the file of a Unix-domain listener:
-//  1. Nothing is removed to make room but a socket on which nobody answers: connecting to it gives
+//  1. Nothing is removed to make room but a socket on which no one answers: connecting to it gives
 //     ECONNREFUSED. Whatever else is there stays, and the error says what it is.
-//  2. Between `bind` and `listen` a new socket answers nobody either. So that no other process takes it for a
+//  2. Between `bind` and `listen` a new socket answers no one either. So that no other process takes it for a
 //     dead one, all that a listener does from looking to listening is done under an advisory lock (`flock`)
 //     on the directory, and that what is removed is what was looked at is checked again.
-//  3. The lock is never waited for long. Without it, when somebody else sits on it or the directory cannot be
+//  3. The lock is never waited for long. Without it, when someone else sits on it or the directory cannot be
 //     read, things go on as in any other server.
-//  4. The file goes when the listener does, and before its descriptor is closed, so that nobody can have
+//  4. The file goes when the listener does, and before its descriptor is closed, so that no one can have
 //     taken it for dead meanwhile; but only if it is still the one that the listener made: same device, same
 //     inode.
 
@@ -66,14 +66,14 @@ final class UnixSocketFile: Sendable {
         guard let file = look(at: path) else { return }
         guard file.st_mode & S_IFMT == S_IFSOCK else { throw occupied(path, by: "there is \(kind(of: file)) already") }
         try expectSilence(path, address)
-        // Somebody may have put a new file there meanwhile.
+        // Someone may have put a new file there meanwhile.
         guard look(at: path).map(identity) == identity(file) else {
             throw occupied(path, by: "another socket has just appeared there")
         }
         guard unlink(path) == 0 || errno == ENOENT else { throw SystemError("unlink") }
     }
 
-    /// Returns when nobody answers on the socket there.
+    /// Returns when no one answers on the socket there.
     static func expectSilence(at path: [CChar], _ address: SocketAddress) throws(SystemError) {
         switch try SocketDescriptor(streamOf: .unix).connect(to: address) {
         case .failed(let error) where error.errno == ECONNREFUSED || error.errno == ENOENT: return

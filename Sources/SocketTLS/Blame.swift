@@ -2,7 +2,7 @@
 public enum Blame: Sendable, Hashable, CustomStringConvertible {
     /// The program that uses this library: a setting, a file, or a trust callback that did not answer.
     case caller
-    /// The program at the other end, or somebody on the wire between.
+    /// The program at the other end, or someone on the wire between.
     case peer
     /// The certificate that the peer showed.
     case certificate

@@ -1,4 +1,4 @@
-// How a failed OpenSSL call becomes an error with somebody to blame. The first that fits:
+// How a failed OpenSSL call becomes an error with someone to blame. The first that fits:
 //  1. the trust gate said no;               2. the peer flooded;             3. the peer sent a fatal alert,
 //     or gave up;
 //  4. the transport ended;                  5. the peer does not speak TLS;  6. the client has no

@@ -10,7 +10,7 @@ final class SecretBytes {
         storage.copyBytes(from: text.utf8)
     }
 
-    /// As many bytes that nobody can guess. For OpenSSL's callbacks: nil leaves the reason in its queue, for
+    /// As many bytes that no one can guess. For OpenSSL's callbacks: nil leaves the reason in its queue, for
     /// the call that the callback belongs to.
     init?(randomCount count: Int) {
         storage = .allocate(byteCount: count, alignment: 1)

@@ -3,7 +3,7 @@
 //     process. So the server remembers nothing for a client, and what another context has issued is not
 //     resumed. The context's random session id context says the same again.
 //  2. A key encrypts for an hour and decrypts for one more, counted from its first ticket (`TicketKeyRing`).
-//  3. A session ends an hour after its full handshake. OpenSSL dates it anew with each ticket, so its end is
+//  3. A session ends an hour after its full handshake. OpenSSL dates it again with each ticket, so its end is
 //     in the ticket, by our own clock.
 //  4. What cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake, and new
 //     tickets.

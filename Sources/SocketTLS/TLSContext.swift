@@ -27,7 +27,7 @@ package final class TLSContext: Sendable {
         return try cache.context(for: key) { () throws(TLSError) in try TLSContext(key) }
     }
 
-    /// One that nobody shares, and whose session tickets age by `ticketClock`, in seconds.
+    /// One that no one shares, and whose session tickets age by `ticketClock`, in seconds.
     package convenience init(
         for settings: TLSSettings, ticketClock: @escaping @Sendable () -> Int
     ) throws(TLSError) {

@@ -17,7 +17,7 @@
 //  7. `write` takes at most 64 KiB a call, and nothing while `output` is at its limit: send, then write the
 //     same bytes again. It also answers `.incomplete` when a message of the peer is half there: write again
 //     after the next arrival.
-//  8. `.failed` is for ever, and for both directions. `.closed` ends only the reading: writing may go on
+//  8. `.failed` is final, and for both directions. `.closed` ends only the reading: writing may go on
 //     (half-close).
 //  9. To end in order: `shutdown()`, send `output`, then close the transport's writing side. Nothing can be
 //     written after it.
@@ -43,7 +43,7 @@ package final class TLSEngine {
     package let output: PreBuffer
     /// There is something in `output`.
     package var hasOutput: Bool { !output.isEmpty }
-    /// What was agreed on; nil before `.complete`. Put together anew each time: to keep it would be a tenth
+    /// What was agreed on; nil before `.complete`. Put together again each time: to keep it would be a tenth
     /// of a kilobyte on each connection.
     package var session: TLSSession? { events.isEstablished ? TLSSession(of: ssl, isServer: events.isServer) : nil }
 

@@ -100,7 +100,7 @@ extension TLSError {
         public static let peerAlert = Code("peerAlert", blame: .peer)
         /// What the peer sent is not TLS at all.
         public static let notTLS = Code("notTLS", blame: .peer)
-        /// The peer broke the rules of TLS, or somebody changed its bytes on the way.
+        /// The peer broke the rules of TLS, or someone changed its bytes on the way.
         public static let protocolViolation = Code("protocolViolation", blame: .peer)
         /// The two sides have no version, cipher suite or application protocol in common.
         public static let noSharedParameters = Code("noSharedParameters", blame: .peer)

@@ -99,7 +99,7 @@ extension TLSSettings {
         case none
         /// It asks; a client without one is let in, a client with a bad one is not.
         case optional
-        /// It asks, and nobody is let in without a good one.
+        /// It asks, and no one is let in without a good one.
         case required
     }
 

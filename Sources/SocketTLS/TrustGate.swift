@@ -1,6 +1,6 @@
 // Rules of the gate:
 //  1. OpenSSL judges the chain once; when its callback runs again, the gate answers from what it knows.
-//  2. `.builtIn`: OpenSSL's verdict is the decision, and nobody is asked.
+//  2. `.builtIn`: OpenSSL's verdict is the decision, and no one is asked.
 //  3. `.delegate`: OpenSSL's no is the decision; its yes is a question.
 //  4. `.manual`: always a question.
 //  5. A question is put once, and the first decision counts. A decision without an open question changes

@@ -89,7 +89,7 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    /// The second address cannot be had: nothing is left of the first, and nobody is told of an end that had
+    /// The second address cannot be had: nothing is left of the first, and no one is told of an end that had
     /// no beginning.
     @Test func anAcceptThatThrewLeavesNothingBehind() async throws {
         let holder = AsyncSocket(inlineDelegate: Recorder())
@@ -170,7 +170,7 @@ import Testing
         withExtendedLifetime((giver, client)) {}
     }
 
-    /// The most frequent mistake: nobody stores the new socket.
+    /// The most frequent mistake: no one stores the new socket.
     @Test(arguments: [Link.Delivery.inline, .delegateQueue])
     func anAcceptedSocketThatNobodyKeepsIsClosedAndOnceLogged(_ delivery: Link.Delivery) async throws {
         final class Careless: AsyncSocketDelegate, Sendable {

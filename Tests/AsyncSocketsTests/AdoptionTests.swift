@@ -6,7 +6,7 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
-/// Sockets on descriptors that somebody else has made.
+/// Sockets on descriptors that someone else has made.
 @Suite(.timeLimit(.minutes(5))) struct AdoptionTests {
     private static func pair(_ type: __socket_type = SOCK_STREAM) throws -> (RawSocket, CInt) {
         var descriptors: [CInt] = [-1, -1]
@@ -67,7 +67,7 @@ import Testing
             peer.send("x")
             return try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         }()
-        // Nobody has read the byte yet, and nobody will; who waits for the write is told all the same.
+        // No one has read the byte yet, and no one will; who waits for the write is told all the same.
         socket.write(Data(count: 1024 * 1024), withTimeout: 60, tag: 0)
         let error = try #require(try await recorder.disconnected())
         #expect([.connectionReset, .closedByPeer].contains(error.code))

@@ -9,7 +9,7 @@ import Testing
 /// Defects of the original that have no other suite. `Documentation/FromTheOriginal.md` says where the rest
 /// of D1 to D20 is tested.
 @Suite(.timeLimit(.minutes(5))) struct DefectTests {
-    /// A record of application data that nobody encrypted.
+    /// A record of application data that no one encrypted.
     private static let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)
 
     /// The original reported whatever `errno` happened to hold.
@@ -34,7 +34,7 @@ import Testing
         peer.stop()
     }
 
-    /// Bytes that nobody has read keep a connection whose engine has failed, until a write finds that out.
+    /// Bytes that no one has read keep a connection whose engine has failed, until a write finds that out.
     @Test(arguments: TLSVersion.tested)
     func d1AWriteThatMeetsATLSFailureIsToldWhatItWas(_ version: TLSVersion) async throws {
         let over = try TestSignal()

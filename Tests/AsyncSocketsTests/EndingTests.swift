@@ -181,7 +181,7 @@ import Testing
     private func handshakeLength(ofPeer settings: TLSSettings, with ours: TLSSettings) async throws -> Int {
         let atOurs = Recorder { socket, told in
             guard case .accepted(let socket) = told else { return }
-            try? socket.startTLS(settings: ours)
+            #expect(throws: Never.self) { try socket.startTLS(settings: ours) }
         }
         let peer: ScriptedPeer
         let listener = AsyncSocket(inlineDelegate: atOurs)
@@ -246,7 +246,7 @@ import Testing
         try await breakOff(0..<length) { cut in
             let atListener = Recorder { _, told in
                 guard case .accepted(let socket) = told else { return }
-                try? socket.startTLS(settings: ours)
+                #expect(throws: Never.self) { try socket.startTLS(settings: ours) }
             }
             let listener = AsyncSocket(inlineDelegate: atListener)
             try listener.accept(onInterface: "127.0.0.1", port: 0)

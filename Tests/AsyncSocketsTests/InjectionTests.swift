@@ -65,7 +65,7 @@ import Testing
         let recorder = Recorder { socket, told in
             guard case .read = told else { return }
             peer.withLock { $0?.send("250 injected\r\n") }
-            try? socket.startTLS(settings: TestCertificates.client())
+            #expect(throws: Never.self) { try socket.startTLS(settings: TestCertificates.client()) }
             socket.readData(withTimeout: 60, tag: 2)
         }
         let client = AsyncSocket(inlineDelegate: recorder)

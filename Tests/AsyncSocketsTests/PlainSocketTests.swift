@@ -61,7 +61,7 @@ import Testing
     }
 
     @Test func aRefusedConnectionNamesTheAddressAndTheErrno() async throws {
-        // An address that no other test uses, so that nobody takes the port meanwhile.
+        // An address that no other test uses, so that no one takes the port meanwhile.
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.78", port: 0)

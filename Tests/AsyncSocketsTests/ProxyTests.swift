@@ -14,7 +14,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
         try socket.connect(through: peer, kind)
-        // Queued before the connection stands: none of it may come before the tunnel, which the script would
+        // Queued before the connection is up: none of it may come before the tunnel, which the script would
         // not expect.
         socket.write(Data("ping\r\n"), withTimeout: 60, tag: 0)
         socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
@@ -40,7 +40,7 @@ import Testing
         try await recorder.connected()
         #expect(try await recorder.readText() == "220 hello\r\n")
         #expect(try await recorder.readText() == "more")
-        // Once the tunnel stands, an end is the peer's.
+        // Once the tunnel is up, an end is the peer's.
         #expect(try await recorder.disconnected()?.code == .closedByPeer)
         withExtendedLifetime(socket) {}
     }

@@ -146,7 +146,7 @@ import Testing
         #expect(try await recorder.wrote() == 3)
     }
 
-    /// The callback wants a lock that the caller of `write` holds: nobody may wait for the other.
+    /// The callback wants a lock that the caller of `write` holds: no one may wait for the other.
     @Test(arguments: Link.Delivery.allCases)
     func aCallUnderALockThatTheCallbackTakesTooDoesNotDeadlock(_ delivery: Link.Delivery) async throws {
         let lock = Locked(0)

@@ -86,7 +86,7 @@ import Testing
         let link = try await Link.make()
         link.client.writeHighWaterMark = 1 << 20
         link.client.maximumPendingWriteBytes = .unlimited
-        // The first is more than the kernels of both sides take: while nobody reads, more than a MiB of it
+        // The first is more than the kernels of both sides take: while no one reads, more than a MiB of it
         // waits.
         let writes = [64 << 20] + Array(repeating: 1 << 18, count: 8)
         for count in writes { link.client.write(Data(count: count), withTimeout: 60, tag: 0) }

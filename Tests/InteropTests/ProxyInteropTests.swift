@@ -38,7 +38,7 @@ import Testing
         }
         #expect(try await recorder.readData() == bytes)
         #expect(socket.connectedPort == daemon.port)
-        // Somebody has come to the server, once, and we have not: it is the proxy. (Its port may be the same
+        // Someone has come to the server, once, and we have not: it is the proxy. (Its port may be the same
         // number as ours.)
         #expect(echo.peers.count == 1)
         socket.disconnect()

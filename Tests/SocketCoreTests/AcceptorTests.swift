@@ -63,7 +63,7 @@ import Testing
 
     @Test func closingIsToldOnceAndFreesThePort() async throws {
         let loop = try EventLoop()
-        // An address that no other test uses, so that nobody takes the port meanwhile.
+        // An address that no other test uses, so that no one takes the port meanwhile.
         let (acceptor, told) = try Self.listen(on: loop, host: "127.0.0.77")
         let address = acceptor.localAddress
         acceptor.close()

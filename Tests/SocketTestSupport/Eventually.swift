@@ -1,6 +1,6 @@
 internal import Dispatch
 
-/// Waits for a state that nobody tells of: looks each millisecond, on a timer and not in a loop that others
+/// Waits for a state that no one tells of: looks each millisecond, on a timer and not in a loop that others
 /// have to pay for.
 ///
 /// - Throws: `Unexpected` after a minute.

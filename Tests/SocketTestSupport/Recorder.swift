@@ -196,7 +196,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         }
     }
 
-    /// The end; whatever comes before it is passed over, except data, which nobody should have got.
+    /// The end; whatever comes before it is passed over, except data, which no one should have got.
     package func disconnected() async throws -> AsyncSocketError? {
         while true {
             let told = await next()

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-/// A listening socket whose backlog is full and which nobody accepts from: the kernel drops further SYNs.
+/// A listening socket whose backlog is full and which no one accepts from: the kernel drops further SYNs.
 final class FullBacklog {
     let port: UInt16
     private var descriptors: [CInt] = []

@@ -7,7 +7,7 @@ import Testing
 final class RawClient {
     private let descriptor: CInt
 
-    /// Connects, and returns when the connection stands: a listener's backlog is enough for that.
+    /// Connects, and returns when the connection is up: a listener's backlog is enough for that.
     init(to address: SocketAddress) throws {
         let domain = address.family == .unix ? AF_UNIX : address.family == .ipv4 ? AF_INET : AF_INET6
         descriptor = socket(domain, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)

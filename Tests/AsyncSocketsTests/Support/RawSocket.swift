@@ -21,12 +21,12 @@ final class RawSocket: Sendable {
         try self.init(owning: socket(domain, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue) | flags, 0))
     }
 
-    /// Bound to an address, and not listening: what connects there is refused, and nobody else gets the port.
+    /// Bound to an address, and not listening: what connects there is refused, and no one else gets the port.
     static func refusing(_ host: String = "127.0.0.1") throws -> RawSocket {
         try bound(to: try #require(SocketAddress(literal: host, port: 0)))
     }
 
-    /// A port that nobody has, on any address, and which the kernel gives to nobody: it lies below those that
+    /// A port that no one has, on any address, and which the kernel gives to no one: it lies below those that
     /// it chooses from.
     static func freePort() throws -> UInt16 {
         for port in UInt16.random(in: 20_000..<30_000)..<32_000 {

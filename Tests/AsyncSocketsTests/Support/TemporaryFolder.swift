@@ -34,7 +34,7 @@ final class TemporaryFolder {
         return address
     }
 
-    /// A socket file and its descriptor; closing it leaves the file behind, on which nobody answers then.
+    /// A socket file and its descriptor; closing it leaves the file behind, on which no one answers then.
     func bindSocket(_ name: String, type: __socket_type = SOCK_STREAM) throws -> CInt {
         let descriptor = socket(AF_UNIX, CInt(type.rawValue), 0)
         var address = try address(name)

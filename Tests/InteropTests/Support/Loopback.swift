@@ -4,7 +4,7 @@ import Testing
 
 /// Ports of 127.0.0.1.
 enum Loopback {
-    /// A port that nobody listened on a moment ago, below those that the kernel hands out by itself.
+    /// A port that no one listened on a moment ago, below those that the kernel hands out by itself.
     static func freePort() throws -> UInt16 {
         for _ in 0..<100 {
             let recorder = Recorder()
@@ -33,7 +33,7 @@ enum Loopback {
 }
 
 extension Link {
-    /// Waits for the timeout of a read that nobody answers.
+    /// Waits for the timeout of a read that no one answers.
     func tick(seconds: Double) async throws {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)

@@ -2,7 +2,7 @@ import Foundation
 import SocketBuffers
 import Testing
 
-/// A program that somebody else wrote, started for one test and ended with it.
+/// A program that someone else wrote, started for one test and ended with it.
 final class Program: Sendable {
     private let process: Locked<Process>
     /// What it prints goes to a file, not to a pipe: when the program has ended, all of it is there.

@@ -40,7 +40,7 @@ struct Fixture {
         try EnginePair(client, server, chunk: chunk)
     }
 
-    /// A root that nobody trusts.
+    /// A root that no one trusts.
     static var stranger: CertificateAuthority {
         get throws { try CertificateAuthority(name: "Somebody else") }
     }
