@@ -56,7 +56,7 @@ private final class Handler: EventHandler {
         try loop.watch(near, for: registration)
         var iterator = events.makeAsyncIterator()
         let event = await iterator.next()
-        #expect(event?.contains([.readable, .peerFinished]) == true)
+        #expect(event?.contains([.readable, .readHangup]) == true)
         let buffer = PreBuffer()
         var answer = SocketDescriptor.ReceiveAnswer.bytes(0)
         while case .bytes(let count) = answer {

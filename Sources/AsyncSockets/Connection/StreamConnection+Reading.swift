@@ -21,7 +21,7 @@ final class ReadHalf {
     /// that descriptors came with (unix(7)).
     @exclusivity(unchecked) var trustsShortReads = true
     /// The kernel has reported a reset or a hang-up.
-    @exclusivity(unchecked) var isBrokenOff = false
+    @exclusivity(unchecked) var hasHangup = false
     /// Why no byte will follow those in `preBuffer` (`kSocketHasReadEOF`).
     @exclusivity(unchecked) var ending: AsyncSocketError?
     /// The TLS engine has been told of the FIN, and says itself how the stream ends.

@@ -14,9 +14,9 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
     /// There may be room for bytes, or a connection attempt has ended.
     package static let writable = LoopEvents(rawValue: 1 << 1)
     /// The peer's FIN has arrived (`EPOLLRDHUP`): read on until zero.
-    package static let peerFinished = LoopEvents(rawValue: 1 << 2)
+    package static let readHangup = LoopEvents(rawValue: 1 << 2)
     /// The connection is gone in both directions, or has an error (`EPOLLHUP`, `EPOLLERR`).
-    package static let brokenOff = LoopEvents(rawValue: 1 << 3)
+    package static let hangup = LoopEvents(rawValue: 1 << 3)
     /// The deadline of the registration has passed.
     package static let deadline = LoopEvents(rawValue: 1 << 4)
     /// The turn that was asked for with `resume(_:)`.
@@ -36,9 +36,9 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
         if bits & EPOLLIN.rawValue != 0 { events.insert(.readable) }
         if bits & EPOLLOUT.rawValue != 0 { events.insert(.writable) }
         if bits & EPOLLPRI.rawValue != 0 { events.insert(.urgent) }
-        if bits & EPOLLRDHUP.rawValue != 0 { events.formUnion([.readable, .peerFinished]) }
+        if bits & EPOLLRDHUP.rawValue != 0 { events.formUnion([.readable, .readHangup]) }
         if bits & (EPOLLHUP.rawValue | EPOLLERR.rawValue) != 0 {
-            events.formUnion([.readable, .writable, .peerFinished, .brokenOff])
+            events.formUnion([.readable, .writable, .readHangup, .hangup])
         }
         self = events
     }

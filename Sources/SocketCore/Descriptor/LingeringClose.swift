@@ -1,4 +1,4 @@
-// Rules of a farewell:
+// Rules of a lingering close:
 //  1. What the engine had still to say (`output`: the rest of a record, an alert, a close_notify) is sent
 //     before the FIN.
 //  2. What the peer still sends is discarded. Closing at once would answer it with a reset, and a reset makes
@@ -9,13 +9,13 @@
 internal import SocketBuffers
 
 /// The last moments of a connection that its owner is done with, and whose last bytes shall still arrive.
-package final class Farewell: EventHandler, @unchecked Sendable {
+package final class LingeringClose: EventHandler, @unchecked Sendable {
     // Unchecked: after `begin` only the loop touches it.
     private let descriptor: SocketDescriptor
     private let loop: EventLoop
     private let output = PreBuffer()
     private var registration: LoopRegistration?
-    private var bytesLeft = Farewell.byteLimit
+    private var bytesLeft = LingeringClose.byteLimit
     private var hasSentAll = false
     private var peerIsDone = false
 
@@ -24,12 +24,12 @@ package final class Farewell: EventHandler, @unchecked Sendable {
 
     /// Takes over a descriptor that has left the loop, and what is still to be sent on it.
     package static func begin(with descriptor: SocketDescriptor, sending output: UnsafeRawBufferPointer?, on loop: EventLoop) {
-        let farewell = Farewell(descriptor, loop)
-        if let output { farewell.output.append(output) }
-        let registration = loop.register(farewell)
-        farewell.registration = registration
-        farewell.sendRest()
-        loop.setDeadline(Deadline(after: farewell.hasSentAll ? seconds.discarding : seconds.sending), of: registration)
+        let closing = LingeringClose(descriptor, loop)
+        if let output { closing.output.append(output) }
+        let registration = loop.register(closing)
+        closing.registration = registration
+        closing.sendRest()
+        loop.setDeadline(Deadline(after: closing.hasSentAll ? seconds.discarding : seconds.sending), of: registration)
         do throws(SystemError) {
             try loop.watch(descriptor, for: registration)
         } catch {

@@ -10,7 +10,7 @@ package import Glibc
 /// A stream socket as the kernel knows it.
 ///
 /// One thread uses it at a time: inside the turn of a connection or its connector, under the lock of an
-/// acceptor, and on the loop in a farewell. From other threads the options and the address of a connection's
+/// acceptor, and on the loop in a lingering close. From other threads the options and the address of a connection's
 /// descriptor are asked for and set, under the lock of the connection's facts.
 package final class SocketDescriptor: @unchecked Sendable {
     // Unchecked: `rawValue` changes only in `close` and `relinquish`. An acceptor closes its descriptor under

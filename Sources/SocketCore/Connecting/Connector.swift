@@ -131,7 +131,7 @@ package final class Connector {
             switch descriptor.connect(to: route.destination) {
             case .connected:
                 attempts[number] = Attempt(descriptor: descriptor, registration: nil)
-                return descriptor.connectOutcome([.writable, .brokenOff]).map { event($0, of: number) }
+                return descriptor.connectOutcome([.writable, .hangup]).map { event($0, of: number) }
             case .inProgress:
                 // Watched only now: a socket that has not begun to connect reports a hang-up.
                 attempts[number] = Attempt(descriptor: descriptor, registration: try watch(descriptor, number))

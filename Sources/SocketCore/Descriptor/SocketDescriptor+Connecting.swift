@@ -24,10 +24,10 @@ extension SocketDescriptor {
 
     /// What has become of an attempt to connect; nil: it is still under way.
     func connectOutcome(_ events: LoopEvents) -> ConnectOutcome? {
-        guard !events.isDisjoint(with: [.writable, .brokenOff]) else { return nil }
+        guard !events.isDisjoint(with: [.writable, .hangup]) else { return nil }
         if let error = takeError(of: "connect") { return .failed(error) }
         guard let peer = remoteAddress else {
-            return events.contains(.brokenOff) ? .failed(SystemError("connect", errno: ECONNRESET)) : nil
+            return events.contains(.hangup) ? .failed(SystemError("connect", errno: ECONNRESET)) : nil
         }
         let isItself = peer.family.isInternet && peer == localAddress
         return isItself ? .failed(SystemError("connect", errno: ECONNREFUSED)) : .connected

@@ -69,7 +69,7 @@ extension StreamConnection {
 
     /// False as long as nothing has been heard of an end, of which there are three ways.
     private var mayHaveEnded: Bool {
-        reads.ending != nil || writes.ending != nil || reads.isBrokenOff
+        reads.ending != nil || writes.ending != nil || reads.hasHangup
     }
 
     /// Why the connection cannot go on, if so. Bytes that came before any end stay readable for as long as
@@ -80,7 +80,7 @@ extension StreamConnection {
         let mayStillRead = reads.hasUnreadBytes ? !hasWaitedForReads() : reads.wantsBytes && reads.mayHaveBytes
         if let error = writes.ending, !mayStillRead { return staysOpenForWriting ? error : reads.ending ?? error }
         // What the kernel says of a connection that is not being read from, for whatever reason.
-        if reads.isBrokenOff, !reads.wantsBytes, !reads.hasUnreadBytes, let error = descriptor.takeError(of: "poll") {
+        if reads.hasHangup, !reads.wantsBytes, !reads.hasUnreadBytes, let error = descriptor.takeError(of: "poll") {
             return AsyncSocketError(error, operation: "read")
         }
         return nil
@@ -141,7 +141,7 @@ extension StreamConnection {
         } else if error?.tls != nil || error?.code == .handshakeTimeout || closeIntent?.contains(.afterWrites) == true
             || rest?.isEmpty == false
         {
-            Farewell.begin(with: descriptor, sending: rest?.readableBytes, on: loop)
+            LingeringClose.begin(with: descriptor, sending: rest?.readableBytes, on: loop)
         } else {
             descriptor.close()
         }

@@ -4,7 +4,7 @@
 //     engine's answers), and the connection acts.
 //  3. Bytes move in the pumps: one for each direction, in plaintext and with TLS, one for a handshake and one
 //     for a proxy. Elsewhere only the end sends: what was queued just before it, a close_notify or an alert,
-//     and what a `Farewell` takes over.
+//     and what a `LingeringClose` takes over.
 //  4. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is
 //     queued together is served together.
 //  5. The delegate is told by `outbox`, when the pump has done its work, and by nothing else.
@@ -201,9 +201,9 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .idle, .waiting, .resolving, .connecting, .closed: return
         }
         if events.contains(.readable) { reads.mayHaveBytes = true }
-        if events.contains(.peerFinished) || events.contains(.urgent) { reads.trustsShortReads = false }
+        if events.contains(.readHangup) || events.contains(.urgent) { reads.trustsShortReads = false }
         if events.contains(.writable) { writes.canAcceptBytes = true }
-        if events.contains(.brokenOff) { reads.isBrokenOff = true }
+        if events.contains(.hangup) { reads.hasHangup = true }
         needsPump = true
     }
 
