@@ -1,5 +1,6 @@
 // Rules of the read buffer:
-//  1. Bytes enter at the back and leave at the front, once each and in order.
+//  1. Bytes enter at the back and leave at the front, in order. Only a read that is cancelled puts back what
+//     it had taken.
 //  2. An empty buffer owns no memory: the block goes back to the pool with the last byte.
 //  3. No byte is searched twice for the same delimiter: `searchedTo` marks where the next search begins.
 //  4. Pointers handed out are valid until the next mutation.
@@ -56,6 +57,17 @@ package final class PreBuffer {
         let base = makeRoom(for: bytes.count)
         memcpy(base + tail, source, bytes.count)
         tail += bytes.count
+    }
+
+    /// Puts bytes that were taken out back to the front.
+    package func prepend(_ bytes: UnsafeRawBufferPointer) {
+        guard let source = bytes.baseAddress, bytes.count > 0 else { return }
+        let unread = count
+        let base = makeRoom(for: bytes.count)
+        memmove(base + head + bytes.count, base + head, unread)
+        memcpy(base + head, source, bytes.count)
+        tail += bytes.count
+        searchedTo = 0
     }
 
     /// Drops `count` bytes from the front. They must be there.

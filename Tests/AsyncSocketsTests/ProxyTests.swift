@@ -178,7 +178,7 @@ import Testing
         let (kind, steps) = Self.beginnings[index]
         let error = try await error(of: kind, steps + [end])
         #expect(error.code == .proxyFailed && error.blame == .peer)
-        #expect(error.message.contains("before the tunnel stood"))
+        #expect(error.message.contains("before the tunnel was established"))
     }
 
     @Test(arguments: beginnings.indices)

@@ -47,7 +47,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
         }
     }
 
-    func finishTurn(on place: TurnPlace) {
+    func finishTurn(on executor: TurnExecutor) {
         guard !userCode.isEmpty else { return }
         let calls = userCode
         userCode = []
@@ -149,7 +149,7 @@ private final class Chain: TurnOwner, @unchecked Sendable {
         if message > 0 { turn.post(message - 1, to: self) }
     }
 
-    func finishTurn(on place: TurnPlace) {}
+    func finishTurn(on executor: TurnExecutor) {}
     var isCallingUser: Bool { false }
     func leaveRestToLoop() { leftovers += 1 }
 }

@@ -191,13 +191,13 @@ import Testing
         queue.append(packet("de", tag: 2))
         var tags: [Int] = []
         queue.handOn(4)
-        while let tag = queue.removeHandedOn() { tags.append(tag) }
+        while let completion = queue.removeHandedOn() { tags.append(completion.tag) }
         #expect(tags == [1])
         #expect(nextBytes(queue, limit: 10) == "e")
         let progress = queue.takeProgress()
         #expect(progress?.count == 1 && progress?.tag == 2)
         queue.handOn(1)
-        while let tag = queue.removeHandedOn() { tags.append(tag) }
+        while let completion = queue.removeHandedOn() { tags.append(completion.tag) }
         #expect(tags == [1, 2])
         #expect(queue.isEmpty == true)
     }
@@ -210,7 +210,7 @@ import Testing
         #expect(queue.isAtStartTLS == false)
         queue.handOn(2)
         #expect(queue.isAtStartTLS == false)
-        #expect(queue.removeHandedOn() == 1)
+        #expect(queue.removeHandedOn()?.tag == 1)
         #expect(queue.isAtStartTLS == true)
         #expect(nextBytes(queue, limit: 10) == nil)
         queue.removeStartTLS()
@@ -218,14 +218,13 @@ import Testing
     }
 
     @Test func aLongQueueKeepsItsOrder() {
-        var queue = ReadQueue()
-        let buffer = PreBuffer()
-        append("x", to: buffer)
+        let queue = ReadHalf()
+        append("x", to: queue.preBuffer)
         var next = 0
         var outOfOrder = 0
         func serve() -> Bool {
-            guard case .complete(_, let tag) = queue.serve(from: buffer) else { return false }
-            if tag != next { outOfOrder += 1 }
+            guard case .complete(_, let completion) = queue.serve() else { return false }
+            if completion.tag != next { outOfOrder += 1 }
             next += 1
             return true
         }

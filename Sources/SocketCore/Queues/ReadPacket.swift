@@ -27,7 +27,8 @@ package struct ReadPacket: Sendable {
     /// The most bytes that the read may deliver.
     package let maxLength: Int
     package let timeout: Double
-    package let tag: Int
+    /// Who is answered when the read ends.
+    package let completion: Completion<Data>
 
     /// Where the bytes go, and those of a read to a length that have arrived; the other goals leave theirs in
     /// the buffer. Nil: memory of the read's own, and none so far.
@@ -38,13 +39,21 @@ package struct ReadPacket: Sendable {
 
     /// - Parameter target: The caller's buffer and the offset in it; nil: memory of the read's own.
     package init(
-        goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int, target: (buffer: ReadBuffer, offset: Int)? = nil
+        goal: Goal, maxLength: Int = .max, timeout: Double, completion: Completion<Data>,
+        target: (buffer: ReadBuffer, offset: Int)? = nil
     ) {
         self.goal = goal
         self.maxLength = maxLength
         self.timeout = timeout
-        self.tag = tag
+        self.completion = completion
         taken = if let target { Destination(target: target) } else { nil }
+    }
+
+    /// A read that answers to the delegate.
+    package init(
+        goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int, target: (buffer: ReadBuffer, offset: Int)? = nil
+    ) {
+        self.init(goal: goal, maxLength: maxLength, timeout: timeout, completion: .delegate(tag: tag), target: target)
     }
 
     /// Takes what the read needs out of the buffer.
@@ -68,6 +77,11 @@ package struct ReadPacket: Sendable {
         case .anyBytes, .length, .end: taken?.data ?? Data()
         case .delimiter: takeAll(buffer, bytesDone(in: buffer))
         }
+    }
+
+    /// Puts what the read has taken back to the front of the buffer: it is cancelled, and another will read it.
+    func putBack(into buffer: PreBuffer) {
+        taken?.data.withUnsafeBytes { buffer.prepend($0) }
     }
 
     /// How many bytes the read has or sees in the buffer.

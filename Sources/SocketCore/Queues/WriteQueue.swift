@@ -21,8 +21,11 @@ package struct WriteQueue: ~Copyable {
     /// How far the oldest write has come that is not complete; nil when there is none.
     package var progress: OperationProgress? {
         guard let write = packets.front else { return nil }
-        return OperationProgress(tag: write.pointee.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
+        return OperationProgress(tag: write.pointee.completion.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
     }
+
+    /// The completion of the oldest write; nil when there is none.
+    package var completion: Completion<Void>? { packets.front?.pointee.completion }
 
     /// The seconds that the oldest write may take; nil when there is none.
     package var timeout: Double? {
@@ -52,11 +55,32 @@ package struct WriteQueue: ~Copyable {
         packets.removeStartTLS()
     }
 
-    package mutating func removeAll() {
-        packets.removeAll()
+    /// Gives up the oldest write and hands out its completion; nil when there is none.
+    package mutating func drop() -> Completion<Void>? {
         handedOnCount = 0
         waitingByteCount = 0
         waitingFileByteCount = 0
+        return packets.drop()?.completion
+    }
+
+    /// The completion by which `waiter` is answered; nil when no write here is its.
+    package func completion(of waiter: AnyObject) -> Completion<Void>? {
+        packets.firstIndex { $0.pointee.completion.answers(waiter) }.flatMap { packets.anyPacket(at: $0)?.pointee.completion }
+    }
+
+    /// Removes the write of `waiter`, or detaches it when some of its bytes are on their way.
+    package mutating func cancel(_ waiter: AnyObject) -> Cancellation {
+        guard let index = packets.firstIndex(where: { $0.pointee.completion.answers(waiter) }),
+            let write = packets.anyPacket(at: index)
+        else { return .tooLate }
+        guard write.pointee.handedOn == 0 else {
+            write.pointee.detach()
+            return .detached
+        }
+        waitingByteCount -= write.pointee.count
+        if write.pointee.file != nil { waitingFileByteCount -= write.pointee.count }
+        packets.remove(at: index)
+        return .removed
     }
 
     /// The file that is to be handed on next, and how much of it; nil when bytes are next, or nothing.
@@ -99,6 +123,12 @@ package struct WriteQueue: ~Copyable {
     /// - Returns: false, without having called `body`, when there are none.
     package func withNextParts(limit: Int, _ body: (UnsafeBufferPointer<iovec>) -> Void) -> Bool {
         guard limit > 0, let next = packets.packet(at: handedOnCount), next.pointee.file == nil else { return false }
+        if packets.packet(at: handedOnCount + 1) == nil {
+            return WritePacket.withRemainingBytes(of: next, limit: limit) { bytes in
+                var part = iovec(bytes)
+                withUnsafePointer(to: &part) { body(UnsafeBufferPointer(start: $0, count: 1)) }
+            }
+        }
         withUnsafeTemporaryAllocation(of: iovec.self, capacity: Self.partLimit) { room in
             addPart(at: handedOnCount, to: room, 0, limit: limit, mayGather: true, body)
         }
@@ -120,18 +150,19 @@ package struct WriteQueue: ~Copyable {
     }
 
     /// The bytes of the packet at the front that were handed on since the last call, and its tag; nil when
-    /// there are none.
+    /// there are none, or no delegate to tell.
     package mutating func takeProgress() -> (count: Int, tag: Int)? {
         guard let write = packets.front, let count = write.pointee.takeProgress() else { return nil }
-        return (count, write.pointee.tag)
+        guard case .delegate(let tag) = write.pointee.completion else { return nil }
+        return (count, tag)
     }
 
-    /// Removes the oldest packet when its bytes were all handed on, and returns its tag.
-    package mutating func removeHandedOn() -> Int? {
-        guard handedOnCount > 0, let tag = packets.front?.pointee.tag else { return nil }
+    /// Removes the oldest packet when its bytes were all handed on, and hands out its completion.
+    package mutating func removeHandedOn() -> Completion<Void>? {
+        guard handedOnCount > 0, let completion = packets.front?.pointee.completion else { return nil }
         packets.removeFront()
         handedOnCount -= 1
-        return tag
+        return completion
     }
 
     // MARK: - Parts
