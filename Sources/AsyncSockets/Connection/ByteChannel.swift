@@ -259,15 +259,15 @@ final class ByteChannel {
     private func submitPlain(_ writes: WriteHalf) -> SubmitAnswer {
         guard case .ready = output else { return .blocked }
         var answer = SocketDescriptor.SendAnswer.bytes(0)
-        if let file = writes.queue.nextFile {
+        if let file = writes.nextFile {
             // An error behind the first part would be lost to the bytes before it.
             answer = descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.fileLimit))
-        } else if !writes.queue.withNextParts(limit: Self.sendLimit, { answer = descriptor.send($0) }) {
+        } else if !writes.withNextParts(limit: Self.sendLimit, { answer = descriptor.send($0) }) {
             return .all
         }
         guard let count = note(answer) else { return .blocked }
-        writes.queue.handOn(count)
-        return writes.queue.waitingByteCount > 0 ? .more : .all
+        writes.handOn(count)
+        return writes.waitingByteCount > 0 ? .more : .all
     }
 
     /// The number of bytes that the kernel took, if it took any; otherwise notes why it did not.
@@ -296,7 +296,7 @@ final class ByteChannel {
     private func encrypt(_ writes: WriteHalf, with engine: TLSEngine) -> SubmitAnswer {
         isHeldUp = false
         send(engine.output)
-        guard case .ready = output, !engine.hasOutput, writes.queue.waitingByteCount > 0 else {
+        guard case .ready = output, !engine.hasOutput, writes.waitingByteCount > 0 else {
             return engine.hasOutput ? .blocked : .all
         }
         switch engine.encrypt(writes) {
@@ -310,7 +310,7 @@ final class ByteChannel {
         guard engine.hasOutput else { return .blocked }
         send(engine.output)
         if engine.hasOutput { return .blocked }
-        return writes.queue.waitingByteCount > 0 ? .more : .all
+        return writes.waitingByteCount > 0 ? .more : .all
     }
 
     /// Sends what the engine has produced.

@@ -14,12 +14,12 @@ extension TLSEngine {
 
     /// Encrypts queued writes until the block of `output` is full, or nothing is left to encrypt.
     func encrypt(_ writes: WriteHalf) -> EncryptAnswer {
-        while writes.queue.waitingByteCount > 0 {
+        while writes.waitingByteCount > 0 {
             let records = (BufferPool.blockSize - output.count) / Self.encryptedRecordLimit
             guard records > 0 else { break }
             do throws(SystemError) {
                 switch try encryptNext(of: writes, limit: records * Self.recordLimit) {
-                case .accepted(let count): writes.queue.handOn(count)
+                case .accepted(let count): writes.handOn(count)
                 case nil: return .produced
                 case .incomplete: return .incomplete
                 case .failed(let error):
@@ -35,9 +35,9 @@ extension TLSEngine {
     /// Encrypts at most `limit` bytes of one write, or several small writes as one record; nil when there is
     /// nothing to encrypt.
     private func encryptNext(of writes: WriteHalf, limit: Int) throws(SystemError) -> WriteAnswer? {
-        guard let file = writes.queue.nextFile else {
+        guard let file = writes.nextFile else {
             var answer: WriteAnswer?
-            _ = writes.queue.withNextBytes(limit: Self.recordLimit, alone: limit) { answer = write($0) }
+            _ = writes.withNextBytes(limit: Self.recordLimit, alone: limit) { answer = write($0) }
             return answer
         }
         let count = min(file.remaining, limit)

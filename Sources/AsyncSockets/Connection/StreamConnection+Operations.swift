@@ -66,7 +66,7 @@ extension StreamConnection {
         if reads.cancel(waiter) == .removed {
             if let completion { refuse(completion, CancellationError()) }
             needsPump = true
-        } else if let completion = writes.queue.completion(of: waiter) {
+        } else if let completion = writes.completion(of: waiter) {
             guard writes.cancel(waiter) != .tooLate else { return }
             refuse(completion, CancellationError())
             needsPump = true
@@ -116,14 +116,14 @@ extension StreamConnection {
         }
         guard packet.count > 0 else { return completeEmpty(packet.completion) }
         // Nearly always nothing waits.
-        if writes.queue.waitingMemoryByteCount > 0, !packet.isFile {
+        if writes.waitingMemoryByteCount > 0, !packet.isFile {
             let limit = max(configuration.value.maximumPendingWriteBytes.count, 0)
             if writes.wouldExceed(limit, with: packet.count) { pumpIfNeeded() }
             if isOver { return refuse(packet.completion) }
             if writes.wouldExceed(limit, with: packet.count) { return overflow(packet.completion, limit) }
         }
         let completion = packet.completion
-        guard writes.queue.append(packet) else { return overflow(completion, .max) }
+        guard writes.append(packet) else { return overflow(completion, .max) }
         needsPump = true
     }
 
@@ -140,14 +140,14 @@ extension StreamConnection {
 
     /// Nothing that was handed on waits here any more: those packets are complete.
     func completeWrites() {
-        while let completion = writes.removeComplete() {
+        while let completion = writes.removeHandedOn() {
             switch completion {
             case .delegate(let tag): outlet.append(.didWrite(tag: tag))
             case .waiter(let waiter): waiter.complete(.success(()))
             case .answered: break
             }
         }
-        if let (count, tag) = writes.queue.takeProgress() { outlet.append(.didWritePartial(count, tag: tag)) }
+        if let (count, tag) = writes.takeProgress() { outlet.append(.didWritePartial(count, tag: tag)) }
         if let count = writes.takeLowWater(configuration.value.writeHighWaterMark) { outlet.append(.lowWater(count)) }
     }
 
@@ -161,7 +161,7 @@ extension StreamConnection {
         if let waiter = request.waiter { waiters.append(.secured(waiter)) }
         upgrade.queue(request)
         reads.appendStartTLS()
-        writes.queue.appendStartTLS()
+        writes.appendStartTLS()
         needsPump = true
     }
 
@@ -169,7 +169,7 @@ extension StreamConnection {
     func beginHandshakeIfDrained(_ channel: ByteChannel) -> Bool {
         var drained: TLSUpgrade.DrainedQueues = []
         if case .startTLS = reads.front { drained.insert(.startingReadTLS) }
-        if writes.queue.isAtStartTLS { drained.insert(.startingWriteTLS) }
+        if writes.isAtStartTLS { drained.insert(.startingWriteTLS) }
         guard !drained.isEmpty, let request = upgrade.note(drained) else { return false }
         return beginHandshake(request.settings, request.context, channel)
     }
@@ -219,7 +219,7 @@ extension StreamConnection {
         clock = nil
         upgrade.succeed()
         reads.removeStartTLS()
-        writes.queue.removeStartTLS()
+        writes.removeStartTLS()
         let shared = session.map(LatestSession.share)
         record.withLock { record in
             record.snapshot.isSecure = true
@@ -259,7 +259,7 @@ extension StreamConnection {
     }
 
     private var earliestDeadline: Deadline? {
-        var earliest = Deadline.earlier(reads.timer.deadline, writes.timer.deadline)
+        var earliest = Deadline.earlier(reads.deadline, writes.deadline)
         if let clock { earliest = .earlier(earliest, clock.deadline) }
         switch phase {
         case .opening(let opening): earliest = .earlier(earliest, opening.deadline)
@@ -297,31 +297,22 @@ extension StreamConnection {
     }
 
     private func expireRead(at now: Deadline) {
-        guard let elapsed = reads.timer.takeExpiry(at: now), let read = reads.progress else { return }
-        let operation = reads.timer.operation
-        guard reads.completion?.isDelegates == true else { return extendRead(operation, by: 0) }
-        outlet.append(
-            .readTimedOut(
-                TimedOutOperation(tag: read.tag, elapsed: elapsed, bytesDone: read.bytesDone) { [weak self] seconds in
-                    self?.post(.extendRead(operation: operation, seconds: seconds))
-                }))
+        guard let late = reads.takeLate(at: now) else { return }
+        guard late.isDelegates else { return extendRead(late.number, by: 0) }
+        let question = TimedOutOperation(late) { [weak self] in self?.post(.extendRead(operation: late.number, seconds: $0)) }
+        outlet.append(.readTimedOut(question))
     }
 
     private func expireWrite(at now: Deadline) {
-        guard let elapsed = writes.timer.takeExpiry(at: now), let write = writes.queue.progress else { return }
-        let operation = writes.timer.operation
-        guard writes.queue.completion?.isDelegates == true else { return extendWrite(operation, by: 0) }
-        outlet.append(
-            .writeTimedOut(
-                TimedOutOperation(tag: write.tag, elapsed: elapsed, bytesDone: write.bytesDone) { [weak self] seconds in
-                    self?.post(.extendWrite(operation: operation, seconds: seconds))
-                }))
+        guard let late = writes.takeLate(at: now) else { return }
+        guard late.isDelegates else { return extendWrite(late.number, by: 0) }
+        let question = TimedOutOperation(late) { [weak self] in self?.post(.extendWrite(operation: late.number, seconds: $0)) }
+        outlet.append(.writeTimedOut(question))
     }
 
     /// The delegate's answer, which counts for the operation that was asked about and for no other.
-    func extendRead(_ operation: UInt64, by seconds: Double) {
-        guard operation == reads.timer.operation, let timeout = reads.timeout else { return }
-        if seconds > 0 { return reads.timer.extend(by: seconds) }
+    func extendRead(_ number: UInt64, by seconds: Double) {
+        guard let timeout = reads.extend(number, by: seconds) else { return }
         let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: timeout)
         guard configuration.value.keepsConnectionOnReadTimeout else { return close(error) }
         abandonRead(error)
@@ -329,10 +320,9 @@ extension StreamConnection {
     }
 
     /// The delegate's answer, which counts for the operation that was asked about and for no other.
-    func extendWrite(_ operation: UInt64, by seconds: Double) {
-        guard operation == writes.timer.operation, let timeout = writes.queue.timeout else { return }
-        guard seconds > 0 else { return close(.timeout(.writeTimeout, "write", seconds: timeout)) }
-        writes.timer.extend(by: seconds)
+    func extendWrite(_ number: UInt64, by seconds: Double) {
+        guard let timeout = writes.extend(number, by: seconds) else { return }
+        close(.timeout(.writeTimeout, "write", seconds: timeout))
     }
 }
 

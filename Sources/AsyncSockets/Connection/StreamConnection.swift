@@ -1,6 +1,6 @@
 // Rules of a connection:
 //  1. All state below is touched inside the turn only. Anyone may post a message; no one waits.
-//  2. This is the only performer: values decide (`TLSUpgrade`, `StreamEnding`, `ReadPacket`, `WriteQueue`), and
+//  2. This is the only performer: values decide (`TLSUpgrade`, `StreamEnding`, `ReadPacket`, `WriteHalf`), and
 //     the connection acts. Bytes move through its `ByteChannel` and nowhere else.
 //  3. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is
 //     queued together is served together.
@@ -150,7 +150,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .cancel(let waiter): cancel(waiter)
         case .close(let intent): closeWhenDone(intent)
         case .closeWriteStream:
-            writes.isClosing = true
+            writes.close()
             needsPump = true
         case .configure(let configuration): configure(configuration)
         case .changeDelegateQueue: outlet.changeQueue()
@@ -265,7 +265,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     }
 
     private func pumpWrites(_ channel: ByteChannel) {
-        guard !writes.queue.isEmpty || channel.hasUnsentBytes else { return }
+        guard !writes.isEmpty || channel.hasUnsentBytes else { return }
         for _ in 0..<ByteChannel.roundsPerTurn {
             let answer = channel.submit(writes)
             if !channel.hasUnsentBytes { completeWrites() }
@@ -295,7 +295,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     /// After the pumps have done what they could: starts the clocks of what is current now, and sees whether
     /// this is the end.
     private func finishPump(_ channel: ByteChannel) {
-        if writes.isClosing, writes.queue.isEmpty, !ending.isWritingFinished, channel.finishWriting() {
+        if writes.isClosing, writes.isEmpty, !ending.isWritingFinished, channel.finishWriting() {
             ending.note(.finishedWriting)
         }
         if channel.hasNews { channel.tell(&ending) }
@@ -328,7 +328,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         return StreamEnding.Situation(
             reads: waiting, hasUnreadBytes: reads.hasUnreadBytes,
             mayReceive: ending.readEnd == nil && reads.wantsBytes && channel.mayReceive,
-            hasWrites: !writes.queue.isEmpty,
+            hasWrites: !writes.isEmpty,
             allowsHalfClose: !configuration.value.autoDisconnectOnClosedReadStream,
             gracePeriod: configuration.value.failedWriteGrace)
     }
@@ -375,11 +375,11 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         upgrade = .plaintext
         needsPump = false
         // A connection on which nothing waits has nothing to say.
-        let waiting = writes.queue.waitingMemoryByteCount + reads.preBuffer.count
+        let waiting = writes.waitingMemoryByteCount + reads.preBuffer.count
         if waiting > 0 { HeapTrimmer.shared.noteFreed(waiting) }
         reads.preBuffer.reset()
         while let completion = reads.drop() { refuse(completion) }
-        while let completion = writes.queue.drop() { refuse(completion) }
+        while let completion = writes.drop() { refuse(completion) }
         for waiter in waiters { waiter.refuse(endError) }
         waiters = []
     }
@@ -406,7 +406,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
 
     private var currentProgress: ConnectionSnapshot.Progress {
         ConnectionSnapshot.Progress(
-            read: reads.progress, write: writes.queue.progress, waitingByteCount: writes.queue.waitingByteCount)
+            read: reads.progress, write: writes.progress, waitingByteCount: writes.waitingByteCount)
     }
 
     /// Says in the log what has happened, at the level `debug`. Never what was read or written.

@@ -33,6 +33,13 @@ struct TimedOutOperation: Sendable {
     let bytesDone: Int
     /// Takes the seconds to go on for.
     let answer: @Sendable (TimeInterval) -> Void
+
+    init(_ late: LateOperation, answer: @escaping @Sendable (TimeInterval) -> Void) {
+        tag = late.progress.tag
+        elapsed = late.elapsed
+        bytesDone = late.progress.bytesDone
+        self.answer = answer
+    }
 }
 
 extension DelegateEvent: SocketEvent {

@@ -1,22 +1,22 @@
 /// The clock of the read or write that is current. It starts when the operation becomes current, not when it
 /// was queued.
-package struct OperationTimer {
+struct OperationTimer {
     /// The number of the current operation; it grows by one with each that is complete, so that a late answer
     /// finds its own or none.
-    package private(set) var operation: UInt64 = 0
+    private(set) var operation: UInt64 = 0
     /// When the operation became current, if it is to end by a certain time.
     private var began = Deadline.distantPast
-    package private(set) var deadline: Deadline?
+    private(set) var deadline: Deadline?
     private var isStarted = false
 
     /// The current operation is complete, or there is none any more.
-    package mutating func advance() {
+    mutating func advance() {
         operation += 1
         stop()
     }
 
     /// Starts the clock of the current operation, unless it runs. Negative `seconds`: it never runs out.
-    package mutating func startIfNeeded(seconds: Double) {
+    mutating func startIfNeeded(seconds: Double) {
         guard !isStarted else { return }
         isStarted = true
         guard seconds >= 0 else { return }
@@ -26,14 +26,14 @@ package struct OperationTimer {
 
     /// The time since the operation became current, once its deadline has passed; the deadline is then taken
     /// away.
-    package mutating func takeExpiry(at now: Deadline) -> Double? {
+    mutating func takeExpiry(at now: Deadline) -> Double? {
         guard let deadline, deadline <= now else { return nil }
         self.deadline = nil
         return now.seconds(since: began)
     }
 
     /// Lets the operation go on for `seconds` more.
-    package mutating func extend(by seconds: Double) {
+    mutating func extend(by seconds: Double) {
         deadline = Deadline(after: seconds)
     }
 
@@ -41,4 +41,14 @@ package struct OperationTimer {
         deadline = nil
         isStarted = false
     }
+}
+
+/// An operation that has taken too long.
+package struct LateOperation {
+    /// The number of the operation, for the answer to the question whether it may go on.
+    package let number: UInt64
+    package let elapsed: Double
+    package let progress: OperationProgress
+    /// The delegate is asked whether the operation may go on; otherwise it ends.
+    package let isDelegates: Bool
 }

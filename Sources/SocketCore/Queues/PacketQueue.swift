@@ -4,8 +4,8 @@ internal import SocketBuffers
 /// `startTLS` leaves among them (`GCDAsyncSpecialPacket`). A connection is upgraded once, so there is one
 /// marker at most.
 ///
-/// Generic, and therefore used inside this module only, where it is made for each kind of packet: `ReadQueue`
-/// and `WriteQueue` are what others see.
+/// Generic, and therefore used inside this module only, where it is made for each kind of packet: `ReadHalf`
+/// and `WriteHalf` are what others see.
 struct PacketQueue<Packet>: ~Copyable {
     private var packets = Ring<Packet>()
     /// How many packets stand before the marker; more than there can be when there is none.

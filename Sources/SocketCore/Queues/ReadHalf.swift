@@ -7,10 +7,11 @@ package import SocketBuffers
 /// A class, so that the connection may use one part of it while another is in use. Exclusivity is not checked
 /// at run time: the turn sees to it.
 package final class ReadHalf {
+    // Private: another module would check the exclusivity of each access at run time.
     @exclusivity(unchecked) private var packets = PacketQueue<ReadPacket>()
     /// Bytes that were received (and decrypted) and that no read has taken yet.
     package let preBuffer = PreBuffer()
-    @exclusivity(unchecked) package var timer = OperationTimer()
+    @exclusivity(unchecked) private var timer = OperationTimer()
 
     /// How many bytes are read ahead of any request, so that a FIN is noticed.
     package static let readAheadLimit = 64 * 1024
@@ -149,7 +150,7 @@ package final class ReadHalf {
         timer.advance()
     }
 
-    // MARK: - Progress and time
+    // MARK: - Progress
 
     /// The bytes that have come for the read at the front since the last call, and its tag; nil when there
     /// are none, or no delegate to tell.
@@ -166,14 +167,34 @@ package final class ReadHalf {
             tag: read.pointee.completion.tag, bytesDone: read.pointee.bytesDone(in: preBuffer), total: read.pointee.total)
     }
 
-    /// The completion of the read at the front.
-    package var completion: Completion<Data>? { packets.front?.pointee.completion }
+    private var completion: Completion<Data>? { packets.front?.pointee.completion }
 
     /// The seconds that the read at the front may take; nil when there is none.
     package var timeout: Double? { packets.front?.pointee.timeout }
 
-    /// Starts the clock of the read at the front, unless it runs.
+    // MARK: - Time
+
+    /// Starts the clock of the oldest read, unless it runs.
     package func startClock() {
-        if let read = packets.front { timer.startIfNeeded(seconds: read.pointee.timeout) }
+        if let seconds = timeout { timer.startIfNeeded(seconds: seconds) }
+    }
+
+    /// When the oldest read has taken too long.
+    package var deadline: Deadline? { timer.deadline }
+
+    /// The oldest read, when it has taken too long, once.
+    package func takeLate(at now: Deadline) -> LateOperation? {
+        guard let elapsed = timer.takeExpiry(at: now), let progress, let completion else { return nil }
+        return LateOperation(
+            number: timer.operation, elapsed: elapsed, progress: progress, isDelegates: completion.isDelegates)
+    }
+
+    /// Lets a late read go on for `seconds` more; the time it had, when it is to end now. Nil, and nothing
+    /// changes, when it is not the oldest any more.
+    package func extend(_ number: UInt64, by seconds: Double) -> Double? {
+        guard number == timer.operation, let timeout else { return nil }
+        guard seconds > 0 else { return timeout }
+        timer.extend(by: seconds)
+        return nil
     }
 }

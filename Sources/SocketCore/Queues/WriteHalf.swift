@@ -1,57 +1,306 @@
 internal import FoundationEssentials
+package import Glibc
+internal import SocketBuffers
 
 /// The sending half of a connection: the writes that wait, the clock of the oldest, and how full the queue
 /// is.
 ///
-/// A class for the same reason as `ReadHalf`.
+/// A packet passes two marks: its last byte is *handed on* (to the kernel, or to the TLS engine), and then it
+/// is *complete* (nothing of it waits in this process any more). A class for the same reason as `ReadHalf`.
 package final class WriteHalf {
-    @exclusivity(unchecked) package var queue = WriteQueue()
-    @exclusivity(unchecked) package var timer = OperationTimer()
-    /// The caller wants to write nothing after what is queued.
-    @exclusivity(unchecked) package var isClosing = false
+    // Private: another module would check the exclusivity of each access at run time.
+    @exclusivity(unchecked) private var packets = PacketQueue<WritePacket>()
+    @exclusivity(unchecked) private var timer = OperationTimer()
+    /// How many packets at the front are handed on whole and not yet complete.
+    @exclusivity(unchecked) private var handedOnCount = 0
+    @exclusivity(unchecked) private var allWaiting = 0
+    /// Those of the waiting bytes that are in files, and use no memory.
+    @exclusivity(unchecked) private var fileWaiting = 0
+    @exclusivity(unchecked) private var closing = false
     /// The delegate has been told of the high-water mark, and the queue has not been down to half of it
     /// since.
     @exclusivity(unchecked) private var isAboveHighWater = false
 
+    /// The bytes of all packets that are not handed on.
+    package var waitingByteCount: Int { allWaiting }
+    /// The caller wants to write nothing after what is queued.
+    package var isClosing: Bool { closing }
+
+    package func close() {
+        closing = true
+    }
+
+    /// Those of them that are in memory.
+    package var waitingMemoryByteCount: Int { waitingByteCount - fileWaiting }
+
     package init() {}
 
-    /// Removes the oldest write once nothing of it waits in this process, and hands out its completion.
-    package func removeComplete() -> Completion<Void>? {
-        guard let completion = queue.removeHandedOn() else { return nil }
-        timer.advance()
-        return completion
+    package var isEmpty: Bool { packets.isEmpty }
+    /// How far the oldest write has come that is not complete; nil when there is none.
+    package var progress: OperationProgress? {
+        guard let write = packets.front else { return nil }
+        return OperationProgress(tag: write.pointee.completion.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
+    }
+
+    /// The completion of the oldest write; nil when there is none.
+    package var completion: Completion<Void>? { packets.front?.pointee.completion }
+
+    /// The seconds that the oldest write may take; nil when there is none.
+    package var timeout: Double? {
+        packets.front?.pointee.timeout
+    }
+
+    /// True when everything before the marker of `startTLS` is complete.
+    package var isAtStartTLS: Bool { packets.isAtStartTLS }
+
+    /// False, and nothing has changed, when more bytes would wait than an `Int` counts: files need no memory,
+    /// and may be of any size.
+    @discardableResult
+    package func append(_ packet: consuming WritePacket) -> Bool {
+        let (sum, isTooMuch) = waitingByteCount.addingReportingOverflow(packet.count)
+        guard !isTooMuch else { return false }
+        allWaiting = sum
+        if packet.file != nil { fileWaiting += packet.count }
+        packets.append(packet)
+        return true
+    }
+
+    package func appendStartTLS() {
+        packets.appendStartTLS()
+    }
+
+    package func removeStartTLS() {
+        packets.removeStartTLS()
+    }
+
+    /// Gives up the oldest write and hands out its completion; nil when there is none.
+    package func drop() -> Completion<Void>? {
+        handedOnCount = 0
+        allWaiting = 0
+        fileWaiting = 0
+        return packets.drop()?.completion
+    }
+
+    /// The completion by which `waiter` is answered; nil when no write here is its.
+    package func completion(of waiter: AnyObject) -> Completion<Void>? {
+        packets.firstIndex { $0.pointee.completion.answers(waiter) }.flatMap { packets.anyPacket(at: $0)?.pointee.completion }
     }
 
     /// Removes the write of `waiter`, or detaches it when some of its bytes are on their way.
     package func cancel(_ waiter: AnyObject) -> Cancellation {
-        let isOldest = queue.completion?.answers(waiter) ?? false
-        let result = queue.cancel(waiter)
-        if isOldest, result == .removed { timer.advance() }
-        return result
+        guard let index = packets.firstIndex(where: { $0.pointee.completion.answers(waiter) }),
+            let write = packets.anyPacket(at: index)
+        else { return .tooLate }
+        guard write.pointee.handedOn == 0 else {
+            write.pointee.detach()
+            return .detached
+        }
+        allWaiting -= write.pointee.count
+        if write.pointee.file != nil { fileWaiting -= write.pointee.count }
+        packets.remove(at: index)
+        if index == 0 { timer.advance() }
+        return .removed
     }
 
-    /// Starts the clock of the oldest write, unless it runs.
-    package func startClock() {
-        if let seconds = queue.timeout { timer.startIfNeeded(seconds: seconds) }
+    /// The file that is to be handed on next, and how much of it; nil when bytes are next, or nothing.
+    package var nextFile: (region: FileRegion, position: Int, remaining: Int)? {
+        guard let write = packets.packet(at: handedOnCount), let region = write.pointee.file else { return nil }
+        return (region, write.pointee.handedOn, write.pointee.remaining)
     }
+
+    /// Gives `body` the bytes to hand on next: those of one packet, or of as many small ones together as fit
+    /// into `limit` bytes up to the next marker or file. Nothing is delayed: only what is queued already is
+    /// put together.
+    ///
+    /// For the TLS engine, which copies them anyway.
+    ///
+    /// - Parameter alone: The most bytes of a packet that goes alone.
+    /// - Returns: false when there are none.
+    // `body` gives nothing back: a generic result would have each call look types up at run time.
+    package func withNextBytes(
+        limit: Int, alone: Int, _ body: (UnsafeRawBufferPointer) -> Void
+    ) -> Bool {
+        guard let next = packets.packet(at: handedOnCount) else { return false }
+        guard next.pointee.remaining < limit, packets.packet(at: handedOnCount + 1) != nil else {
+            return WritePacket.withRemainingBytes(of: next, limit: alone, body)
+        }
+        let scratch = PreBuffer()
+        var offset = handedOnCount
+        while scratch.count < limit, let write = packets.packet(at: offset) {
+            guard WritePacket.withRemainingBytes(of: write, limit: limit - scratch.count, { scratch.append($0) }) else { break }
+            offset += 1
+        }
+        guard !scratch.isEmpty else { return false }
+        body(scratch.readableBytes)
+        scratch.reset()
+        return true
+    }
+
+    /// Gives `body` the bytes to hand on next, at most `limit`, up to the next marker or file: each write
+    /// where it lies, and the first run of small ones put together. What is left out is for the next call.
+    ///
+    /// - Returns: false, without having called `body`, when there are none.
+    package func withNextParts(limit: Int, _ body: (UnsafeBufferPointer<iovec>) -> Void) -> Bool {
+        guard limit > 0, let next = packets.packet(at: handedOnCount), next.pointee.file == nil else { return false }
+        if packets.packet(at: handedOnCount + 1) == nil {
+            return WritePacket.withRemainingBytes(of: next, limit: limit) { bytes in
+                var part = iovec(bytes)
+                withUnsafePointer(to: &part) { body(UnsafeBufferPointer(start: $0, count: 1)) }
+            }
+        }
+        withUnsafeTemporaryAllocation(of: iovec.self, capacity: Self.partLimit) { room in
+            addPart(at: handedOnCount, to: room, 0, limit: limit, mayGather: true, body)
+        }
+        return true
+    }
+
+    /// Notes that the first `count` of the bytes that `withNextBytes` or `withNextParts` gave, or of the next
+    /// file, were taken.
+    package func handOn(_ count: Int) {
+        allWaiting -= count
+        var left = count
+        while left > 0, let write = packets.packet(at: handedOnCount) {
+            let step = min(left, write.pointee.remaining)
+            write.pointee.handOn(step)
+            if write.pointee.file != nil { fileWaiting -= step }
+            left -= step
+            if write.pointee.remaining == 0 { handedOnCount += 1 }
+        }
+    }
+
+    /// The bytes of the packet at the front that were handed on since the last call, and its tag; nil when
+    /// there are none, or no delegate to tell.
+    package func takeProgress() -> (count: Int, tag: Int)? {
+        guard let write = packets.front, let count = write.pointee.takeProgress() else { return nil }
+        guard case .delegate(let tag) = write.pointee.completion else { return nil }
+        return (count, tag)
+    }
+
+    /// Removes the oldest packet when its bytes were all handed on, and hands out its completion.
+    package func removeHandedOn() -> Completion<Void>? {
+        guard handedOnCount > 0, let completion = packets.front?.pointee.completion else { return nil }
+        packets.removeFront()
+        handedOnCount -= 1
+        timer.advance()
+        return completion
+    }
+
+    // MARK: - How full
 
     /// The bytes that wait, once, when they have reached `mark`.
     package func takeHighWater(_ mark: Int?) -> Int? {
-        guard let mark, mark > 0, !isAboveHighWater, queue.waitingByteCount >= mark else { return nil }
+        guard let mark, mark > 0, !isAboveHighWater, waitingByteCount >= mark else { return nil }
         isAboveHighWater = true
-        return queue.waitingByteCount
+        return waitingByteCount
     }
 
     /// The bytes that wait, once, when they are down to half of `mark`.
     package func takeLowWater(_ mark: Int?) -> Int? {
-        guard isAboveHighWater, queue.waitingByteCount <= (mark ?? 0) / 2 else { return nil }
+        guard isAboveHighWater, waitingByteCount <= (mark ?? 0) / 2 else { return nil }
         isAboveHighWater = false
-        return queue.waitingByteCount
+        return waitingByteCount
     }
 
     /// True when `count` more bytes would be too many. What can be sent does not count, nor do files, and one
     /// write alone is never too much.
     package func wouldExceed(_ limit: Int, with count: Int) -> Bool {
-        queue.waitingMemoryByteCount > 0 && count > limit - queue.waitingMemoryByteCount
+        waitingMemoryByteCount > 0 && count > limit - waitingMemoryByteCount
+    }
+
+    // MARK: - Time
+
+    /// Starts the clock of the oldest write, unless it runs.
+    package func startClock() {
+        if let seconds = timeout { timer.startIfNeeded(seconds: seconds) }
+    }
+
+    /// When the oldest write has taken too long.
+    package var deadline: Deadline? { timer.deadline }
+
+    /// The oldest write, when it has taken too long, once.
+    package func takeLate(at now: Deadline) -> LateOperation? {
+        guard let elapsed = timer.takeExpiry(at: now), let progress, let completion else { return nil }
+        return LateOperation(
+            number: timer.operation, elapsed: elapsed, progress: progress, isDelegates: completion.isDelegates)
+    }
+
+    /// Lets a late write go on for `seconds` more; the time it had, when it is to end now. Nil, and nothing
+    /// changes, when it is not the oldest any more.
+    package func extend(_ number: UInt64, by seconds: Double) -> Double? {
+        guard number == timer.operation, let timeout else { return nil }
+        guard seconds > 0 else { return timeout }
+        timer.extend(by: seconds)
+        return nil
+    }
+
+    // MARK: - Parts
+
+    /// The most parts that are given at a time: with writes of 4 KiB they make up 256.
+    private static var partLimit: Int { 64 }
+    /// To copy less than this costs no more than a part of its own.
+    private static var smallLimit: Int { 4096 }
+    /// The most bytes that are put together: no more than a block holds, which therefore never moves.
+    private static var gatherLimit: Int { 64 * 1024 }
+
+    /// Adds the writes from `offset` on to the `count` parts that there are, and then calls `body`.
+    private func addPart(
+        at offset: Int, to room: UnsafeMutableBufferPointer<iovec>, _ count: Int, limit: Int, mayGather: Bool,
+        _ body: (UnsafeBufferPointer<iovec>) -> Void
+    ) {
+        guard count < room.count, limit > 0, let write = packets.packet(at: offset), write.pointee.file == nil else {
+            return body(UnsafeBufferPointer(rebasing: room[..<count]))
+        }
+        if mayGather, limit >= Self.smallLimit, smallWrite(at: offset) != nil, smallWrite(at: offset + 1) != nil {
+            let scratch = PreBuffer()
+            let end = gather(from: offset, into: scratch, limit: min(limit, Self.gatherLimit))
+            room[count] = iovec(scratch.readableBytes)
+            // More small ones are for the next call: what is put together is sent while it is in the
+            // processor's cache.
+            let left = smallWrite(at: end) == nil ? limit - scratch.count : 0
+            addPart(at: end, to: room, count + 1, limit: left, mayGather: false, body)
+            scratch.reset()
+        } else {
+            _ = WritePacket.withRemainingBytes(of: write, limit: limit) { bytes in
+                room[count] = iovec(bytes)
+                addPart(at: offset + 1, to: room, count + 1, limit: limit - bytes.count, mayGather: mayGather, body)
+            }
+        }
+    }
+
+    private func smallWrite(at offset: Int) -> UnsafeMutablePointer<WritePacket>? {
+        guard let write = packets.packet(at: offset), write.pointee.remaining < Self.smallLimit, write.pointee.file == nil else {
+            return nil
+        }
+        return write
+    }
+
+    /// Appends small writes, each as a whole; returns where the first one is that was left out.
+    private func gather(from offset: Int, into scratch: PreBuffer, limit: Int) -> Int {
+        var offset = offset
+        while let write = smallWrite(at: offset), scratch.count + write.pointee.remaining <= limit {
+            _ = WritePacket.withRemainingBytes(of: write, limit: Self.smallLimit) { scratch.append($0) }
+            offset += 1
+        }
+        return offset
+    }
+}
+
+extension iovec {
+    fileprivate init(_ bytes: UnsafeRawBufferPointer) {
+        self.init(iov_base: UnsafeMutableRawPointer(mutating: bytes.baseAddress), iov_len: bytes.count)
+    }
+}
+
+extension WritePacket {
+    /// False for a file. A method of the packet would be called with a copy of it.
+    fileprivate static func withRemainingBytes(
+        of packet: UnsafeMutablePointer<WritePacket>, limit: Int, _ body: (UnsafeRawBufferPointer) -> Void
+    ) -> Bool {
+        guard packet.pointee.file == nil else { return false }
+        let (start, count) = (packet.pointee.handedOn, min(packet.pointee.remaining, limit))
+        packet.pointee.bytes.withUnsafeBytes {
+            body(UnsafeRawBufferPointer(start: $0.baseAddress.map { $0 + start }, count: count))
+        }
+        return true
     }
 }
