@@ -21,7 +21,7 @@ import Testing
         try await recorder.connected()
         do {
             let peer = try listener.accepted()
-            peer.send("421 bye\r\n")
+            try peer.send("421 bye\r\n")
         }  // It is closed here.
         // Until the kernel has no more to say than that: a write is refused once the peer's reset is there.
         socket.write(Data("Q"), withTimeout: 60, tag: 1)
@@ -107,15 +107,15 @@ import Testing
     @Test func whatWaitsIsKnownBeforeTheConnectionStandsAndNothingAfterItsEnd() async throws {
         let listener = try RawSocket.listening()
         let gate = DispatchSemaphore(value: 0)
-        let port = try #require(listener.localAddress.port)
+        let address = try listener.localAddress
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.resolver = Resolver(concurrency: 1) { query in
             gate.wait()
-            return .success([SocketAddress(literal: "127.0.0.1", port: query.port)].compactMap { $0 })
+            return .success([address.withPort(query.port)])
         }
         socket.writeHighWaterMark = 1000
-        try socket.connect(toHost: "some.example", onPort: port, withTimeout: 60)
+        try socket.connect(toHost: "some.example", onPort: try listener.localPort, withTimeout: 60)
         socket.write(Data(count: 20_000_000), withTimeout: -1, tag: 1)
         socket.readData(toLength: 10, withTimeout: -1, tag: 7)
         // The loop may be telling of the high-water mark meanwhile; then the read is taken up when it has

@@ -1,4 +1,5 @@
 import AsyncSockets
+import AsyncSocketsTesting
 import FoundationEssentials
 import Glibc
 import SocketCore

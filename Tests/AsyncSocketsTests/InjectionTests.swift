@@ -64,8 +64,10 @@ import Testing
         let peer = Locked<RawSocket?>(nil)
         let recorder = Recorder { socket, told in
             guard case .read = told else { return }
-            peer.withLock { $0?.send("250 injected\r\n") }
-            #expect(throws: Never.self) { try socket.startTLS(settings: TestCertificates.client()) }
+            #expect(throws: Never.self) {
+                try peer.withLock { try $0?.send("250 injected\r\n") }
+                try socket.startTLS(settings: TestCertificates.client())
+            }
             socket.readData(withTimeout: 60, tag: 2)
         }
         let client = AsyncSocket(inlineDelegate: recorder)
@@ -74,7 +76,7 @@ import Testing
         let accepted = try listener.accepted()
         peer.withLock { $0 = accepted }
         client.readData(to: .lineEnd, withTimeout: 60, tag: 1)
-        accepted.send("220 go\r\n")
+        try accepted.send("220 go\r\n")
         #expect(try await recorder.readText() == "220 go\r\n")
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .bytesBufferedAtUpgrade)
@@ -94,8 +96,8 @@ import Testing
         let count = 64 << 20
         client.write(Data(count: count), withTimeout: 60, tag: 0)
         try client.startTLS(settings: TestCertificates.client())
-        peer.send("250 injected\r\n")
-        await Task.detached { _ = peer.receive(count) }.value
+        try peer.send("250 injected\r\n")
+        _ = try await Task.detached { try peer.receive(atLeast: count) }.value
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .bytesBufferedAtUpgrade)
         #expect(error.namesEarlyBytes(upTo: Self.injected.count))

@@ -71,11 +71,11 @@ import Testing
             let listener = AsyncSocket(inlineDelegate: atListener)
             try listener.accept(onInterface: "127.0.0.1", port: 0)
             let order = Locked("")
-            let clients = Locked<[RawClient]>([])
+            let clients = Locked<[RawSocket]>([])
             let (socket, recorder) = try busySocket(order, to: listener.localPort, delivery) { socket in
                 socket.disconnect()
                 try? socket.accept(onInterface: "127.0.0.1", port: 0)
-                guard let address = socket.localAddress, let client = try? RawClient(to: address) else { return }
+                guard let address = socket.localAddress, let client = try? RawSocket.connected(to: address) else { return }
                 clients.withLock { $0.append(client) }
             }
             #expect(try await wait(for: 3, in: order) == "cea")

@@ -86,11 +86,12 @@ import Testing
     @Test func nothingButTheProxyIsLookedUp() async throws {
         let peer = try ScriptedPeer.listening(ProxyScript.http.tunnel())
         let names = Locked<[String]>([])
+        let address = try SocketAddress.loopback(port: peer.port)
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.resolver = Resolver(concurrency: 1) { query in
             names.withLock { $0.append(query.host) }
-            return .success([SocketAddress(literal: "127.0.0.1", port: query.port)].compactMap { $0 })
+            return .success([address.withPort(query.port)])
         }
         socket.proxy = .http(host: "proxy.example", port: peer.port)
         try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: 60)

@@ -89,14 +89,15 @@ import Testing
             let ends = AsyncStream<(any Error)?>.makeStream()
             func socketDidDisconnect(_ socket: AsyncSocket, withError error: (any Error)?) { ends.continuation.yield(error) }
         }
-        let port = try ClosedPort()
+        let refusing = try RawSocket.refusing()
+        let port = try refusing.localPort
         let ported = Ported()
         let socket = AsyncSocket(inlineDelegate: ported)
-        try socket.connect(toHost: "127.0.0.1", onPort: port.port)
+        try socket.connect(toHost: "127.0.0.1", onPort: port)
         var ends = ported.ends.stream.makeAsyncIterator()
         let error = try #require(await ends.next())
         #expect((error as? AsyncSocketError)?.code == .connectFailed)
-        #expect(error?.localizedDescription.contains("127.0.0.1:\(port.port): connection refused") == true)
+        #expect(error?.localizedDescription.contains("127.0.0.1:\(port): connection refused") == true)
     }
 
     @Test func anAddressInUseIsNamed() async throws {

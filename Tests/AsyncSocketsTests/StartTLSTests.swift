@@ -196,11 +196,12 @@ import Testing
 
     /// No one answers: that is told as for a read, and `startTLS` has nothing to complain about.
     @Test func startTLSAfterAnEndByItselfThrowsNothing() async throws {
-        let port = try ClosedPort()
+        let refusing = try RawSocket.refusing()
+        let port = try refusing.localPort
         for _ in 0..<40 {
             let recorder = Recorder()
             let socket = AsyncSocket(inlineDelegate: recorder)
-            try socket.connect(toHost: "127.0.0.1", onPort: port.port, withTimeout: 60)
+            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 60)
             try socket.startTLS(settings: TestCertificates.client())
             let error = try await recorder.disconnected()
             #expect(error?.code == .connectFailed)

@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import Dispatch
 import Glibc
 import SocketBuffers
@@ -6,10 +7,8 @@ import Testing
 
 /// Two ends of a connection that the kernel made without a network.
 private func makeSocketPair() throws -> (SocketDescriptor, SocketDescriptor) {
-    var descriptors: [CInt] = [-1, -1]
-    let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
-    try #require(socketpair(AF_UNIX, type, 0, &descriptors) == 0)
-    return (SocketDescriptor(adopting: descriptors[0]), SocketDescriptor(adopting: descriptors[1]))
+    let (near, far) = try RawSocket.pair()
+    return (SocketDescriptor(takingOver: near.duplicate()), SocketDescriptor(takingOver: far.duplicate()))
 }
 
 extension SocketDescriptor {

@@ -27,7 +27,3 @@ extension AsyncSocket {
         try connect(toHost: "host.test", onPort: 1, withTimeout: timeout)
     }
 }
-
-extension FullBacklog {
-    var address: SocketAddress? { SocketAddress(literal: "127.0.0.1", port: port) }
-}
