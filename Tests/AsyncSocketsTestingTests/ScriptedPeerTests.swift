@@ -46,7 +46,7 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    @Test func nobodyConnectingIsAnError() async throws {
+    @Test func noOneConnectingIsAnError() async throws {
         let peer = try ScriptedPeer.listening([], timeout: .milliseconds(20))
         let error = await #expect(throws: LoopbackError.self) { try await peer.finish() }
         #expect(error?.code == .timedOut)

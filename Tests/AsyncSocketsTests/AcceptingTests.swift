@@ -174,7 +174,7 @@ import Testing
 
     /// The most frequent mistake: no one stores the new socket.
     @Test(arguments: [Link.Delivery.inline, .delegateQueue])
-    func anAcceptedSocketThatNobodyKeepsIsClosedAndOnceLogged(_ delivery: Link.Delivery) async throws {
+    func anAcceptedSocketThatNoOneKeepsIsClosedAndOnceLogged(_ delivery: Link.Delivery) async throws {
         final class Careless: AsyncSocketDelegate, Sendable {
             func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
                 newSocket.readData(withTimeout: 60, tag: 0)

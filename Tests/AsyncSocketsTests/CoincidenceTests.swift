@@ -104,7 +104,7 @@ import Testing
         for await number in calls.stream where number == 100 { break }
     }
 
-    @Test func whatWaitsIsKnownBeforeTheConnectionStandsAndNothingAfterItsEnd() async throws {
+    @Test func whatWaitsIsKnownBeforeTheConnectionAndNothingAfterItsEnd() async throws {
         let listener = try RawSocket.listening()
         let gate = DispatchSemaphore(value: 0)
         let address = try listener.localAddress

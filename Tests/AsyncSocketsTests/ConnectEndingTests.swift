@@ -133,7 +133,7 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    @Test func aSocketThatNobodyKeepsStopsConnecting() async throws {
+    @Test func aSocketThatNoOneKeepsStopsConnecting() async throws {
         let loop = try EventLoop()
         let silent = try [FullBacklog(), FullBacklog()]
         let recorder = Recorder(recordsSteps: true)

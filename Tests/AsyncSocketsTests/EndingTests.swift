@@ -48,7 +48,7 @@ import Testing
 
     /// The loop is held up while the peer answers and leaves: one event then says that we are connected, that
     /// there are bytes, and that there will be no more.
-    @Test func aPeerThatIsGoneBeforeTheLoopSeesTheConnectionIsServedToItsEnd() async throws {
+    @Test func aPeerGoneBeforeTheLoopSeesTheConnectionIsServedToItsEnd() async throws {
         let loop = try EventLoop()
         let gate = DispatchSemaphore(value: 0)
         let holder = Recorder { _, told in

@@ -31,7 +31,7 @@ import Testing
         return (status, text)
     }
 
-    @Test func anExhaustedDescriptorTablePausesTheListenerAndLosesNoConnection() async throws {
+    @Test func aListenerWithoutDescriptorsPausesAndLosesNoConnection() async throws {
         let (status, output) = try await run("descriptors")
         #expect(status == 0, "\(output)")
     }

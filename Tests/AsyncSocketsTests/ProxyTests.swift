@@ -9,7 +9,7 @@ import Testing
 /// Connections through proxies that do what a script says.
 @Suite(.timeLimit(.minutes(2))) struct ProxyTests {
     @Test(arguments: ProxyScript.allCases, Link.Delivery.allCases)
-    func aConnectionIsReportedWhenTheTunnelStands(_ kind: ProxyScript, _ delivery: Link.Delivery) async throws {
+    func aConnectionIsDeliveredWhenTheTunnelIsEstablished(_ kind: ProxyScript, _ delivery: Link.Delivery) async throws {
         let peer = try ScriptedPeer.listening(kind.tunnel() + [.expect("ping\r\n"), .send("pong\r\n")])
         let recorder = Recorder()
         let socket = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)

@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func d20AReadThatTimesOutCanHandOverItsBytesAndLeaveTheConnectionAlone(secure: Bool) async throws {
+    func d20AReadThatTimesOutCanHandOverItsBytesAndKeepTheConnection(secure: Bool) async throws {
         let start: [ScriptedPeer.Step] = secure ? [.startTLS(try TestCertificates.server())] : []
         let peer = try ScriptedPeer.listening(start + [.send("abc"), .expect("go on"), .send("def\r\n")])
         let recorder = Recorder(patientUntil: 2)

@@ -49,7 +49,7 @@ import Testing
     /// All in one callback. With a message of another thread waiting, the old connection is not closed until
     /// the callback is over; the new one is the socket's all the same.
     @Test(arguments: [false, true])
-    func whatIsQueuedInACallbackBehindConnectingAgainGoesToTheNewConnection(messageWaits: Bool) async throws {
+    func whatACallbackQueuesAfterReconnectingGoesToTheNewConnection(messageWaits: Bool) async throws {
         let first = try Greeter("first")
         let second = try ScriptedPeer.listening([.expect("to the second"), .send("answer")])
         let recorder = Recorder { socket, told in
@@ -78,7 +78,7 @@ import Testing
         #expect(try await recorder.readText() == "answer")
     }
 
-    @Test func d11PendingEventsGoToWhoeverIsTheDelegateWhenTheyArrive() async throws {
+    @Test func d11PendingEventsGoToTheDelegateThatIsSetWhenTheyArrive() async throws {
         let greeter = try Greeter("hello")
         let (old, new) = (Recorder(), Recorder())
         let queue = DispatchQueue(label: "delegate")

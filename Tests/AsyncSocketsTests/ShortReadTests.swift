@@ -25,7 +25,7 @@ import Testing
         return try await recorder.readText()
     }
 
-    @Test func whatStandsBehindUrgentDataIsRead() async throws {
+    @Test func whatComesBehindUrgentDataIsRead() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
@@ -41,7 +41,7 @@ import Testing
         withExtendedLifetime((listener, atListener, peer)) {}
     }
 
-    @Test func whatStandsBehindDescriptorsIsRead() async throws {
+    @Test func whatComesBehindDescriptorsIsRead() async throws {
         let (peer, other) = try RawSocket.pair()
         let socket = try AsyncSocket(adopting: other.duplicate())
         let text = try await read(from: peer, socket) { peer in

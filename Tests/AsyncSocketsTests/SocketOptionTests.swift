@@ -93,7 +93,7 @@ import Testing
     }
 
     @Test(arguments: forConnections)
-    func anOptionThatIsSetBeforeReachesTheConnectionTheListenerAndItsChildren(_ each: Case) async throws {
+    func anOptionSetBeforeReachesConnectionListenerAndChildren(_ each: Case) async throws {
         let recorders = [Recorder(), Recorder()]
         let listener = AsyncSocket(inlineDelegate: recorders[0])
         let client = AsyncSocket(inlineDelegate: recorders[1])

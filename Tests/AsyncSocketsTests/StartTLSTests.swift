@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test(arguments: Link.Delivery.allCases)
-    func theHandshakeStandsInLineBehindEarlierReadsAndWrites(_ delivery: Link.Delivery) async throws {
+    func theHandshakeWaitsForEarlierReadsAndWrites(_ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
         link.client.write(Data("STARTTLS\r\n"), withTimeout: 60, tag: 1)
         link.client.readData(to: .lineEnd, withTimeout: 60, tag: 2)
@@ -50,7 +50,7 @@ import Testing
         #expect(try await link.atClient.readText() == "answer\r\n")
     }
 
-    @Test func startTLSMayBeCalledBeforeTheConnectionStands() async throws {
+    @Test func startTLSMayBeCalledBeforeTheConnectionIsEstablished() async throws {
         let server = try TestCertificates.server()
         let atListener = Recorder { _, told in
             guard case .accepted(let socket) = told else { return }

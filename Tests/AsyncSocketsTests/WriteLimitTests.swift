@@ -71,7 +71,7 @@ import Testing
         #expect(try await link.atServer.readData().count == count)
     }
 
-    @Test func writesWithinTheLimitGoOnForEver() async throws {
+    @Test func writesWithinTheLimitGoOnWithoutEnd() async throws {
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = 1000
         for tag in 0..<1000 {
@@ -199,7 +199,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func aPeerThatResetsWhileAFileIsSentEndsTheConnectionAndNotTheProcess() async throws {
+    @Test func aResetWhileAFileIsSentEndsTheConnectionAndNotTheProcess() async throws {
         let reading = try TestSignal()
         let peer = try ScriptedPeer.listening([.expect("\0\0\0"), .fire(reading), .reset])
         let recorder = Recorder()

@@ -107,7 +107,7 @@ import Testing
     }
 
     @Test(arguments: zip(ProxyDaemon.Kind.allCases, ["Connection refused", "Connection refused", "500 Unable to connect"]))
-    func aPortThatNobodyListensOnIsTold(_ kind: ProxyDaemon.Kind, _ words: String) async throws {
+    func aPortThatNoOneListensOnIsTold(_ kind: ProxyDaemon.Kind, _ words: String) async throws {
         let closed = try Loopback.freePort()
         let daemon = try await ProxyDaemon(kind, target: closed).started()
         defer { daemon.stop() }

@@ -18,7 +18,7 @@ import Testing
     ]
 
     @Test(arguments: successes, [[], [UInt8]("220 hello\r\n"), success])
-    func aTunnelStandsAndTheBytesBehindTheReplyAreItsOwn(_ success: [UInt8], _ tunnelBytes: [UInt8]) throws {
+    func aTunnelIsEstablishedAndTheBytesBehindTheReplyAreItsOwn(_ success: [UInt8], _ tunnelBytes: [UInt8]) throws {
         let negotiation = try Proxy.negotiation(.socks5)
         let transcripts = ProxyTranscript.all(of: negotiation, given: Self.noAuthentication + success + tunnelBytes)
         #expect(transcripts.count == 1)

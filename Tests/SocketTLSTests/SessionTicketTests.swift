@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    @Test func theApplicationProtocolIsAgreedOnAnew() throws {
+    @Test func theApplicationProtocolIsAgreedOnAgain() throws {
         var settings = fixture.server
         settings.applicationProtocols = ["h2", "http/1.1"]
         let first = try server(settings)

@@ -245,7 +245,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func nobodyIsAskedAboutAClientWithoutACertificate(version: TLSVersion) throws {
+    func noOneIsAskedAboutAClientWithoutACertificate(version: TLSVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate(.optional)
         fixture.server.trustEvaluation = .manual
