@@ -9,8 +9,7 @@ import SocketTestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct AcceptingTests {
-    /// While the first connection is told, a number of others come; then the listener is stopped from within
-    /// that callback.
+    /// Other connections come during the callback for the first one, which then stops the listener.
     @Test(arguments: [Link.Delivery.inline, .delegateQueue])
     func nothingIsAcceptedAfterADisconnectFromWithinTheCallback(_ delivery: Link.Delivery) async throws {
         let othersHaveCome = DispatchSemaphore(value: 0)
@@ -91,8 +90,8 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
-    /// The second address cannot be had: nothing is left of the first, and no one is told of an end that had
-    /// no beginning.
+    /// The second address is taken: nothing is left of the first, and no end is delivered without a
+    /// beginning.
     @Test func anAcceptThatThrewLeavesNothingBehind() async throws {
         let holder = AsyncSocket(inlineDelegate: Recorder())
         let atHolder = Recorder()
@@ -129,7 +128,7 @@ import Testing
         #expect(!child.isIPv6Enabled && child.isIPv4Enabled)
         #expect(child.alternateAddressDelay == 1.25)
         #expect(child.maximumAcceptedConnections == 12)
-        // The delegate is the listener's: it hears of the end.
+        // The listener's delegate gets the end.
         child.disconnect()
         #expect(try await recorder.disconnected() == nil)
         withExtendedLifetime(client) {}
@@ -223,7 +222,7 @@ import Testing
 
     // MARK: - Without a delegate
 
-    /// The original leaked the descriptor: its peer would wait for ever.
+    /// The original leaked the descriptor: its peer waited without end.
     @Test(arguments: [Link.Delivery.inline, .delegateQueue, .socketQueue])
     func d16WithoutADelegateAnAcceptedConnectionIsClosed(_ delivery: Link.Delivery) async throws {
         LogRecorder.install()
@@ -240,7 +239,7 @@ import Testing
         withExtendedLifetime(listener) {}
     }
 
-    /// Connections that are on their way to the delegate queue when the listener goes are closed.
+    /// The listener goes while connections are on their way to the delegate queue: they are closed.
     @Test func d16WhatIsOnItsWayWhenTheListenerGoesIsClosed() async throws {
         let queue = DispatchQueue(label: "delegate")
         let arrived = DispatchSemaphore(value: 0)

@@ -7,7 +7,7 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
-/// Sockets on descriptors that someone else has made.
+/// Sockets on descriptors that other code has made.
 @Suite(.timeLimit(.minutes(5))) struct AdoptionTests {
     /// A peer, and a descriptor to adopt.
     private static func pair() throws -> (RawSocket, CInt) {
@@ -68,7 +68,7 @@ import Testing
             try peer.send("x")
             return try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         }()
-        // No one has read the byte yet, and no one will; who waits for the write is told all the same.
+        // No one reads the byte; the write fails all the same.
         socket.write(Data(count: 1024 * 1024), withTimeout: 60, tag: 0)
         let error = try #require(try await recorder.disconnected())
         #expect([.connectionReset, .closedByPeer].contains(error.code))
@@ -90,7 +90,7 @@ import Testing
         withExtendedLifetime(socket) {}
     }
 
-    /// A socket whose peer has said five lines and gone, and whose write therefore fails.
+    /// A socket whose peer has sent five lines and closed, so that a write fails.
     private static func afterLastWords(_ recorder: Recorder, grace: TimeInterval) throws -> AsyncSocket {
         let (peer, descriptor) = try Self.pair()
         try peer.send("one\r\ntwo\r\nthree\r\nfour\r\nfive\r\n")
@@ -105,7 +105,7 @@ import Testing
         #expect(try await recorder.readText() == line + "\r\n")
     }
 
-    /// However long it takes from one read to the next: no clock counts here.
+    /// The time from one read to the next does not matter: no clock runs here.
     @Test func aSlowReaderGetsAllThatCameBeforeTheEnd() async throws {
         let recorder = Recorder()
         let socket = try Self.afterLastWords(recorder, grace: .infinity)
@@ -120,7 +120,7 @@ import Testing
         let socket = try Self.afterLastWords(recorder, grace: 3600)
         socket.write(Data(count: 1024 * 1024), withTimeout: -1, tag: 0)
         try await Self.expectLine("one", socket, recorder)
-        // The hour that has begun stays one, and the next read begins a shorter period.
+        // The hour that has begun stays an hour, and the next read begins a shorter period.
         socket.failedWriteGrace = 0
         try await Self.expectLine("two", socket, recorder)
         #expect([.connectionReset, .closedByPeer].contains(try await recorder.disconnected()?.code))

@@ -5,8 +5,7 @@ import Glibc
 import SocketTestSupport
 import Testing
 
-/// Ends and limits that no other test looked at closely: each of these has let a small change of the code
-/// pass.
+/// Ends and limits that no other test checks closely: without these a small mistake in the code would pass.
 @Suite(.timeLimit(.minutes(5))) struct CloseLookTests {
     @Test func aListenerOfTwoFamiliesReportsOneEnd() async throws {
         let recorder = Recorder()
@@ -27,8 +26,8 @@ import Testing
         #expect(recorder.unread.isEmpty)
     }
 
-    /// The kernels of both sides take some megabytes. The rest waits for a reader, who never comes: the
-    /// writer is told so.
+    /// The kernels of both sides take some megabytes. The rest waits for a reader that never comes: the write
+    /// times out.
     @Test(arguments: [false, true])
     func aSocketThatNeverReadsTakesLittleAhead(secure: Bool) async throws {
         let link = try await Link.make()
@@ -41,7 +40,7 @@ import Testing
         #expect(error?.code == .writeTimeout)
     }
 
-    /// Who is refused must learn why, though it has sent more than anybody will read.
+    /// A refused peer must learn why, though it has sent more than the server reads.
     @Test func aRefusedPeerThatSentMuchStillGetsTheAlert() async throws {
         let atListener = Recorder { _, told in
             guard case .accepted(let socket) = told else { return }

@@ -7,14 +7,14 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
-/// What is left of an attempt to connect that has been given up: nothing.
+/// An attempt to connect that is given up leaves nothing behind.
 @Suite(.timeLimit(.minutes(5))) struct ConnectEndingTests {
     /// A second client with a longer delay shows when the first one's has passed.
     @Test func d3TheDelayedAttemptEndsWithTheDisconnect() async throws {
         let silent = try FullBacklog()
         let listener = try RawSocket.listening()
         let addresses = try [silent.address, listener.localAddress]
-        // On the loop, which the delay is for, too: so it comes in time.
+        // This is on the loop that also runs the delay, so it comes in time.
         let recorder = Recorder(recordsSteps: true) { client, told in
             if case .progressed(.trying) = told { client.disconnect() }
         }
@@ -32,7 +32,7 @@ import Testing
         withExtendedLifetime((client, second, silent)) {}
     }
 
-    /// The descriptors of attempts that were given up are reused by the connections that come after them.
+    /// Later connections reuse the descriptors of the attempts that were given up.
     @Test func d4WhatComesLateOfAnAttemptDoesNotTouchTheNextConnection() async throws {
         let listener = try RawSocket.listening(backlog: 512)
         let address = try listener.localAddress

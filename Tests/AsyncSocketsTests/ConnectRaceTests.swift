@@ -6,7 +6,7 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
-/// Hosts with several addresses (RFC 8305). A delay of an hour means: nothing here may wait for it.
+/// Hosts with several addresses (RFC 8305). A delay of an hour means that the test must not wait for it.
 @Suite(.timeLimit(.minutes(5))) struct ConnectRaceTests {
     @Test func d5TheNextAddressIsTriedAtOnceWhenOneFails() async throws {
         let listener = try RawSocket.listening()

@@ -20,8 +20,8 @@ import Testing
 
     private static let injected = Data("250 injected\r\n")
 
-    // The attacker is a plain socket of ours at the other end: it need not speak TLS, since the connection
-    // must end before it could.
+    // The attacker is a plain socket of ours at the other end. It does not speak TLS: the connection must end
+    // before that.
 
     @Test(arguments: Moment.allCases, Link.Delivery.allCases)
     func aResponseInjectedIntoAClientIsNeverDelivered(_ moment: Moment, _ delivery: Link.Delivery) async throws {
@@ -36,8 +36,8 @@ import Testing
             _ = try await link.atServer.wrote()
             _ = try await link.atServer.wrote()
         }
-        // What was injected is in this process's kernel now. A read that was queued before the upgrade would
-        // get it; one after must not.
+        // The injected bytes are in our kernel's buffer now. A read from before the upgrade would get them; a
+        // later one must not.
         try link.client.startTLS(settings: TestCertificates.client())
         link.client.readData(withTimeout: 60, tag: 2)
         if moment == .late {
@@ -58,7 +58,7 @@ import Testing
     }
 
     /// The bytes come in the callback that asks for the upgrade: they are in the kernel, and no event has
-    /// told of them.
+    /// announced them.
     @Test func bytesThatNoEventHasToldOfAreFoundAtTheUpgrade() async throws {
         let listener = try RawSocket.listening()
         let peer = Locked<RawSocket?>(nil)

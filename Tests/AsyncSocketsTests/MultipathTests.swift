@@ -9,7 +9,8 @@ import Testing
     /// Whether this kernel makes sockets of Multipath TCP.
     private static let kernelHasMultipathTCP = (try? RawSocket(AF_INET, protocol: 262)) != nil
 
-    /// It is used when both sides ask for it and the kernel has it; in any case the connection serves.
+    /// Multipath TCP is used when both sides ask for it and the kernel has it; the connection works in any
+    /// case.
     @Test(arguments: [true, false], [true, false])
     func multipathTCPIsUsedWhenBothSidesAskForIt(_ atClient: Bool, _ atListener: Bool) async throws {
         let recorders = [Recorder(), Recorder()]

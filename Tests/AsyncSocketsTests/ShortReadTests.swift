@@ -5,12 +5,12 @@ import Glibc
 import SocketTestSupport
 import Testing
 
-/// A recv that brings less than there was room for has emptied the kernel's buffer, except where Linux stops
-/// early: before urgent data (tcp(7)), and behind a message that descriptors came with (unix(7)). What stands
-/// behind those is announced by no further event.
+/// A recv that returns less than its room has emptied the kernel's buffer, except where Linux stops early:
+/// before urgent data (tcp(7)), and behind a message with descriptors (unix(7)). No further event announces
+/// the bytes behind those.
 @Suite(.timeLimit(.minutes(5))) struct ShortReadTests {
-    /// A plain descriptor at one end, a socket of ours at the other. All that `burst` sends comes while the
-    /// loop is busy, as one event.
+    /// A raw socket at one end, a socket of ours at the other. All that `burst` sends comes while the loop is
+    /// busy, as one event.
     private func read(
         from peer: RawSocket, _ socket: AsyncSocket, _ burst: @escaping @Sendable (CInt) -> Void
     ) async throws -> String {

@@ -7,9 +7,9 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// Every option is read back from the kernel by a `getsockopt` of the test's own.
+/// The test reads every option back from the kernel with its own `getsockopt`.
 @Suite(.timeLimit(.minutes(5))) struct SocketOptionTests {
-    /// The value that the kernel has, as its first number; -errno when it has none.
+    /// The kernel's value, as its first number; -errno when it has none.
     private func kernelValue(_ level: CInt, _ option: CInt, of socket: AsyncSocket) async -> CInt {
         await withCheckedContinuation { continuation in
             socket.perform { descriptor in
@@ -74,7 +74,7 @@ import Testing
         Case(.notSentLowWater, 16_384, tcp, TCP_NOTSENT_LOWAT, 16_384),
     ]
 
-    /// The kernel changes it by itself in a handshake, so that it is worth setting on a connection only.
+    /// The kernel changes it by itself in a handshake, so setting it makes sense on a connection only.
     private static let forConnectionsAlone: [Case] = [Case(.quickAck, false, tcp, TCP_QUICKACK, 0)]
 
     private static let forListeners: [Case] = [
@@ -118,7 +118,7 @@ import Testing
         #expect(await kernelValue(each.level, each.option, of: listener) == each.expected)
         try each.set(listener)
         #expect(await kernelValue(each.level, each.option, of: listener) == each.expected)
-        // It is none of a connection's: a child is accepted all the same.
+        // A connection does not have this option: a child is accepted all the same.
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
         #expect(child.isConnected)
@@ -149,7 +149,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    /// These want privileges: whoever lacks them gets the kernel's error.
+    /// These need privileges: a process without them gets the kernel's error.
     @Test func privilegedOptionsReachTheKernelOrSayWhyNot() async throws {
         let link = try await Link.make()
         do {
@@ -275,7 +275,7 @@ import Testing
         withExtendedLifetime((listener, recorder)) {}
     }
 
-    /// The kernel passes nothing of a Unix-domain listener on.
+    /// A Unix-domain listener passes none of its options on.
     @Test func aUnixChildGetsTheListenersOptions() async throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
@@ -329,7 +329,7 @@ import Testing
         let error = #expect(throws: AsyncSocketError.self) { try listeners[2].accept(onInterface: "127.0.0.1", port: port) }
         #expect(error?.errno == EADDRINUSE)
         let address = try #require(listeners[0].localAddress)
-        // The kernel chooses by a hash of the ports: among so many both are met.
+        // The kernel chooses by a hash of the ports: among so many clients each listener gets one.
         let clients = try (0..<64).map { _ in try RawSocket.connected(to: address) }
         _ = try await recorders[0].accepted()
         _ = try await recorders[1].accepted()
@@ -364,7 +364,7 @@ import Testing
         withExtendedLifetime(link) {}
     }
 
-    /// The port that the kernel knows the descriptor by.
+    /// The port that the kernel has for the descriptor.
     private func localPort(of socket: AsyncSocket) async -> UInt16? {
         await withCheckedContinuation { continuation in
             socket.perform { descriptor in

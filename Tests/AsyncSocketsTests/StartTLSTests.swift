@@ -157,7 +157,7 @@ import Testing
         #expect(try await link.atClient.disconnected() == thrown)
     }
 
-    /// In an inline callback, where what is asked for is done at once.
+    /// In an inline callback, where requests are done at once.
     @Test func aSettingsErrorInACallbackEndsTheConnection() async throws {
         let settings = Self.broken(try TestCertificates.server())
         let atListener = Recorder { _, told in
@@ -173,7 +173,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// The connection has yet to be made: it never is.
+    /// The connection is not made yet, and never is.
     @Test func aSettingsErrorWhileConnectingEndsTheAttempt() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
@@ -194,7 +194,7 @@ import Testing
         withExtendedLifetime(atListener) {}
     }
 
-    /// No one answers: that is told as for a read, and `startTLS` has nothing to complain about.
+    /// No one answers: the error is the same as for a read, and `startTLS` does not throw.
     @Test func startTLSAfterAnEndByItselfThrowsNothing() async throws {
         let refusing = try RawSocket.refusing()
         let port = try refusing.localPort

@@ -24,7 +24,7 @@ import Testing
         #expect(child.isConnected)
     }
 
-    /// What may lie at a path, how it is put there, and what the error calls it.
+    /// What may be at a path, how the test makes it, and what the error calls it.
     private static let obstacles: [(name: String, make: @Sendable (String) -> CInt)] = [
         ("a file", { close(open($0, O_CREAT | O_WRONLY, 0o600)) }),
         ("a directory", { mkdir($0, 0o700) }),
@@ -62,7 +62,7 @@ import Testing
         withExtendedLifetime((first, recorders)) {}
     }
 
-    /// The kernel answers EAGAIN: the server lives, and is busy.
+    /// The kernel answers EAGAIN: the server is alive, and busy.
     @Test func d15AServerWithAFullBacklogKeepsItsFile() throws {
         let folder = try TemporaryFolder()
         let address = try folder.address("s")
@@ -175,8 +175,8 @@ import Testing
         withExtendedLifetime((listener, recorder)) {}
     }
 
-    /// Several start at once where a crash has left a socket: one gets the path, and whoever connects reaches
-    /// that one.
+    /// Several listeners start at once where a crash has left a socket: one gets the path, and each client
+    /// reaches that one.
     @Test func ofManyThatStartAtOnceOneGetsThePath() async throws {
         let folder = try TemporaryFolder()
         for round in 0..<100 {
@@ -199,8 +199,8 @@ import Testing
         #expect(try folder.names == [])
     }
 
-    /// The first `length` bytes that any accepted connection brings. Some bring none: they only asked whether
-    /// anybody answers.
+    /// The first `length` bytes of any accepted connection. Some bring none: they only asked whether a
+    /// listener answers.
     private func firstText(at recorder: Recorder, length: Int) async -> String {
         while true {
             switch await recorder.next() {

@@ -5,10 +5,10 @@ import Foundation
 import SocketTestSupport
 import Testing
 
-/// Sockets between a virtual machine and its host; here, of this machine with itself, which not every kernel
-/// has.
+/// Sockets between a virtual machine and its host. Here this machine talks to itself, which not every kernel
+/// can.
 @Suite(.timeLimit(.minutes(5))) struct VirtualMachineTests {
-    /// What the kernel says to a socket of this machine itself: nothing, or an `errno`.
+    /// The `errno` with which the kernel refuses `address`, or nil.
     private static func kernelRefusal(of address: SocketAddress) -> CInt? {
         do throws(LoopbackError) {
             _ = try RawSocket.bound(to: address)

@@ -4,8 +4,7 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTestSupport
 
-/// What attempts to connect leave behind, which is nothing: no descriptor and no registration, however they
-/// end.
+/// Attempts to connect leave nothing behind: no descriptor and no registration, however they end.
 enum ConnectProbe {
     private static let rounds = 200
 
@@ -55,7 +54,7 @@ enum ConnectProbe {
         return (client, witness)
     }
 
-    /// The registration goes right after the last callback.
+    /// The registration ends right after the last callback.
     private static func expectEmpty(_ loop: EventLoop) throws {
         var patience = 100_000
         while loop.registrationCount > 0, patience > 0 {

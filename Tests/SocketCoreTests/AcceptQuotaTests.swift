@@ -20,7 +20,7 @@ import Testing
         return descriptor
     }
 
-    /// The listener looks at the quota once for each connection that comes and twice for each place that
+    /// The listener looks at the quota once for each connection that comes and twice for each permit that
     /// becomes free; it does not spin.
     @Test func aFullListenerAsksOnlyWhenThereIsAReasonTo() async throws {
         let loop = try EventLoop()

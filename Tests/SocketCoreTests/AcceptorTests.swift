@@ -3,7 +3,7 @@ import SocketCore
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct AcceptorTests {
-    /// What a listener tells its owner.
+    /// What an acceptor tells its owner.
     private enum Told: Sendable {
         case accepted(SocketDescriptor, from: SocketAddress)
         case paused(SystemError, seconds: Double)

@@ -78,7 +78,7 @@ private final class Handler: EventHandler {
         let early = loop.register(Handler { _ in continuation.yield("early") })
         let removed = loop.register(Handler { _ in continuation.yield("removed") })
         let start = Deadline.now
-        // On the loop, which tells of none before it has all.
+        // This runs on the loop, which delivers no event before it has all of them.
         run(on: loop) { loop in
             loop.setDeadline(Deadline(after: 0.06, from: start), of: late)
             loop.setDeadline(Deadline(after: 0.02, from: start), of: removed)

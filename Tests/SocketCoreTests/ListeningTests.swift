@@ -5,14 +5,13 @@ import Testing
 
 @testable import SocketCore
 
-/// What a listener makes of errors and of files that others change meanwhile.
+/// How a listener treats errors, and files that others change meanwhile.
 @Suite struct ListeningTests {
     private enum Meaning {
         case pause, nothingThere, nextOne
     }
 
-    /// No test can have the machine run out of these; `EngineProbe descriptors` has a process run out of
-    /// descriptors.
+    /// No test can use up the machine's resources; `EngineProbe descriptors` uses up those of a process.
     @Test(arguments: [
         (EMFILE, Meaning.pause), (ENFILE, .pause), (ENOBUFS, .pause), (ENOMEM, .pause),
         (EAGAIN, .nothingThere), (EBADF, .nothingThere), (EINVAL, .nothingThere),
@@ -29,7 +28,7 @@ import Testing
         #expect(found == expected)
     }
 
-    /// The dead socket that was found is gone, and another program listens there now.
+    /// The dead socket is gone, and another program listens there now.
     @Test func aSocketThatAppearsDuringTheLookStays() throws {
         let path = "/tmp/as-\(UUID().uuidString.prefix(8))"
         let address = try #require(SocketAddress(unixPath: path))

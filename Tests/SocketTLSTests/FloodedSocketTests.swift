@@ -8,7 +8,7 @@ import Testing
 
 /// A peer that makes a socket answer, and never reads the answers.
 @Suite(.timeLimit(.minutes(5))) struct FloodedSocketTests {
-    /// The other end, on a descriptor of its own.
+    /// The other end, on a raw socket.
     private struct Attacker {
         let peer: RawPeer
         private let socket: RawSocket
@@ -30,7 +30,7 @@ import Testing
             }
         }
 
-        /// Sends all, and answers how much that was; nil when the other side takes no more for a second, or
+        /// Sends all, and returns how much that was; nil when the other side takes no more for a second, or
         /// has ended the connection.
         func send(_ bytes: [UInt8]) -> Int? {
             do throws(LoopbackError) {
@@ -69,9 +69,9 @@ import Testing
 
     private static let limit = 32 << 20
 
-    /// Sends for as long as the server takes it, and closes the connection. How many bytes that were.
+    /// Sends for as long as the server takes it, closes the connection, and returns the number of bytes.
     ///
-    /// On a thread of its own: it keeps it busy for seconds.
+    /// It has a thread of its own, which it keeps busy for seconds.
     private static func flood(_ port: UInt16, upTo limit: Int) async throws -> Int {
         try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread {

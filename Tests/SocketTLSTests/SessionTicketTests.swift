@@ -181,7 +181,7 @@ import Testing
 
 }
 
-/// Times are counted from the birth of the first key, at 100.
+/// Times count from the creation of the first key, at 100.
 @Suite final class TicketKeyRingTests {
     private var ring = TicketKeyRing()
 

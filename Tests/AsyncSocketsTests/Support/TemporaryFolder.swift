@@ -2,7 +2,7 @@ import AsyncSockets
 import Foundation
 import Testing
 
-/// A folder with a short name, which goes with the last reference.
+/// A folder with a short name, deleted with the last reference.
 final class TemporaryFolder {
     let path: String
 
