@@ -16,6 +16,14 @@ import Testing
         case nextSegment
         /// After the handshake has begun.
         case late
+
+        var writesBeforeUpgrade: Int {
+            switch self {
+            case .sameSegment: 1
+            case .nextSegment: 2
+            case .late: 0
+            }
+        }
     }
 
     private static let injected = Data("250 injected\r\n")
@@ -31,11 +39,9 @@ import Testing
         let reply = Data("220 go\r\n")
         link.server.write(moment == .sameSegment ? reply + Self.injected : reply, withTimeout: 60, tag: 0)
         #expect(try await link.atClient.readText() == "220 go\r\n")
-        if moment == .nextSegment {
-            link.server.write(Self.injected, withTimeout: 60, tag: 1)
-            _ = try await link.atServer.wrote()
-            _ = try await link.atServer.wrote()
-        }
+        if moment == .nextSegment { link.server.write(Self.injected, withTimeout: 60, tag: 1) }
+        // A write may leave in several pieces: wait for the last of them.
+        for _ in 0..<moment.writesBeforeUpgrade { _ = try await link.atServer.wrote() }
         // The injected bytes are in our kernel's buffer now. A read from before the upgrade would get them; a
         // later one must not.
         try link.client.startTLS(settings: TestCertificates.client())
