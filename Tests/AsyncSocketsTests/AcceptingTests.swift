@@ -83,7 +83,7 @@ import Testing
     func anAddressIsListenedOn(_ host: String) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
-        try listener.accept(onAddress: try #require(SocketAddress(literal: host, port: 0)))
+        try listener.accept(onAddress: .loopback(host))
         #expect(listener.localHost == host)
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
         #expect(try await recorder.accepted().connectedHost == host)
