@@ -19,10 +19,10 @@ final class WireRecording {
 
 /// A socket all of whose bytes are written down.
 final class RecordedWire {
-    let socket: LoopbackSocket
+    let socket: RawSocket
     private let recording: WireRecording
 
-    init(_ socket: LoopbackSocket, _ recording: WireRecording) {
+    init(_ socket: RawSocket, _ recording: WireRecording) {
         self.socket = socket
         self.recording = recording
     }

@@ -44,8 +44,8 @@ public final class ScriptedPeer: Sendable {
         _ steps: [Step], timeout: Duration = .seconds(60)
     ) throws(LoopbackError) -> ScriptedPeer {
         let run = try Run(steps: steps, timeout: timeout)
-        let listener = try LoopbackSocket.listening(patience: run.patience)
-        let peer = ScriptedPeer(port: listener.localPort, run: run)
+        let listener = try RawSocket.listening(patience: run.patience)
+        let peer = ScriptedPeer(port: try listener.localPort, run: run)
         try run.start(side: .server) { () throws(LoopbackError) in try listener.accepted() }
         return peer
     }
@@ -61,7 +61,7 @@ public final class ScriptedPeer: Sendable {
     ) throws(LoopbackError) -> ScriptedPeer {
         let run = try Run(steps: steps, timeout: timeout)
         try run.start(side: .client) { () throws(LoopbackError) in
-            try LoopbackSocket.connected(toPort: port, patience: run.patience)
+            try RawSocket.connected(to: .loopback(port: port), patience: run.patience)
         }
         return ScriptedPeer(port: port, run: run)
     }
@@ -117,7 +117,7 @@ extension ScriptedPeer {
         var longestTime: Duration { patience.timeout * (4 * steps.count + 4) }
 
         func start(
-            side: WireTranscript.Side, open: @escaping @Sendable () throws(LoopbackError) -> LoopbackSocket
+            side: WireTranscript.Side, open: @escaping @Sendable () throws(LoopbackError) -> RawSocket
         ) throws(LoopbackError) {
             try BlockingThread.start {
                 do throws(LoopbackError) {

@@ -1,10 +1,18 @@
 internal import Glibc
 
-/// How long one wait may take, and what ends it early. Every wait of a peer and of a relay goes through here.
-struct Patience: Sendable {
+/// How long one wait may take, and what ends it early. Every wait of a peer, of a relay and of a `RawSocket`
+/// goes through here.
+package struct Patience: Sendable {
     let timeout: Duration
     /// When this is given, the wait throws `stopped`.
     let stop: TestSignal?
+
+    package init(timeout: Duration, stop: TestSignal? = nil) {
+        self.timeout = timeout
+        self.stop = stop
+    }
+
+    package static let oneMinute = Patience(timeout: .seconds(60))
 
     /// Returns when `descriptor` is ready or broken; the next call on it tells which.
     func wait(for events: Int16, on descriptor: Int32, _ operation: String) throws(LoopbackError) {
