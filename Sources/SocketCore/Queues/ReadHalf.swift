@@ -107,7 +107,7 @@ package final class ReadHalf {
     /// False when nothing can be served: no byte is there, and the read at the front, if there is one, wants
     /// some.
     package var mayServe: Bool {
-        !preBuffer.isEmpty || packets.front?.pointee.total == 0
+        !preBuffer.isEmpty || packets.front?.pointee.wantsNothing == true
     }
 
     /// Offers the read at the front what is in `preBuffer`; nil when no read is there.
@@ -126,7 +126,7 @@ package final class ReadHalf {
 
     /// True when the read at the front is complete with the end of the stream.
     package var isAtReadToEnd: Bool {
-        if case .end = packets.front?.pointee.goal { true } else { false }
+        packets.front?.pointee.isToEnd ?? false
     }
 
     /// The stream has ended in good order: the read to the end that is at the front is complete.
