@@ -24,11 +24,19 @@ extension AsyncSocket {
     ///   before, or when you are closing it. A connection that has ended by itself is no error here, as for a
     ///   read: `socketDidDisconnect(_:withError:)` says why it ended.
     public func startTLS(settings: TLSSettings) throws(AsyncSocketError) {
+        _ = try startTLS(settings: settings, waiter: nil)
+    }
+
+    /// False when the connection has ended by itself, and no one will be answered.
+    func startTLS(
+        settings: TLSSettings, waiter: (any OperationWaiter<TLSSession?>)?
+    ) throws(AsyncSocketError) -> Bool {
         guard let connection else { throw .badConfiguration("startTLS", "there is no connection, and none is being made") }
-        guard try claimUpgrade(of: connection) else { return }
+        guard try claimUpgrade(of: connection) else { return false }
         do throws(TLSError) {
-            let request = TLSRequest(settings: settings, context: try TLSContext.context(for: settings))
-            connection.post(.startTLS(request))
+            let context = try TLSContext.context(for: settings)
+            connection.post(.startTLS(TLSRequest(settings: settings, context: context, waiter: waiter)))
+            return true
         } catch {
             let failure = AsyncSocketError(error, operation: "startTLS")
             connection.post(.fail(failure))

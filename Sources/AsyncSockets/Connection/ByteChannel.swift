@@ -95,6 +95,10 @@ final class ByteChannel {
         if case .exhausted(let deadline) = output { deadline } else { nil }
     }
 
+    var isExhausted: Bool {
+        if case .exhausted = output { true } else { false }
+    }
+
     func retryIfDue(at now: Deadline) {
         if let retry, retry <= now { output = .ready }
     }

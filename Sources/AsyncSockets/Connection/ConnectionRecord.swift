@@ -29,15 +29,6 @@ struct ConnectionSnapshot {
     var isSecure = false
     var remoteAddress: SocketAddress?
     var session: CopyOnWrite<TLSSession>?
-    var progress = Progress()
-
-    /// How far the oldest operations have come.
-    struct Progress {
-        var read: OperationProgress?
-        var write: OperationProgress?
-        /// Bytes that neither the kernel nor TLS has taken yet.
-        var waitingByteCount = 0
-    }
 }
 
 /// What callers have asked for: written on their own threads, before the connection hears of it.

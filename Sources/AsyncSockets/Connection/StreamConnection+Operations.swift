@@ -148,7 +148,7 @@ extension StreamConnection {
             }
         }
         if let (count, tag) = writes.takeProgress() { outlet.append(.didWritePartial(count, tag: tag)) }
-        if let count = writes.takeLowWater(configuration.value.writeHighWaterMark) { outlet.append(.lowWater(count)) }
+        if writes.isAboveHighWater, let count = writes.takeLowWater(configuration.value.writeHighWaterMark) { outlet.append(.lowWater(count)) }
     }
 
     // MARK: - startTLS
@@ -249,13 +249,20 @@ extension StreamConnection {
 
     /// Asks the loop for an event at the earliest of the deadlines.
     func armDeadline() {
-        guard let earliest = earliestDeadline else { return }
+        guard hasDeadline, let earliest = earliestDeadline else { return }
         // A deadline that has moved away is left armed: it comes early, finds nothing expired, and the next
         // one is armed then.
         if let armedDeadline, armedDeadline <= earliest { return }
         guard let registration else { return }
         armedDeadline = earliest
         loop.setDeadline(earliest, of: registration)
+    }
+
+    /// False on most connections most of the time.
+    private var hasDeadline: Bool {
+        if reads.hasDeadline || writes.hasDeadline || clock != nil { return true }
+        if case .connected(let channel) = phase { return channel.isExhausted || ending.wakeTime != nil }
+        return true
     }
 
     private var earliestDeadline: Deadline? {

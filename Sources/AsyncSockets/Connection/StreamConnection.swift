@@ -52,6 +52,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     let loop: EventLoop
     let outlet: EventOutlet<AsyncSocket>
     let record = Locked(ConnectionRecord())
+    private let board = ProgressBoard()
     let turn: SocketTurn<Message>
     private(set) var registration: LoopRegistration?
     /// Reached with the end, when the descriptor is closed, and those of the connections before.
@@ -232,8 +233,12 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
             case .negotiating(let channel, let tunnel): negotiate(tunnel, over: channel)
             case .idle, .opening, .closed: break
             }
-            if let count = writes.takeHighWater(configuration.value.writeHighWaterMark) { outlet.append(.highWater(count)) }
+            if writes.waitingByteCount > 0 { reportHighWater() }
         }
+    }
+
+    private func reportHighWater() {
+        if let count = writes.takeHighWater(configuration.value.writeHighWaterMark) { outlet.append(.highWater(count)) }
     }
 
     private func pump(_ channel: ByteChannel) {
@@ -394,19 +399,17 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
 
     /// Makes known how far the current read and write have come.
     func publishProgress() {
-        let progress = currentProgress
-        record.withLock { $0.snapshot.progress = progress }
+        board.publish(currentProgress)
     }
 
     /// How far the oldest operations have come. In a callback, as things are there; otherwise as they were at
     /// the end of the last turn.
-    var progress: ConnectionSnapshot.Progress {
-        turn.isCallingUser(of: self) ? currentProgress : record.withLock { $0.snapshot.progress }
+    var progress: ProgressBoard.Snapshot {
+        turn.isCallingUser(of: self) ? currentProgress : board.snapshot
     }
 
-    private var currentProgress: ConnectionSnapshot.Progress {
-        ConnectionSnapshot.Progress(
-            read: reads.progress, write: writes.progress, waitingByteCount: writes.waitingByteCount)
+    private var currentProgress: ProgressBoard.Snapshot {
+        .init(read: reads.progress, write: writes.progress, waitingByteCount: writes.waitingByteCount)
     }
 
     /// Says in the log what has happened, at the level `debug`. Never what was read or written.

@@ -179,6 +179,8 @@ package final class ReadHalf {
         if let seconds = timeout { timer.startIfNeeded(seconds: seconds) }
     }
 
+    package var hasDeadline: Bool { timer.deadline != nil }
+
     /// When the oldest read has taken too long.
     package var deadline: Deadline? { timer.deadline }
 

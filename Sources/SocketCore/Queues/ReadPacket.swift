@@ -65,6 +65,7 @@ package struct ReadPacket: Sendable {
     }
 
     /// A read that answers to the delegate.
+    @inlinable
     package init(
         goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int, target: (buffer: ReadBuffer, offset: Int)? = nil
     ) {

@@ -19,12 +19,14 @@ package final class WriteHalf {
     @exclusivity(unchecked) private var closing = false
     /// The delegate has been told of the high-water mark, and the queue has not been down to half of it
     /// since.
-    @exclusivity(unchecked) private var isAboveHighWater = false
+    @exclusivity(unchecked) private var isAbove = false
 
     /// The bytes of all packets that are not handed on.
     package var waitingByteCount: Int { allWaiting }
     /// The caller wants to write nothing after what is queued.
     package var isClosing: Bool { closing }
+
+    package var isAboveHighWater: Bool { isAbove }
 
     package func close() {
         closing = true
@@ -189,15 +191,15 @@ package final class WriteHalf {
 
     /// The bytes that wait, once, when they have reached `mark`.
     package func takeHighWater(_ mark: Int?) -> Int? {
-        guard let mark, mark > 0, !isAboveHighWater, waitingByteCount >= mark else { return nil }
-        isAboveHighWater = true
+        guard let mark, mark > 0, !isAbove, waitingByteCount >= mark else { return nil }
+        isAbove = true
         return waitingByteCount
     }
 
     /// The bytes that wait, once, when they are down to half of `mark`.
     package func takeLowWater(_ mark: Int?) -> Int? {
-        guard isAboveHighWater, waitingByteCount <= (mark ?? 0) / 2 else { return nil }
-        isAboveHighWater = false
+        guard isAbove, waitingByteCount <= (mark ?? 0) / 2 else { return nil }
+        isAbove = false
         return waitingByteCount
     }
 
@@ -213,6 +215,8 @@ package final class WriteHalf {
     package func startClock() {
         if let seconds = timeout { timer.startIfNeeded(seconds: seconds) }
     }
+
+    package var hasDeadline: Bool { timer.deadline != nil }
 
     /// When the oldest write has taken too long.
     package var deadline: Deadline? { timer.deadline }
