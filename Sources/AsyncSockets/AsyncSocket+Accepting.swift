@@ -143,6 +143,15 @@ extension AsyncSocket {
 
     // MARK: - The accepted sockets
 
+    /// A socket for an accepted connection, on one of the process's loops.
+    func makeChild(_ socketQueue: DispatchQueue?) throws(AsyncSocketError) -> AsyncSocket {
+        do throws(SystemError) {
+            return AsyncSocket(childOf: self, socketQueue: socketQueue, loop: try EventLoop.next())
+        } catch {
+            throw AsyncSocketError(error, operation: "accept")
+        }
+    }
+
     /// On a new socket: makes the connection of an accepted descriptor, which is to begin to live with
     /// `.adopt`.
     func prepare(_ accepted: AcceptedConnection) throws(AsyncSocketError) -> StreamConnection {

@@ -96,10 +96,10 @@ public final class AsyncSocket: Sendable {
     }
 
     /// A socket that begins with the delegate, the delegate queue, the settings and the options of `parent`.
-    init(childOf parent: AsyncSocket, socketQueue: DispatchQueue?) {
+    init(childOf parent: AsyncSocket, socketQueue: DispatchQueue?, loop: EventLoop) {
         state = Locked(
             parent.state.withLock {
-                State(audience: $0.audience, configuration: $0.configuration, options: $0.options)
+                State(audience: $0.audience, configuration: $0.configuration, options: $0.options, loop: loop)
             })
         self.socketQueue = socketQueue
     }
@@ -208,6 +208,10 @@ public final class AsyncSocket: Sendable {
 }
 
 extension AsyncSocket.Occupation {
+    private var isNothing: Bool {
+        if case .nothing = self { true } else { false }
+    }
+
     /// True when the socket may take up something else.
     fileprivate var isOver: Bool {
         switch self {
@@ -222,6 +226,7 @@ extension AsyncSocket.Occupation {
     fileprivate func follow(_ predecessor: Self) {
         switch self {
         case .nothing: break
+        case .connection where predecessor.isNothing: break
         case .listening(let listener, _): predecessor.whenEndIsTold { listener.start() }
         case .connection(let connection):
             if case .connection(let old) = predecessor { old.closed.whenReached { connection.post(.predecessorIsClosed) } }
@@ -241,7 +246,7 @@ extension AsyncSocket.Occupation {
     func close() {
         switch self {
         case .nothing: break
-        case .connection(let connection): connection.post(.close([]))
+        case .connection(let connection): if !connection.isRetired { connection.post(.close([])) }
         case .listening(let listener, _): listener.close()
         }
     }

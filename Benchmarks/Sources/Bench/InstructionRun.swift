@@ -34,8 +34,10 @@ struct InstructionRun {
             guard let workload = Workload.all.first(where: { $0.name == name }) else { continue }
             for server in servers where server.can(workload) {
                 progress("\(name), \(server.name)")
-                let short = try count(workload, server, seconds: Self.lengths.short)
-                let long = try count(workload, server, seconds: Self.lengths.long)
+                let file = try stripped(bench.file(of: server))
+                defer { try? FileManager.default.removeItem(at: file) }
+                let short = try count(workload, server, file, seconds: Self.lengths.short)
+                let long = try count(workload, server, file, seconds: Self.lengths.long)
                 guard long.units > short.units else { throw BenchError("\(name): the longer run has done no more") }
                 let slope = (long.instructions - short.instructions) / (long.units - short.units)
                 rows.append(
@@ -46,15 +48,28 @@ struct InstructionRun {
         return rows
     }
 
+    /// A copy of a program without debug information: valgrind cannot read that of every compiler, and needs
+    /// none of it.
+    private func stripped(_ program: URL) throws -> URL {
+        let copy = FileManager.default.temporaryDirectory.appending(path: "\(program.lastPathComponent)-\(UUID().uuidString)")
+        let objcopy = Process()
+        objcopy.executableURL = URL(filePath: "/usr/bin/objcopy")
+        objcopy.arguments = ["--strip-debug", program.path, copy.path]
+        try objcopy.run()
+        objcopy.waitUntilExit()
+        guard objcopy.terminationStatus == 0 else { throw BenchError("objcopy could not copy \(program.path)") }
+        return copy
+    }
+
     private func count(
-        _ workload: Workload, _ server: Server, seconds: Double
+        _ workload: Workload, _ server: Server, _ file: URL, seconds: Double
     ) throws -> (instructions: Double, units: Double) {
-        let file = FileManager.default.temporaryDirectory.appending(path: "callgrind-\(UUID().uuidString)")
-        defer { try? FileManager.default.removeItem(at: file) }
+        let counts = FileManager.default.temporaryDirectory.appending(path: "callgrind-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: counts) }
         let trial = Trial(bench: bench, workload: workload, server: server)
         let program = try Program(
             URL(filePath: "/usr/bin/valgrind"),
-            ["--quiet", "--tool=callgrind", "--callgrind-out-file=\(file.path)", bench.file(of: server).path]
+            ["--quiet", "--tool=callgrind", "--callgrind-out-file=\(counts.path)", file.path]
                 + trial.serverArguments,
             processor: Trial.serverProcessor, patience: 60)
         defer { program.stop() }
@@ -67,7 +82,7 @@ struct InstructionRun {
         load.stop()
         program.stop()
         let isBulk = workload.mode == .receive || workload.mode == .source
-        return (try Self.total(in: file), isBulk ? (done.bytes ?? 0) / 1_048_576 : done.operations)
+        return (try Self.total(in: counts), isBulk ? (done.bytes ?? 0) / 1_048_576 : done.operations)
     }
 
     /// The sum that callgrind writes when its program ends.

@@ -28,8 +28,8 @@ struct ConnectionLog {
 
     /// The logger to write to; nil when nothing would come of it.
     static func logger(_ own: Logger?) -> Logger? {
-        let logger = own ?? socketLog.withLock { $0 }
-        return logger.logLevel <= .debug ? logger : nil
+        if let own { return own.logLevel <= .debug ? own : nil }
+        return socketLog.withLock { $0.logLevel <= .debug ? $0 : nil }
     }
 
     func write(_ message: String, _ details: [String: String], peer: SocketAddress?, to logger: Logger) {

@@ -99,6 +99,14 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         turn.post(message, to: self)
     }
 
+    /// True once it has ended: no message has anything to do any more.
+    var isRetired: Bool { record.withLock { $0.snapshot.isClosed } }
+
+    /// Begins to live with an accepted descriptor, here and now when this is its loop.
+    func begin(with descriptor: SocketDescriptor) {
+        turn.post(.adopt(descriptor), to: self, from: loop.isCurrent ? .loop : .caller)
+    }
+
     /// On the loop: `EventHandler`.
     func handle(_ events: LoopEvents) {
         turn.post(.events(events), to: self, from: .loop)
@@ -191,6 +199,8 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     }
 
     func finishTurn(on executor: TurnExecutor) {
+        // Not told yet what to do: what is asked for now waits.
+        if case .idle = phase { return publishProgress() }
         pumpIfNeeded()
         outlet.deliver(on: executor, for: self)
         publishProgress()

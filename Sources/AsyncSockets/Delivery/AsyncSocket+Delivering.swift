@@ -83,16 +83,16 @@ extension AsyncSocket: EventSocket {
     private func deliver(_ accepted: AcceptedConnection, to delegate: (any AsyncSocketDelegate)?) {
         guard let delegate else { return accepted.log(.noDelegate) }
         guard accepted.listener.isOpen else { return }
-        var socket = AsyncSocket(
-            childOf: self, socketQueue: delegate.newSocketQueueForConnection(fromAddress: accepted.peer, on: self))
+        let socketQueue = delegate.newSocketQueueForConnection(fromAddress: accepted.peer, on: self)
         guard accepted.listener.isOpen else { return }
         do throws(AsyncSocketError) {
+            var socket = try makeChild(socketQueue)
             let connection = try socket.prepare(accepted)
             // What happens on the connection is delivered after the socket itself: so it begins to live only
             // after that.
             delegate.socket(self, didAcceptNewSocket: socket)
             if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.log(.notKept) }
-            connection.post(.adopt(accepted.descriptor))
+            connection.begin(with: accepted.descriptor)
         } catch {
             logger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
         }

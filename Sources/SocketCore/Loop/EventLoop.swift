@@ -110,6 +110,11 @@ package final class EventLoop: @unchecked Sendable {
         state.withLock { $0.table.handler(of: registration) != nil }
     }
 
+    /// True on the thread that runs the loop now.
+    package var isCurrent: Bool {
+        state.withLock { $0.runner.map { pthread_equal($0, pthread_self()) != 0 } ?? false }
+    }
+
     /// How many registrations there are.
     package var registrationCount: Int {
         state.withLock { $0.table.registrationCount }
