@@ -1,85 +1,5 @@
 internal import SocketBuffers
 
-/// What makes two contexts interchangeable: everything in the settings that is not about a single connection.
-struct ContextKey: Hashable, Sendable {
-    let isServer: Bool
-    let identity: TLSIdentity?
-    let roots: Roots
-    let minimumVersion: TLSVersion
-    let maximumVersion: TLSVersion?
-    let applicationProtocols: [String]
-    let clientCertificates: TLSSettings.ClientCertificates
-    let sessionTicketCount: Int
-    let verifiesPeer: Bool
-    let maximumCertificateChainBytes: Int
-    let maximumCertificateChainLength: Int
-
-    init(_ settings: TLSSettings) {
-        isServer = settings.role == .server
-        identity = settings.identity
-        verifiesPeer = settings.verifiesPeer
-        roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused
-        minimumVersion = settings.minimumVersion
-        maximumVersion = settings.maximumVersion
-        applicationProtocols = settings.applicationProtocols
-        clientCertificates = settings.clientCertificates
-        sessionTicketCount = settings.sessionTicketCount
-        maximumCertificateChainBytes = settings.maximumCertificateChainBytes
-        maximumCertificateChainLength = settings.maximumCertificateChainLength
-    }
-
-    var issuesTickets: Bool { sessionTicketCount > 0 }
-
-    /// Each connection looks its context up: hashing whole chains took more than a hundredth of a handshake.
-    /// The end of the certificate is part of its signature, and tells identities apart as well. Keys come
-    /// from the settings of this process, never from a peer.
-    func hash(into hasher: inout Hasher) {
-        hasher.combine(isServer)
-        if let certificate = identity?.certificateChain.first {
-            certificate.derBytes.suffix(16).withUnsafeBytes { hasher.combine(bytes: $0) }
-        }
-        hasher.combine(minimumVersion)
-        hasher.combine(maximumVersion)
-        hasher.combine(applicationProtocols)
-        hasher.combine(clientCertificates)
-        hasher.combine(sessionTicketCount)
-    }
-}
-
-extension ContextKey {
-    /// The trusted roots, and what tells that their files have changed.
-    enum Roots: Hashable, Sendable {
-        case unused
-        case system([FileStamp])
-        case file(path: String, FileStamp)
-        case certificates([Certificate])
-
-        init(_ roots: TrustRoots) {
-            switch roots {
-            case .system: self = .system(SystemTrustStore.currentStamps())
-            case .file(let path): self = .file(path: path, FileStamp(path: path))
-            case .certificates(let certificates): self = .certificates(certificates)
-            }
-        }
-
-        func trustStore() throws(TLSError) -> TrustStore {
-            switch self {
-            case .system(let stamps): try SystemTrustStore.store(for: stamps)
-            case .unused, .file, .certificates: try TrustStore(listedCertificates())
-            }
-        }
-
-        /// The roots that are few enough to be named to a client.
-        func listedCertificates() throws(TLSError) -> [Certificate] {
-            switch self {
-            case .unused, .system: []
-            case .file(let path, _): try Certificate.certificates(file: path)
-            case .certificates(let certificates): certificates
-            }
-        }
-    }
-}
-
 /// The contexts that were used last. A bounded number: settings may come from anywhere.
 ///
 /// With a context that issues session tickets its keys go. So those count apart, and only one of their own
@@ -105,13 +25,10 @@ package final class ContextCache: Sendable {
         self.limit = limit
     }
 
-    /// The cached context for `key`, or else what `build` makes. Two threads may build at once; the first to
-    /// finish wins.
-    func context(
-        for key: ContextKey, build: () throws(TLSError) -> TLSContext
-    ) throws(TLSError) -> TLSContext {
+    /// The cached context for `key`, or a new one. Two threads may make it at once; the first to finish wins.
+    fileprivate func context(for key: ContextKey) throws(TLSError) -> TLSContext {
         if let known = contents.withLock({ Self.find(key, in: &$0) }) { return known }
-        let built = try build()
+        let built = try TLSContext(key)
         let limit = limit
         return contents.withLock { contents in
             if let known = Self.find(key, in: &contents) { return known }
@@ -132,5 +49,18 @@ package final class ContextCache: Sendable {
         let rivals = contents.entries.lazy.filter { $0.key.issuesTickets == key.issuesTickets }
         guard rivals.count >= limit, let oldest = rivals.min(by: { $0.value.lastUse < $1.value.lastUse }) else { return }
         contents.entries[oldest.key] = nil
+    }
+}
+
+extension TLSContext {
+    /// The context for `settings`: one that exists already, or a new one.
+    ///
+    /// Building one reads the roots (4 to 28 ms for the system's, once): never call this on an event loop.
+    /// Throws `invalidSettings`, `invalidCertificate` or `internalError`.
+    package static func context(
+        for settings: TLSSettings, in cache: ContextCache = .shared
+    ) throws(TLSError) -> TLSContext {
+        try settings.validate()
+        return try cache.context(for: ContextKey(settings))
     }
 }

@@ -15,18 +15,6 @@ internal import SocketBuffers
 /// Owns one `SSL_CTX`: versions, identity, roots and protocols, shared by every connection whose settings
 /// agree on them.
 package final class TLSContext: Sendable {
-    /// The context for `settings`: one that exists already, or a new one.
-    ///
-    /// Building one reads the roots (4 to 28 ms for the system's, once): never call this on an event loop.
-    /// Throws `invalidSettings`, `invalidCertificate` or `internalError`.
-    package static func context(
-        for settings: TLSSettings, in cache: ContextCache = .shared
-    ) throws(TLSError) -> TLSContext {
-        try settings.validate()
-        let key = ContextKey(settings)
-        return try cache.context(for: key) { () throws(TLSError) in try TLSContext(key) }
-    }
-
     /// One that no one shares, and whose session tickets age by `ticketClock`, in seconds.
     package convenience init(
         for settings: TLSSettings, ticketClock: @escaping @Sendable () -> Int

@@ -24,8 +24,6 @@ final class EngineBIO {
     /// The old `sslPreBuffer`: ciphertext that OpenSSL has not read yet.
     let received = PreBuffer()
     let output = PreBuffer()
-    /// What OpenSSL's other callbacks tell the engine. They hold this object, and the engine holds both.
-    unowned var events: EngineEvents?
     // Unchecked: the engine has one user at a time, and no access is under way while OpenSSL calls back. What
     // is below is looked at for every record.
     /// The first bytes ever read, which tell TLS from other protocols; empty once it is known to be TLS.
@@ -168,7 +166,7 @@ extension EngineBIO {
 
     /// Nil when `bio` has been detached. The reference is not counted, which would cost more than the rest of
     /// a callback: the engine, which is calling OpenSSL, holds this object.
-    static func owner(of bio: OpaquePointer?) -> Unmanaged<EngineBIO>? {
+    private static func owner(of bio: OpaquePointer?) -> Unmanaged<EngineBIO>? {
         guard let bio, let data = BIO_get_data(bio) else { return nil }
         return Unmanaged.fromOpaque(data)
     }

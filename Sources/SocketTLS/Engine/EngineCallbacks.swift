@@ -1,6 +1,5 @@
-// The C callbacks of a context. Each finds its engine's events from the SSL, records a fact, and returns: no
-// call on the same SSL, and no user code, is made from here. The way to the events is the BIO that the SSL
-// reads from: ex_data would be 0.1 KiB a connection.
+// The C callbacks of a context. Each finds its engine's events from the SSL, records a fact, and returns. It
+// makes no other call on the same SSL, and runs no user code.
 
 internal import COpenSSL
 
@@ -12,9 +11,21 @@ enum EngineCallbacks {
         if judgesClients { try installRefusal(on: context) }
     }
 
+    // MARK: - The way from an SSL to its events
+
+    // An SSL has no free pointer of its own: ex_data costs 0.1 KiB a connection. Its BIO has two. One leads to
+    // the `EngineBIO`, which moves bytes and does not know the events. The other is meant for a callback.
+
+    /// Has the callbacks of `ssl` find `events`, which the caller keeps alive until it sets nil.
+    static func setEvents(_ events: EngineEvents?, of ssl: OpaquePointer) {
+        guard let bio = SSL_get_rbio(ssl) else { return }
+        let pointer = events.map { Unmanaged.passUnretained($0).toOpaque().assumingMemoryBound(to: CChar.self) }
+        BIO_set_callback_arg(bio, pointer)
+    }
+
     private static func events(of ssl: OpaquePointer?) -> EngineEvents? {
-        guard let ssl else { return nil }
-        return EngineBIO.owner(of: SSL_get_rbio(ssl))?.takeUnretainedValue().events
+        guard let ssl, let bio = SSL_get_rbio(ssl), let pointer = BIO_get_callback_arg(bio) else { return nil }
+        return Unmanaged<EngineEvents>.fromOpaque(pointer).takeUnretainedValue()
     }
 
     // MARK: - Verification

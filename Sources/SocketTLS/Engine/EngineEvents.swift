@@ -1,7 +1,7 @@
 internal import COpenSSL
 internal import SocketBuffers
 
-/// What OpenSSL's callbacks told an engine, and what they answer; reached from an `SSL` by its BIO.
+/// What OpenSSL's callbacks told an engine, and what they answer; reached from an `SSL` by `EngineCallbacks`.
 ///
 /// A class of its own, so that the callbacks never touch a property that the engine is using.
 final class EngineEvents {

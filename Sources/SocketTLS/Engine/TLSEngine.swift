@@ -106,14 +106,15 @@ package final class TLSEngine {
     }
 
     deinit {
+        EngineCallbacks.setEvents(nil, of: ssl)
         EngineBIO.detach(SSL_get_rbio(ssl))
         SSL_free(ssl)
     }
 
     private func attach() throws(TLSError) {
-        bio.events = events
         let handle = try OpenSSLCall.require("BIO_new", or: .internalError, "OpenSSL has no memory for a BIO.") { bio.makeBIO() }
         SSL_set_bio(ssl, handle, handle)
+        EngineCallbacks.setEvents(events, of: ssl)
     }
 
     private func expect(_ name: ServerName, verifies: Bool) throws(TLSError) {
