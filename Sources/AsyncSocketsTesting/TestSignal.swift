@@ -58,3 +58,66 @@ public final class TestSignal: Sendable {
         try Patience(timeout: timeout, stop: nil).wait(for: self)
     }
 }
+
+/// How long one wait may take, and what ends it early. Every wait of a peer and of a relay goes through here.
+struct Patience: Sendable {
+    let timeout: Duration
+    /// When this is given, the wait throws `stopped`.
+    let stop: TestSignal?
+
+    /// Returns when `descriptor` is ready or broken; the next call on it tells which.
+    func wait(for events: Int16, on descriptor: Int32, _ operation: String) throws(LoopbackError) {
+        let deadline = ContinuousClock.now + timeout
+        var entries = [pollfd(fd: descriptor, events: events, revents: 0)]
+        if let stop { entries.append(pollfd(fd: stop.readEnd, events: Int16(POLLIN), revents: 0)) }
+        while true {
+            let ready = poll(&entries, nfds_t(entries.count), milliseconds(until: deadline))
+            if ready < 0 && errno == EINTR { continue }
+            if ready < 0 { throw .system("poll") }
+            if entries.count > 1 && entries[1].revents != 0 {
+                throw LoopbackError(.stopped, "The peer was stopped.", operation: operation)
+            }
+            if ready > 0 { return }
+            if ContinuousClock.now >= deadline {
+                throw LoopbackError(.timedOut, "Nothing happened within \(timeout).", operation: operation)
+            }
+        }
+    }
+
+    func wait(for signal: TestSignal) throws(LoopbackError) {
+        try wait(for: Int16(POLLIN), on: signal.readEnd, "wait for a signal")
+    }
+
+    /// Rounded up, so that a wait does not spin through its last millisecond.
+    private func milliseconds(until deadline: ContinuousClock.Instant) -> Int32 {
+        let rest = max(.zero, deadline - ContinuousClock.now)
+        let parts = rest.components
+        let whole = min(parts.seconds, 1_000_000) * 1000 + parts.attoseconds / 1_000_000_000_000_000
+        return Int32(whole + 1)
+    }
+}
+
+/// A thread for work that blocks, so that it takes none of the few that run tasks.
+enum BlockingThread {
+    static func start(_ body: @escaping @Sendable () -> Void) throws(LoopbackError) {
+        let box = Unmanaged.passRetained(Body(run: body))
+        var thread = pthread_t()
+        let failure = pthread_create(
+            &thread, nil,
+            { argument in
+                guard let argument else { return nil }
+                Unmanaged<Body>.fromOpaque(argument).takeRetainedValue().run()
+                return nil
+            }, box.toOpaque())
+        guard failure == 0 else {
+            box.release()
+            throw .system("pthread_create", failure)
+        }
+        pthread_detach(thread)
+    }
+
+    private final class Body: Sendable {
+        let run: @Sendable () -> Void
+        init(run: @escaping @Sendable () -> Void) { self.run = run }
+    }
+}

@@ -115,3 +115,38 @@ extension TLSError {
         public static let internalError = Code("internalError", blame: .system)
     }
 }
+
+/// Who has to change something before the same attempt can succeed.
+public enum Blame: Sendable, Hashable, CustomStringConvertible {
+    /// The program that uses this library: a setting, a file, or a trust callback that did not answer.
+    case caller
+    /// The program at the other end, or someone on the wire between.
+    case peer
+    /// The certificate that the peer showed.
+    case certificate
+    /// This machine, OpenSSL, or this library.
+    case system
+
+    /// The case's name in plain English.
+    public var description: String {
+        switch self {
+        case .caller: "caller"
+        case .peer: "peer"
+        case .certificate: "certificate"
+        case .system: "system"
+        }
+    }
+}
+
+extension String {
+    /// Text from the network as a message may show it: on one line, and not too long.
+    var printable: String {
+        let limit = 120
+        var shown = String.UnicodeScalarView()
+        for scalar in unicodeScalars.prefix(limit) {
+            let isControl = scalar.properties.generalCategory == .control || scalar.properties.generalCategory == .format
+            shown.append(isControl || scalar.value == 0x2028 || scalar.value == 0x2029 ? "\u{FFFD}" : scalar)
+        }
+        return String(shown) + (unicodeScalars.dropFirst(limit).isEmpty ? "" : "…")
+    }
+}

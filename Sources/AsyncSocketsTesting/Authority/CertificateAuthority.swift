@@ -1,4 +1,4 @@
-internal import COpenSSL
+public import SocketTLS
 
 /// A certificate authority that is made at run time and lives as long as a test does.
 ///
@@ -74,6 +74,20 @@ public final class CertificateAuthority: Sendable {
     @discardableResult
     public func writeRoot(to directory: String) throws(CertificateAuthorityError) -> String {
         try PEMFile.write(rootPEM, named: "root-\(root.certificate.serialNumber).pem", to: directory, isSecret: false)
+    }
+}
+
+extension CertificateAuthority {
+    /// The root as the only certificate to trust.
+    public var roots: TrustRoots {
+        get throws(TLSError) { .certificates([try Certificate(pem: rootPEM)]) }
+    }
+
+    /// Settings of a client that trusts this authority, and no one else, for `serverName`.
+    public func clientSettings(serverName: String) throws(TLSError) -> TLSSettings {
+        var settings = TLSSettings.client(serverName: serverName)
+        settings.trustRoots = try roots
+        return settings
     }
 }
 
