@@ -1,40 +1,41 @@
 internal import Glibc
 
-/// The owner of one TCP socket on 127.0.0.1, with calls that block until they are done or patience is out.
+/// The owner of one TCP socket on 127.0.0.1. Its calls block until they are done or the wait limit is
+/// reached.
 ///
-/// Reading and writing may happen on two threads; the descriptor is closed with the last reference, so no one
-/// polls a number that has been given to another file.
+/// Two threads may read and write. The descriptor closes with the last reference, so no one polls a number
+/// that belongs to another file.
 final class LoopbackSocket: Sendable {
     private let descriptor: Int32
-    let patience: Patience
+    let waitLimit: WaitLimit
 
-    private init(descriptor: Int32, patience: Patience) {
+    private init(descriptor: Int32, waitLimit: WaitLimit) {
         self.descriptor = descriptor
-        self.patience = patience
+        self.waitLimit = waitLimit
     }
 
     deinit { close(descriptor) }
 
-    private static func make(patience: Patience) throws(LoopbackError) -> LoopbackSocket {
+    private static func make(waitLimit: WaitLimit) throws(LoopbackError) -> LoopbackSocket {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
         guard descriptor >= 0 else { throw .system("socket") }
-        return LoopbackSocket(descriptor: descriptor, patience: patience)
+        return LoopbackSocket(descriptor: descriptor, waitLimit: waitLimit)
     }
 
     /// Listens on a port that the system chooses.
-    static func listening(patience: Patience) throws(LoopbackError) -> LoopbackSocket {
-        let listener = try make(patience: patience)
+    static func listening(waitLimit: WaitLimit) throws(LoopbackError) -> LoopbackSocket {
+        let listener = try make(waitLimit: waitLimit)
         let bound = withLoopbackAddress(port: 0) { bind(listener.descriptor, $0, $1) }
         guard bound == 0 else { throw .system("bind") }
         guard listen(listener.descriptor, 8) == 0 else { throw .system("listen") }
         return listener
     }
 
-    static func connected(toPort port: UInt16, patience: Patience) throws(LoopbackError) -> LoopbackSocket {
-        let socket = try make(patience: patience)
+    static func connected(toPort port: UInt16, waitLimit: WaitLimit) throws(LoopbackError) -> LoopbackSocket {
+        let socket = try make(waitLimit: waitLimit)
         let answer = withLoopbackAddress(port: port) { connect(socket.descriptor, $0, $1) }
         guard answer == 0 || errno == EINPROGRESS || errno == EINTR else { throw .system("connect") }
-        try patience.wait(for: Int16(POLLOUT), on: socket.descriptor, "connect")
+        try waitLimit.wait(for: Int16(POLLOUT), on: socket.descriptor, "connect")
         var failure: Int32 = 0
         var length = socklen_t(MemoryLayout<Int32>.size)
         guard getsockopt(socket.descriptor, SOL_SOCKET, SO_ERROR, &failure, &length) == 0 else { throw .system("getsockopt") }
@@ -54,23 +55,23 @@ final class LoopbackSocket: Sendable {
 
     func accepted() throws(LoopbackError) -> LoopbackSocket {
         while true {
-            try patience.wait(for: Int16(POLLIN), on: descriptor, "accept")
+            try waitLimit.wait(for: Int16(POLLIN), on: descriptor, "accept")
             let accepted = accept(descriptor, nil, nil)
             if accepted < 0 && [EAGAIN, EINTR, ECONNABORTED].contains(errno) { continue }
             guard accepted >= 0 else { throw .system("accept") }
             _ = fcntl(accepted, F_SETFD, FD_CLOEXEC)
             _ = fcntl(accepted, F_SETFL, O_NONBLOCK)
-            let socket = LoopbackSocket(descriptor: accepted, patience: patience)
+            let socket = LoopbackSocket(descriptor: accepted, waitLimit: waitLimit)
             socket.sendAtOnce()
             return socket
         }
     }
 
-    /// Waits for bytes and answers all there are, 64 KiB at most; an empty array means that the other side
-    /// has ended (FIN).
+    /// Waits for bytes and returns all that have come, at most 64 KiB; an empty array means that the other
+    /// side has ended (FIN).
     func receive() throws(LoopbackError) -> [UInt8] {
         while true {
-            try patience.wait(for: Int16(POLLIN), on: descriptor, "receive")
+            try waitLimit.wait(for: Int16(POLLIN), on: descriptor, "receive")
             var count = 0
             let bytes = [UInt8](unsafeUninitializedCapacity: 65536) { buffer, filled in
                 count = recv(descriptor, buffer.baseAddress, buffer.count, 0)
@@ -81,7 +82,7 @@ final class LoopbackSocket: Sendable {
         }
     }
 
-    /// Sends everything, in one segment if it fits into one.
+    /// Sends all bytes, in one segment if they fit.
     func send(_ bytes: some Collection<UInt8>) throws(LoopbackError) {
         var rest = Array(bytes)[...]
         while !rest.isEmpty {
@@ -89,24 +90,24 @@ final class LoopbackSocket: Sendable {
             if sent > 0 {
                 rest = rest.dropFirst(sent)
             } else if errno == EAGAIN {
-                try patience.wait(for: Int16(POLLOUT), on: descriptor, "send")
+                try waitLimit.wait(for: Int16(POLLOUT), on: descriptor, "send")
             } else if errno != EINTR {
                 throw .system("send")
             }
         }
     }
 
-    /// FIN: nothing more will be sent, but receiving goes on.
+    /// Sends FIN: this side sends no more, but goes on receiving.
     func finish() {
         _ = shutdown(descriptor, Int32(SHUT_WR))
     }
 
-    /// RST instead of FIN, when the last reference goes.
+    /// Makes the last reference send RST instead of FIN.
     func resetWhenClosed() {
         setOption(SO_LINGER, of: SOL_SOCKET, to: linger(l_onoff: 1, l_linger: 0))
     }
 
-    /// Every `send` is a segment of its own (TCP_NODELAY).
+    /// Makes every `send` a separate segment (TCP_NODELAY).
     private func sendAtOnce() {
         setOption(TCP_NODELAY, of: Int32(IPPROTO_TCP), to: Int32(1))
     }

@@ -1,14 +1,13 @@
 internal import Glibc
 
-/// An event that happens once, for which threads and tasks can wait. Waiting after it has happened returns at
-/// once.
+/// An event that happens once, for which threads and tasks can wait. A wait for an event that has happened
+/// returns at once.
 public final class TestSignal: Sendable {
-    // A pipe: a byte is written when the signal is given, and never read, so that `poll` can wait for it
-    // beside a socket.
+    // A pipe: `fire()` writes a byte that no one reads, so `poll` can wait for it beside a socket.
     let readEnd: Int32
     private let writeEnd: Int32
 
-    /// A signal that has not been given yet.
+    /// A signal that has not fired yet.
     ///
     /// - Throws: `LoopbackError` when the process has no descriptors left.
     public init() throws(LoopbackError) {
@@ -16,7 +15,7 @@ public final class TestSignal: Sendable {
         guard pipe(&ends) == 0 else { throw .system("pipe") }
         (readEnd, writeEnd) = (ends[0], ends[1])
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-        // Given twice, or a million times: the write must not block.
+        // The write must not block, however often the signal fires.
         _ = fcntl(writeEnd, F_SETFL, O_NONBLOCK)
     }
 
@@ -25,12 +24,12 @@ public final class TestSignal: Sendable {
         close(writeEnd)
     }
 
-    /// Gives the signal, from any thread. The second time changes nothing.
+    /// Fires the signal, from any thread. A second call changes nothing.
     public func fire() {
         _ = write(writeEnd, [1], 1)
     }
 
-    /// Whether the signal has been given.
+    /// Whether the signal has fired.
     public var hasFired: Bool {
         var entry = pollfd(fd: readEnd, events: Int16(POLLIN), revents: 0)
         return poll(&entry, 1, 0) == 1
@@ -41,7 +40,7 @@ public final class TestSignal: Sendable {
     /// - Throws: `LoopbackError` with the code `timedOut` after `timeout`.
     public func wait(within timeout: Duration = .seconds(30)) async throws(LoopbackError) {
         let result: Result<Void, LoopbackError> = await withCheckedContinuation { continuation in
-            // A thread of its own: blocking one of the few that run tasks could stop the very task that gives
+            // A separate thread: blocking one of the few that run tasks could stop the very task that fires
             // the signal.
             do throws(LoopbackError) {
                 try BlockingThread.start {
@@ -55,17 +54,18 @@ public final class TestSignal: Sendable {
     }
 
     private func block(within timeout: Duration) throws(LoopbackError) {
-        try Patience(timeout: timeout, stop: nil).wait(for: self)
+        try WaitLimit(timeout: timeout, stop: nil).wait(for: self)
     }
 }
 
-/// How long one wait may take, and what ends it early. Every wait of a peer and of a relay goes through here.
-struct Patience: Sendable {
+/// How long one wait may take, and what ends it early. Every wait of a peer or a relay goes through this
+/// type.
+struct WaitLimit: Sendable {
     let timeout: Duration
-    /// When this is given, the wait throws `stopped`.
+    /// When this fires, the wait throws `stopped`.
     let stop: TestSignal?
 
-    /// Returns when `descriptor` is ready or broken; the next call on it tells which.
+    /// Returns when `descriptor` is ready or broken; the next call on it shows which.
     func wait(for events: Int16, on descriptor: Int32, _ operation: String) throws(LoopbackError) {
         let deadline = ContinuousClock.now + timeout
         var entries = [pollfd(fd: descriptor, events: events, revents: 0)]
@@ -97,7 +97,7 @@ struct Patience: Sendable {
     }
 }
 
-/// A thread for work that blocks, so that it takes none of the few that run tasks.
+/// A thread for work that blocks, so that it occupies none of the few that run tasks.
 enum BlockingThread {
     static func start(_ body: @escaping @Sendable () -> Void) throws(LoopbackError) {
         let box = Unmanaged.passRetained(Body(run: body))

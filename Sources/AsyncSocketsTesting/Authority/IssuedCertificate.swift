@@ -1,12 +1,12 @@
 internal import Glibc
 public import SocketTLS
 
-/// A certificate, the chain that leads to the authority's root, and the private key.
+/// A certificate, its chain to the authority's root, and its private key.
 public struct IssuedCertificate: Sendable, Hashable {
     /// The certificate alone, as PEM text.
     public let certificatePEM: String
-    /// The certificate and the intermediate that signed it (if one did), leaf first, as a server sends them;
-    /// without the root.
+    /// The certificate and the intermediate, if one signed it, leaf first, as a server sends them; without
+    /// the root.
     public let certificateChainPEM: String
     /// The private key, unencrypted, in PKCS #8 and PEM.
     public let privateKeyPEM: String
@@ -21,10 +21,10 @@ public struct IssuedCertificate: Sendable, Hashable {
     }
 
     /// Writes the chain and the key to two new files in `directory`, which is made if it is missing, and
-    /// answers their paths.
+    /// returns their paths.
     ///
-    /// The names contain the serial number, so that any number of certificates fit into one directory. Only
-    /// the owner can read the key. Deleting the directory is up to you.
+    /// The names contain the serial number, so one directory can hold any number of certificates. Only the
+    /// owner can read the key. You delete the directory.
     @discardableResult
     public func write(to directory: String) throws(CertificateAuthorityError) -> (certificate: String, key: String) {
         let certificate = try PEMFile.write(
@@ -42,10 +42,10 @@ extension IssuedCertificate {
     }
 }
 
-/// A new file with PEM text in it.
+/// A new file with PEM text.
 enum PEMFile {
-    /// Makes `directory` if it is missing (but not its parents), and a file in it that must not be there yet;
-    /// answers its path.
+    /// Makes `directory` if it is missing (but not its parents), and in it a file that must not exist yet;
+    /// returns its path.
     static func write(
         _ text: String, named name: String, to directory: String, isSecret: Bool
     ) throws(CertificateAuthorityError) -> String {

@@ -1,19 +1,19 @@
 internal import COpenSSL
 internal import SocketTLS
 
-/// The owner of an `X509`, from its making to its signature.
+/// Makes and owns a signed `X509`.
 final class X509Certificate: @unchecked Sendable {
     // Unchecked: nothing changes the certificate after `init`.
     let pointer: OpaquePointer
     /// Upper-case hexadecimal, two digits for each octet.
     let serialNumber: String
 
-    /// A signed certificate for `key`; without a signer it is self-signed.
+    /// A signed certificate for `key`; self-signed without a signer.
     init(_ template: CertificateTemplate, key: SigningKey, signedBy signer: Signer?) throws(CertificateAuthorityError) {
         let certificate = try CertificateCall.require("X509_new") { X509_new() }
         pointer = certificate
-        // RFC 5280, section 4.1.2.2: positive, and unpredictable so that no two certificates of an authority
-        // share one.
+        // Positive (RFC 5280, section 4.1.2.2), and random so that no two certificates of an authority share
+        // one.
         let serial = UInt64.random(in: 1...UInt64.max)
         let digits = String(serial, radix: 16, uppercase: true)
         serialNumber = digits.count.isMultiple(of: 2) ? digits : "0" + digits
@@ -65,7 +65,7 @@ final class X509Certificate: @unchecked Sendable {
         try addExtension(NID_basic_constraints, template.basicConstraints, issuer: issuer)
         try addExtension(NID_key_usage, template.keyUsage, issuer: issuer)
         if let usage = template.extendedKeyUsage { try addExtension(NID_ext_key_usage, usage, issuer: issuer) }
-        // The subject's identifier goes first: a self-signed certificate copies its own.
+        // The subject's identifier comes first, because a self-signed certificate copies its own.
         try addExtension(NID_subject_key_identifier, "hash", issuer: issuer)
         try addExtension(NID_authority_key_identifier, "keyid:always", issuer: issuer)
         if !template.alternativeNames.isEmpty { try AlternativeName.add(template.alternativeNames, to: pointer) }
@@ -85,7 +85,7 @@ struct Signer: Sendable {
     let certificate: X509Certificate
     let key: SigningKey
 
-    /// A new key, and a certificate for it; without a signer it signs itself.
+    /// A new key and a certificate for it, self-signed without a signer.
     init(
         _ template: CertificateTemplate,
         keyType: CertificateAuthority.KeyType,
@@ -98,7 +98,7 @@ struct Signer: Sendable {
 
 /// The owner of an `EVP_PKEY`.
 final class SigningKey: @unchecked Sendable {
-    // Unchecked: the key is never changed after `init`, and OpenSSL allows any number of threads to sign with
+    // Unchecked: the key never changes after `init`, and OpenSSL allows any number of threads to sign with
     // one key.
     let pointer: OpaquePointer
 

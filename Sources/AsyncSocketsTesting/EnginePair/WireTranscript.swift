@@ -1,11 +1,11 @@
-/// Every byte that was on the wire, by direction.
+/// Every byte on the wire, by direction.
 public struct WireTranscript: Sendable, Hashable {
-    /// What the side that connected has sent.
+    /// The bytes of the side that connected.
     public var fromClient: [UInt8]
-    /// What the side that was connected to has sent.
+    /// The bytes of the side that accepted.
     public var fromServer: [UInt8]
 
-    /// A transcript, empty unless you give the bytes.
+    /// A transcript, empty by default.
     public init(fromClient: [UInt8] = [], fromServer: [UInt8] = []) {
         self.fromClient = fromClient
         self.fromServer = fromServer
@@ -13,7 +13,7 @@ public struct WireTranscript: Sendable, Hashable {
 }
 
 extension WireTranscript {
-    /// Who sends.
+    /// The side that sends.
     package enum Side: Sendable {
         case client
         case server
@@ -27,7 +27,7 @@ extension WireTranscript {
     }
 }
 
-/// What a scripted peer has sent and received so far.
+/// The bytes that a scripted peer has sent and received so far.
 final class WireRecording {
     private(set) var transcript = WireTranscript()
     private let side: WireTranscript.Side
@@ -46,7 +46,7 @@ final class WireRecording {
     }
 }
 
-/// A socket all of whose bytes are written down.
+/// A socket whose bytes are recorded.
 final class RecordedWire {
     let socket: LoopbackSocket
     private let recording: WireRecording

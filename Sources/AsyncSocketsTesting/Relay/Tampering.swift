@@ -1,32 +1,31 @@
 // Rules:
-//  1. `offset` counts the bytes of the source. What is due at an offset happens right after the byte before
-//     it.
-//  2. Bytes of one call leave in one segment, unless a tampering divides them.
-//  3. After `finish` or `reset` nothing leaves any more.
+//  1. `offset` counts the bytes of the source. An event at an offset happens right after the byte before it.
+//  2. The bytes of one call leave in one segment, unless a tampering divides them.
+//  3. Nothing leaves after `finish` or `reset`.
 
-/// Something that is done to the bytes of one direction. Offsets count the bytes that the sending side has
-/// sent, from 0; a tampering happens as soon as so many bytes have passed, without waiting for the next one.
-/// Several at one offset happen in the order given.
+/// A change to the bytes of one direction. Offsets count the bytes that the sending side has sent, from 0. A
+/// tampering happens as soon as so many bytes have passed, without waiting for the next one. Several at one
+/// offset happen in the order given.
 public enum Tampering: Sendable {
     /// Passes bytes on in segments of this many bytes.
     case pieces(of: Int)
     /// Begins a new segment.
     case newSegment(at: Int)
-    /// Adds bytes that no one has sent, in the segment of the bytes around them.
+    /// Adds bytes that no one sent, in the segment of the bytes around them.
     case inject([UInt8], at: Int)
-    /// Changes the byte behind `at`: the bits that are set in `xor` are flipped.
+    /// Flips the bits that are set in `xor`, in the byte at offset `at`.
     case alter(at: Int, xor: UInt8)
-    /// Swallows bytes.
+    /// Drops bytes.
     case drop(Range<Int>)
-    /// Passes nothing on until the test gives the signal.
+    /// Passes nothing on until the test fires the signal.
     case hold(at: Int, until: TestSignal)
-    /// Ends the direction with FIN, and swallows the rest.
+    /// Ends the direction with FIN, and drops the rest.
     case truncate(at: Int)
     /// Resets both connections.
     case reset(at: Int)
 }
 
-/// What becomes of the bytes of one direction: bytes go in, and what to do comes out.
+/// Decides what happens to the bytes of one direction: bytes go in, actions come out.
 struct TamperingPlan {
     enum Action: Equatable {
         case forward([UInt8])
@@ -50,7 +49,7 @@ struct TamperingPlan {
     private var pieceSize = Int.max
     private var flips: [Int: UInt8] = [:]
     private var dropped: [Range<Int>] = []
-    /// What happens at an offset, by offset; the next one last.
+    /// The events, by offset; the next one last.
     private var due: [(offset: Int, event: Event)] = []
 
     private enum Event {
@@ -73,13 +72,13 @@ struct TamperingPlan {
             case .reset(let offset): events.append((offset, .act(.reset)))
             }
         }
-        // A stable order: those of one offset stay as they were given.
+        // A stable order: events at one offset keep the order given.
         due = events.enumerated().sorted { ($0.element.offset, $0.offset) < ($1.element.offset, $1.offset) }
             .map(\.element).reversed()
     }
 
-    /// What to do now that these bytes have come. Ask with no bytes at the beginning: something may be due at
-    /// offset 0.
+    /// The actions for the bytes that have come. Call it without bytes at the beginning: an event may be due
+    /// at offset 0.
     mutating func actions(for bytes: some Sequence<UInt8>) -> [Action] {
         var actions: [Action] = []
         perform(into: &actions)

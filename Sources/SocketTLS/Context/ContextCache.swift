@@ -1,9 +1,9 @@
 internal import SocketBuffers
 
-/// The contexts that were used last. A bounded number: settings may come from anywhere.
+/// The contexts that were used last. Their number is limited, because settings may come from anywhere.
 ///
-/// With a context that issues session tickets its keys go. So those count apart, and only one of their own
-/// kind pushes one of them out.
+/// The keys of session tickets go with their context. So contexts that issue tickets count separately, and
+/// only another one of them pushes one out.
 package final class ContextCache: Sendable {
     package static let shared = ContextCache(limit: 64)
 
@@ -20,7 +20,7 @@ package final class ContextCache: Sendable {
     private let limit: Int
     private let contents = Locked(Contents())
 
-    /// - Parameter limit: How many contexts are kept that issue tickets, and how many that issue none.
+    /// - Parameter limit: The most contexts that issue tickets, and the most that issue none.
     package init(limit: Int) {
         self.limit = limit
     }
@@ -53,9 +53,9 @@ package final class ContextCache: Sendable {
 }
 
 extension TLSContext {
-    /// The context for `settings`: one that exists already, or a new one.
+    /// The context for `settings`: an existing one, or a new one.
     ///
-    /// Building one reads the roots (4 to 28 ms for the system's, once): never call this on an event loop.
+    /// Building one reads the roots (once, 4 to 28 ms for the system's): never call this on an event loop.
     /// Throws `invalidSettings`, `invalidCertificate` or `internalError`.
     package static func context(
         for settings: TLSSettings, in cache: ContextCache = .shared

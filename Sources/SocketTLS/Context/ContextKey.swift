@@ -1,4 +1,4 @@
-/// What makes two contexts interchangeable: everything in the settings that is not about a single connection.
+/// What two interchangeable contexts have in common: all settings that do not belong to a single connection.
 struct ContextKey: Hashable, Sendable {
     let isServer: Bool
     let identity: TLSIdentity?
@@ -28,9 +28,9 @@ struct ContextKey: Hashable, Sendable {
 
     var issuesTickets: Bool { sessionTicketCount > 0 }
 
-    /// Each connection looks its context up: hashing whole chains took more than a hundredth of a handshake.
-    /// The end of the certificate is part of its signature, and tells identities apart as well. Keys come
-    /// from the settings of this process, never from a peer.
+    /// Hashes only the end of the certificate, and not the chain. Each connection looks its context up, and
+    /// hashing whole chains took more than 1 % of a handshake. The end belongs to the signature, and
+    /// distinguishes identities as well. Keys come from the settings of this process, never from a peer.
     func hash(into hasher: inout Hasher) {
         hasher.combine(isServer)
         if let certificate = identity?.certificateChain.first {
@@ -45,7 +45,7 @@ struct ContextKey: Hashable, Sendable {
 }
 
 extension ContextKey {
-    /// The trusted roots, and what tells that their files have changed.
+    /// The trusted roots, and the stamps that show when their files change.
     enum Roots: Hashable, Sendable {
         case unused
         case system([FileStamp])
@@ -67,7 +67,7 @@ extension ContextKey {
             }
         }
 
-        /// The roots that are few enough to be named to a client.
+        /// The roots that a server names to its clients.
         func listedCertificates() throws(TLSError) -> [Certificate] {
             switch self {
             case .unused, .system: []

@@ -1,7 +1,7 @@
 internal import COpenSSL
 internal import FoundationEssentials
 
-/// The first thing that OpenSSL found wrong with a chain, and the certificate it found it in.
+/// The first fault that OpenSSL found in a chain, and the certificate that has it.
 struct CertificateFault {
     private let code: Int32
     private let depth: Int
@@ -62,7 +62,7 @@ struct CertificateFault {
 }
 
 extension CertificateFault {
-    /// The verdict on a chain that costs too much to verify; nil when it does not.
+    /// The verdict on a chain that is too expensive to verify; nil if it is not.
     static func excess(in chain: [Certificate]) -> PeerTrust.Verdict? {
         for (depth, certificate) in chain.enumerated() {
             guard let complaint = PeerKeyBounds.complaint(about: certificate.handle.x509) else { continue }
@@ -91,17 +91,16 @@ extension TLSError.Code {
     }
 }
 
-/// What a peer's certificates may cost this side: how many there are, and how expensive a signature of their
-/// keys is to verify.
+/// What a peer's certificates may cost this side: how expensive it is to verify a signature with their keys.
 ///
-/// OpenSSL's own bounds are 16,384 bits for RSA, and for keys of up to 3,072 bits an exponent of any length:
-/// two hundred times what a usual one costs.
+/// OpenSSL's own bound for RSA is 16,384 bits, and keys of up to 3,072 bits may have an exponent of any
+/// length: two hundred times the cost of a usual one.
 enum PeerKeyBounds {
     private static let bitsOfRSA: Int32 = 8192
     private static let bitsOfExponent: Int32 = 64
     private static let bitsOfCurve: Int32 = 521
 
-    /// What is wrong with the key of a certificate, as the end of a sentence; nil when nothing is, or when
+    /// What is wrong with the key of a certificate, as the end of a sentence; nil if nothing is, or if
     /// OpenSSL cannot use the key at all.
     static func complaint(about certificate: OpaquePointer) -> String? {
         guard let key = X509_get0_pubkey(certificate) else { return nil }

@@ -1,7 +1,7 @@
 // Rules of the system's roots:
-//  1. They are loaded when first needed, once for the process: it takes 4 to 28 ms.
-//  2. They are loaded again when the bundle or the directory has changed, or the environment names others.
-//  3. A store that is in use is never changed; the new one takes its place for later contexts.
+//  1. They are loaded when first needed, once for the process. This takes 4 to 28 ms.
+//  2. They are loaded again when the bundle or the directory changes, or the environment names others.
+//  3. A store in use never changes; the new one takes its place for later contexts.
 
 internal import COpenSSL
 internal import Glibc
@@ -9,11 +9,11 @@ internal import SocketBuffers
 
 /// The roots that a peer's certificate chain must lead to.
 public enum TrustRoots: Sendable, Hashable {
-    /// The system's roots, found where OpenSSL finds them (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured).
+    /// The system's roots, where OpenSSL finds them (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured).
     ///
-    /// They are loaded once for the whole process, and again when the files have changed.
+    /// They are loaded once for the whole process, and again when the files change.
     case system
-    /// The certificates of a PEM file, loaded again when the file has changed.
+    /// The certificates of a PEM file, loaded again when the file changes.
     case file(path: String)
     /// Exactly these certificates.
     case certificates([Certificate])
@@ -27,7 +27,7 @@ enum SystemTrustStore {
 
     private static let loaded = Locked<Loaded?>(nil)
 
-    /// What the roots depend on, as it is now.
+    /// The current stamps of the files that hold the roots.
     static func currentStamps() -> [FileStamp] {
         [
             path(X509_get_default_cert_file_env(), or: X509_get_default_cert_file()),
@@ -37,8 +37,7 @@ enum SystemTrustStore {
 
     /// The shared store for `stamps`.
     static func store(for stamps: [FileStamp]) throws(TLSError) -> TrustStore {
-        // Loading happens inside the lock: a second thread that needs the roots would otherwise load them
-        // too.
+        // The lock is held while loading: otherwise a second thread that needs the roots would load them too.
         try loaded.withLock { loaded throws(TLSError) in
             if let loaded, loaded.stamps == stamps { return loaded.store }
             let store = try TrustStore.systemRoots()
@@ -55,8 +54,8 @@ enum SystemTrustStore {
 
 /// Owns one reference to an `X509_STORE`, which many contexts share.
 final class TrustStore: @unchecked Sendable {
-    // Unchecked: the store is filled before it is shared and never changed after; OpenSSL locks the lookups
-    // inside.
+    // Unchecked: the store is filled before it is shared, and never changes afterwards. OpenSSL locks its
+    // lookups.
     private let store: OpaquePointer
 
     private init() throws(TLSError) {
@@ -76,12 +75,12 @@ final class TrustStore: @unchecked Sendable {
         }
     }
 
-    /// The context adds a reference of its own.
+    /// Gives the store to `context`, which adds a reference of its own.
     func share(with context: OpaquePointer) {
         withExtendedLifetime(self) { SSL_CTX_set1_cert_store(context, store) }
     }
 
-    /// Loads what OpenSSL takes for the system's roots, honouring `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+    /// Loads the system's roots as OpenSSL finds them, honouring `SSL_CERT_FILE` and `SSL_CERT_DIR`.
     static func systemRoots() throws(TLSError) -> TrustStore {
         let roots = try TrustStore()
         try OpenSSLCall.requireSuccess(
@@ -91,7 +90,7 @@ final class TrustStore: @unchecked Sendable {
     }
 }
 
-/// What tells that a file or directory has changed: its place, size and time. A missing file has a stamp too.
+/// Shows that a file or directory has changed: its inode, size and time. A missing file has a stamp too.
 struct FileStamp: Hashable, Sendable {
     private let path: String
     private var device: UInt = 0
