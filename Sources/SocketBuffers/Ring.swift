@@ -42,7 +42,7 @@ public struct Ring<Element>: ~Copyable {
         offset < count ? place(offset) : nil
     }
 
-    /// Removes and returns the front element; nil if there is none.
+    /// Removes and returns the front element; nil if the ring is empty.
     ///
     /// - Parameter limit: The capacity up to which an emptied ring keeps its memory.
     @inlinable

@@ -11,7 +11,7 @@ public struct Certificate: Sendable, Hashable {
 
     /// The first certificate in a PEM text.
     ///
-    /// Throws `invalidCertificate` if there is none.
+    /// Throws `invalidCertificate` if the text has none.
     public init(pem: String) throws(TLSError) {
         guard let first = try Self.read(SecretBytes(pem), limit: 1).first else { throw Self.noCertificate(in: "The text") }
         self = first
@@ -41,7 +41,7 @@ public struct Certificate: Sendable, Hashable {
 
     /// Every certificate in a PEM text, in its order. Blocks of other kinds are skipped.
     ///
-    /// Throws `invalidCertificate` if there is none.
+    /// Throws `invalidCertificate` if the text has none.
     public static func certificates(pem: String) throws(TLSError) -> [Certificate] {
         try nonEmpty(read(SecretBytes(pem)), "The text")
     }

@@ -19,7 +19,7 @@ final class MemoryWire {
         underway = self.plan.actions(for: [])
     }
 
-    /// Delivers one segment, or one end. Returns false if there is none, or if it is held.
+    /// Delivers one segment, or one end. Returns false if nothing waits, or if it is held.
     func carry() -> Bool {
         while !isReset {
             if underway.isEmpty { collect() }

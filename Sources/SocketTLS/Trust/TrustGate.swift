@@ -104,7 +104,7 @@ struct TrustGate {
         return trust
     }
 
-    /// Decides the open question. Returns false if there is none.
+    /// Decides the open question. Returns false without one.
     mutating func decide(_ accepted: Bool, _ refusal: TrustRefusal) -> Bool {
         guard case .asking(let trust, isPut: true) = state else { return false }
         state = accepted ? .accepted : .refused(.byDecision(trust, refusal))
