@@ -43,7 +43,7 @@ final class PEMReader {
         if let certificate { return certificate }
         if entries.last?.isEndOfPEM == true { return nil }
         throw TLSError(
-            .invalidCertificate, "The text is not a certificate in PEM form.", operation: "PEM_read_bio_X509",
+            .invalidCertificate, "The PEM text has a certificate that cannot be decoded.", operation: "PEM_read_bio_X509",
             openSSLStack: entries.map(\.text))
     }
 

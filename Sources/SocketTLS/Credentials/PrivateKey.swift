@@ -49,7 +49,7 @@ public struct PrivateKey: Sendable, Hashable {
     private static func complaint(_ source: String, _ isEncrypted: Bool, _ passphrase: String?) -> String {
         switch (isEncrypted, passphrase) {
         case (true, nil): "\(source) has an encrypted private key, and no passphrase was given."
-        case (true, _): "The passphrase does not fit the private key, or the key is damaged."
+        case (true, _): "\(source) has an encrypted private key, and the passphrase is wrong or the key is damaged."
         case (false, _): "\(source) has no private key in PEM form."
         }
     }

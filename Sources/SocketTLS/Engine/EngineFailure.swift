@@ -96,7 +96,7 @@ struct EngineFailure {
             return error(.protocolViolation, "The ClientHello was refused: it has too many \(excess).")
         }
         if has(SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
-            return error(.clientCertificateMissing, "The client showed no certificate, and this server requires one.")
+            return error(.clientCertificateMissing, "The client sent no certificate, but this server requires one.")
         }
         if Self.nothingInCommon.contains(where: has) {
             return error(.noSharedParameters, "The two sides have no TLS parameters in common: \(words).")

@@ -69,9 +69,9 @@ final class TrustStore: @unchecked Sendable {
     convenience init(_ certificates: [Certificate]) throws(TLSError) {
         try self.init()
         for certificate in certificates {
-            try OpenSSLCall.requireSuccess("X509_STORE_add_cert", or: .invalidCertificate, "A trusted root cannot be used.") {
-                X509_STORE_add_cert(store, certificate.handle.x509)
-            }
+            try OpenSSLCall.requireSuccess(
+                "X509_STORE_add_cert", or: .invalidCertificate, "The trusted root \"\(certificate.displayName)\" cannot be used."
+            ) { X509_STORE_add_cert(store, certificate.handle.x509) }
         }
     }
 
