@@ -38,11 +38,11 @@ extension AsyncSocket {
 
     /// False when the connection has ended.
     private func claimUpgrade(of connection: StreamConnection) throws(AsyncSocketError) -> Bool {
-        let (isClaimed, refusal) = connection.facts.withLock { facts -> (Bool, String?) in
-            if facts.isClosing || facts.isWriteStreamClosing { return (false, "you are closing the connection") }
-            if facts.isOver { return (false, nil) }
-            if facts.isUpgradeClaimed { return (false, "startTLS was called on this connection before") }
-            facts.isUpgradeClaimed = true
+        let (isClaimed, refusal) = connection.record.withLock { record -> (Bool, String?) in
+            if record.claims.isClosing || record.claims.isWriteStreamClosing { return (false, "you are closing the connection") }
+            if record.isOver { return (false, nil) }
+            if record.claims.isUpgradeClaimed { return (false, "startTLS was called on this connection before") }
+            record.claims.isUpgradeClaimed = true
             return (true, nil)
         }
         if let refusal { throw .badConfiguration("startTLS", refusal) }

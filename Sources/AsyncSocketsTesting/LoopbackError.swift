@@ -1,3 +1,5 @@
+internal import Glibc
+
 /// Why a `ScriptedPeer`, a `TamperingRelay` or a `TestSignal` failed.
 public struct LoopbackError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kind of the failure.
@@ -43,5 +45,13 @@ public struct LoopbackError: Error, Sendable, Hashable, CustomStringConvertible 
         public static let stopped = Code(description: "stopped")
         /// The system refused: see `errorNumber`.
         public static let systemFailed = Code(description: "systemFailed")
+    }
+}
+
+extension LoopbackError {
+    /// The last system call failed.
+    static func system(_ operation: String, _ number: Int32 = errno) -> LoopbackError {
+        let code: Code = number == ECONNRESET || number == EPIPE ? .reset : .systemFailed
+        return LoopbackError(code, String(cString: strerror(number)) + ".", operation: operation, errorNumber: number)
     }
 }

@@ -54,16 +54,23 @@ public final class TestSignal: Sendable {
     }
 
     private func block(within timeout: Duration) throws(LoopbackError) {
-        try WaitLimit(timeout: timeout, stop: nil).wait(for: self)
+        try WaitLimit(timeout: timeout).wait(for: self)
     }
 }
 
-/// How long one wait may take, and what ends it early. Every wait of a peer or a relay goes through this
-/// type.
-struct WaitLimit: Sendable {
+/// How long one wait may take, and what ends it early. Every wait of a peer, a relay or a `RawSocket` goes
+/// through this type.
+package struct WaitLimit: Sendable {
     let timeout: Duration
     /// When this fires, the wait throws `stopped`.
     let stop: TestSignal?
+
+    package init(timeout: Duration, stop: TestSignal? = nil) {
+        self.timeout = timeout
+        self.stop = stop
+    }
+
+    package static let oneMinute = WaitLimit(timeout: .seconds(60))
 
     /// Returns when `descriptor` is ready or broken; the next call on it shows which.
     func wait(for events: Int16, on descriptor: Int32, _ operation: String) throws(LoopbackError) {

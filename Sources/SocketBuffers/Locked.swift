@@ -36,7 +36,7 @@ public struct Locked<Value>: @unchecked Sendable {
     /// Runs `body` with the lock held. Never call user code inside; return objects whose release may run user
     /// code.
     ///
-    /// The order of locks: a thread that holds a socket's lock may lock the facts of its connection, the
+    /// The order of locks: a thread that holds a socket's lock may lock the record of its connection, the
     /// state of its listener or that of an acceptor, and never the other way round. No other two locks are
     /// held together. A quota, for example, wakes listeners only after it has released its lock.
     @inlinable

@@ -1,5 +1,6 @@
 // Rules of the read buffer:
-//  1. Bytes enter at the back and leave at the front, each once and in order.
+//  1. Bytes enter at the back and leave at the front, in order. Only a cancelled read returns the bytes that
+//     it has taken.
 //  2. An empty buffer owns no memory: the block returns to the pool with the last byte.
 //  3. No byte is searched twice for the same delimiter: `searchedTo` marks where the next search begins.
 //  4. Pointers into the buffer are valid until the next mutation.
@@ -56,6 +57,17 @@ package final class PreBuffer {
         let base = makeRoom(for: bytes.count)
         memcpy(base + tail, source, bytes.count)
         tail += bytes.count
+    }
+
+    /// Inserts bytes at the front: those that a read had taken.
+    package func prepend(_ bytes: UnsafeRawBufferPointer) {
+        guard let source = bytes.baseAddress, bytes.count > 0 else { return }
+        let unread = count
+        let base = makeRoom(for: bytes.count)
+        memmove(base + head + bytes.count, base + head, unread)
+        memcpy(base + head, source, bytes.count)
+        tail += bytes.count
+        searchedTo = 0
     }
 
     /// Drops the first `count` bytes. The buffer must have so many.

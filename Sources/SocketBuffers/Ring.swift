@@ -55,6 +55,16 @@ public struct Ring<Element>: ~Copyable {
         return element
     }
 
+    /// Removes and returns the element at `offset` behind the front; nil past the end.
+    @inlinable
+    public mutating func remove(at offset: Int) -> Element? {
+        guard offset < count else { return nil }
+        let element = place(offset).move()
+        for later in offset + 1..<max(count, offset + 1) { place(later - 1).moveInitialize(from: place(later), count: 1) }
+        held -= 1
+        return element
+    }
+
     /// Removes all elements and frees the memory.
     @inlinable
     public mutating func removeAll() {

@@ -1,10 +1,11 @@
+import AsyncSocketsTesting
 import SocketBuffers
 import SocketCore
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct AcceptQuotaTests {
     private static func listen(with quota: AcceptQuota, on loop: EventLoop) throws -> (Acceptor, AsyncStream<SocketDescriptor>) {
-        let address = try #require(SocketAddress(literal: "127.0.0.1", port: 0))
+        let address = try SocketAddress.loopback()
         let (stream, continuation) = AsyncStream<SocketDescriptor>.makeStream()
         let receiver = Acceptor.Receiver(
             accepted: { descriptor, _ in continuation.yield(descriptor) }, paused: { _, _ in }, closed: {})
@@ -19,7 +20,7 @@ import Testing
         return descriptor
     }
 
-    /// The listener looks at the quota once for each connection that comes and twice for each place that
+    /// The listener looks at the quota once for each connection that comes and twice for each permit that
     /// becomes free; it does not spin.
     @Test func aFullListenerAsksOnlyWhenThereIsAReasonTo() async throws {
         let loop = try EventLoop()

@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import Dispatch
 import Glibc
 import SocketBuffers
@@ -6,10 +7,8 @@ import Testing
 
 /// Two ends of a connection that the kernel made without a network.
 private func makeSocketPair() throws -> (SocketDescriptor, SocketDescriptor) {
-    var descriptors: [CInt] = [-1, -1]
-    let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
-    try #require(socketpair(AF_UNIX, type, 0, &descriptors) == 0)
-    return (SocketDescriptor(adopting: descriptors[0]), SocketDescriptor(adopting: descriptors[1]))
+    let (near, far) = try RawSocket.pair()
+    return (SocketDescriptor(takingOver: near.duplicate()), SocketDescriptor(takingOver: far.duplicate()))
 }
 
 extension SocketDescriptor {
@@ -79,7 +78,7 @@ private final class Handler: EventHandler {
         let early = loop.register(Handler { _ in continuation.yield("early") })
         let removed = loop.register(Handler { _ in continuation.yield("removed") })
         let start = Deadline.now
-        // On the loop, which tells of none before it has all.
+        // This runs on the loop, which delivers no event before it has all of them.
         run(on: loop) { loop in
             loop.setDeadline(Deadline(after: 0.06, from: start), of: late)
             loop.setDeadline(Deadline(after: 0.02, from: start), of: removed)

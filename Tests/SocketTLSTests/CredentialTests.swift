@@ -149,7 +149,7 @@ private func keyPEM() throws -> String {
 /// The key of `pem`, encrypted.
 private func encrypted(_ pem: String, _ passphrase: String) throws -> String {
     let key = Array(pem.utf8).withUnsafeBytes { bytes in
-        // A BIO of this kind reads the memory that it was given, wherever that is.
+        // A BIO of this kind reads the caller's memory.
         let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
         defer { BIO_free(bio) }
         return PEM_read_bio_PrivateKey(bio, nil, nil, nil)

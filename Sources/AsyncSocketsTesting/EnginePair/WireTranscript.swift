@@ -48,10 +48,10 @@ final class WireRecording {
 
 /// A socket whose bytes are recorded.
 final class RecordedWire {
-    let socket: LoopbackSocket
+    let socket: RawSocket
     private let recording: WireRecording
 
-    init(_ socket: LoopbackSocket, _ recording: WireRecording) {
+    init(_ socket: RawSocket, _ recording: WireRecording) {
         self.socket = socket
         self.recording = recording
     }

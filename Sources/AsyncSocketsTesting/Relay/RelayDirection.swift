@@ -2,15 +2,15 @@ internal import SocketBuffers
 
 /// One direction of a relay, which runs on its own thread.
 final class RelayDirection: Sendable {
-    private let source: LoopbackSocket
-    private let destination: LoopbackSocket
+    private let source: RawSocket
+    private let destination: RawSocket
     private let plan: TamperingPlan
     private let side: WireTranscript.Side
     private let state: RelayState
 
     init(
-        from source: LoopbackSocket,
-        to destination: LoopbackSocket,
+        from source: RawSocket,
+        to destination: RawSocket,
         _ tamperings: [Tampering],
         _ side: WireTranscript.Side,
         _ state: RelayState

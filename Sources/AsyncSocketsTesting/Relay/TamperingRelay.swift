@@ -36,13 +36,13 @@ public final class TamperingRelay: Sendable {
         timeout: Duration = .seconds(30)
     ) throws(LoopbackError) {
         let state = try RelayState(timeout: timeout)
-        let listener = try LoopbackSocket.listening(waitLimit: state.waitLimit)
+        let listener = try RawSocket.listening(waitLimit: state.waitLimit)
         self.state = state
-        port = listener.localPort
+        port = try listener.localPort
         try BlockingThread.start {
             do throws(LoopbackError) {
                 let client = try listener.accepted()
-                let server = try LoopbackSocket.connected(toPort: target, waitLimit: state.waitLimit)
+                let server = try RawSocket.connected(to: .loopback(port: target), waitLimit: state.waitLimit)
                 let down = RelayDirection(from: server, to: client, fromServer, .server, state)
                 let up = RelayDirection(from: client, to: server, fromClient, .client, state)
                 try BlockingThread.start { down.run() }

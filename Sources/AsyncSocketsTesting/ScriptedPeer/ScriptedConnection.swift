@@ -11,7 +11,7 @@ final class ScriptedConnection {
     private let recording: WireRecording
     private var read: [[UInt8]] = []
 
-    init(socket: LoopbackSocket, side: WireTranscript.Side) {
+    init(socket: RawSocket, side: WireTranscript.Side) {
         recording = WireRecording(side: side)
         wire = RecordedWire(socket, recording)
     }

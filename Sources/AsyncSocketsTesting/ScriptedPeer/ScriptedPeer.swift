@@ -43,8 +43,8 @@ public final class ScriptedPeer: Sendable {
         _ steps: [Step], timeout: Duration = .seconds(60)
     ) throws(LoopbackError) -> ScriptedPeer {
         let run = try Run(steps: steps, timeout: timeout)
-        let listener = try LoopbackSocket.listening(waitLimit: run.waitLimit)
-        let peer = ScriptedPeer(port: listener.localPort, run: run)
+        let listener = try RawSocket.listening(waitLimit: run.waitLimit)
+        let peer = ScriptedPeer(port: try listener.localPort, run: run)
         try run.start(side: .server) { () throws(LoopbackError) in try listener.accepted() }
         return peer
     }
@@ -60,7 +60,7 @@ public final class ScriptedPeer: Sendable {
     ) throws(LoopbackError) -> ScriptedPeer {
         let run = try Run(steps: steps, timeout: timeout)
         try run.start(side: .client) { () throws(LoopbackError) in
-            try LoopbackSocket.connected(toPort: port, waitLimit: run.waitLimit)
+            try RawSocket.connected(to: .loopback(port: port), waitLimit: run.waitLimit)
         }
         return ScriptedPeer(port: port, run: run)
     }
@@ -116,7 +116,7 @@ extension ScriptedPeer {
         var longestTime: Duration { waitLimit.timeout * (4 * steps.count + 4) }
 
         func start(
-            side: WireTranscript.Side, open: @escaping @Sendable () throws(LoopbackError) -> LoopbackSocket
+            side: WireTranscript.Side, open: @escaping @Sendable () throws(LoopbackError) -> RawSocket
         ) throws(LoopbackError) {
             try BlockingThread.start {
                 do throws(LoopbackError) {
