@@ -34,7 +34,7 @@ import Testing
         /// has ended the connection.
         func send(_ bytes: [UInt8]) -> Int? {
             do throws(LoopbackError) {
-                try socket.send(bytes, patience: Patience(timeout: .seconds(1)))
+                try socket.send(bytes, waitLimit: WaitLimit(timeout: .seconds(1)))
                 return bytes.count
             } catch {
                 return nil

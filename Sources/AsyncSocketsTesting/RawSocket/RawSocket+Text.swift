@@ -1,16 +1,17 @@
 extension RawSocket {
-    /// Sends everything.
+    /// Sends the whole text.
     package func send(_ text: String) throws(LoopbackError) {
         try send(text.utf8)
     }
 
-    /// Waits for bytes and answers all there are; an empty text means that the other side has ended (FIN).
+    /// Waits for bytes and returns all that have come; an empty text means that the other side has ended
+    /// (FIN).
     package func receiveText() throws(LoopbackError) -> String {
         try String(decoding: receive(), as: UTF8.self)
     }
 
-    /// Waits for `count` bytes, in however many pieces they come, and answers what has come with them. At the
-    /// end, be it a reset, there are fewer.
+    /// Waits for `count` bytes, in any number of pieces, and returns all that have come. If the other side
+    /// ends or resets the connection, there are fewer.
     package func receive(atLeast count: Int) throws(LoopbackError) -> String {
         var bytes: [UInt8] = []
         while bytes.count < count {
@@ -26,7 +27,7 @@ extension RawSocket {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Waits until the text ends so, or the other side has ended.
+    /// Receives text that ends with `end`, or all text until the other side ends.
     package func receive(through end: String) throws(LoopbackError) -> String {
         var text = ""
         while !text.hasSuffix(end) {
@@ -37,7 +38,7 @@ extension RawSocket {
         return text
     }
 
-    /// Waits until the other side has ended.
+    /// Receives all text until the other side ends.
     package func receiveAll() throws(LoopbackError) -> String {
         var bytes: [UInt8] = []
         while case let piece = try receive(), !piece.isEmpty { bytes += piece }

@@ -2,21 +2,21 @@ package import AsyncSockets
 internal import FoundationEssentials
 internal import Glibc
 
-/// The owner of one socket, made with system calls alone. Its calls block until they are done or patience is
-/// out.
+/// The owner of one socket, made with only system calls. Its calls block until they are done or the wait
+/// limit is reached.
 ///
-/// It shares no code with the library but `SocketAddress`, so a test sees through it what the kernel says.
-/// The descriptor blocks, as socket(2) makes it: the calls here wait with poll(2), and then do not block.
+/// It shares only `SocketAddress` with the library, so a test sees what the kernel says. The descriptor is
+/// blocking, as socket(2) makes it: the calls of this type wait with poll(2), and then do not block.
 ///
-/// Reading and writing may happen on two threads; the descriptor is closed with the last reference, so no one
-/// polls a number that has been given to another file.
+/// Two threads may read and write. The descriptor closes with the last reference, so no one polls a number
+/// that belongs to another file.
 package final class RawSocket: Sendable {
     package let descriptor: Int32
-    let patience: Patience
+    let waitLimit: WaitLimit
 
-    init(owning descriptor: Int32, patience: Patience) {
+    init(owning descriptor: Int32, waitLimit: WaitLimit) {
         self.descriptor = descriptor
-        self.patience = patience
+        self.waitLimit = waitLimit
     }
 
     deinit { close(descriptor) }
@@ -61,17 +61,17 @@ package final class RawSocket: Sendable {
 
     // MARK: - Receiving
 
-    /// True when bytes, the end or a connection to accept are there. It does not wait.
+    /// Whether there are bytes, an end or a connection to accept. Does not wait.
     package var hasInput: Bool {
-        var question = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-        return poll(&question, 1, 0) == 1
+        var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        return poll(&entry, 1, 0) == 1
     }
 
-    /// Waits for bytes and answers all there are, 64 KiB at most; an empty array means that the other side
-    /// has ended (FIN).
+    /// Waits for bytes and returns all that have come, at most 64 KiB; an empty array means that the other
+    /// side has ended (FIN).
     package func receive() throws(LoopbackError) -> [UInt8] {
         while true {
-            try patience.wait(for: Int16(POLLIN), on: descriptor, "receive")
+            try waitLimit.wait(for: Int16(POLLIN), on: descriptor, "receive")
             var count = 0
             let bytes = [UInt8](unsafeUninitializedCapacity: 65_536) { buffer, filled in
                 count = recv(descriptor, buffer.baseAddress, buffer.count, Int32(MSG_DONTWAIT))
@@ -84,8 +84,8 @@ package final class RawSocket: Sendable {
 
     // MARK: - Sending and ending
 
-    /// Sends everything, in one segment if it fits into one; `patience` is for this call alone.
-    package func send(_ bytes: some Collection<UInt8>, patience: Patience? = nil) throws(LoopbackError) {
+    /// Sends all bytes, in one segment if they fit; `waitLimit` is for this call only.
+    package func send(_ bytes: some Collection<UInt8>, waitLimit: WaitLimit? = nil) throws(LoopbackError) {
         let flags = Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)
         var rest = Array(bytes)[...]
         while !rest.isEmpty {
@@ -93,24 +93,24 @@ package final class RawSocket: Sendable {
             if sent > 0 {
                 rest = rest.dropFirst(sent)
             } else if errno == EAGAIN {
-                try (patience ?? self.patience).wait(for: Int16(POLLOUT), on: descriptor, "send")
+                try (waitLimit ?? self.waitLimit).wait(for: Int16(POLLOUT), on: descriptor, "send")
             } else if errno != EINTR {
                 throw .system("send")
             }
         }
     }
 
-    /// FIN: nothing more will be sent, but receiving goes on.
+    /// Sends FIN: this side sends no more, but goes on receiving.
     package func finish() {
         _ = shutdown(descriptor, Int32(SHUT_WR))
     }
 
-    /// RST instead of FIN, when the last reference goes.
+    /// Makes the last reference send RST instead of FIN.
     package func resetWhenClosed() {
         setOption(SO_LINGER, of: SOL_SOCKET, to: linger(l_onoff: 1, l_linger: 0))
     }
 
-    /// Every `send` is a segment of its own (TCP_NODELAY).
+    /// Makes every `send` a separate segment (TCP_NODELAY).
     func sendAtOnce() {
         setOption(TCP_NODELAY, of: Int32(IPPROTO_TCP), to: Int32(1))
     }
