@@ -117,7 +117,9 @@ extension AsyncSocket {
         }
         let target = buffer.map { (buffer: $0, offset: offset) }
         withConnection {
-            $0.read(ReadPacket(goal: goal, maxLength: maxLength.count, timeout: timeout, tag: tag, target: target))
+            $0.read(
+                ReadPacket(
+                    goal: goal, maxLength: maxLength.count, timeout: timeout, completion: .delegate(tag: tag), target: target))
         }
     }
 

@@ -17,7 +17,7 @@ extension AsyncSocket {
     ///     `socket(_:shouldTimeoutWriteWithTag:elapsed:bytesDone:)` to say.
     ///   - tag: Comes back with the completion.
     public func write(_ data: Data, withTimeout timeout: TimeInterval = -1, tag: Int = 0) {
-        withConnection { $0.write(WritePacket(data: data, timeout: timeout, tag: tag)) }
+        withConnection { $0.write(WritePacket(data: data, timeout: timeout, completion: .delegate(tag: tag))) }
     }
 
     /// Writes a part of a file, after the writes that were queued before.
@@ -43,7 +43,7 @@ extension AsyncSocket {
         guard !path.utf8.contains(0) else { throw .badParameter("write", "the path \(path) contains a zero") }
         do throws(SystemError) {
             let region = try FileRegion(path: path, offset: offset, length: length)
-            connection?.write(WritePacket(file: region, timeout: timeout, tag: tag))
+            connection?.write(WritePacket(file: region, timeout: timeout, completion: .delegate(tag: tag)))
         } catch {
             throw AsyncSocketError(file: error, path: path)
         }

@@ -169,6 +169,7 @@ public final class AsyncSocket: Sendable {
 
     /// The connection that is to read or write, if there is one. In an inline callback of it neither lock nor
     /// count is needed to find it.
+    @inline(__always)
     func withConnection(_ body: (StreamConnection) -> Void) {
         if callback.withConnection(body) { return }
         guard let connection else {

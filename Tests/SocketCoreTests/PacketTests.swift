@@ -259,3 +259,19 @@ import Testing
         #expect(early == 0)
     }
 }
+
+extension ReadPacket {
+    fileprivate init(goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int) {
+        self.init(goal: goal, maxLength: maxLength, timeout: timeout, completion: .delegate(tag: tag))
+    }
+}
+
+extension WritePacket {
+    fileprivate init(data: Data, timeout: Double, tag: Int) {
+        self.init(data: data, timeout: timeout, completion: .delegate(tag: tag))
+    }
+
+    fileprivate init(file: FileRegion, timeout: Double, tag: Int) {
+        self.init(file: file, timeout: timeout, completion: .delegate(tag: tag))
+    }
+}

@@ -81,6 +81,7 @@ final class ByteChannel {
     func note(_ events: LoopEvents) {
         if events.contains(.readable), case .quiet = input { input = .ready }
         if events.contains(.writable), case .full = output { output = .ready }
+        guard events.isUnusual else { return }
         if events.contains(.readHangup) || events.contains(.urgent) { trustsShortReads = false }
         if events.contains(.hangup) { hasHangup = true }
     }

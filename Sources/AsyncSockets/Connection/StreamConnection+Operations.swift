@@ -28,14 +28,14 @@ extension StreamConnection {
     // MARK: - Anywhere
 
     func read(_ packet: consuming ReadPacket) {
-        guard isOpenToCallback else { return post(.read(packet)) }
+        guard isOpenToCallback else { return post(.read(consume packet)) }
         let wasDelivering = outlet.leaveCallback()
         enqueue(packet)
         outlet.resumeCallback(wasDelivering)
     }
 
     func write(_ packet: consuming WritePacket) {
-        guard isOpenToCallback else { return post(.write(packet)) }
+        guard isOpenToCallback else { return post(.write(consume packet)) }
         let wasDelivering = outlet.leaveCallback()
         enqueue(packet)
         outlet.resumeCallback(wasDelivering)
@@ -48,7 +48,7 @@ extension StreamConnection {
 
     func answer(_ completion: Completion<Data>, with data: consuming Data) {
         switch completion {
-        case .delegate(let tag): outlet.append(.didRead(data, tag: tag))
+        case .delegate(let tag): outlet.append(.didRead(consume data, tag: tag))
         case .waiter(let waiter): waiter.complete(.success(data))
         case .answered: break
         }
@@ -92,7 +92,7 @@ extension StreamConnection {
             case .incomplete:
                 if let (count, tag) = reads.takeProgress() { outlet.append(.didReadPartial(count, tag: tag)) }
                 return
-            case .complete(let data, let completion): answer(completion, with: data)
+            case .complete(let data, let completion): answer(completion, with: consume data)
             case .maxedOut(let maxLength): return close(.readMaxedOut(maxLength))
             }
         }

@@ -31,8 +31,8 @@ extension AsyncSocket: EventSocket {
 
     /// - Parameter delegate: nil when there is none (any more): questions then get the answer that ends the
     ///   connection.
-    func deliver(_ event: DelegateEvent, to delegate: (any AsyncSocketDelegate)?) {
-        switch event {
+    func deliver(_ event: consuming DelegateEvent, to delegate: (any AsyncSocketDelegate)?) {
+        switch consume event {
         case .didAccept(let connection):
             deliver(connection, to: delegate)
         case .didStopListening(let listener):

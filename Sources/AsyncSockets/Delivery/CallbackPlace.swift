@@ -22,6 +22,7 @@ struct CallbackPlace: ~Copyable, Sendable {
 
     /// False, without having called `body`, when this is no callback, or when the socket may have another
     /// connection by now.
+    @inline(__always)
     func withConnection(_ body: (StreamConnection) -> Void) -> Bool {
         guard thread.load(ordering: .relaxed) == pthread_self(),
             let address = UnsafeRawPointer(bitPattern: connection.load(ordering: .relaxed))

@@ -30,7 +30,7 @@ protocol EventSocket: AnyObject, Sendable {
     /// The delegate and its queue, as they are now.
     func copyDelegate(to delegate: inout Delegate?, _ queue: inout DispatchQueue?)
     /// Calls the delegate. This is where user code runs.
-    func deliver(_ event: Event, to delegate: Delegate?)
+    func deliver(_ event: consuming Event, to delegate: Delegate?)
     /// On this thread, until `endCallbacks()`: what the delegate asks for goes to `source` at once.
     func beginCallbacks(of source: Source)
     func endCallbacks()
@@ -146,21 +146,33 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
         if queue != nil { return send(on: loop) }
         if let backlog, !backlog.isIdle(orElse: { loop.run { self.deliver(onLoop: loop) } }) { return }
         var recipient = EventRecipient(socket)
-        while isInline(&recipient), let event = outbox.popFirst() { deliver(event, to: &recipient) }
-        if !outbox.isEmpty { send(on: loop) }
+        while !outbox.isEmpty {
+            let delegate = recipient.findDelegate()
+            guard isInline(recipient) else { return send(on: loop) }
+            repeat {
+                guard let event = outbox.popFirst() else { return }
+                deliver(event, to: delegate, of: &recipient)
+            } while !recipient.isOutdated
+        }
     }
 
     private func deliverInline(_ source: Socket.Source) {
-        var delivered = 0
+        var left = Self.deliveryLimit
         var recipient = EventRecipient(socket)
         recipient.beginCallbacks(of: source)
-        while delivered < Self.deliveryLimit, isInline(&recipient), let event = outbox.popFirst() {
-            isDelivering = true
-            deliver(event, to: &recipient)
-            isDelivering = false
-            delivered += 1
-            // What is queued in several callbacks is served together.
-            if outbox.isEmpty { source.serveRequests() }
+        while left > 0, !outbox.isEmpty {
+            // Held for all events: to count references to what is referenced weakly too is expensive.
+            let delegate = recipient.findDelegate()
+            guard isInline(recipient) else { break }
+            repeat {
+                guard let event = outbox.popFirst() else { break }
+                isDelivering = true
+                deliver(consume event, to: delegate, of: &recipient)
+                isDelivering = false
+                left -= 1
+                // What is queued in several callbacks is served together.
+                if outbox.isEmpty { source.serveRequests() }
+            } while left > 0 && !recipient.isOutdated
         }
         recipient.endCallbacks()
         if !outbox.isEmpty { source.askForTurn() }
@@ -168,16 +180,17 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
 
     /// True when events are delivered inside the turn. The delegate may have moved to a queue of its own since
     /// this was last asked.
-    private func isInline(_ recipient: inout EventRecipient<Socket>) -> Bool {
-        recipient.update()
+    private func isInline(_ recipient: borrowing EventRecipient<Socket>) -> Bool {
         if !recipient.isInline, queue == nil { queue = recipient.queue }
         return queue == nil
     }
 
     /// Calls the delegate, which may be called here.
-    private func deliver(_ event: consuming Socket.Event, to recipient: inout EventRecipient<Socket>) {
+    private func deliver(
+        _ event: consuming Socket.Event, to delegate: Socket.Delegate?, of recipient: inout EventRecipient<Socket>
+    ) {
         let isEnd = event.isEnd
-        if isEnd || !isSuperseded { recipient.deliver(event) }
+        if isEnd || !isSuperseded { recipient.deliver(consume event, to: delegate) }
         if isEnd { end.reach() }
     }
 
@@ -206,15 +219,21 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
     /// This block alone has events, until none is left that was promised.
     private func deliver(_ first: [Socket.Event], of backlog: EventBacklog<Socket.Event>, on queue: DispatchQueue) {
         var recipient = EventRecipient(socket)
+        var delegate = recipient.findDelegate()
         var events = first[...]
         while true {
             while let event = events.first {
-                if let other = recipient.queueInstead(of: queue) {
+                if recipient.isOutdated {
+                    // Released first: its deinit may call the socket.
+                    delegate = nil
+                    delegate = recipient.findDelegate()
+                }
+                if let other = recipient.queue, other !== queue {
                     backlog.putBack(events)
                     return other.async { self.goOn(with: backlog, on: other) }
                 }
                 events.removeFirst()
-                deliver(event, to: &recipient)
+                deliver(event, to: delegate, of: &recipient)
             }
             guard let more = backlog.next() else { break }
             events = more[...]
@@ -229,19 +248,18 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
     }
 }
 
-/// Whom events are delivered to: the socket and its delegate, held for one delivery, since a weak reference
-/// is expensive to follow.
+/// Whom events are delivered to: the socket, held for one delivery, since a weak reference is expensive to
+/// follow, and where its delegate is called.
 struct EventRecipient<Socket: EventSocket>: ~Copyable {
     private var socket: Socket?
-    private var delegate: Socket.Delegate?
+    /// The queue of the delegate; nil: it may be called anywhere.
     private(set) var queue: DispatchQueue?
     /// The delegate may be called on the socket's loop or its socket queue.
     private(set) var isInline = true
-    private var changeCount = -1
+    private var changeCount = 0
 
     fileprivate init(_ socket: Socket?) {
         self.socket = socket
-        update()
     }
 
     /// The socket, which is kept here: to count references to what is referenced weakly too is expensive.
@@ -255,32 +273,32 @@ struct EventRecipient<Socket: EventSocket>: ~Copyable {
         unretained?._withUnsafeGuaranteedRef { $0.endCallbacks() }
     }
 
-    /// The queue on which the delegate has to be called instead, when it may not be called on `place`.
-    mutating func queueInstead(of place: DispatchQueue?) -> DispatchQueue? {
-        update()
-        return queue === place ? nil : queue
+    /// The delegate was changed since it was looked for.
+    var isOutdated: Bool {
+        unretained?._withUnsafeGuaranteedRef { $0.delegateChangeCount != changeCount } ?? false
     }
 
-    /// Looks for the delegate again, if it was changed.
-    mutating func update() {
-        guard let socket = unretained else { return }
-        let changeCount = socket._withUnsafeGuaranteedRef { $0.delegateChangeCount }
-        guard changeCount != self.changeCount else { return }
-        self.changeCount = changeCount
-        // Not under the lock: the last reference to the old one may be here, and its deinit may call the
-        // socket.
-        delegate = nil
+    /// The delegate as it is now, with its queue.
+    mutating func findDelegate() -> Socket.Delegate? {
+        guard let socket = unretained else { return nil }
+        var delegate: Socket.Delegate?
         queue = nil
         socket._withUnsafeGuaranteedRef { socket in
+            changeCount = socket.delegateChangeCount
             socket.copyDelegate(to: &delegate, &queue)
             isInline = queue == nil || queue === socket.socketQueue
         }
+        return delegate
     }
 
-    fileprivate mutating func deliver(_ event: consuming Socket.Event) {
+    fileprivate mutating func deliver(_ event: consuming Socket.Event, to delegate: Socket.Delegate?) {
         // No one else has it any more, so no one wants to hear of it.
         if isKnownUniquelyReferenced(&socket) { socket = nil }
         guard let socket = unretained else { return }
-        socket._withUnsafeGuaranteedRef { $0.deliver(event, to: delegate) }
+        // Handed over, not copied: what was read is counted.
+        var event: Socket.Event? = consume event
+        socket._withUnsafeGuaranteedRef { socket in
+            if let event = event.take() { socket.deliver(consume event, to: delegate) }
+        }
     }
 }

@@ -32,6 +32,11 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
         rawValue & events.rawValue == events.rawValue
     }
 
+    /// Something besides bytes and room for bytes.
+    package var isUnusual: Bool {
+        rawValue & ~(Self.readable.rawValue | Self.writable.rawValue) != 0
+    }
+
     /// What `epoll_wait` reported.
     init(epoll bits: UInt32) {
         var events: LoopEvents = []

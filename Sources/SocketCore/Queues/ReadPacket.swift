@@ -49,27 +49,26 @@ package struct ReadPacket: Sendable {
 
     /// - Parameter target: The caller's buffer and the offset in it; nil: memory of the read's own.
     package init(
-        goal: Goal, maxLength: Int = .max, timeout: Double, completion: Completion<Data>,
+        goal: consuming Goal, maxLength: Int = .max, timeout: Double, completion: consuming Completion<Data>,
         target: (buffer: ReadBuffer, offset: Int)? = nil
     ) {
-        switch goal {
-        case .anyBytes: (kind, length, delimiter) = (.anyBytes, 0, nil)
-        case .length(let length): (kind, self.length, delimiter) = (.length, length, nil)
-        case .delimiter(let bytes): (kind, length, delimiter) = (.delimiter, 0, bytes)
-        case .end: (kind, length, delimiter) = (.end, 0, nil)
-        }
+        let (kind, length, delimiter) = Self.parts(of: goal)
+        self.kind = kind
+        self.length = length
+        self.delimiter = delimiter
         self.maxLength = maxLength
         self.timeout = timeout
         self.completion = completion
-        taken = if let target { Destination(target: target) } else { nil }
+        taken = target.map { Destination(target: $0) }
     }
 
-    /// A read that answers to the delegate.
-    @inlinable
-    package init(
-        goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int, target: (buffer: ReadBuffer, offset: Int)? = nil
-    ) {
-        self.init(goal: goal, maxLength: maxLength, timeout: timeout, completion: .delegate(tag: tag), target: target)
+    private static func parts(of goal: consuming Goal) -> (Kind, Int, Data?) {
+        switch consume goal {
+        case .anyBytes: (.anyBytes, 0, nil)
+        case .length(let length): (.length, length, nil)
+        case .delimiter(let bytes): (.delimiter, 0, bytes)
+        case .end: (.end, 0, nil)
+        }
     }
 
     /// Takes what the read needs out of the buffer.

@@ -14,26 +14,20 @@ package struct WritePacket: Sendable {
     package private(set) var handedOn = 0
     private var reported = 0
 
-    package init(data: Data, timeout: Double, completion: Completion<Void>) {
-        self.init(data, nil, count: data.count, timeout: timeout, completion)
+    package init(data: consuming Data, timeout: Double, completion: consuming Completion<Void>) {
+        count = data.count
+        bytes = data
+        file = nil
+        self.timeout = timeout
+        self.completion = completion
     }
 
-    /// A write that answers to the delegate.
-    package init(data: Data, timeout: Double, tag: Int) {
-        self.init(data, nil, count: data.count, timeout: timeout, .delegate(tag: tag))
-    }
-
-    /// A file that answers to the delegate.
-    package init(file: FileRegion, timeout: Double, tag: Int) {
-        self.init(Data(), file, count: file.length, timeout: timeout, .delegate(tag: tag))
-    }
-
-    private init(_ bytes: Data, _ file: FileRegion?, count: Int, timeout: Double, _ completion: Completion<Void>) {
-        self.bytes = bytes
+    package init(file: FileRegion, timeout: Double, completion: consuming Completion<Void>) {
+        count = file.length
+        bytes = Data()
         self.file = file
         self.timeout = timeout
         self.completion = completion
-        self.count = count
     }
 
     package var isFile: Bool { file != nil }
