@@ -32,7 +32,7 @@ public struct Ring<Element>: ~Copyable {
     @inlinable
     public mutating func append(_ element: consuming Element) {
         if held == capacity { grow() }
-        place(count).initialize(to: element)
+        place(count).initialize(to: consume element)
         held += 1
     }
 

@@ -58,6 +58,8 @@ private final class Counter: TurnOwner, @unchecked Sendable {
 
     func leaveRestToLoop() { leftovers += 1 }
 
+    func drainTurn(on executor: TurnExecutor) { turn.drain(self, on: executor) }
+
     /// Waits until all earlier messages are done.
     func settle() async {
         await withCheckedContinuation { turn.post(.report($0), to: self) }
@@ -152,4 +154,6 @@ private final class Chain: TurnOwner, @unchecked Sendable {
     func finishTurn(on executor: TurnExecutor) {}
     var isCallingUser: Bool { false }
     func leaveRestToLoop() { leftovers += 1 }
+
+    func drainTurn(on executor: TurnExecutor) { turn.drain(self, on: executor) }
 }

@@ -11,7 +11,6 @@
 
 package import Dispatch
 internal import Glibc
-internal import SocketBuffers
 internal import Synchronization
 
 /// Whose state a turn protects.
@@ -27,6 +26,8 @@ package protocol TurnOwner: AnyObject, Sendable {
     var isCallingUser: Bool { get }
     /// Outside: messages are left. Have the loop post another one soon.
     func leaveRestToLoop()
+    /// Anywhere: calls `drain(_:on:)` of the turn, which is the owner's field.
+    func drainTurn(on executor: TurnExecutor)
 }
 
 /// Who is inside a turn.
@@ -39,27 +40,33 @@ package enum TurnExecutor {
     case caller
 }
 
-/// What is known at the entrance of a turn.
+/// What is known at the entrance of a turn, in one word: whether someone is inside, and the mail. Any other
+/// word than the two below is the address of the newest letter, with the lowest bit set when no one is inside.
 private enum Gate {
-    static let free: UInt8 = 0
-    static let taken: UInt8 = 1
-    /// Taken, and there are messages in the mailbox.
-    static let takenWithMail: UInt8 = 2
-    /// Free, and there are messages in the mailbox, left for the owner's loop.
-    static let freeWithMail: UInt8 = 3
+    static let free: UInt = 0
+    static let taken: UInt = 1
+    static let isFree: UInt = 1
+}
+
+/// A message that waits, and the one that came before it.
+private final class Letter<Message: Sendable> {
+    let message: Message
+    var earlier: Unmanaged<Letter>?
+
+    init(_ message: Message) {
+        self.message = message
+    }
 }
 
 /// The serial `socketQueue` of CocoaAsyncSocket without its dead ends: it serialises, and it never blocks.
 ///
 /// A `sync` on a queue for each socket deadlocks when two sockets relay to each other from two loops, and
 /// traps when a queue is re-entered or shared as a target. Here no one waits.
-package final class SocketTurn<Message: Sendable>: Sendable {
-    // Atomics rather than one lock around it all: three locks less for each message that a delegate answers.
+package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
+    // No lock: an idle connection has no room for one, and a busy one no time.
     private let gate = Atomic(Gate.free)
     /// The thread inside; zero: none. A thread finds its own number here only if it is inside.
     private let holder = Atomic<pthread_t>(0)
-    /// The mail states of the gate change with this lock held.
-    private let mailbox = Locked<[Message]>([])
     private let queue: DispatchQueue?
 
     private static var roundLimit: Int { 16 }
@@ -69,8 +76,12 @@ package final class SocketTurn<Message: Sendable>: Sendable {
         self.queue = queue
     }
 
-    /// Has `owner` receive `message`: at once when the turn is free, or else as soon as those before it are
-    /// done.
+    deinit {
+        _ = Self.open(gate.load(ordering: .acquiring))
+    }
+
+    /// Has `owner`, whose field this is, receive `message`: at once when the turn is free, or else as soon as
+    /// those before it are done.
     ///
     /// - Parameter executor: Where the caller is, for `finishTurn(on:)`; a queue of the turn's own goes before
     ///   it.
@@ -85,14 +96,14 @@ package final class SocketTurn<Message: Sendable>: Sendable {
             owner.receive(message)
         } else if mustDrain(afterLeaving: message) {
             guard let queue else { return drain(owner, on: executor) }
-            queue.async { self.drain(owner, on: .queue) }
+            queue.async { owner.drainTurn(on: .queue) }
         }
     }
 
     /// True for user code that `owner` calls inside the turn, as long as no message waits: it may act at
     /// once.
     package func isOpen(within owner: some TurnOwner) -> Bool {
-        isCallingUser(of: owner) && isWithoutMail
+        isCallingUser(of: owner) && gate.load(ordering: .acquiring) == Gate.taken
     }
 
     /// True for user code that `owner` calls inside the turn.
@@ -100,46 +111,49 @@ package final class SocketTurn<Message: Sendable>: Sendable {
         holder.load(ordering: .relaxed) == pthread_self() && owner.isCallingUser
     }
 
-    private func move(from old: UInt8, to new: UInt8) -> Bool {
+    private func move(from old: UInt, to new: UInt) -> Bool {
         gate.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged
     }
 
-    private var isWithoutMail: Bool { gate.load(ordering: .acquiring) == Gate.taken }
-
-    /// Puts a message into the mailbox; true when the turn was free and is the caller's now.
+    /// Leaves a message; true when no one was inside, and the caller is now.
     private func mustDrain(afterLeaving message: Message) -> Bool {
-        mailbox.withLock { mailbox in
-            mailbox.append(message)
-            // Whoever is inside may leave meanwhile, as long as it has not been told of mail.
-            while true {
-                if move(from: Gate.taken, to: Gate.takenWithMail) { return false }
-                if move(from: Gate.free, to: Gate.takenWithMail) || move(from: Gate.freeWithMail, to: Gate.takenWithMail) {
-                    return true
-                }
-                if gate.load(ordering: .acquiring) == Gate.takenWithMail { return false }
-            }
+        let letter = Letter(message)
+        let mail = UInt(bitPattern: Unmanaged.passRetained(letter).toOpaque())
+        while true {
+            let old = gate.load(ordering: .acquiring)
+            letter.earlier = Self.newestLetter(in: old)
+            if move(from: old, to: mail) { return old == Gate.free || (old != Gate.taken && old & Gate.isFree != 0) }
         }
     }
 
-    private func drain<Owner: TurnOwner>(_ owner: Owner, on executor: TurnExecutor) where Owner.Message == Message {
+    private static func newestLetter(in gate: UInt) -> Unmanaged<Letter<Message>>? {
+        UnsafeRawPointer(bitPattern: gate & ~Gate.isFree).map { .fromOpaque($0) }
+    }
+
+    /// The messages behind a word of the gate, oldest first; their letters are released.
+    private static func open(_ gate: UInt) -> [Message] {
+        var messages: [Message] = []
+        var next = newestLetter(in: gate)
+        while let letter = next?.takeRetainedValue() {
+            messages.append(letter.message)
+            next = letter.earlier
+        }
+        messages.reverse()
+        return messages
+    }
+
+    /// Called by the owner's `drainTurn(on:)`, and inside: takes the messages that wait.
+    package func drain<Owner: TurnOwner>(_ owner: Owner, on executor: TurnExecutor) where Owner.Message == Message {
         holder.store(pthread_self(), ordering: .relaxed)
         for _ in 0..<Self.roundLimit {
-            for message in takeMessages() { owner.receive(message) }
+            for message in Self.open(gate.exchange(Gate.taken, ordering: .acquiringAndReleasing)) { owner.receive(message) }
             owner.finishTurn(on: executor)
             if leave() { return }
         }
         holder.store(0, ordering: .relaxed)
-        if let queue { return queue.async { self.drain(owner, on: executor) } }
-        gate.store(Gate.freeWithMail, ordering: .releasing)
+        if let queue { return queue.async { owner.drainTurn(on: executor) } }
+        while case let mail = gate.load(ordering: .acquiring), !move(from: mail, to: mail | Gate.isFree) {}
         owner.leaveRestToLoop()
-    }
-
-    private func takeMessages() -> [Message] {
-        mailbox.withLock { mailbox in
-            gate.store(Gate.taken, ordering: .releasing)
-            defer { mailbox = [] }
-            return mailbox
-        }
     }
 
     /// False when there is mail.

@@ -80,14 +80,14 @@ extension StreamConnection {
 
     func enqueue(_ packet: consuming ReadPacket) {
         guard ending.intent == nil else { return refuse(packet.completion, AsyncSocketError.closing("read")) }
-        reads.append(packet)
+        reads.append(consume packet)
         ending.note(.readAsked)
         needsPump = true
     }
 
     /// Gives the reads at the front what is in `preBuffer`, until one has to wait.
     func serveReads() {
-        while reads.mayServe, let result = reads.serve() {
+        while let result = reads.serve() {
             switch consume result {
             case .incomplete:
                 if let (count, tag) = reads.takeProgress() { outlet.append(.didReadPartial(count, tag: tag)) }
@@ -123,7 +123,7 @@ extension StreamConnection {
             if writes.wouldExceed(limit, with: packet.count) { return overflow(packet.completion, limit) }
         }
         let completion = packet.completion
-        guard writes.append(packet) else { return overflow(completion, .max) }
+        guard writes.append(consume packet) else { return overflow(completion, .max) }
         needsPump = true
     }
 

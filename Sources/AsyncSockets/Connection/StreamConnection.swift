@@ -112,6 +112,10 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         turn.post(.events(events), to: self, from: .loop)
     }
 
+    func drainTurn(on executor: TurnExecutor) {
+        turn.drain(self, on: executor)
+    }
+
     func leaveRestToLoop() {
         guard let registration, !loop.isRegistered(registration) else { return askForTurn() }
         // It has left the loop, and what is left can only be told that it is over.
@@ -150,8 +154,8 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
             outlet.isHeldBack = false
             adopt(descriptor)
         case .events(let events): react(to: events)
-        case .read(let packet): enqueue(packet)
-        case .write(let packet): enqueue(packet)
+        case .read(let packet): enqueue(consume packet)
+        case .write(let packet): enqueue(consume packet)
         case .startTLS(let request): enqueue(request)
         case .verdict(let accepted): decideTrust(accepted)
         case .extendRead(let operation, let seconds): extendRead(operation, by: seconds)

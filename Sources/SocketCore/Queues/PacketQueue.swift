@@ -17,7 +17,7 @@ struct PacketQueue<Packet>: ~Copyable {
     var isAtStartTLS: Bool { countBeforeMarker == 0 }
 
     mutating func append(_ packet: consuming Packet) {
-        packets.append(packet)
+        packets.append(consume packet)
     }
 
     mutating func appendStartTLS() {

@@ -44,7 +44,7 @@ package final class ReadHalf {
     }
 
     package func append(_ packet: consuming ReadPacket) {
-        packets.append(packet)
+        packets.append(consume packet)
     }
 
     package func appendStartTLS() {
@@ -110,9 +110,10 @@ package final class ReadHalf {
         !preBuffer.isEmpty || packets.front?.pointee.wantsNothing == true
     }
 
-    /// Offers the read at the front what is in `preBuffer`; nil when no read is there.
+    /// Offers the read at the front what is in `preBuffer`; nil when no read is there, or nothing it could
+    /// take.
     package func serve() -> Answer? {
-        guard let read = packets.front else { return nil }
+        guard let read = packets.front, !preBuffer.isEmpty || read.pointee.wantsNothing else { return nil }
         switch read.pointee.take(from: preBuffer) {
         case .complete(let data):
             let completion = read.pointee.completion

@@ -29,47 +29,50 @@ package struct ReadPacket: Sendable {
         case anyBytes, length, delimiter, end
     }
 
-    private let kind: Kind
-    /// The bytes that a read to a length waits for.
-    private let length: Int
-    /// The bytes that a read to a delimiter waits for.
-    private let delimiter: Data?
-    /// The most bytes that the read may deliver.
-    package let maxLength: Int
-    package let timeout: Double
-    /// Who is answered when the read ends.
-    package let completion: Completion<Data>
+    // In an order in which they take little room: every connection that waits has a read.
 
+    /// The bytes that a read to a delimiter waits for.
+    private let delimiter: Data
+    /// How many bytes a read to a length waits for; of the others, the most bytes that they may deliver.
+    private let limit: Int
+    package let timeout: Double
     /// Where the bytes go, and those of a read to a length that have arrived; the other goals leave theirs in
     /// the buffer. Nil: memory of the read's own, and none so far.
     private var taken: Destination?
     /// Bytes seen by earlier calls, for the report of partial progress.
     private var reported = 0
+    /// Who is answered when the read ends.
+    package let completion: Completion<Data>
+    private let kind: Kind
     private var isSearching = false
 
-    /// - Parameter target: The caller's buffer and the offset in it; nil: memory of the read's own.
+    /// - Parameters:
+    ///   - maxLength: The most bytes that the read may deliver. A read to a length delivers that many.
+    ///   - target: The caller's buffer and the offset in it; nil: memory of the read's own.
     package init(
         goal: consuming Goal, maxLength: Int = .max, timeout: Double, completion: consuming Completion<Data>,
         target: (buffer: ReadBuffer, offset: Int)? = nil
     ) {
-        let (kind, length, delimiter) = Self.parts(of: goal)
+        let (kind, limit, delimiter) = Self.parts(of: goal, maxLength)
         self.kind = kind
-        self.length = length
+        self.limit = limit
         self.delimiter = delimiter
-        self.maxLength = maxLength
         self.timeout = timeout
         self.completion = completion
         taken = target.map { Destination(target: $0) }
     }
 
-    private static func parts(of goal: consuming Goal) -> (Kind, Int, Data?) {
+    private static func parts(of goal: consuming Goal, _ maxLength: Int) -> (Kind, Int, Data) {
         switch consume goal {
-        case .anyBytes: (.anyBytes, 0, nil)
-        case .length(let length): (.length, length, nil)
-        case .delimiter(let bytes): (.delimiter, 0, bytes)
-        case .end: (.end, 0, nil)
+        case .anyBytes: (.anyBytes, maxLength, Data())
+        case .length(let length): (.length, length, Data())
+        case .delimiter(let bytes): (.delimiter, maxLength, bytes)
+        case .end: (.end, maxLength, Data())
         }
     }
+
+    /// The most bytes that the read may deliver.
+    package var maxLength: Int { limit }
 
     /// Takes what the read needs out of the buffer.
     package mutating func take(from buffer: PreBuffer) -> Answer {
@@ -85,7 +88,7 @@ package struct ReadPacket: Sendable {
     var isToEnd: Bool { kind == .end }
 
     /// True when the read is complete without a byte.
-    var wantsNothing: Bool { kind == .length && length == 0 }
+    var wantsNothing: Bool { kind == .length && limit == 0 }
 
     /// What a read to the end has, when the end has come.
     package func finish() -> Data {
@@ -115,7 +118,7 @@ package struct ReadPacket: Sendable {
 
     /// How many bytes the read will have brought, where that is known.
     package var total: Int? {
-        kind == .length ? length : nil
+        kind == .length ? limit : nil
     }
 
     /// The bytes that came since the last call, once; nil when there are none.
@@ -133,12 +136,12 @@ package struct ReadPacket: Sendable {
 
     private mutating func takeLength(from buffer: PreBuffer) -> Answer {
         let count = taken?.count ?? 0
-        if count == 0, buffer.count >= length { return .complete(takeAll(buffer, length)) }
+        if count == 0, buffer.count >= limit { return .complete(takeAll(buffer, limit)) }
         guard !buffer.isEmpty else { return .incomplete }
         let taken = taken ?? Destination()
         self.taken = taken
-        taken.append(buffer, min(length - count, buffer.count))
-        return taken.count == length ? .complete(taken.data) : .incomplete
+        taken.append(buffer, min(limit - count, buffer.count))
+        return taken.count == limit ? .complete(taken.data) : .incomplete
     }
 
     private mutating func takeToDelimiter(from buffer: PreBuffer) -> Answer {
@@ -146,7 +149,7 @@ package struct ReadPacket: Sendable {
             buffer.restartSearch()
             isSearching = true
         }
-        if let end = delimiter?.withUnsafeBytes({ buffer.endOfFirst($0) }) ?? nil {
+        if let end = delimiter.withUnsafeBytes({ buffer.endOfFirst($0) }) {
             return end <= maxLength ? .complete(takeAll(buffer, end)) : .maxedOut
         }
         return buffer.count >= maxLength ? .maxedOut : .incomplete

@@ -63,7 +63,7 @@ package final class WriteHalf {
         guard !isTooMuch else { return false }
         allWaiting = sum
         if packet.file != nil { fileWaiting += packet.count }
-        packets.append(packet)
+        packets.append(consume packet)
         return true
     }
 
