@@ -1,8 +1,8 @@
 // Rules of the quota:
-//  1. A connection counts from before it is accepted until its descriptor is closed, whoever has it
-//     meanwhile: its `Place` goes with the descriptor.
-//  2. A listener that gets no place stops accepting; connections wait in the backlog. It is woken when a
-//     place becomes free, and by nothing else: what the kernel reports meanwhile costs one look at the quota.
+//  1. A connection counts from before `accept4` until its descriptor is closed, whoever has it meanwhile: its
+//     permit goes to the descriptor, which gives it back.
+//  2. A listener that gets no permit stops accepting; connections wait in the backlog. A permit that comes
+//     back wakes it, and nothing else does: what the kernel reports meanwhile costs one look at the quota.
 //  3. Lowering the limit closes nothing.
 
 internal import SocketBuffers
@@ -15,7 +15,7 @@ package final class AcceptQuota: Sendable {
         var waiting: Set<LoopRegistration> = []
         var refusals = 0
 
-        var hasPlace: Bool { limit.map { open < $0 } ?? true }
+        var hasRoom: Bool { limit.map { open < $0 } ?? true }
     }
 
     private let state: Locked<State>
@@ -29,21 +29,10 @@ package final class AcceptQuota: Sendable {
         self.loop = loop
     }
 
-    /// The permission to have one connection open; it is given back when it goes.
-    package struct Place: ~Copyable, Sendable {
-        private let quota: AcceptQuota
-
-        fileprivate init(in quota: AcceptQuota) {
-            self.quota = quota
-        }
-
-        deinit { quota.giveBack() }
-    }
-
-    /// A place for one more connection. When there is none, `waiter` gets a turn on its loop once there is.
-    func take(for waiter: LoopRegistration) -> Place? {
+    /// A permit for one more connection. When the quota has none, `waiter` gets a turn on its loop once it has.
+    func takePermit(for waiter: LoopRegistration) -> AcceptPermit? {
         let isTaken = state.withLock { state in
-            guard state.hasPlace else {
+            guard state.hasRoom else {
                 state.waiting.insert(waiter)
                 state.refusals += 1
                 return false
@@ -51,13 +40,11 @@ package final class AcceptQuota: Sendable {
             state.open += 1
             return true
         }
-        return isTaken ? Place(in: self) : nil
+        return isTaken ? AcceptPermit(of: self) : nil
     }
 
-    private func giveBack() {
-        wake {
-            $0.open -= 1
-        }
+    fileprivate func returnPermit() {
+        wake { $0.open -= 1 }
     }
 
     /// Counts from the next connection on; a listener that waits goes on when there is room now.
@@ -68,7 +55,7 @@ package final class AcceptQuota: Sendable {
     private func wake(after change: (inout State) -> Void) {
         let woken = state.withLock { state -> Set<LoopRegistration> in
             change(&state)
-            guard state.hasPlace else { return [] }
+            guard state.hasRoom else { return [] }
             defer { state.waiting = [] }
             return state.waiting
         }
@@ -81,4 +68,25 @@ package final class AcceptQuota: Sendable {
     /// How often a listener has asked in vain; it grows by one at most for each connection that comes and
     /// each that ends.
     package var refusalCount: Int { state.withLock { $0.refusals } }
+}
+
+extension AcceptQuota: DescriptorObserver {
+    func descriptorDidClose() { returnPermit() }
+}
+
+/// The permission to have one more connection open. It goes back to its quota by itself, unless it is handed
+/// over to a descriptor.
+struct AcceptPermit: ~Copyable {
+    private var quota: AcceptQuota?
+
+    fileprivate init(of quota: AcceptQuota) {
+        self.quota = quota
+    }
+
+    deinit { quota?.returnPermit() }
+
+    /// Has `descriptor` give the permit back when it is closed.
+    consuming func handOver(to descriptor: SocketDescriptor) {
+        descriptor.observer = quota.take()
+    }
 }

@@ -5,8 +5,8 @@
 //  3. Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): pause, at first for 50 ms and then
 //     twice as long up to a second, and never spin. The connections wait in the backlog meanwhile, and new
 //     ones do not shorten the pause.
-//  4. A connection is accepted only with a place in the quota; without one the listener waits until it gets a
-//     turn from there.
+//  4. A connection is accepted only with a permit of the quota; without one the listener waits until the
+//     quota gives it a turn.
 //  5. The state is behind a lock, under which system calls are made and no one is called. The owner is told
 //     on the loop, with no lock held.
 //  6. `close` counts whenever it comes, before `start` too: when it has returned, nothing is accepted any
@@ -165,15 +165,15 @@ package final class Acceptor: EventHandler, Sendable {
             case .bound, .pausing, .retired: return
             case .closed: return retire(registration)
             case .accepting:
-                guard let place = quota.take(for: registration) else { return }
-                guard acceptOne(in: place, registration) else { return }
+                guard let permit = quota.takePermit(for: registration) else { return }
+                guard acceptOne(with: permit, registration) else { return }
             }
         }
         change { _ in true }
     }
 
     /// False when there is nothing more to accept for now.
-    private func acceptOne(in place: consuming AcceptQuota.Place, _ registration: LoopRegistration) -> Bool {
+    private func acceptOne(with permit: consuming AcceptPermit, _ registration: LoopRegistration) -> Bool {
         let answer = state.withLock { state -> SocketDescriptor.AcceptAnswer in
             guard case .accepting = state.phase else { return .none }
             return descriptor.accept()
@@ -181,7 +181,7 @@ package final class Acceptor: EventHandler, Sendable {
         switch answer {
         case .accepted(let connection, let peer):
             state.withLock { $0.pause = Self.shortestPause }
-            connection.place = consume place
+            permit.handOver(to: connection)
             receiver.accepted(connection, peer)
             return true
         case .none: return false

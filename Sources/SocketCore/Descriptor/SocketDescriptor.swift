@@ -7,18 +7,23 @@
 internal import CLinux
 package import Glibc
 
+/// Who is called once when a descriptor is closed or given up, by whoever has it then, on any thread.
+protocol DescriptorObserver: AnyObject, Sendable {
+    func descriptorDidClose()
+}
+
 /// A stream socket as the kernel knows it.
 ///
 /// One thread uses it at a time: inside the turn of a connection or its connector, under the lock of an
 /// acceptor, and on the loop in a lingering close. From other threads the options and the address of a connection's
 /// descriptor are asked for and set, under the lock of the connection's facts.
-package final class SocketDescriptor: @unchecked Sendable {
+package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
     // Unchecked: `rawValue` changes only in `close` and `relinquish`. An acceptor closes its descriptor under
     // its lock; that of a connection has left the facts before, under their lock, so that no other thread can
     // reach it.
     @exclusivity(unchecked) package private(set) var rawValue: CInt
-    /// For an accepted connection: what counts it as open.
-    var place: AcceptQuota.Place?
+    /// Who is called when this is closed, if anyone. The owner sets it before anyone else has the descriptor.
+    @exclusivity(unchecked) var observer: (any DescriptorObserver)?
 
     /// What came of asking the kernel for bytes.
     package enum ReceiveAnswer {
@@ -63,10 +68,8 @@ package final class SocketDescriptor: @unchecked Sendable {
         self.rawValue = rawValue
     }
 
-    /// A new stream socket, with `options` set.
-    package convenience init(
-        streamOf family: SocketAddress.Family, options: SocketOptionSet = SocketOptionSet()
-    ) throws(SystemError) {
+    /// A new stream socket; one of Multipath TCP where that is wanted and the kernel has it.
+    package convenience init(streamOf family: SocketAddress.Family, wantsMultipath: Bool = false) throws(SystemError) {
         let domain: CInt =
             switch family {
             case .ipv4: AF_INET
@@ -76,11 +79,10 @@ package final class SocketDescriptor: @unchecked Sendable {
             }
         let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
         var descriptor: CInt = -1
-        if options.usesMultipathTCP, family.isInternet { descriptor = socket(domain, type, CInt(IPPROTO_MPTCP)) }
+        if wantsMultipath, family.isInternet { descriptor = socket(domain, type, CInt(IPPROTO_MPTCP)) }
         if descriptor < 0 { descriptor = socket(domain, type, 0) }
         guard descriptor >= 0 else { throw SystemError("socket") }
         self.init(adopting: descriptor)
-        try options.apply(toNew: self)
     }
 
     deinit { close() }
@@ -137,13 +139,19 @@ package final class SocketDescriptor: @unchecked Sendable {
         guard rawValue >= 0 else { return }
         // Linux releases the number even when close is interrupted: never call it twice.
         _ = Glibc.close(rawValue)
-        rawValue = -1
-        place = nil
+        leave()
     }
 
     /// Gives up the descriptor without closing it: it belongs to someone else.
     package func relinquish() {
+        guard rawValue >= 0 else { return }
+        leave()
+    }
+
+    private func leave() {
         rawValue = -1
+        observer?.descriptorDidClose()
+        observer = nil
     }
 
     // MARK: - Facts and options

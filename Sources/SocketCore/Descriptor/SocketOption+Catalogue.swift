@@ -72,14 +72,14 @@ extension SocketOption where Value == Int {
     /// How many routers a packet may pass, 1 to 255 (`IP_TTL`, ip(7); on IPv6 `IPV6_UNICAST_HOPS`, ipv6(7));
     /// -1: what the system says. IP only.
     public static var ipTTL: SocketOption {
-        .number("IP_TTL", .byFamily(ipv4: Place(ipv4, IP_TTL), ipv6: Place(ipv6, IPV6_UNICAST_HOPS)))
+        .number("IP_TTL", .byFamily(ipv4: Key(ipv4, IP_TTL), ipv6: Key(ipv6, IPV6_UNICAST_HOPS)))
     }
 
     /// The DSCP in the upper six bits and ECN in the lower two of what is sent (`IP_TOS`, ip(7); on IPv6
     /// `IPV6_TCLASS`, ipv6(7); RFC 2474), 0 to 255. With TCP the kernel keeps the ECN bits to itself. IP
     /// only.
     public static var trafficClass: SocketOption {
-        .number("IP_TOS", .byFamily(ipv4: Place(ipv4, IP_TOS), ipv6: Place(ipv6, IPV6_TCLASS)))
+        .number("IP_TOS", .byFamily(ipv4: Key(ipv4, IP_TOS), ipv6: Key(ipv6, IPV6_TCLASS)))
     }
 
     /// The mark that routing and firewall rules see (`SO_MARK`, socket(7)). Needs `CAP_NET_ADMIN` (or
@@ -117,7 +117,7 @@ extension SocketOption where Value == String {
     public static var bindToDevice: SocketOption { .text("SO_BINDTODEVICE", SOL_SOCKET, SO_BINDTODEVICE, limit: 16) }
 }
 
-extension SocketOption.Places {
+extension SocketOption.Keys {
     fileprivate static func socket(_ option: CInt) -> Self { .one(.init(SOL_SOCKET, option)) }
     fileprivate static func tcp(_ option: CInt) -> Self { .one(.init(CInt(IPPROTO_TCP), option)) }
 }

@@ -19,7 +19,7 @@ public struct SocketOption<Value: Sendable>: Sendable {
     }
 
     /// Where the kernel keeps it.
-    struct Place: Sendable {
+    struct Key: Sendable {
         let level: CInt
         let option: CInt
 
@@ -30,23 +30,23 @@ public struct SocketOption<Value: Sendable>: Sendable {
     }
 
     /// The same everywhere, or one for each IP family.
-    enum Places: Sendable {
-        case one(Place)
-        case byFamily(ipv4: Place, ipv6: Place)
+    enum Keys: Sendable {
+        case one(Key)
+        case byFamily(ipv4: Key, ipv6: Key)
     }
 
-    let places: Places
+    let keys: Keys
     let scope: Scope
     /// The value as the kernel takes it; nil when it is none.
     let encode: @Sendable (Value) -> [UInt8]?
     let decode: @Sendable ([UInt8]) -> Value?
 
     init(
-        _ name: String, _ places: Places, scope: Scope = .always,
+        _ name: String, _ keys: Keys, scope: Scope = .always,
         encode: @escaping @Sendable (Value) -> [UInt8]?, decode: @escaping @Sendable ([UInt8]) -> Value?
     ) {
         self.name = name
-        self.places = places
+        self.keys = keys
         self.scope = scope
         self.encode = encode
         self.decode = decode
@@ -57,7 +57,7 @@ public struct SocketOption<Value: Sendable>: Sendable {
 
 extension SocketOption where Value == Bool {
     static func flag(_ name: String, _ level: CInt, _ option: CInt, scope: Scope = .always) -> SocketOption {
-        SocketOption(name, .one(Place(level, option)), scope: scope) {
+        SocketOption(name, .one(Key(level, option)), scope: scope) {
             CInt($0 ? 1 : 0).kernelBytes
         } decode: {
             CInt(kernelBytes: $0).map { $0 != 0 }
@@ -66,8 +66,8 @@ extension SocketOption where Value == Bool {
 }
 
 extension SocketOption where Value == Int {
-    static func number(_ name: String, _ places: Places, scope: Scope = .always) -> SocketOption {
-        SocketOption(name, places, scope: scope) {
+    static func number(_ name: String, _ keys: Keys, scope: Scope = .always) -> SocketOption {
+        SocketOption(name, keys, scope: scope) {
             CInt(exactly: $0)?.kernelBytes
         } decode: {
             CInt(kernelBytes: $0).map(Int.init)
@@ -79,7 +79,7 @@ extension SocketOption where Value == TimeInterval {
     /// - Parameter unitsPerSecond: 1 or 1000. What is between two units is rounded up, so that a short time
     ///   does not become none.
     static func time(_ name: String, _ level: CInt, _ option: CInt, unitsPerSecond: Double) -> SocketOption {
-        SocketOption(name, .one(Place(level, option))) {
+        SocketOption(name, .one(Key(level, option))) {
             CInt(exactly: ($0 * unitsPerSecond).rounded(.up))?.kernelBytes
         } decode: {
             CInt(kernelBytes: $0).map { Double($0) / unitsPerSecond }
@@ -90,7 +90,7 @@ extension SocketOption where Value == TimeInterval {
 extension SocketOption where Value == String {
     /// - Parameter limit: The bytes that the kernel has room for, a zero at the end among them.
     static func text(_ name: String, _ level: CInt, _ option: CInt, limit: Int) -> SocketOption {
-        SocketOption(name, .one(Place(level, option))) {
+        SocketOption(name, .one(Key(level, option))) {
             let bytes = Array($0.utf8)
             return bytes.count < limit && !bytes.contains(0) ? bytes : nil
         } decode: {
@@ -101,7 +101,7 @@ extension SocketOption where Value == String {
 
 extension SocketOption where Value == TimeInterval? {
     static func resetting(_ name: String, _ level: CInt, _ option: CInt) -> SocketOption {
-        SocketOption(name, .one(Place(level, option))) { seconds in
+        SocketOption(name, .one(Key(level, option))) { seconds in
             // With a time the kernel makes close(2) wait, non-blocking descriptor or not, and an event loop
             // would stand still.
             guard seconds == nil || seconds == 0 else { return nil }

@@ -37,7 +37,7 @@ package struct SocketOptionSet: Sendable {
     }
 
     /// Sets them all on a descriptor that is new.
-    func apply(toNew descriptor: SocketDescriptor) throws(SystemError) {
+    fileprivate func apply(toNew descriptor: SocketDescriptor) throws(SystemError) {
         for entry in entries { try entry.apply(descriptor) }
     }
 
@@ -56,21 +56,27 @@ package struct SocketOptionSet: Sendable {
 }
 
 extension SocketDescriptor {
+    /// A new stream socket, with `options` set.
+    convenience init(streamOf family: SocketAddress.Family, options: SocketOptionSet) throws(SystemError) {
+        try self.init(streamOf: family, wantsMultipath: options.usesMultipathTCP)
+        try options.apply(toNew: self)
+    }
+
     /// Sets an option at once.
     package func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
         let call = "setsockopt(\(option.name))"
         guard let bytes = option.encode(value) else { throw SystemError(call, errno: EINVAL) }
-        let place = try place(of: option, call)
-        guard setsockopt(rawValue, place.level, place.option, bytes, socklen_t(bytes.count)) == 0 else { throw SystemError(call) }
+        let key = try key(of: option, call)
+        guard setsockopt(rawValue, key.level, key.option, bytes, socklen_t(bytes.count)) == 0 else { throw SystemError(call) }
     }
 
     /// Asks the kernel for an option's value.
     package func value<Value>(of option: SocketOption<Value>) throws(SystemError) -> Value {
         let call = "getsockopt(\(option.name))"
-        let place = try place(of: option, call)
+        let key = try key(of: option, call)
         var bytes = [UInt8](repeating: 0, count: 32)
         var length = socklen_t(bytes.count)
-        guard getsockopt(rawValue, place.level, place.option, &bytes, &length) == 0 else { throw SystemError(call) }
+        guard getsockopt(rawValue, key.level, key.option, &bytes, &length) == 0 else { throw SystemError(call) }
         guard let value = option.decode(Array(bytes.prefix(Int(length)))) else { throw SystemError(call, errno: EINVAL) }
         return value
     }
@@ -83,9 +89,9 @@ extension SocketDescriptor {
         }
     }
 
-    private func place<Value>(of option: SocketOption<Value>, _ call: String) throws(SystemError) -> SocketOption<Value>.Place {
-        switch option.places {
-        case .one(let place): return place
+    private func key<Value>(of option: SocketOption<Value>, _ call: String) throws(SystemError) -> SocketOption<Value>.Key {
+        switch option.keys {
+        case .one(let key): return key
         case .byFamily(let ipv4, let ipv6):
             var domain: CInt = 0
             var length = socklen_t(MemoryLayout<CInt>.size)

@@ -88,13 +88,13 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     /// Watches a descriptor in both directions, edge-triggered; what is ready already is reported too.
-    package func watch(_ descriptor: SocketDescriptor, for registration: LoopRegistration) throws(SystemError) {
+    package func watch(_ descriptor: some LoopDescriptor, for registration: LoopRegistration) throws(SystemError) {
         let interest = EPOLLIN.rawValue | EPOLLOUT.rawValue | EPOLLPRI.rawValue | EPOLLRDHUP.rawValue | EPOLLET.rawValue
         try Self.add(descriptor.rawValue, to: epoll, interest: interest, data: registration.eventData)
     }
 
     /// Stops watching a descriptor. Call it before the descriptor is closed, always.
-    package func unwatch(_ descriptor: SocketDescriptor) {
+    package func unwatch(_ descriptor: some LoopDescriptor) {
         _ = epoll_ctl(epoll.rawValue, EPOLL_CTL_DEL, descriptor.rawValue, nil)
     }
 

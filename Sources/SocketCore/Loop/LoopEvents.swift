@@ -51,6 +51,11 @@ package protocol EventHandler: AnyObject, Sendable {
     func handle(_ events: LoopEvents)
 }
 
+/// What an event loop can watch. Its owner closes it, after it has left the loop.
+package protocol LoopDescriptor: AnyObject {
+    var rawValue: CInt { get }
+}
+
 /// Something to be run on a queue when a loop has handled its batch of events.
 package protocol BatchedWork: AnyObject, Sendable {
     /// On the loop, just before it is put on the queue: what belongs to it, as a number for `run(upTo:on:)`.

@@ -24,6 +24,19 @@ package enum ProxyNegotiation: Sendable {
         case failed(ProxyFailure)
     }
 
+    /// A conversation that has `proxy` make a connection to `target`.
+    ///
+    /// - Throws: `.invalid` for anything that the protocol has no room for. Nothing that is sent is made of
+    ///   unchecked text.
+    package init(through proxy: Proxy, to target: ProxyTarget) throws(ProxyFailure) {
+        _ = try HostText(ofProxy: proxy.host, port: proxy.port)
+        guard proxy.port > 0 else { throw ProxyFailure(.invalid, "no proxy listens on port 0") }
+        switch proxy.kind {
+        case .socks5: self = .socks5(try SOCKS5Negotiation(target: target, credentials: proxy.credentials))
+        case .http: self = .http(try HTTPConnectNegotiation(target: target, credentials: proxy.credentials))
+        }
+    }
+
     /// What is to be sent.
     package var output: ArraySlice<UInt8> {
         switch self {
