@@ -55,7 +55,7 @@ package final class AcceptQuota: Sendable {
     private func wake(after change: (inout State) -> Void) {
         let woken = state.withLock { state -> Set<LoopRegistration> in
             change(&state)
-            guard state.hasRoom else { return [] }
+            guard state.hasRoom, !state.waiting.isEmpty else { return [] }
             defer { state.waiting = [] }
             return state.waiting
         }

@@ -158,29 +158,33 @@ package final class Acceptor: EventHandler, Sendable {
 
     package func handle(_ events: LoopEvents) {
         if events.contains(.deadline) { endPause() }
-        for _ in 0..<Self.batchLimit {
-            let (phase, registration) = state.withLock { ($0.phase, $0.registration) }
-            guard let registration else { return }
-            switch phase {
-            case .bound, .pausing, .retired: return
-            case .closed: return retire(registration)
-            case .accepting:
-                guard let permit = quota.takePermit(for: registration) else { return }
-                guard acceptOne(with: permit, registration) else { return }
-            }
+        let (phase, registration) = state.withLock { ($0.phase, $0.registration) }
+        guard let registration else { return }
+        switch phase {
+        case .bound, .pausing, .retired: return
+        case .closed: retire(registration)
+        case .accepting: acceptSome(registration)
         }
-        change { _ in true }
+    }
+
+    private func acceptSome(_ registration: LoopRegistration) {
+        for _ in 0..<Self.batchLimit {
+            guard let permit = quota.takePermit(for: registration) else { return }
+            guard acceptOne(with: permit, registration) else { return }
+        }
+        loop.resume(registration)
     }
 
     /// False when there is nothing more to accept for now.
     private func acceptOne(with permit: consuming AcceptPermit, _ registration: LoopRegistration) -> Bool {
         let answer = state.withLock { state -> SocketDescriptor.AcceptAnswer in
             guard case .accepting = state.phase else { return .none }
-            return descriptor.accept()
+            let answer = descriptor.accept()
+            if case .accepted = answer { state.pause = Self.shortestPause }
+            return answer
         }
-        switch answer {
+        switch consume answer {
         case .accepted(let connection, let peer):
-            state.withLock { $0.pause = Self.shortestPause }
             permit.handOver(to: connection)
             receiver.accepted(connection, peer)
             return true
@@ -253,10 +257,9 @@ extension SocketDescriptor {
                 retryingOnInterrupt { accept4(rawValue, address, &length, flags) }
             }
         }
-        if connection >= 0 {
-            let descriptor = SocketDescriptor(adopting: connection)
-            return SocketAddress(storage: storage, length: length).map { .accepted(descriptor, from: $0) } ?? .skipped
-        }
-        return AcceptAnswer(failure: errno)
+        guard connection >= 0 else { return AcceptAnswer(failure: errno) }
+        let descriptor = SocketDescriptor(adopting: connection)
+        guard let peer = SocketAddress(storage: &storage, length: length) else { return .skipped }
+        return .accepted(descriptor, from: peer)
     }
 }

@@ -30,7 +30,7 @@ extension SocketAddress {
         withUnsafeMutableBytes(of: &storage) {
             UnsafeMutableRawBufferPointer(rebasing: $0[Self.pathOffset...]).copyBytes(from: sunPath)
         }
-        self.init(storage: storage, length: socklen_t(Self.pathOffset + sunPath.count))
+        self.init(storage: &storage, length: socklen_t(Self.pathOffset + sunPath.count))
     }
 
     /// The path of a Unix-domain socket; nil for any other address, an abstract name and a socket without a

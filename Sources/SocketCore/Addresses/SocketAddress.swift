@@ -51,32 +51,33 @@ public struct SocketAddress: Sendable {
     /// The address in `data`, a `sockaddr_in`, `sockaddr_in6`, `sockaddr_un` or `sockaddr_vm` in memory
     /// order; nil when it is none of these or too short for its family.
     public init?(data: Data) {
-        guard data.count >= MemoryLayout<sa_family_t>.size, data.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
-        var storage = sockaddr_storage()
-        withUnsafeMutableBytes(of: &storage) { _ = data.copyBytes(to: $0) }
-        self.init(storage: storage, length: socklen_t(data.count))
+        guard let address = data.withUnsafeBytes({ SocketAddress($0) }) else { return nil }
+        self = address
     }
 
-    /// A `sockaddr` in memory.
+    /// What the kernel wrote into `storage`.
+    init?(storage: UnsafePointer<sockaddr_storage>, length: socklen_t) {
+        self.init(UnsafeRawBufferPointer(start: storage, count: min(Int(length), MemoryLayout<sockaddr_storage>.size)))
+    }
+
+    /// A `sockaddr` in memory; nil for other families, and when it is too short for its family.
     init?(_ bytes: UnsafeRawBufferPointer) {
-        guard bytes.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
-        var storage = sockaddr_storage()
-        withUnsafeMutableBytes(of: &storage) { $0.copyMemory(from: bytes) }
-        self.init(storage: storage, length: socklen_t(bytes.count))
-    }
-
-    init?(storage: sockaddr_storage, length: socklen_t) {
+        let family = MemoryLayout<sa_family_t>.size
+        guard bytes.count >= family, bytes.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
         let minimum: Int
-        switch CInt(storage.ss_family) {
+        switch CInt(bytes.loadUnaligned(as: sa_family_t.self)) {
         case AF_INET: minimum = MemoryLayout<sockaddr_in>.size
         case AF_INET6: minimum = MemoryLayout<sockaddr_in6>.size
         case AF_VSOCK: minimum = MemoryLayout<sockaddr_vm>.size
-        case AF_UNIX: minimum = MemoryLayout<sa_family_t>.size
+        case AF_UNIX: minimum = family
         default: return nil
         }
-        guard length >= minimum else { return nil }
-        self.length = length
-        self.storage = storage
+        guard bytes.count >= minimum else { return nil }
+        length = socklen_t(bytes.count)
+        withUnsafeMutableBytes(of: &head) {
+            $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes.prefix(Self.headSize)))
+        }
+        if bytes.count > Self.headSize { tail = Array(bytes.dropFirst(Self.headSize)) }
     }
 
     /// An address literal: four decimal numbers (`192.0.2.1`), or IPv6 (`2001:db8::1`), which may have a zone

@@ -167,8 +167,7 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         let result = withUnsafeMutablePointer(to: &storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { ask(rawValue, $0, &length) }
         }
-        guard result == 0 else { return nil }
-        return SocketAddress(storage: storage, length: length)
+        return result == 0 ? SocketAddress(storage: &storage, length: length) : nil
     }
 
     /// Small writes go out at once (`TCP_NODELAY`): queued writes are coalesced here already, so Nagle would

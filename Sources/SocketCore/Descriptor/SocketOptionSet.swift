@@ -33,7 +33,8 @@ package struct SocketOptionSet: Sendable {
 
     /// The value that was set; nil when none was.
     package func value<Value>(of option: SocketOption<Value>) -> Value? {
-        entries.first { $0.name == option.name }?.value as? Value
+        guard let entry = entries.first(where: { $0.name == option.name }) else { return nil }
+        return entry.value as? Value
     }
 
     /// Sets them all on a descriptor that is new.
@@ -44,6 +45,7 @@ package struct SocketOptionSet: Sendable {
     /// Those that an accepted descriptor does not have from its listener. To set one again may take a
     /// privilege that the process has given up since.
     package func notInherited(by descriptor: SocketDescriptor) -> SocketOptionSet {
+        guard !entries.isEmpty else { return self }
         var missing = self
         missing.entries.removeAll { $0.isSet(descriptor) }
         return missing
