@@ -40,13 +40,3 @@ extension SocketAddress {
         return withUnsafeBytes(of: storage) { $0.load(as: sockaddr_vm.self) }
     }
 }
-
-extension SocketAddress.Family {
-    /// IPv4 or IPv6.
-    package var isInternet: Bool {
-        switch self {
-        case .ipv4, .ipv6: true
-        case .unix, .virtualMachine: false
-        }
-    }
-}

@@ -75,7 +75,7 @@ public struct SocketAddress: Sendable {
         guard bytes.count >= minimum else { return nil }
         length = socklen_t(bytes.count)
         withUnsafeMutableBytes(of: &head) {
-            $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes.prefix(Self.headSize)))
+            $0.copyMemory(from: UnsafeRawBufferPointer(start: bytes.baseAddress, count: min(bytes.count, Self.headSize)))
         }
         if bytes.count > Self.headSize { tail = Array(bytes.dropFirst(Self.headSize)) }
     }
@@ -215,5 +215,37 @@ extension SocketAddress: CustomStringConvertible {
         var printable = String.UnicodeScalarView()
         printable.append(contentsOf: text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 })
         return String(printable)
+    }
+}
+
+extension SocketAddress.Family {
+    /// IPv4 or IPv6.
+    package var isInternet: Bool {
+        switch self {
+        case .ipv4, .ipv6: true
+        case .unix, .virtualMachine: false
+        }
+    }
+}
+
+/// Which versions of IP may be used.
+package struct AddressFamilies: OptionSet, Hashable, Sendable {
+    package let rawValue: UInt8
+
+    package init(rawValue: UInt8) {
+        self.rawValue = rawValue
+    }
+
+    package static let ipv4 = AddressFamilies(rawValue: 1 << 0)
+    package static let ipv6 = AddressFamilies(rawValue: 1 << 1)
+    package static let both: AddressFamilies = [.ipv4, .ipv6]
+
+    /// True when an address of `family` may be used; those of other families always may.
+    package func allows(_ family: SocketAddress.Family) -> Bool {
+        switch family {
+        case .ipv4: contains(.ipv4)
+        case .ipv6: contains(.ipv6)
+        case .unix, .virtualMachine: true
+        }
     }
 }

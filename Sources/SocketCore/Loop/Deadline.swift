@@ -4,7 +4,7 @@ internal import Glibc
 /// A point on the monotonic clock at which something has taken too long.
 package struct Deadline: Comparable, Hashable, Sendable {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
-    @usableFromInline let nanoseconds: UInt64
+    let nanoseconds: UInt64
 
     package static var now: Deadline {
         var time = timespec()
@@ -44,13 +44,11 @@ package struct Deadline: Comparable, Hashable, Sendable {
     }
 
     /// The earlier of two deadlines, where nil is never.
-    @inlinable
     package static func earlier(_ one: Deadline?, _ other: Deadline?) -> Deadline? {
         guard let one, let other else { return one ?? other }
         return min(one, other)
     }
 
-    @inlinable
     package static func < (left: Deadline, right: Deadline) -> Bool {
         left.nanoseconds < right.nanoseconds
     }

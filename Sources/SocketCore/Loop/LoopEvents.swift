@@ -26,7 +26,6 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
 
     // In place of `SetAlgebra`'s, which look the type up at run time when another module calls them.
 
-    @inlinable
     package func contains(_ events: LoopEvents) -> Bool {
         rawValue & events.rawValue == events.rawValue
     }
