@@ -1,8 +1,8 @@
 // Rules of the quota:
-//  1. A connection counts from before `accept4` until its descriptor is closed, whoever has it meanwhile: its
-//     permit goes to the descriptor, which gives it back.
-//  2. A listener that gets no permit stops accepting; connections wait in the backlog. A permit that comes
-//     back wakes it, and nothing else does: what the kernel reports meanwhile costs one look at the quota.
+//  1. A connection counts from before `accept4` until its descriptor is closed, in all the hands that it goes
+//     through: its permit goes with the descriptor, whose end returns it.
+//  2. A listener without a permit stops accepting, and connections wait in the kernel's backlog. Only a
+//     returned permit or a higher limit wakes it; an event of the kernel costs one look at the quota.
 //  3. Lowering the limit closes nothing.
 
 internal import SocketBuffers
@@ -23,13 +23,13 @@ package final class AcceptQuota: Sendable {
 
     /// - Parameters:
     ///   - limit: nil: no limit.
-    ///   - loop: Where the listeners are that are to be woken.
+    ///   - loop: The loop of the listeners.
     package init(limit: Int? = nil, loop: EventLoop) {
         state = Locked(State(limit: limit))
         self.loop = loop
     }
 
-    /// A permit for one more connection. When the quota has none, `waiter` gets a turn on its loop once it has.
+    /// A permit for one more connection. Without one, `waiter` gets a turn on the loop when there is one.
     func takePermit(for waiter: LoopRegistration) -> AcceptPermit? {
         let isTaken = state.withLock { state in
             guard state.hasRoom else {
@@ -47,7 +47,7 @@ package final class AcceptQuota: Sendable {
         wake { $0.open -= 1 }
     }
 
-    /// Counts from the next connection on; a listener that waits goes on when there is room now.
+    /// Takes effect with the next connection. A listener that waits goes on if there is room now.
     package func setLimit(_ limit: Int?) {
         wake { $0.limit = limit }
     }
@@ -62,10 +62,10 @@ package final class AcceptQuota: Sendable {
         for waiter in woken { loop.resume(waiter) }
     }
 
-    /// The connections that are open now.
+    /// How many connections are open.
     package var openCount: Int { state.withLock { $0.open } }
 
-    /// How often a listener has asked in vain; it grows by one at most for each connection that comes and
+    /// How often a listener got no permit. It grows by at most one for each connection that comes, and for
     /// each that ends.
     package var refusalCount: Int { state.withLock { $0.refusals } }
 }
@@ -74,8 +74,8 @@ extension AcceptQuota: DescriptorObserver {
     func descriptorDidClose() { returnPermit() }
 }
 
-/// The permission to have one more connection open. It goes back to its quota by itself, unless it is handed
-/// over to a descriptor.
+/// The permission to accept one more connection. Its end returns it to the quota, unless it was handed over
+/// to a descriptor.
 struct AcceptPermit: ~Copyable {
     private var quota: AcceptQuota?
 
@@ -85,7 +85,7 @@ struct AcceptPermit: ~Copyable {
 
     deinit { quota?.returnPermit() }
 
-    /// Has `descriptor` give the permit back when it is closed.
+    /// From here on the end of `descriptor` returns the permit.
     consuming func handOver(to descriptor: SocketDescriptor) {
         descriptor.observer = quota.take()
     }

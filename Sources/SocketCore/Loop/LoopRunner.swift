@@ -1,9 +1,9 @@
 // Rules of the loop:
 //  1. One epoll descriptor, watched by one dispatch source on one serial queue. While there is traffic the
-//     source's handler stays in `epoll_wait`. It returns, and holds no thread, when a whole period of the idle
-//     timer has passed without an event.
-//  2. Nothing is ever put on the loop's queue: a busy loop would never get to it. Others reach the loop by its
-//     lock, by `epoll_ctl`, by the `eventfd` (another turn is wanted) and by a `timerfd` (a deadline).
+//     source's handler stays in `epoll_wait`. It returns, and holds no thread, when a whole period of the
+//     idle timer has passed without an event.
+//  2. Nothing is ever put on the loop's queue: a busy loop would never get to it. Others reach the loop by
+//     its lock, by `epoll_ctl`, by the `eventfd` (another turn is wanted) and by a `timerfd` (a deadline).
 //  3. A descriptor is added once, edge-triggered, and deleted before it is closed.
 //  4. An event names an entry of the table and its generation. What has left the table gets no more events,
 //     whichever descriptor has its number now.
