@@ -209,6 +209,12 @@ private final class Handler: EventHandler {
         loop.deregister(registration)
     }
 
+    @Test func aCallOnALoopIsMadeThoughNoOneKeepsTheLoop() async throws {
+        let (calls, continuation) = AsyncStream<Void>.makeStream()
+        try EventLoop().run { continuation.finish() }
+        for await _ in calls {}
+    }
+
     @Test func deadlinesThatAreReplacedOrWhoseOwnerLeavesAreNotKept() throws {
         let loop = try EventLoop()
         let kept = loop.register(Handler { _ in })
