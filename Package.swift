@@ -46,12 +46,16 @@ let package = Package(
         ),
         .executableTarget(
             name: "EngineProbe",
-            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "COpenSSL", "SocketBuffers", "SocketCore", "SocketTLS"],
+            dependencies: [
+                "AsyncSockets", "AsyncSocketsTesting", "COpenSSL", "SocketBuffers", "SocketCore", "SocketTLS",
+                "SocketTestSupport",
+            ],
             path: "Tests/EngineProbe",
             swiftSettings: strict
         ),
         .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: strict),
-        .testTarget(name: "SocketCoreTests", dependencies: ["SocketCore", "SocketBuffers"], swiftSettings: strict),
+        .testTarget(
+            name: "SocketCoreTests", dependencies: ["AsyncSocketsTesting", "SocketCore", "SocketBuffers"], swiftSettings: strict),
         .testTarget(
             name: "AsyncSocketsTests",
             dependencies: [

@@ -1,7 +1,8 @@
-// Transfers, one after the other on each connection. `receive`: the server receives; eight bytes tell it how many come, and it answers with
-// eight bytes: how many came and were right. `source`: the server sends; sixteen bytes ask for so many bytes in writes of such a size.
+// Transfers, one after another on each connection. `receive`: the server receives; eight bytes announce how
+// many bytes follow, and it replies with eight bytes: how many came and were right. `source`: the server
+// sends; sixteen bytes ask for a number of bytes and a size of writes.
 //
-// What is measured begins and ends between two transfers when there is one connection.
+// With one connection the measurement begins and ends between two transfers.
 #include "connection.h"
 #include "load.h"
 #include "pattern.h"
@@ -38,7 +39,7 @@ static void watch(Transfer *transfer, int operation, uint32_t events) {
 static void begin(Transfer *transfer) {
     uint64_t header[2] = {load.options->size, load.options->chunk};
     size_t size = load.sends ? 8 : 16;
-    if (connection_write(&transfer->connection, header, size) != (ssize_t)size) die("the kernel takes not even a header");
+    if (connection_write(&transfer->connection, header, size) != (ssize_t)size) die("the kernel took no whole header");
     transfer->sent = transfer->received = 0;
     transfer->begun = now_ns();
     watch(transfer, EPOLL_CTL_MOD, load.sends ? EPOLLOUT : EPOLLIN);
@@ -56,7 +57,7 @@ static void send_more(Transfer *transfer) {
         uint64_t left = load.options->size - transfer->sent;
         const uint8_t *bytes = load.pattern + transfer->sent % pattern_period;
         ssize_t count = connection_write(&transfer->connection, bytes, left < limit ? (size_t)left : limit);
-        if (count == connection_ended) die("the server has closed a connection");
+        if (count == connection_ended) die("the server closed a connection");
         if (count == connection_blocked) return;
         transfer->sent += (uint64_t)count;
     }
@@ -68,8 +69,8 @@ static void read_verdict(Transfer *transfer) {
     ssize_t count = connection_read(&transfer->connection, verdict, 8);
     if (count == connection_blocked) return;
     uint64_t expected = load.options->size;
-    // Eight bytes always come in one piece: they are one small write on a connection that is otherwise silent.
-    if (count != 8 || memcmp(verdict, &expected, 8) != 0) die("the server has received something else");
+    // Eight bytes always come in one piece: they are one small write on an otherwise silent connection.
+    if (count != 8 || memcmp(verdict, &expected, 8) != 0) die("the server received other bytes");
     end(transfer);
     if (!load.is_over) begin(transfer);
 }
@@ -78,10 +79,10 @@ static void receive_more(Transfer *transfer) {
     for (int i = 0; i < 16; i++) {
         uint64_t left = load.options->size - transfer->received;
         ssize_t count = connection_read(&transfer->connection, load.scratch, left < write_size ? (size_t)left : write_size);
-        if (count == connection_ended) die("the server has closed a connection");
+        if (count == connection_ended) die("the server closed a connection");
         if (count == connection_blocked) return;
         if (memcmp(load.scratch, load.pattern + transfer->received % pattern_period, (size_t)count) != 0)
-            die("the server has sent something else");
+            die("the server sent other bytes");
         transfer->received += (uint64_t)count;
         if (transfer->received < load.options->size) continue;
         end(transfer);
@@ -92,7 +93,7 @@ static void receive_more(Transfer *transfer) {
 
 static void handle(Transfer *transfer, uint32_t events) {
     if (!load.sends) {
-        // OpenSSL may hold whole records of its own, which no event announces.
+        // OpenSSL may hold whole records, which no event announces.
         do receive_more(transfer); while (transfer->connection.ssl && SSL_has_pending(transfer->connection.ssl) && !load.is_over);
     } else if (events & EPOLLOUT) {
         send_more(transfer);
@@ -101,7 +102,7 @@ static void handle(Transfer *transfer, uint32_t events) {
     }
 }
 
-// Until the first end of a transfer after `end`.
+// Runs until the first end of a transfer after `end`.
 static void run_until(uint64_t end) {
     struct epoll_event events[64];
     uint64_t limit = end + 60000000000u, completed = load.completed;

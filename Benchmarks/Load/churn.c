@@ -1,5 +1,5 @@
-// Connections that come and go: `connect` (with TLS: a handshake each) and `starttls` (a line is answered, then the handshake). One byte is
-// echoed on each, so that both sides have finished; then both sides close in good order.
+// Short connections: `connect` (with TLS, a handshake each) and `starttls` (a line and its reply, then the
+// handshake). Each echoes one byte, so that both sides have finished; then both sides close in order.
 #include "connection.h"
 #include "load.h"
 #include "report.h"
@@ -48,7 +48,7 @@ static void begin(Slot *slot) {
 }
 
 static void write_all(Slot *slot, const void *bytes, size_t count) {
-    if (connection_write(&slot->connection, bytes, count) != (ssize_t)count) die("the kernel takes not even a line");
+    if (connection_write(&slot->connection, bytes, count) != (ssize_t)count) die("the kernel took no whole line");
 }
 
 static void echo(Slot *slot) {
@@ -81,7 +81,7 @@ static void read_reply(Slot *slot) {
     char bytes[sizeof go_ahead];
     ssize_t count = connection_read(&slot->connection, bytes, sizeof go_ahead - 1 - slot->reply);
     if (count == connection_blocked) return;
-    if (count == connection_ended || memcmp(bytes, go_ahead + slot->reply, (size_t)count) != 0) die("a wrong reply to STARTTLS");
+    if (count == connection_ended || memcmp(bytes, go_ahead + slot->reply, (size_t)count) != 0) die("the reply to STARTTLS is wrong");
     slot->reply += (size_t)count;
     if (slot->reply == sizeof go_ahead - 1) begin_handshake(slot);
 }
@@ -90,7 +90,7 @@ static void read_echo(Slot *slot) {
     char byte;
     ssize_t count = connection_read(&slot->connection, &byte, 1);
     if (count == connection_blocked) return;
-    if (count == connection_ended || byte != 'x') die("a wrong echo");
+    if (count == connection_ended || byte != 'x') die("the echo is wrong");
     if (load.is_measuring) {
         load.operations++;
         histogram_record(&load.histogram, now_ns() - slot->begun);
@@ -103,7 +103,7 @@ static void read_end(Slot *slot) {
     char bytes[256];
     ssize_t count = connection_read(&slot->connection, bytes, sizeof bytes);
     if (count == connection_blocked) return;
-    if (count > 0) die("bytes behind the echo");
+    if (count > 0) die("bytes came after the echo");
     connection_close(&slot->connection);
     begin(slot);
 }
@@ -126,19 +126,19 @@ static void run_until(uint64_t end) {
     }
 }
 
-// A session that later connections can resume.
+// Gets a session that later connections can resume.
 static void fetch_session(void) {
     SSL_CTX_set_session_cache_mode(load.context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
     SSL_CTX_sess_set_new_cb(load.context, remember);
     Connection connection = connection_open(load.options->port, load.context);
     char byte = 'x';
-    if (connection_write(&connection, &byte, 1) != 1) die("the kernel takes not even a byte");
+    if (connection_write(&connection, &byte, 1) != 1) die("the kernel took not one byte");
     for (uint64_t end = now_ns() + 2000000000; connection_read(&connection, &byte, 1) != 1;)
         if (now_ns() > end) die("no echo");
     connection_finish(&connection);
     connection_close(&connection);
-    if (!load.session) die("the server gives no tickets: nothing can be resumed");
-    // From here on this one session is used: with a cache, OpenSSL would take it for spent after the first time.
+    if (!load.session) die("the server sends no tickets, so no session can be resumed");
+    // All connections use this one session. With a cache, OpenSSL would not use it a second time.
     SSL_CTX_set_session_cache_mode(load.context, SSL_SESS_CACHE_OFF);
 }
 

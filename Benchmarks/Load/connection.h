@@ -1,4 +1,5 @@
-// One connection to the server under test, plain or TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519), without blocking once it stands.
+// One connection to the server under test, plain or TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519). It does not
+// block once it is established.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -13,16 +14,16 @@ typedef struct {
 
 enum { connection_blocked = 0, connection_ended = -1 };
 
-// Connects and shakes hands, waiting for both.
+// Connects and shakes hands, and waits for both.
 Connection connection_open(int port, SSL_CTX *context);
-// Begins to connect, without waiting; source addresses take turns, so that ports do not run out.
+// Begins to connect, without waiting. Source addresses take turns, so that ports do not run out.
 Connection connection_begin(int port);
-// Makes the connection a TLS client's, which has not begun its handshake.
+// Adds a TLS client to the connection, before its handshake.
 void connection_secure(Connection *connection, SSL_CTX *context, SSL_SESSION *session);
 // 1: done; 0: wait for `EPOLLIN`, or for `EPOLLOUT` if `*wants_write`.
 int connection_handshake(Connection *connection, bool *wants_write);
 
-// The number of bytes, or one of the names above. A failure ends the program.
+// Returns the number of bytes, or one of the names above. A failure ends the program.
 ssize_t connection_read(Connection *connection, void *bytes, size_t count);
 ssize_t connection_write(Connection *connection, const void *bytes, size_t count);
 

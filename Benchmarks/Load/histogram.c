@@ -1,6 +1,6 @@
 #include "histogram.h"
 
-// Values below 256 have a bucket each; above, the top nine bits of a value choose its bucket.
+// Each value below 256 has its own bucket; above that the top nine bits of a value choose its bucket.
 static unsigned bucket_of(uint64_t value) {
     if (value < (1u << histogram_bits)) return (unsigned)value;
     int shift = 63 - __builtin_clzll(value) - histogram_bits;

@@ -1,4 +1,5 @@
-// Counts of durations in buckets whose width grows with the value: 256 to a power of two, so that no value is off by more than 0.4 %.
+// Counts of durations in buckets whose width grows with the value: 256 for each power of two, so no value is
+// wrong by more than 0.4 %.
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
-// Connections that do nothing: opens as many as a step says, lets each echo once, prints a line, and holds them until a line comes by standard input.
+// Idle connections: opens as many as a step says, lets each echo once, prints a line, and holds them until a
+// line comes from standard input.
 #include "connection.h"
 #include "load.h"
 
@@ -8,7 +9,7 @@
 
 static void echo_once(Connection *connection) {
     char byte = 'x';
-    if (connection_write(connection, &byte, 1) != 1) die("the kernel takes not even a byte");
+    if (connection_write(connection, &byte, 1) != 1) die("the kernel took not one byte");
     struct pollfd wait = {.fd = connection->fd, .events = POLLIN};
     for (int i = 0; i < 100; i++) {
         ssize_t count = connection_read(connection, &byte, 1);
@@ -25,7 +26,7 @@ void run_idle(const Options *options) {
     for (const char *step = options->steps; *step;) {
         char *end;
         long wanted = strtol(step, &end, 10);
-        if (end == step) die("%s are no numbers", options->steps);
+        if (end == step) die("%s is not a list of numbers", options->steps);
         step = *end == ',' ? end + 1 : end;
         for (; open < wanted; open++) {
             Connection connection = connection_open(options->port, context);

@@ -1,4 +1,4 @@
-// What the parts of the load generator share: its options, its clock, and how it ends when something is wrong.
+// The common part of the load generator: its options, its clock, and its end after an error.
 #pragma once
 
 #include <stdbool.h>
@@ -8,16 +8,16 @@
 typedef struct {
     const char *mode;
     int port;
-    int server_pid;       // whose processor time is measured; 0: nobody's
+    int server_pid;       // the process whose processor time is measured; 0: none
     int connections;
     size_t size;          // bytes of a message, or of a bulk transfer
-    size_t chunk;         // bytes of one write of the server, in bulk
-    size_t piece;         // bytes that the client gives the kernel at once; 0: as many as there are
-    int pipeline;         // messages that a connection has on their way
-    double rate;          // messages a second, open loop; 0: closed loop
-    double warm, seconds; // how long it runs before, and while it measures
+    size_t chunk;         // bytes of one write of the server in a bulk transfer
+    size_t piece;         // bytes that the client gives the kernel at once; 0: all
+    int pipeline;         // messages under way on a connection
+    double rate;          // messages a second in an open loop; 0: closed loop
+    double warm, seconds; // the time before the measurement, and that of the measurement
     bool tls, resumes, spins;
-    bool announces;       // prints a line when it begins to measure, in bulk
+    bool announces;       // bulk prints a line when it begins to measure
     const char *steps;    // numbers of idle connections, "1000,5000"
 } Options;
 
@@ -31,7 +31,7 @@ uint64_t now_ns(void);
 Sample sample_take(const Options *options, uint64_t operations, uint64_t bytes);
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// The workloads. Each runs to its end and prints one line of JSON (`idle`: one for each step).
+// The workloads. Each runs to its end and prints one line of JSON (`idle` prints one for each step).
 void run_stream(const Options *options);
 void run_churn(const Options *options);
 void run_bulk(const Options *options);

@@ -1,4 +1,5 @@
-// load --mode MODE --port PORT [options]: one client for every server, so that they can be compared. See ../README.md for the modes.
+// load --mode MODE --port PORT [options]: one client for all servers, which makes them comparable.
+// ../README.md describes the modes.
 #include "load.h"
 
 #include <errno.h>
@@ -29,16 +30,16 @@ void die(const char *format, ...) {
 
 static uint64_t cpu_of(clockid_t clock) {
     struct timespec time;
-    if (clock_gettime(clock, &time) != 0) die("the processor time cannot be read: %s", strerror(errno));
+    if (clock_gettime(clock, &time) != 0) die("cannot read the processor time: %s", strerror(errno));
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-// User and system time of all threads, ended ones too, in nanoseconds: clock_getcpuclockid(3).
+// The user and system time of all threads, including ended ones, in nanoseconds: clock_getcpuclockid(3).
 Sample sample_take(const Options *options, uint64_t operations, uint64_t bytes) {
     Sample sample = {.operations = operations, .bytes = bytes, .client_cpu = cpu_of(CLOCK_PROCESS_CPUTIME_ID)};
     clockid_t clock;
     if (options->server_pid > 0) {
-        if (clock_getcpuclockid(options->server_pid, &clock) != 0) die("there is no process %d", options->server_pid);
+        if (clock_getcpuclockid(options->server_pid, &clock) != 0) die("no process has the id %d", options->server_pid);
         sample.server_cpu = cpu_of(clock);
     }
     sample.time = now_ns();
@@ -48,7 +49,7 @@ Sample sample_take(const Options *options, uint64_t operations, uint64_t bytes) 
 static double number(const char *word) {
     char *end;
     double value = strtod(word, &end);
-    if (*end || value < 0) die("%s is no number", word);
+    if (*end || value < 0) die("%s is not a number", word);
     return value;
 }
 
@@ -79,8 +80,8 @@ Options options_parse(int count, char **words) {
         default: exit(2);
         }
     }
-    if (!options.mode || options.port == 0) die("--mode and --port are needed");
-    if (options.connections < 1 || options.pipeline < 1 || options.size < 1 || options.chunk < 1) die("nothing to do");
+    if (!options.mode || options.port == 0) die("--mode and --port are required");
+    if (options.connections < 1 || options.pipeline < 1 || options.size < 1 || options.chunk < 1) die("--connections, --pipeline, --size and --chunk must be at least 1");
     return options;
 }
 
@@ -98,5 +99,5 @@ int main(int count, char **words) {
     Options options = options_parse(count, words);
     for (size_t i = 0; i < sizeof workloads / sizeof *workloads; i++)
         if (strcmp(options.mode, workloads[i].mode) == 0) return workloads[i].run(&options), 0;
-    die("there is no mode %s", options.mode);
+    die("no mode is named %s", options.mode);
 }

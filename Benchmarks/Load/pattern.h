@@ -1,4 +1,4 @@
-// The bytes that are sent: what stands at a position depends on the position alone, so that whatever is lost, doubled or out of place is noticed.
+// The bytes to send. Each byte depends only on its position, which reveals lost, doubled and misplaced bytes.
 #pragma once
 
 #include <stddef.h>
@@ -12,5 +12,5 @@ static inline uint8_t pattern_byte(uint64_t position) {
     return value == '\n' ? 251 : value;
 }
 
-// `count` bytes and one period more: any position of a stream begins at `position % pattern_period` in it.
+// `count` bytes and one more period: any position of a stream is at `position % pattern_period` in it.
 uint8_t *pattern_make(size_t count);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 void report_print(const Options *options, Sample begin, Sample end, const Histogram *histogram) {
-    if (end.operations == begin.operations) die("nothing was completed in the time that was measured");
+    if (end.operations == begin.operations) die("no operation completed during the measurement");
     printf("{\"mode\":\"%s\",\"operations\":%llu,\"bytes\":%llu,\"elapsed\":%llu,\"serverCPU\":%llu,\"clientCPU\":%llu", options->mode,
            (unsigned long long)(end.operations - begin.operations), (unsigned long long)(end.bytes - begin.bytes),
            (unsigned long long)(end.time - begin.time), (unsigned long long)(end.server_cpu - begin.server_cpu),

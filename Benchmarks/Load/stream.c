@@ -1,8 +1,9 @@
-// Messages that are answered one by one: `echo` (the same bytes come back), `lines` (the same, and each ends with '\n') and `count` (eight
-// bytes come back, the length of the line).
+// Messages with a reply each: `echo` (the same bytes), `lines` (the same bytes, which end with '\n') and
+// `count` (eight bytes, the length of the line).
 //
-// Closed loop: a connection sends `pipeline` messages, and the next ones when all are answered. Open loop (`rate`): a message is due at a time that
-// was fixed in advance, goes to the next connection in turn, and its latency counts from that time, however late it was sent.
+// Closed loop: a connection sends `pipeline` messages, and the next ones after all replies. Open loop
+// (`rate`): each message is due at a fixed time and goes to the next connection in turn. Its latency counts
+// from that time, however late it is sent.
 #include "connection.h"
 #include "load.h"
 #include "pattern.h"
@@ -19,10 +20,10 @@ typedef struct {
     Connection connection;
     bool wants_write;
     uint64_t sent, answered;          // messages
-    uint8_t *out;                     // messages that the kernel has not taken
+    uint8_t *out;                     // messages that the kernel has not taken yet
     size_t out_begin, out_end;
-    size_t in;                        // bytes that have come of the answer that is coming
-    uint64_t *due;                    // when the messages without an answer were due, a ring
+    size_t in;                        // bytes of the current reply that have arrived
+    uint64_t *due;                    // when the messages without a reply were due, a ring
 } Stream;
 
 static struct {
@@ -32,11 +33,11 @@ static struct {
     uint8_t *message, *answer, *scratch;
     size_t answer_size, out_capacity, scratch_size;
     bool is_stamped, is_measuring, is_draining;
-    uint64_t operations, waiting, limit; // `limit`: of messages that a connection has on their way
+    uint64_t operations, waiting, limit; // `limit`: messages under way on a connection
     Histogram histogram;
 } load;
 
-// The first bytes of a message are its number, in letters.
+// The first bytes of a message are its number in letters.
 static void stamp(uint8_t *bytes, uint64_t number) {
     for (int i = 0; i < stamp_size; i++, number >>= 4) bytes[i] = (uint8_t)('A' + (number & 15));
 }
@@ -52,7 +53,7 @@ static void flush(Stream *stream) {
         size_t count = stream->out_end - stream->out_begin;
         if (load.options->piece > 0 && count > load.options->piece) count = load.options->piece;
         ssize_t written = connection_write(&stream->connection, stream->out + stream->out_begin, count);
-        if (written == connection_ended) die("the server has closed a connection");
+        if (written == connection_ended) die("the server closed a connection");
         if (written == connection_blocked) break;
         stream->out_begin += (size_t)written;
     }
@@ -60,16 +61,16 @@ static void flush(Stream *stream) {
     if (is_left != stream->wants_write) watch(stream, EPOLL_CTL_MOD, is_left);
 }
 
-// Puts a message behind those that wait.
+// Queues a message.
 static void put(Stream *stream, uint64_t due) {
     size_t size = load.options->size;
-    if (stream->sent - stream->answered >= load.limit) die("the server does not keep up with the rate");
+    if (stream->sent - stream->answered >= load.limit) die("the server cannot keep up with the rate");
     if (stream->out_begin == stream->out_end) stream->out_begin = stream->out_end = 0;
     if (stream->out_end + size > load.out_capacity) {
         memmove(stream->out, stream->out + stream->out_begin, stream->out_end - stream->out_begin);
         stream->out_end -= stream->out_begin;
         stream->out_begin = 0;
-        if (stream->out_end + size > load.out_capacity) die("the server does not keep up with the rate");
+        if (stream->out_end + size > load.out_capacity) die("the server cannot keep up with the rate");
     }
     memcpy(stream->out + stream->out_end, load.message, size);
     if (load.is_stamped) stamp(stream->out + stream->out_end, stream->sent);
@@ -90,12 +91,12 @@ static void verify(Stream *stream, const uint8_t *bytes, size_t count) {
     if (load.is_stamped && load.answer == load.message && position < stamp_size) {
         size_t part = count < stamp_size - position ? count : stamp_size - position;
         stamp(expected, stream->answered);
-        if (memcmp(bytes, expected + position, part) != 0) die("an answer is not that of its message");
+        if (memcmp(bytes, expected + position, part) != 0) die("a reply belongs to another message");
         bytes += part;
         position += part;
         count -= part;
     }
-    if (memcmp(bytes, load.answer + position, count) != 0) die("an answer has other bytes than its message");
+    if (memcmp(bytes, load.answer + position, count) != 0) die("a reply differs from its message");
 }
 
 static void complete(Stream *stream, uint64_t now) {
@@ -112,10 +113,10 @@ static void receive(Stream *stream) {
     while (stream->answered < stream->sent) {
         ssize_t count = connection_read(&stream->connection, load.scratch, load.scratch_size);
         if (count == connection_blocked) return;
-        if (count == connection_ended) die("the server has closed a connection");
+        if (count == connection_ended) die("the server closed a connection");
         uint64_t now = now_ns();
         for (size_t done = 0; done < (size_t)count;) {
-            if (stream->answered == stream->sent) die("there are more answers than messages");
+            if (stream->answered == stream->sent) die("there are more replies than messages");
             size_t part = load.answer_size - stream->in, left = (size_t)count - done;
             if (part > left) part = left;
             verify(stream, load.scratch + done, part);
@@ -123,7 +124,7 @@ static void receive(Stream *stream) {
             stream->in += part;
             if (stream->in == load.answer_size) complete(stream, now);
         }
-        // A plain socket that gave less than it could has no more for now.
+        // A plain socket that returned less than the buffer holds has no more for now.
         if (!stream->connection.ssl && (size_t)count < load.scratch_size) break;
     }
     if (load.options->rate == 0 && !load.is_draining && stream->answered == stream->sent) put_pipeline(stream);
@@ -139,7 +140,7 @@ static void turn(int timeout) {
     }
 }
 
-// Sends what is due by `end`, and answers what comes.
+// Sends the messages that are due by `end`, and handles the replies.
 static void run_until(uint64_t end, uint64_t *next, uint64_t *number) {
     const Options *options = load.options;
     for (uint64_t now; (now = now_ns()) < end;) {
@@ -165,7 +166,7 @@ static void prepare(const Options *options) {
     load.answer = load.message;
     load.answer_size = options->size;
     if (counts) {
-        uint64_t length = options->size; // in the order of this machine, which is little-endian
+        uint64_t length = options->size; // this machine is little-endian
         load.answer = malloc(sizeof length);
         memcpy(load.answer, &length, sizeof length);
         load.answer_size = sizeof length;
@@ -191,7 +192,7 @@ static void prepare(const Options *options) {
 static void drain(void) {
     load.is_draining = true;
     for (uint64_t end = now_ns() + drain_ns; load.waiting > 0;) {
-        if (now_ns() > end) die("%llu messages have no answer", (unsigned long long)load.waiting);
+        if (now_ns() > end) die("%llu messages have no reply", (unsigned long long)load.waiting);
         turn(100);
     }
 }
@@ -205,7 +206,7 @@ void run_stream(const Options *options) {
     load.is_measuring = true;
     run_until(first.time + (uint64_t)(options->seconds * 1e9), &next, &number);
     Sample last = sample_take(options, load.operations, load.operations * options->size);
-    load.is_measuring = options->rate > 0; // the latest messages of an open loop count, too, in its latencies
+    load.is_measuring = options->rate > 0; // in an open loop the last messages count too
     drain();
     report_print(options, first, last, &load.histogram);
 }

@@ -87,9 +87,9 @@ extension AsyncSocket {
         guard !enabled.isEmpty else {
             throw .badConfiguration("accept", "isIPv4Enabled or isIPv6Enabled is false, and no other address is left")
         }
-        let listener = try bind(to: enabled)
+        let (listener, outlet) = try bind(to: enabled)
         do throws(AsyncSocketError) {
-            try occupy("accept", with: .listening(listener))
+            try occupy("accept", with: .listening(listener, outlet))
         } catch {
             listener.discard()
             throw error
@@ -107,80 +107,57 @@ extension AsyncSocket {
         }
     }
 
-    private func bind(to addresses: [SocketAddress]) throws(AsyncSocketError) -> Listener {
+    private func bind(
+        to addresses: [SocketAddress]
+    ) throws(AsyncSocketError) -> (Listener, EventOutlet<AsyncSocket>) {
         let loop = try chooseLoop("accept")
         let (options, quota) = state.withLock { state in
             let quota = state.quota ?? AcceptQuota(limit: state.configuration.value.maximumAcceptedConnections, loop: loop)
             state.quota = quota
             return (state.options, quota)
         }
-        let setup = Listener.Setup(loop: loop, options: options, quota: quota, logger: logger) { [weak self] event, listener in
-            self?.deliver(event, of: listener)
-        }
+        let outlet = EventOutlet(of: self)
+        let setup = Listener.Setup(
+            loop: loop, options: options, quota: quota, logger: logger,
+            accepted: { connection in
+                outlet.append(.didAccept(connection))
+                outlet.deliver(onLoop: loop)
+            },
+            ended: { listener in
+                outlet.append(.didStopListening(listener))
+                outlet.deliver(onLoop: loop)
+            })
         do throws(SystemError) {
-            return try Listener.listen(on: addresses, setup)
+            return (try Listener.listen(on: addresses, setup), outlet)
         } catch {
             throw AsyncSocketError(error, operation: "accept")
         }
     }
 
-    /// On the listener's loop: an event of the listener, on its way to the delegate.
-    private func deliver(_ event: DelegateEvent, of listener: Listener) {
-        guard let queue = delegateQueue ?? socketQueue else { return tell(event, of: listener, on: nil) }
-        queue.async { [weak self] in self?.tell(event, of: listener, on: queue) }
-    }
-
-    private func tell(_ event: DelegateEvent, of listener: Listener, on place: DispatchQueue?) {
-        let audience = audience
-        if let queue = audience.queueInstead(of: place) {
-            return queue.async { [weak self] in self?.tell(event, of: listener, on: queue) }
-        }
-        guard case .didDisconnect = event else { return event.deliver(to: audience.delegate, from: self) }
-        vacate(listener)
-        event.deliver(to: audience.delegate, from: self)
-        listener.end.reach()
-    }
-
     /// The socket is free again, if it is still this listener's.
-    private func vacate(_ listener: Listener) {
+    func vacate(_ listener: Listener) {
         state.withLock { state in
-            if case .listening(let current) = state.occupation, current === listener { state.occupation = .nothing }
+            if case .listening(let current, _) = state.occupation, current === listener { state.occupation = .nothing }
         }
     }
 
     // MARK: - The accepted sockets
 
-    /// On the delegate queue: makes a socket of an accepted connection and hands it to the delegate.
-    func adopt(_ accepted: AcceptedConnection, for delegate: (any AsyncSocketDelegate)?) {
-        guard let delegate else { return accepted.log(.noDelegate) }
-        guard accepted.listener.isOpen else { return }
-        var socket = AsyncSocket(
-            childOf: self, socketQueue: delegate.newSocketQueueForConnection(fromAddress: accepted.peer, on: self))
-        guard accepted.listener.isOpen else { return }
-        do throws(AsyncSocketError) {
-            let connection = try socket.makeConnection("accept", as: .server)
-            try connection.introduce(accepted)
-            connection.isHeldBack = true
-            // What happens on the connection is told after the socket itself has been: so it begins to live
-            // only now.
-            delegate.socket(self, didAcceptNewSocket: socket)
-            if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.log(.notKept) }
-            connection.post(.adopt(accepted.descriptor))
-        } catch {
-            logger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
-        }
-    }
-}
-
-extension StreamConnection {
-    /// Makes the facts of an accepted descriptor known. It has those of the options only that the kernel
-    /// passes on: the others are set now.
-    fileprivate func introduce(_ accepted: AcceptedConnection) throws(AsyncSocketError) {
+    /// A socket for an accepted connection, on one of the process's loops.
+    func makeChild(_ socketQueue: DispatchQueue?) throws(AsyncSocketError) -> AsyncSocket {
         do throws(SystemError) {
-            facts.withLock { $0.lateOptions = $0.options.notInherited(by: accepted.descriptor) }
-            try introduce(accepted.descriptor, peer: accepted.peer)
+            return AsyncSocket(childOf: self, socketQueue: socketQueue, loop: try EventLoop.next())
         } catch {
             throw AsyncSocketError(error, operation: "accept")
         }
+    }
+
+    /// On a new socket: makes the connection of an accepted descriptor, which is to begin to live with
+    /// `.adopt`.
+    func prepare(_ accepted: AcceptedConnection) throws(AsyncSocketError) -> StreamConnection {
+        let connection = try makeConnection("accept", as: .server)
+        try connection.introduce(accepted)
+        connection.outlet.isHeldBack = true
+        return connection
     }
 }

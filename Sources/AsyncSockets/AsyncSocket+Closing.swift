@@ -10,10 +10,9 @@ extension AsyncSocket {
     public func disconnect() {
         let occupation = state.withLock { $0.occupation }
         if case .connection(let connection) = occupation {
-            connection.facts.withLock { facts in
-                facts.isOver = true
-                facts.isClosing = true
-                facts.isConnected = false
+            connection.record.withLock { record in
+                record.claims.isDisconnected = true
+                record.claims.isClosing = true
             }
         }
         occupation.close()
@@ -39,7 +38,7 @@ extension AsyncSocket {
 
     private func disconnect(_ intent: CloseIntent) {
         guard let connection else { return }
-        connection.facts.withLock { $0.isClosing = true }
+        connection.record.withLock { $0.claims.isClosing = true }
         connection.post(.close(intent))
     }
 
@@ -51,7 +50,7 @@ extension AsyncSocket {
     /// closing at once (RFC 5246, 7.2.1).
     public func closeWriteStream() {
         guard let connection else { return }
-        connection.facts.withLock { $0.isWriteStreamClosing = true }
+        connection.record.withLock { $0.claims.isWriteStreamClosing = true }
         connection.post(.closeWriteStream)
     }
 }

@@ -142,7 +142,7 @@ extension AsyncSocket {
 
     /// A connection for this socket, on a loop, that has not been told yet what to do.
     func makeConnection(
-        _ operation: String, as role: StreamConnection.Role = .client
+        _ operation: String, as role: ConnectionLog.Role = .client
     ) throws(AsyncSocketError) -> StreamConnection {
         let connection = StreamConnection(for: self, as: role, loop: try chooseLoop(operation))
         // Before anybody can reach it: a `disconnect()` from elsewhere finds a connection that can tell of

@@ -8,7 +8,7 @@ extension AsyncSocket {
     /// This, like all the facts of a socket, is a snapshot: it was true when it was taken, on whatever
     /// thread, and waits for nothing. What is told on a delegate queue may be older.
     public var isConnected: Bool {
-        facts?.isConnected ?? false
+        record?.isConnected ?? false
     }
 
     /// True when the socket is neither connecting, connected nor listening.
@@ -16,8 +16,8 @@ extension AsyncSocket {
         state.withLock { state in
             switch state.occupation {
             case .nothing: true
-            case .connection(let connection): connection.facts.withLock { $0.isOver }
-            case .listening(let listener): !listener.isOpen
+            case .connection(let connection): connection.record.withLock { $0.isOver }
+            case .listening(let listener, _): !listener.isOpen
             }
         }
     }
@@ -27,19 +27,19 @@ extension AsyncSocket {
     /// It stays true after the connection's end, so that a callback about the last bytes is not misled; a new
     /// connection begins with false.
     public var isSecure: Bool {
-        facts?.isSecure ?? false
+        record?.snapshot.isSecure ?? false
     }
 
     /// What the handshake came to: version, cipher suite, group, protocol, peer chain. Nil before
     /// `socketDidSecure(_:)`; it stays after the connection's end.
     public var tlsSession: TLSSession? {
-        facts?.session?.value
+        record?.snapshot.session?.value
     }
 
     /// The peer's address, or that of the proxy through which it is reached; nil while there is no
     /// connection. It stays after the connection's end.
     public var connectedAddress: SocketAddress? {
-        facts?.remoteAddress
+        record?.snapshot.remoteAddress
     }
 
     /// The peer's address in numbers; nil while there is no connection, and for a Unix-domain one.
@@ -74,8 +74,8 @@ extension AsyncSocket {
         state.withLock { state in
             switch state.occupation {
             case .nothing: nil
-            case .connection(let connection): connection.facts.withLock { $0.localAddress }
-            case .listening(let listener): listener.localAddress
+            case .connection(let connection): connection.record.withLock { $0.localAddress }
+            case .listening(let listener, _): listener.localAddress
             }
         }
     }
@@ -91,7 +91,7 @@ extension AsyncSocket {
         localAddress?.port ?? 0
     }
 
-    private var facts: ConnectionFacts? {
-        connection?.facts.withLock { $0 }
+    private var record: ConnectionRecord? {
+        connection?.record.withLock { $0 }
     }
 }

@@ -15,6 +15,6 @@ extension AsyncSocket {
 
     /// True while a connection is up that both sides have agreed to make with Multipath TCP.
     public var isMultipathTCP: Bool {
-        connection?.facts.withLock { $0.descriptor?.isMultipath } ?? false
+        connection?.record.withLock { $0.live.descriptor?.isMultipath } ?? false
     }
 }

@@ -71,9 +71,9 @@ extension AsyncSocket {
     ///   connected yet.
     public func perform(_ body: @escaping @Sendable (_ descriptor: Int32?) -> Void) {
         switch state.withLock({ $0.occupation }) {
-        case .connection(let connection): connection.post(.perform(body))
-        case .listening(let listener): runOnSocketQueue { listener.perform(body) }
-        case .nothing: runOnSocketQueue { body(nil) }
+        case .connection(let connection): connection.post(.perform(PerformedBody(body)))
+        case .listening(let listener, _): runOnSocketQueue { listener.perform(PerformedBody(body)) }
+        case .nothing: runOnSocketQueue { PerformedBody(body).run(with: nil) }
         }
     }
 
@@ -86,15 +86,15 @@ extension AsyncSocket.Occupation {
     fileprivate func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
         switch self {
         case .nothing: break
-        case .listening(let listener): try listener.set(option, to: value)
+        case .listening(let listener, _): try listener.set(option, to: value)
         case .connection(let connection):
-            try connection.facts.withLock { facts throws(SystemError) in
-                if let descriptor = facts.descriptor {
+            try connection.record.withLock { record throws(SystemError) in
+                if let descriptor = record.live.descriptor {
                     try descriptor.set(option, to: value)
                 } else {
-                    try facts.lateOptions.set(option, to: value)
+                    try record.live.lateOptions.set(option, to: value)
                 }
-                try facts.options.set(option, to: value)
+                try record.live.options.set(option, to: value)
             }
         }
     }
@@ -102,10 +102,10 @@ extension AsyncSocket.Occupation {
     fileprivate func value<Value>(of option: SocketOption<Value>) throws(SystemError) -> Value? {
         switch self {
         case .nothing: nil
-        case .listening(let listener): try listener.value(of: option)
+        case .listening(let listener, _): try listener.value(of: option)
         case .connection(let connection):
-            try connection.facts.withLock { facts throws(SystemError) in
-                try facts.descriptor?.value(of: option)
+            try connection.record.withLock { record throws(SystemError) in
+                try record.live.descriptor?.value(of: option)
             }
         }
     }

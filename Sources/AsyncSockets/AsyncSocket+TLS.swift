@@ -24,11 +24,19 @@ extension AsyncSocket {
     ///   before, or when you are closing it. A connection that has ended by itself is no error here, as for a
     ///   read: `socketDidDisconnect(_:withError:)` says why it ended.
     public func startTLS(settings: TLSSettings) throws(AsyncSocketError) {
+        _ = try startTLS(settings: settings, waiter: nil)
+    }
+
+    /// False when the connection has ended by itself, and no one will be answered.
+    func startTLS(
+        settings: TLSSettings, waiter: (any OperationWaiter<TLSSession?>)?
+    ) throws(AsyncSocketError) -> Bool {
         guard let connection else { throw .badConfiguration("startTLS", "there is no connection, and none is being made") }
-        guard try claimUpgrade(of: connection) else { return }
+        guard try claimUpgrade(of: connection) else { return false }
         do throws(TLSError) {
-            let request = TLSRequest(settings: settings, context: try TLSContext.context(for: settings))
-            connection.post(.startTLS(request))
+            let context = try TLSContext.context(for: settings)
+            connection.post(.startTLS(TLSRequest(settings: settings, context: context, waiter: waiter)))
+            return true
         } catch {
             let failure = AsyncSocketError(error, operation: "startTLS")
             connection.post(.fail(failure))
@@ -38,11 +46,11 @@ extension AsyncSocket {
 
     /// False when the connection has ended.
     private func claimUpgrade(of connection: StreamConnection) throws(AsyncSocketError) -> Bool {
-        let (isClaimed, refusal) = connection.facts.withLock { facts -> (Bool, String?) in
-            if facts.isClosing || facts.isWriteStreamClosing { return (false, "you are closing the connection") }
-            if facts.isOver { return (false, nil) }
-            if facts.isUpgradeClaimed { return (false, "startTLS was called on this connection before") }
-            facts.isUpgradeClaimed = true
+        let (isClaimed, refusal) = connection.record.withLock { record -> (Bool, String?) in
+            if record.claims.isClosing || record.claims.isWriteStreamClosing { return (false, "you are closing the connection") }
+            if record.isOver { return (false, nil) }
+            if record.claims.isUpgradeClaimed { return (false, "startTLS was called on this connection before") }
+            record.claims.isUpgradeClaimed = true
             return (true, nil)
         }
         if let refusal { throw .badConfiguration("startTLS", refusal) }

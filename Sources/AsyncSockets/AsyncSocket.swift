@@ -19,7 +19,7 @@ public final class AsyncSocket: Sendable {
     enum Occupation {
         case nothing
         case connection(StreamConnection)
-        case listening(Listener)
+        case listening(Listener, EventOutlet<AsyncSocket>)
     }
 
     struct State {
@@ -96,10 +96,10 @@ public final class AsyncSocket: Sendable {
     }
 
     /// A socket that begins with the delegate, the delegate queue, the settings and the options of `parent`.
-    init(childOf parent: AsyncSocket, socketQueue: DispatchQueue?) {
+    init(childOf parent: AsyncSocket, socketQueue: DispatchQueue?, loop: EventLoop) {
         state = Locked(
             parent.state.withLock {
-                State(audience: $0.audience, configuration: $0.configuration, options: $0.options)
+                State(audience: $0.audience, configuration: $0.configuration, options: $0.options, loop: loop)
             })
         self.socketQueue = socketQueue
     }
@@ -183,7 +183,7 @@ public final class AsyncSocket: Sendable {
             let predecessor = state.occupation
             guard predecessor.isOver else { return nil }
             state.occupation = occupation
-            if case .connection(let old) = predecessor { old.relay.supersede() }
+            if case .connection(let old) = predecessor { old.outlet.supersede() }
             // Here, so that an option that is set from now on finds the connection, and one that was set
             // before is not lost.
             if case .connection(let connection) = occupation { prepare(connection, after: predecessor, &state) }
@@ -198,22 +198,26 @@ public final class AsyncSocket: Sendable {
     private func prepare(_ connection: StreamConnection, after predecessor: Occupation, _ state: inout State) {
         switch predecessor {
         case .nothing: break
-        case .listening: connection.isHeldBack = true
-        case .connection: (connection.isHeldBack, connection.waitsForClosing) = (true, true)
+        case .listening: connection.outlet.isHeldBack = true
+        case .connection: (connection.outlet.isHeldBack, connection.waitsForClosing) = (true, true)
         }
-        connection.settings = state.configuration
-        connection.relay.callBack(on: state.audience.queue, unlessItIs: socketQueue)
-        connection.facts.withLock { $0.options = state.options }
+        connection.configuration = state.configuration
+        connection.outlet.callBack(on: state.audience.queue, unlessItIs: socketQueue)
+        connection.record.withLock { $0.live.options = state.options }
     }
 }
 
 extension AsyncSocket.Occupation {
+    private var isNothing: Bool {
+        if case .nothing = self { true } else { false }
+    }
+
     /// True when the socket may take up something else.
     fileprivate var isOver: Bool {
         switch self {
         case .nothing: true
-        case .connection(let connection): connection.facts.withLock { $0.isOver }
-        case .listening(let listener): !listener.isOpen
+        case .connection(let connection): connection.record.withLock { $0.isOver }
+        case .listening(let listener, _): !listener.isOpen
         }
     }
 
@@ -222,7 +226,8 @@ extension AsyncSocket.Occupation {
     fileprivate func follow(_ predecessor: Self) {
         switch self {
         case .nothing: break
-        case .listening(let listener): predecessor.whenEndIsTold { listener.start() }
+        case .connection where predecessor.isNothing: break
+        case .listening(let listener, _): predecessor.whenEndIsTold { listener.start() }
         case .connection(let connection):
             if case .connection(let old) = predecessor { old.closed.whenReached { connection.post(.predecessorIsClosed) } }
             predecessor.whenEndIsTold { connection.post(.predecessorHasEnded) }
@@ -233,16 +238,16 @@ extension AsyncSocket.Occupation {
     private func whenEndIsTold(_ body: @escaping @Sendable () -> Void) {
         switch self {
         case .nothing: body()
-        case .connection(let connection): connection.relay.end.whenReached(body)
-        case .listening(let listener): listener.end.whenReached(body)
+        case .connection(let connection): connection.outlet.end.whenReached(body)
+        case .listening(_, let outlet): outlet.end.whenReached(body)
         }
     }
 
     func close() {
         switch self {
         case .nothing: break
-        case .connection(let connection): connection.post(.close([]))
-        case .listening(let listener): listener.close()
+        case .connection(let connection): if !connection.isRetired { connection.post(.close([])) }
+        case .listening(let listener, _): listener.close()
         }
     }
 }

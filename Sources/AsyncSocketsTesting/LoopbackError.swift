@@ -1,14 +1,16 @@
-/// Why a `ScriptedPeer`, a `TamperingRelay` or a `TestSignal` could not do what it was told.
+internal import Glibc
+
+/// Why a `ScriptedPeer`, a `TamperingRelay` or a `TestSignal` failed.
 public struct LoopbackError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What kind of failure it is.
+    /// The kind of the failure.
     public var code: Code
-    /// One sentence that says what was wrong.
+    /// One sentence that says what failed.
     public var message: String
-    /// What was being done: a step of the script, or a system call.
+    /// The operation that failed: a step of the script, or a system call.
     public var operation: String
-    /// The number of the script's step, counted from 0.
+    /// The number of the script's step, from 0.
     public var step: Int?
-    /// The system's error number, where a system call failed.
+    /// The system's error number, if a system call failed.
     public var errorNumber: Int32?
 
     init(_ code: Code, _ message: String, operation: String, errorNumber: Int32? = nil) {
@@ -24,14 +26,14 @@ public struct LoopbackError: Error, Sendable, Hashable, CustomStringConvertible 
         return "\(place)\(message) [\(code); \(operation)]"
     }
 
-    /// The kind of a failure. New kinds may be added: always have a `default`.
+    /// The kind of a failure. New kinds may be added: a switch needs a `default`.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         /// The name of the constant.
         public let description: String
 
-        /// The other side, or the test, did not do what was waited for in time.
+        /// The other side or the test did not act in time.
         public static let timedOut = Code(description: "timedOut")
-        /// Other bytes came than the script expects.
+        /// The bytes that came are not those that the script expects.
         public static let unexpectedBytes = Code(description: "unexpectedBytes")
         /// The other side ended the connection (FIN) where the script expects bytes.
         public static let ended = Code(description: "ended")
@@ -43,5 +45,13 @@ public struct LoopbackError: Error, Sendable, Hashable, CustomStringConvertible 
         public static let stopped = Code(description: "stopped")
         /// The system refused: see `errorNumber`.
         public static let systemFailed = Code(description: "systemFailed")
+    }
+}
+
+extension LoopbackError {
+    /// The last system call failed.
+    static func system(_ operation: String, _ number: Int32 = errno) -> LoopbackError {
+        let code: Code = number == ECONNRESET || number == EPIPE ? .reset : .systemFailed
+        return LoopbackError(code, String(cString: strerror(number)) + ".", operation: operation, errorNumber: number)
     }
 }

@@ -1,7 +1,8 @@
 #ifndef CLINUX_H
 #define CLINUX_H
 
-// The system calls and constants of Linux that the Glibc module does not give Swift. Nothing is compiled here.
+// The system calls and constants of Linux that the Glibc module does not export to Swift. Nothing is compiled
+// here.
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,12 +28,13 @@
 #include <time.h>
 #include <unistd.h>
 
-// glibc declares these only under _GNU_SOURCE, which a module that was read earlier may not have defined.
+// glibc declares these only under _GNU_SOURCE, which a module imported earlier may not have defined.
 extern int accept4(int, struct sockaddr *, socklen_t *, int);
 extern void *memmem(const void *, size_t, const void *, size_t);
 extern int sched_getaffinity(pid_t, size_t, cpu_set_t *);
 
-/// `CPU_COUNT`: the processors that this process may run on (a container or `taskset` may allow fewer than there are).
+/// `CPU_COUNT`: the processors that this process may run on (a container or `taskset` may allow fewer than
+/// the machine has).
 static inline int CLinux_usable_processors(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
@@ -41,15 +43,16 @@ static inline int CLinux_usable_processors(void) {
     return count > 0 ? count : 1;
 }
 
-/// `malloc_trim`, which only glibc has: gives the system what is free in all arenas, and not only at their
-/// ends.
+/// `malloc_trim`, which only glibc has: returns the free memory of all arenas to the system, not only that at
+/// their ends.
 static inline void CLinux_give_free_memory_back(void) {
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
 }
 
-/// `sendfile` has no `MSG_NOSIGNAL`: keeps the SIGPIPE of a connection that is gone from the process. The answer, `EPIPE` included, is sendfile's.
+/// `sendfile` without the SIGPIPE of a closed connection, because `sendfile` has no `MSG_NOSIGNAL`. The
+/// result, `EPIPE` included, is that of `sendfile`.
 static inline ssize_t CLinux_sendfile_without_signal(int socket, int file, off_t *offset, size_t count) {
     sigset_t pipe_signal, before, pending;
     sigemptyset(&pipe_signal);
@@ -59,7 +62,7 @@ static inline ssize_t CLinux_sendfile_without_signal(int socket, int file, off_t
     pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
     ssize_t sent = sendfile(socket, file, offset, count);
     int error = errno;
-    // A call that sent some pages and then met the end raises the signal too, and answers with a count.
+    // A call that sends some pages and then meets the closed end raises the signal too, and returns a count.
     if (sent < 0 || (size_t)sent < count) {
         struct timespec at_once = {0, 0};
         while (sigtimedwait(&pipe_signal, NULL, &at_once) < 0 && errno == EINTR) {}

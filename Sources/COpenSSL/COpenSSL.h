@@ -1,7 +1,8 @@
 #ifndef COPENSSL_H
 #define COPENSSL_H
 
-// OpenSSL as Swift sees it, and `static inline` shims for the macros it cannot see. Nothing is compiled here.
+// OpenSSL for Swift, with `static inline` shims for the macros that Swift cannot import. Nothing is compiled
+// here.
 
 #include <openssl/bio.h>
 #include <openssl/core_names.h>
@@ -22,7 +23,7 @@ static inline int COpenSSL_CTX_setMinimumVersion(SSL_CTX *context, int version) 
     return (int)SSL_CTX_set_min_proto_version(context, version);
 }
 
-// Stands for `SSL_CTX_set_max_proto_version`; 0 means the newest there is.
+// Stands for `SSL_CTX_set_max_proto_version`; 0 means the newest version.
 static inline int COpenSSL_CTX_setMaximumVersion(SSL_CTX *context, int version) {
     return (int)SSL_CTX_set_max_proto_version(context, version);
 }
@@ -32,9 +33,8 @@ static inline void COpenSSL_CTX_setMode(SSL_CTX *context, long mode) {
     SSL_CTX_set_mode(context, mode);
 }
 
-// Wraps the `SSL_OP_*` that every context has: no renegotiation, no compression, the record form that
-// old middleboxes let pass, and the server's order of cipher suites, but ChaCha20 first for a client that
-// puts it first.
+// Wraps the `SSL_OP_*` that every context has: no renegotiation, no compression, records that old middleboxes
+// let through, and the server's order of cipher suites, but ChaCha20 first for a client that prefers it.
 static inline uint64_t COpenSSL_commonOptions(void) {
     return SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_ENABLE_MIDDLEBOX_COMPAT |
            SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA;
@@ -45,7 +45,7 @@ static inline uint64_t COpenSSL_noTicketOption(void) {
     return SSL_OP_NO_TICKET;
 }
 
-// Stands for the `OSSL_PARAM`s of an HMAC-SHA256: their names and the digest's are pointers that stay with them.
+// Stands for the `OSSL_PARAM`s of an HMAC-SHA256, which contain pointers to their names and to the digest's.
 static inline int COpenSSL_setHMACSHA256Key(EVP_MAC_CTX *context, const void *key, size_t count) {
     OSSL_PARAM parameters[] = {
         OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_KEY, (void *)key, count),
@@ -55,7 +55,8 @@ static inline int COpenSSL_setHMACSHA256Key(EVP_MAC_CTX *context, const void *ke
     return EVP_MAC_CTX_set_params(context, parameters);
 }
 
-// Stands for `SSL_OP_NO_RX_CERTIFICATE_COMPRESSION | SSL_OP_NO_TX_CERTIFICATE_COMPRESSION`, which exist from 3.2 on; 0 before.
+// Stands for `SSL_OP_NO_RX_CERTIFICATE_COMPRESSION | SSL_OP_NO_TX_CERTIFICATE_COMPRESSION`; 0 before 3.2,
+// which does not have them.
 static inline uint64_t COpenSSL_noCertificateCompressionOptions(void) {
 #if defined(SSL_OP_NO_RX_CERTIFICATE_COMPRESSION) && defined(SSL_OP_NO_TX_CERTIFICATE_COMPRESSION)
     return SSL_OP_NO_RX_CERTIFICATE_COMPRESSION | SSL_OP_NO_TX_CERTIFICATE_COMPRESSION;
@@ -69,18 +70,19 @@ static inline int COpenSSL_CTX_setGroups(SSL_CTX *context, const char *groups) {
     return (int)SSL_CTX_set1_groups_list(context, groups);
 }
 
-// Wraps `SSL_CTX_set1_sigalgs_list`: what the peer may sign its handshake with, and what this side signs
-// with.
+// Wraps `SSL_CTX_set1_sigalgs_list`: the algorithms with which the peer may sign its handshake, and this side
+// signs.
 static inline int COpenSSL_CTX_setSignatureAlgorithms(SSL_CTX *context, const char *algorithms) {
     return (int)SSL_CTX_set1_sigalgs_list(context, algorithms);
 }
 
-// Wraps `SSL_CTX_set1_client_sigalgs_list`: what a client may sign with when it shows a certificate.
+// Wraps `SSL_CTX_set1_client_sigalgs_list`: the algorithms with which a client may sign when it shows a
+// certificate.
 static inline int COpenSSL_CTX_setClientSignatureAlgorithms(SSL_CTX *context, const char *algorithms) {
     return (int)SSL_CTX_set1_client_sigalgs_list(context, algorithms);
 }
 
-// Wraps `SSL_CTX_set_max_cert_list`, which answers the value before.
+// Wraps `SSL_CTX_set_max_cert_list`, which returns the previous value.
 static inline void COpenSSL_CTX_setMaximumChainBytes(SSL_CTX *context, long count) {
     SSL_CTX_set_max_cert_list(context, count);
 }
@@ -105,7 +107,7 @@ static inline int COpenSSL_noMemoryReason(void) {
     return ERR_R_MALLOC_FAILURE;
 }
 
-// Stands for `SSL_set_retry_verify`: legal only inside a client's verify callback, which then returns 1.
+// Stands for `SSL_set_retry_verify`: legal only in a client's verify callback, which then returns 1.
 static inline int COpenSSL_setRetryVerify(SSL *ssl) {
     return (int)SSL_set_retry_verify(ssl);
 }
@@ -140,7 +142,7 @@ static inline void COpenSSL_free(void *memory) {
     OPENSSL_free(memory);
 }
 
-// Stands for `sk_X509_num`; 0 for a missing stack.
+// Stands for `sk_X509_num`; 0 for a null stack.
 static inline int COpenSSL_sk_X509_num(const STACK_OF(X509) *stack) {
     return stack ? sk_X509_num(stack) : 0;
 }
@@ -175,7 +177,7 @@ static inline GENERAL_NAME *COpenSSL_sk_GENERAL_NAME_value(const GENERAL_NAMES *
     return sk_GENERAL_NAME_value(names, index);
 }
 
-// Stands for `XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB`: a name as RFC 4514 writes it, with UTF-8 left readable.
+// Stands for `XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB`: a name in the form of RFC 4514, with readable UTF-8.
 static inline int COpenSSL_printName(BIO *bio, const X509_NAME *name) {
     return X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB);
 }

@@ -1,7 +1,7 @@
 #ifndef COPENSSL_CERTIFICATES_H
 #define COPENSSL_CERTIFICATES_H
 
-// Shims for making keys and certificates, which only the test authority does.
+// Shims for making keys and certificates; only the test authority uses them.
 
 #include <openssl/core_names.h>
 #include <openssl/ec.h>
@@ -26,15 +26,15 @@ static inline int COpenSSL_keyPairSelection(void) {
     return EVP_PKEY_KEYPAIR;
 }
 
-// Wraps `OSSL_PARAM_BLD_push_BN` with the names of an RSA key's numbers, which the builder keeps
-// pointers to.
+// Wraps `OSSL_PARAM_BLD_push_BN` with the names of an RSA key's numbers; the builder keeps pointers to the
+// names.
 static inline int COpenSSL_pushRSANumbers(OSSL_PARAM_BLD *builder, const BIGNUM *modulus, const BIGNUM *exponent, const BIGNUM *secret) {
     return OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_N, modulus) &&
            OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_E, exponent) &&
            OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_D, secret);
 }
 
-// Stands for `sk_GENERAL_NAME_push`; the stack owns the name afterwards, unless the answer is 0.
+// Stands for `sk_GENERAL_NAME_push`; the stack owns the name afterwards, unless the result is 0.
 static inline int COpenSSL_sk_GENERAL_NAME_push(GENERAL_NAMES *names, GENERAL_NAME *name) {
     return sk_GENERAL_NAME_push(names, name);
 }

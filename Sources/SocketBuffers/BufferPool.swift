@@ -1,23 +1,23 @@
 internal import Synchronization
 
-/// Spare blocks of a little more than 64 KiB, so that a connection holds a read buffer only while there are
-/// bytes in it.
+/// Spare blocks of a little more than 64 KiB. With them a connection holds a read buffer only while the
+/// buffer has bytes.
 ///
-/// An idle connection costs no buffer at all; a busy one takes a block and gives it back for the price of two
-/// atomic exchanges.
+/// An idle connection has no buffer. A busy one takes a block and returns it at the cost of two atomic
+/// exchanges.
 package final class BufferPool: Sendable {
     package static let shared = BufferPool(spareLimit: 32)
 
     /// The size of one pooled block, in bytes.
     ///
-    /// Four full TLS records fit into one, with what encryption adds to them: 22 bytes each in TLS 1.3, at
-    /// most some hundred with the old ciphers of TLS 1.2. A block of 64 KiB overflowed with every fourth
-    /// record that was to be sent.
+    /// A block holds four full TLS records with the bytes that encryption adds: 22 for each in TLS 1.3, at
+    /// most some hundred with the old ciphers of TLS 1.2. Every fourth record sent would overflow a block of
+    /// 64 KiB.
     package static let blockSize = 64 * 1024 + 512
 
     private let spareLimit: Int
-    /// The addresses of two blocks at hand, or zero: as many as a connection uses at a time. One exchange
-    /// takes one or puts it there; the others stand behind a lock.
+    /// The addresses of two spare blocks, or zero: a connection uses two at a time. One exchange takes or
+    /// returns one of them; a lock protects the others.
     private let nearest = Atomic<UInt>(0)
     private let second = Atomic<UInt>(0)
     private let spares = Locked<[UnsafeMutableRawPointer]>([])
@@ -34,7 +34,7 @@ package final class BufferPool: Sendable {
         }
     }
 
-    /// How many blocks wait to be taken: at most two more than `spareLimit`.
+    /// The number of spare blocks: at most two more than `spareLimit`.
     var spareCount: Int {
         let nearby = [nearest.load(ordering: .relaxed), second.load(ordering: .relaxed)].count { $0 != 0 }
         return nearby + spares.withLock { $0.count }

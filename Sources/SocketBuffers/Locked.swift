@@ -1,14 +1,14 @@
 public import Glibc
 
-/// A value that is only reached while a mutex is held.
+/// A value that is accessible only while a mutex is held.
 ///
-/// `Synchronization.Mutex` would do, but its slow path lives in an uninstrumented runtime library, so the
-/// thread sanitizer reports a race for every contended lock. The sanitizer understands a POSIX mutex.
+/// `Synchronization.Mutex` would do, but its slow path lies in a runtime library without instrumentation, so
+/// the thread sanitizer reports a race for every contended lock. The sanitizer understands a POSIX mutex.
 public struct Locked<Value>: @unchecked Sendable {
-    // Unchecked: the value is only touched between lock and unlock.
+    // Unchecked: the value is used only between lock and unlock.
 
-    /// The value and its mutex in one piece of memory, where neither moves. Both are reached by pointers: the
-    /// mutex gives the value the exclusivity that a stored property would be checked for at run time.
+    /// The value and its mutex in one allocation, where neither moves. Both are used through pointers: the
+    /// mutex guarantees the exclusivity that a stored property would check at run time.
     @usableFromInline
     final class Storage: ManagedBuffer<Value, pthread_mutex_t> {
         @inlinable
@@ -19,7 +19,7 @@ public struct Locked<Value>: @unchecked Sendable {
 
     @usableFromInline let storage: Storage
 
-    /// A lock around `value`. Copies of it are the same lock around the same value.
+    /// A lock around `value`. Copies share the lock and the value.
     @inlinable
     public init(_ value: sending Value) {
         nonisolated(unsafe) let value = value
@@ -30,16 +30,15 @@ public struct Locked<Value>: @unchecked Sendable {
         }
     }
 
-    // Public and inlinable, though no product shows this module: only so do other modules call code made for
-    // their types (what is `package` is not specialised across modules, and each call looked its types up at
-    // run time).
+    // Public and inlinable, though no product exports this module: Swift does not specialise `package` code
+    // across modules, and would look the types up at run time in each call.
 
-    /// Runs `body` with the lock held. Never call user code inside, and hand out what may run some when it is
-    /// released.
+    /// Runs `body` with the lock held. Never call user code inside; return objects whose release may run user
+    /// code.
     ///
-    /// The order of locks: under a socket's lock the facts of its connection, the state of its listener or
-    /// that of one of the acceptors may be locked, and never the other way round. No other two are held
-    /// together: not even a loop's and that of a quota, which wakes listeners when its lock is free again.
+    /// The order of locks: a thread that holds a socket's lock may lock the record of its connection, the
+    /// state of its listener or that of an acceptor, and never the other way round. No other two locks are
+    /// held together. A quota, for example, wakes listeners only after it has released its lock.
     @inlinable
     public func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result

@@ -1,18 +1,19 @@
 // Rules of the read buffer:
-//  1. Bytes enter at the back and leave at the front, once each and in order.
-//  2. An empty buffer owns no memory: the block goes back to the pool with the last byte.
+//  1. Bytes enter at the back and leave at the front, in order. Only a cancelled read returns the bytes that
+//     it has taken.
+//  2. An empty buffer owns no memory: the block returns to the pool with the last byte.
 //  3. No byte is searched twice for the same delimiter: `searchedTo` marks where the next search begins.
-//  4. Pointers handed out are valid until the next mutation.
-//  5. A block that is nearly full of bytes that are all taken at once can be given away with them
-//     (`takeBlock(_:)`), which saves copying them.
+//  4. Pointers into the buffer are valid until the next mutation.
+//  5. If all bytes of a nearly full block are taken at once, the block can leave with them (`takeBlock(_:)`),
+//     which saves a copy.
 
 internal import CLinux
 internal import Glibc
 
 /// The growable read buffer of a connection.
 ///
-/// The plain `preBuffer` (bytes read but not yet asked for) and the `sslPreBuffer` (ciphertext not yet
-/// decrypted) of CocoaAsyncSocket are both one of these, and so is the ciphertext that waits to be sent.
+/// Both the `preBuffer` (bytes that are read but not yet asked for) and the `sslPreBuffer` (ciphertext that
+/// is not yet decrypted) of CocoaAsyncSocket are one of these; so is the ciphertext that waits to be sent.
 package final class PreBuffer {
     private let pool: BufferPool
     @exclusivity(unchecked) private var storage: UnsafeMutableRawPointer?
@@ -35,18 +36,18 @@ package final class PreBuffer {
         UnsafeRawBufferPointer(start: storage.map { $0 + head }, count: count)
     }
 
-    /// Room for at least `minimum` more bytes, to be filled and then announced with `commit(_:)`. Valid until
-    /// the buffer changes.
+    /// Room for at least `minimum` more bytes: fill it, then call `commit(_:)`. Valid until the buffer
+    /// changes.
     package func writableBytes(minimum: Int) -> UnsafeMutableRawBufferPointer {
         let base = makeRoom(for: minimum)
         return UnsafeMutableRawBufferPointer(start: base + tail, count: capacity - tail)
     }
 
-    /// The first `count` bytes of the room that `writableBytes(minimum:)` gave have been filled.
+    /// Appends the first `count` bytes of the room that `writableBytes(minimum:)` returned.
     package func commit(_ count: Int) {
         precondition(
             count >= 0 && tail + count <= capacity,
-            "commit(_:) may announce only bytes that writableBytes(minimum:) gave room for")
+            "commit(_:) may append only bytes that writableBytes(minimum:) returned room for")
         tail += count
         if isEmpty { releaseStorage() }
     }
@@ -58,7 +59,18 @@ package final class PreBuffer {
         tail += bytes.count
     }
 
-    /// Drops `count` bytes from the front. They must be there.
+    /// Inserts bytes at the front: those that a read had taken.
+    package func prepend(_ bytes: UnsafeRawBufferPointer) {
+        guard let source = bytes.baseAddress, bytes.count > 0 else { return }
+        let unread = count
+        let base = makeRoom(for: bytes.count)
+        memmove(base + head + bytes.count, base + head, unread)
+        memcpy(base + head, source, bytes.count)
+        tail += bytes.count
+        searchedTo = 0
+    }
+
+    /// Drops the first `count` bytes. The buffer must have so many.
     package func consume(_ count: Int) {
         precondition(count >= 0 && count <= self.count, "consume(_:) may drop only bytes that are in the buffer")
         head += count
@@ -66,8 +78,8 @@ package final class PreBuffer {
         if isEmpty { releaseStorage() }
     }
 
-    /// Gives the block away with the first `count` bytes, when those are all there are and fill most of it;
-    /// nil otherwise.
+    /// The block with its first `count` bytes, which leaves the buffer, if those are all the bytes and fill
+    /// most of the block; otherwise nil.
     package func takeBlock(_ count: Int) -> TakenBlock? {
         guard let storage, capacity == BufferPool.blockSize, count == self.count, count >= Self.leastGivenAway else { return nil }
         let taken = TakenBlock(start: storage + head, count: count, block: storage, pool: pool)
@@ -77,33 +89,32 @@ package final class PreBuffer {
         return taken
     }
 
-    /// Who keeps less than this must not keep a whole block with it.
+    /// Fewer bytes than this must not keep a whole block alive.
     private static let leastGivenAway = BufferPool.blockSize / 3 * 2
 
-    /// Drops everything and gives the memory back.
+    /// Drops all bytes and frees the memory.
     package func reset() {
         head = 0
         tail = 0
         releaseStorage()
     }
 
-    /// Moves every byte to the back of `other`; this is how `preBuffer` becomes the head of `sslPreBuffer` at
-    /// an upgrade.
+    /// Moves every byte to the back of `other`. At an upgrade `preBuffer` becomes the head of `sslPreBuffer`
+    /// this way.
     package func moveAll(to other: PreBuffer) {
         other.append(readableBytes)
         reset()
     }
 
-    /// A new delimiter is being looked for: what was searched before no longer counts.
+    /// Starts the search again, for a new delimiter.
     package func restartSearch() {
         searchedTo = 0
     }
 
-    /// The number of bytes up to and including the first `delimiter`, or nil when it is not there yet.
+    /// The number of bytes up to and including the first `delimiter`, or nil if it has not arrived yet.
     ///
-    /// Each call goes on where the last one stopped, less the length of the delimiter, so that a line
-    /// arriving in small pieces is searched in linear time. Call `restartSearch()` when the delimiter
-    /// changes.
+    /// Each call continues where the last one stopped, less the length of the delimiter, so the search for a
+    /// line in small pieces takes linear time. Call `restartSearch()` when the delimiter changes.
     package func endOfFirst(_ delimiter: UnsafeRawBufferPointer) -> Int? {
         guard let base = storage, let needle = delimiter.baseAddress, delimiter.count > 0 else { return nil }
         let haystack = base + head + searchedTo
@@ -158,15 +169,15 @@ package final class PreBuffer {
     }
 }
 
-/// Bytes in a block that they have left their buffer with.
+/// Bytes that have left their buffer together with their block.
 package struct TakenBlock: @unchecked Sendable {
-    // Unchecked: whoever has the bytes is the only one who uses them.
+    // Unchecked: the bytes have one owner, which alone uses them.
     package let start: UnsafeMutableRawPointer
     package let count: Int
     fileprivate let block: UnsafeMutableRawPointer
     fileprivate let pool: BufferPool
 
-    /// The bytes are no longer needed. To be called once.
+    /// Returns the block to the pool. Call it once.
     package func giveBack() {
         pool.give(block)
     }

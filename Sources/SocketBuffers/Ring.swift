@@ -1,17 +1,16 @@
-/// A queue in one piece of memory that is used in a circle.
+/// A queue in a ring buffer.
 ///
-/// An element is looked at and changed where it is: those of this project have a hundred bytes and references
-/// among them, and each copy would be counted. Public and inlinable for the reason that `Locked` names.
+/// Elements are read and changed in place: those of this project have a hundred bytes with references among
+/// them, which each copy would count. Public and inlinable for the reason in `Locked`.
 public struct Ring<Element>: ~Copyable {
     @usableFromInline var memory: UnsafeMutablePointer<Element>?
-    // Four bytes each: every connection has several rings.
+    // Four bytes each, because every connection has several rings.
     /// Zero, or a power of two.
     @usableFromInline var capacity: UInt32 = 0
     @usableFromInline var head: UInt32 = 0
     @usableFromInline var held: UInt32 = 0
 
-    /// An emptied ring that has grown beyond this many places gives its memory back, unless its owner says
-    /// otherwise.
+    /// The capacity above which an emptied ring frees its memory, unless its owner chooses another one.
     @inlinable public static var keptCapacity: Int { 64 }
 
     /// An empty ring, which owns no memory.
@@ -24,12 +23,12 @@ public struct Ring<Element>: ~Copyable {
         memory?.deallocate()
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     @inlinable public var count: Int { Int(held) }
-    /// True when there are none.
+    /// Whether there are no elements.
     @inlinable public var isEmpty: Bool { held == 0 }
 
-    /// Puts an element behind the others.
+    /// Adds an element at the back.
     @inlinable
     public mutating func append(_ element: consuming Element) {
         if held == capacity { grow() }
@@ -37,15 +36,15 @@ public struct Ring<Element>: ~Copyable {
         held += 1
     }
 
-    /// The element that is `offset` places behind the front; nil past the end. Valid until the ring changes.
+    /// The element at `offset` behind the front; nil past the end. Valid until the ring changes.
     @inlinable
     public subscript(offset: Int) -> UnsafeMutablePointer<Element>? {
         offset < count ? place(offset) : nil
     }
 
-    /// Takes the element at the front out; nil when there is none.
+    /// Removes and returns the front element; nil if the ring is empty.
     ///
-    /// - Parameter limit: How many places an emptied ring keeps the memory of.
+    /// - Parameter limit: The capacity up to which an emptied ring keeps its memory.
     @inlinable
     public mutating func popFirst(keepingCapacity limit: Int = Self.keptCapacity) -> Element? {
         guard held > 0 else { return nil }
@@ -56,7 +55,17 @@ public struct Ring<Element>: ~Copyable {
         return element
     }
 
-    /// Drops all elements and gives the memory back.
+    /// Removes and returns the element at `offset` behind the front; nil past the end.
+    @inlinable
+    public mutating func remove(at offset: Int) -> Element? {
+        guard offset < count else { return nil }
+        let element = place(offset).move()
+        for later in offset + 1..<max(count, offset + 1) { place(later - 1).moveInitialize(from: place(later), count: 1) }
+        held -= 1
+        return element
+    }
+
+    /// Removes all elements and frees the memory.
     @inlinable
     public mutating func removeAll() {
         for offset in 0..<count { place(offset).deinitialize(count: 1) }
@@ -66,7 +75,7 @@ public struct Ring<Element>: ~Copyable {
 
     @inlinable
     func place(_ offset: Int) -> UnsafeMutablePointer<Element> {
-        // Asked for only where there is an element or room for one.
+        // Called only for an offset with an element or with room for one.
         memory.unsafelyUnwrapped + Int((head &+ UInt32(truncatingIfNeeded: offset)) & (capacity &- 1))
     }
 

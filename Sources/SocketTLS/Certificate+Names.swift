@@ -2,10 +2,10 @@ internal import COpenSSL
 internal import Glibc
 
 extension Certificate {
-    /// The name of the owner as RFC 4514 writes it, such as "CN=mail.example.org,O=Example".
+    /// The owner's name in the form of RFC 4514, such as "CN=mail.example.org,O=Example".
     public var subject: String { Self.text(of: X509_get_subject_name(handle.x509)) }
 
-    /// The name of the issuer as RFC 4514 writes it.
+    /// The issuer's name in the form of RFC 4514.
     public var issuer: String { Self.text(of: X509_get_issuer_name(handle.x509)) }
 
     /// The last common name (CN) of the subject, or nil. Never compare it with a host name: see `dnsNames`.
@@ -39,8 +39,7 @@ extension Certificate {
         alternativeNames(ofType: GEN_IPADD, Self.address)
     }
 
-    /// The words by which a message names this certificate: the common name, else the first host name, else
-    /// the subject.
+    /// The name of this certificate in messages: the common name, else the first host name, else the subject.
     var displayName: String {
         (commonName ?? dnsNames.first ?? (subject.isEmpty ? "serial number \(serialNumber)" : subject)).printable
     }

@@ -3,8 +3,7 @@ public import FoundationEssentials
 
 /// An X.509 certificate.
 ///
-/// Two certificates are equal when their DER encodings are. Having one says nothing about whether it can be
-/// trusted.
+/// Two certificates are equal if their DER encodings are. A `Certificate` may be untrusted or expired.
 public struct Certificate: Sendable, Hashable {
     let handle: X509Handle
     /// The certificate's DER encoding.
@@ -12,7 +11,7 @@ public struct Certificate: Sendable, Hashable {
 
     /// The first certificate in a PEM text.
     ///
-    /// Throws `invalidCertificate` when there is none.
+    /// Throws `invalidCertificate` if the text has none.
     public init(pem: String) throws(TLSError) {
         guard let first = try Self.read(SecretBytes(pem), limit: 1).first else { throw Self.noCertificate(in: "The text") }
         self = first
@@ -20,7 +19,7 @@ public struct Certificate: Sendable, Hashable {
 
     /// A certificate from its DER encoding, which must be the whole of `der`.
     ///
-    /// Throws `invalidCertificate` when it is anything else.
+    /// Throws `invalidCertificate` if it is anything else.
     public init(der: [UInt8]) throws(TLSError) {
         var consumed = 0
         let x509 = try OpenSSLCall.require(
@@ -42,22 +41,22 @@ public struct Certificate: Sendable, Hashable {
 
     /// Every certificate in a PEM text, in its order. Blocks of other kinds are skipped.
     ///
-    /// Throws `invalidCertificate` when there is none.
+    /// Throws `invalidCertificate` if the text has none.
     public static func certificates(pem: String) throws(TLSError) -> [Certificate] {
         try nonEmpty(read(SecretBytes(pem)), "The text")
     }
 
     /// Every certificate in a PEM file, in its order. Blocks of other kinds are skipped.
     ///
-    /// Throws `invalidCertificate` when the file cannot be read or has none.
+    /// Throws `invalidCertificate` if the file cannot be read or has none.
     public static func certificates(file path: String) throws(TLSError) -> [Certificate] {
         try nonEmpty(read(SecretBytes.contents(ofFile: path, or: .invalidCertificate)), "The file \"\(path)\"")
     }
 
-    /// The day and time from which the certificate is valid.
+    /// When the certificate begins to be valid.
     public var notBefore: Date { Self.date(X509_get0_notBefore(handle.x509)) }
 
-    /// The day and time after which the certificate is no longer valid.
+    /// When the certificate expires.
     public var notAfter: Date { Self.date(X509_get0_notAfter(handle.x509)) }
 
     /// The SHA-256 digest of `derBytes`, 32 bytes.
@@ -85,19 +84,19 @@ public struct Certificate: Sendable, Hashable {
 }
 
 extension Certificate {
-    /// Takes over the caller's reference to `x509`.
+    /// Takes the caller's reference to `x509`.
     init(owning x509: OpaquePointer) {
         handle = X509Handle(owning: x509)
         derBytes = Self.encode(x509)
     }
 
-    /// Adds a reference of its own to `x509`, which fails only for one that has none.
+    /// Adds a reference of its own to `x509`; this fails only for one without references.
     init(sharing x509: OpaquePointer) {
         X509_up_ref(x509)
         self.init(owning: x509)
     }
 
-    /// The certificates of a `STACK_OF(X509)`, which may be missing.
+    /// The certificates of a `STACK_OF(X509)`; none for nil.
     static func certificates(sharing stack: OpaquePointer?) -> [Certificate] {
         (0..<COpenSSL_sk_X509_num(stack)).compactMap { index in
             COpenSSL_sk_X509_value(stack, index).map { Certificate(sharing: $0) }
@@ -135,7 +134,7 @@ extension Certificate {
         var seconds: Int32 = 0
         guard let epoch = ASN1_TIME_set(nil, 0) else { return Date(timeIntervalSince1970: 0) }
         defer { ASN1_STRING_free(epoch) }
-        // A certificate whose dates cannot be read is refused by OpenSSL; here it is only shown.
+        // OpenSSL refuses a certificate whose dates cannot be read; this value is only shown.
         guard ASN1_TIME_diff(&days, &seconds, epoch, time) == 1 else { return Date(timeIntervalSince1970: 0) }
         return Date(timeIntervalSince1970: Double(days) * 86_400 + Double(seconds))
     }
@@ -143,8 +142,7 @@ extension Certificate {
 
 /// Owns one reference to an `X509`.
 final class X509Handle: @unchecked Sendable {
-    // Unchecked: the certificate is never changed after it was decoded, and OpenSSL locks what it caches
-    // inside.
+    // Unchecked: the certificate never changes after it is decoded, and OpenSSL locks what it caches in it.
     let x509: OpaquePointer
 
     init(owning x509: OpaquePointer) {

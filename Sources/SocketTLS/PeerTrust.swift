@@ -1,19 +1,19 @@
-/// A certificate chain that waits for a decision, and what OpenSSL thinks of it.
+/// A certificate chain that waits for a decision, and OpenSSL's verdict on it.
 ///
 /// A client is asked before the server has proved that it holds the private key: do not store anything about
 /// the certificate until the handshake is complete. A server is asked after the client has proved it.
 public struct PeerTrust: Sendable, Hashable {
-    /// Who is judged: `.server` on a client, `.client` on a server.
+    /// The side that is judged: `.server` on a client, `.client` on a server.
     public let peer: Peer
-    /// The certificates as the peer sent them, its own first. Nothing says that they belong together, except
-    /// a `verdict` of trusted.
+    /// The certificates as the peer sent them, its own first. They belong together only if the `verdict` is
+    /// `.trusted`.
     public let chain: [Certificate]
-    /// OpenSSL's own judgement: chain, dates, purpose, and the host name where one is verified.
+    /// OpenSSL's verdict: on the chain, the dates, the purpose and, if it is verified, the host name.
     public let verdict: Verdict
-    /// The name or address that the client expects; nil when a client is judged.
+    /// The name or address that the client expects; nil if a client is judged.
     public let serverName: String?
 
-    /// A chain and what is thought of it: for tests of a trust callback.
+    /// A chain and a verdict: for tests of a trust callback.
     public init(
         peer: Peer = .server, chain: [Certificate], verdict: Verdict = .trusted, serverName: String? = nil
     ) {
@@ -34,12 +34,12 @@ public struct PeerTrust: Sendable, Hashable {
         case client
     }
 
-    /// OpenSSL's judgement.
+    /// OpenSSL's verdict.
     public enum Verdict: Sendable, Hashable {
-        /// The chain leads to a trusted root, and everything else fits too.
+        /// The chain leads to a trusted root, and everything else is right too.
         case trusted
-        /// The first thing that does not fit: a sentence, OpenSSL's `X509_V_ERR_*` code, and the place in the
-        /// chain (0 is the leaf).
+        /// The first fault: a sentence, OpenSSL's `X509_V_ERR_*` code, and the position in the chain (0 is
+        /// the leaf).
         case untrusted(reason: String, code: Int32, depth: Int)
     }
 }

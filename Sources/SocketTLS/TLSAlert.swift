@@ -12,7 +12,7 @@ public struct TLSAlert: Sendable, Hashable, CustomStringConvertible {
     public static let closeNotify = TLSAlert(rawValue: 0)
     /// A message that was not legal at this point, or too many of one kind.
     public static let unexpectedMessage = TLSAlert(rawValue: 10)
-    /// A record that does not decrypt.
+    /// A record that cannot be decrypted.
     public static let badRecordMAC = TLSAlert(rawValue: 20)
     /// A record longer than TLS allows.
     public static let recordOverflow = TLSAlert(rawValue: 22)
@@ -22,7 +22,7 @@ public struct TLSAlert: Sendable, Hashable, CustomStringConvertible {
     public static let badCertificate = TLSAlert(rawValue: 42)
     /// A certificate of a kind that is not supported.
     public static let unsupportedCertificate = TLSAlert(rawValue: 43)
-    /// A certificate that its issuer took back.
+    /// A certificate that its issuer revoked.
     public static let certificateRevoked = TLSAlert(rawValue: 44)
     /// A certificate outside its period of validity.
     public static let certificateExpired = TLSAlert(rawValue: 45)
@@ -32,11 +32,11 @@ public struct TLSAlert: Sendable, Hashable, CustomStringConvertible {
     public static let illegalParameter = TLSAlert(rawValue: 47)
     /// A chain that does not end at a trusted root.
     public static let unknownCA = TLSAlert(rawValue: 48)
-    /// A valid certificate that is not let in.
+    /// A valid certificate without permission to connect.
     public static let accessDenied = TLSAlert(rawValue: 49)
     /// A message that cannot be decoded.
     public static let decodeError = TLSAlert(rawValue: 50)
-    /// A signature or a Finished message that does not check.
+    /// A signature or a Finished message that cannot be verified.
     public static let decryptError = TLSAlert(rawValue: 51)
     /// A protocol version that is known but not supported.
     public static let protocolVersion = TLSAlert(rawValue: 70)
@@ -52,15 +52,15 @@ public struct TLSAlert: Sendable, Hashable, CustomStringConvertible {
     public static let noRenegotiation = TLSAlert(rawValue: 100)
     /// A mandatory extension is missing.
     public static let missingExtension = TLSAlert(rawValue: 109)
-    /// An extension that must not be here.
+    /// An extension that is not allowed here.
     public static let unsupportedExtension = TLSAlert(rawValue: 110)
-    /// The server has nothing for the name that was asked for.
+    /// The server does not serve the name that the client asks for.
     public static let unrecognizedName = TLSAlert(rawValue: 112)
     /// A stapled OCSP response that is not acceptable.
     public static let badCertificateStatusResponse = TLSAlert(rawValue: 113)
-    /// The pre-shared key is not known.
+    /// The pre-shared key is unknown.
     public static let unknownPSKIdentity = TLSAlert(rawValue: 115)
-    /// The client showed no certificate where one is required (TLS 1.3).
+    /// The client sent no certificate, but one is required (TLS 1.3).
     public static let certificateRequired = TLSAlert(rawValue: 116)
     /// No application protocol suits both sides (RFC 7301).
     public static let noApplicationProtocol = TLSAlert(rawValue: 120)

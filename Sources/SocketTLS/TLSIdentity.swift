@@ -1,16 +1,15 @@
 internal import COpenSSL
 
-/// What one side shows of itself: a certificate, the chain that leads to a root, and the private key of the
-/// certificate.
+/// A certificate, the chain from it to a root, and its private key: what one side proves its identity with.
 public struct TLSIdentity: Sendable, Hashable {
-    /// The own certificate first, then the intermediates in order. The root may be left out.
+    /// The side's own certificate first, then the intermediates in order. The root may be left out.
     public let certificateChain: [Certificate]
     /// The private key of the first certificate.
     public let privateKey: PrivateKey
 
     /// An identity from parts.
     ///
-    /// Throws `invalidCertificate` when the chain is empty, `keyMismatch` when the key is not that of its
+    /// Throws `invalidCertificate` if the chain is empty, and `keyMismatch` if the key does not belong to its
     /// first certificate.
     public init(certificateChain: [Certificate], privateKey: PrivateKey) throws(TLSError) {
         guard let leaf = certificateChain.first else {
@@ -24,13 +23,13 @@ public struct TLSIdentity: Sendable, Hashable {
         self.privateKey = privateKey
     }
 
-    /// An identity from one PEM text that holds both the chain, own certificate first, and the private key.
+    /// An identity from one PEM text with the chain, own certificate first, and the private key.
     public init(pem: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificateChain: Certificate.certificates(pem: pem), privateKey: PrivateKey(pem: pem, passphrase: passphrase))
     }
 
-    /// An identity from two PEM files, which may be one and the same.
+    /// An identity from two PEM files, which may be the same file.
     public init(certificateFile: String, privateKeyFile: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificateChain: Certificate.certificates(file: certificateFile),

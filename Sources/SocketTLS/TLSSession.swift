@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-/// What two sides agreed on in a handshake.
+/// What the two sides agreed on in a handshake.
 public struct TLSSession: Sendable, Hashable {
     /// The protocol version.
     public let protocolVersion: TLSVersion
@@ -10,14 +10,14 @@ public struct TLSSession: Sendable, Hashable {
     public let group: String?
     /// The protocol chosen by ALPN, or nil.
     public let applicationProtocol: String?
-    /// The peer's certificates as it sent them, its own first; empty when it showed none.
+    /// The peer's certificates as it sent them, its own first; empty if it sent none.
     public let peerCertificates: [Certificate]
-    /// The name that was asked for by SNI: sent on a client, received on a server; nil when there was none.
+    /// The name of SNI: sent on a client, received on a server; nil if there was none.
     public let serverName: String?
-    /// The session was resumed from an earlier one, so that no certificate was shown.
+    /// Whether the session was resumed from an earlier one, without a certificate.
     public let isResumed: Bool
 
-    /// A session that was never negotiated: for tests of code that looks at one.
+    /// A session that was never negotiated: for tests of code that reads one.
     public init(
         protocolVersion: TLSVersion = .tls13,
         cipherSuite: String = "TLS_AES_256_GCM_SHA384",
@@ -62,7 +62,7 @@ extension TLSSession {
         return String(decoding: UnsafeBufferPointer(start: name, count: Int(length)), as: UTF8.self)
     }
 
-    /// OpenSSL's chain has the peer's own certificate on a client, and lacks it on a server.
+    /// OpenSSL's chain contains the peer's own certificate on a client, but not on a server.
     private static func peerCertificates(of ssl: OpaquePointer, isServer: Bool) -> [Certificate] {
         let chain = Certificate.certificates(sharing: SSL_get_peer_cert_chain(ssl))
         guard isServer, let leaf = SSL_get0_peer_certificate(ssl) else { return chain }

@@ -1,5 +1,5 @@
 extension TLSSettings {
-    /// Throws `invalidSettings` for the first thing that cannot work. The certificates and keys were checked
+    /// Throws `invalidSettings` for the first setting that cannot be used. Certificates and keys were checked
     /// when they were made.
     func validate() throws(TLSError) {
         try validateRole()
@@ -15,7 +15,7 @@ extension TLSSettings {
         }
     }
 
-    /// The peer will be asked for a certificate.
+    /// Whether this side asks the peer for a certificate.
     var verifiesPeer: Bool {
         switch role {
         case .client: true

@@ -1,78 +1,75 @@
-/// How one side of a connection does TLS.
+/// How one side of a connection uses TLS.
 ///
-/// Start from `client(serverName:)` or `server(identity:)` and change what differs. What is not changed is
-/// safe: TLS 1.2 or newer, and a client verifies the server's certificate and name against the system's
-/// roots.
+/// Start from `client(serverName:)` or `server(identity:)` and change what differs. The defaults are safe:
+/// TLS 1.2 or newer, and a client verifies the server's certificate against the system's roots and its name.
 public struct TLSSettings: Sendable, Hashable {
-    /// The side, and what belongs to it.
+    /// The side of the handshake.
     public let role: Role
-    /// The own certificate and key: required for a server; for a client, what it shows if it is asked.
+    /// This side's certificate and key. A server requires one; a client shows it if it is asked.
     public var identity: TLSIdentity?
-    /// The roots that the peer's certificate must lead to. For a server: those of client certificates.
+    /// The roots that the peer's certificate must lead to; on a server, those of client certificates.
     public var trustRoots: TrustRoots = .system
     /// Whether the server's certificate must be for the name in `role`.
     ///
-    /// **Dangerous to turn off**: anybody with a valid certificate for *any* name can then pose as the
-    /// server.
+    /// **Dangerous to turn off**: anyone with a valid certificate for *any* name can then pose as the server.
     public var verifiesHostName = true
     /// The oldest version that is accepted.
     public var minimumVersion: TLSVersion = .tls12
-    /// The newest version that is accepted; nil for the newest there is.
+    /// The newest version that is accepted; nil for the newest that OpenSSL supports.
     public var maximumVersion: TLSVersion?
-    /// Application protocols for ALPN (RFC 7301), the preferred first; empty for none.
+    /// Application protocols for ALPN (RFC 7301), the preferred one first; empty for none.
     ///
     /// A server that shares none with a client's list ends the handshake with `no_application_protocol`. A
-    /// client goes on without one when the server chooses none: look at `TLSSession.applicationProtocol`.
+    /// client goes on without one if the server chooses none: check `TLSSession.applicationProtocol`.
     public var applicationProtocols: [String] = []
-    /// Whether a server asks for a client certificate. Anything but `.none` is an error on a client.
+    /// Whether a server asks for a client certificate. On a client anything but `.none` is an error.
     public var clientCertificates: ClientCertificates = .none
-    /// How many session tickets a server sends after a full handshake (RFC 8446, section 4.6.1): 0 to 8; none
-    /// unless it is set.
+    /// How many session tickets a server sends after a full handshake (RFC 8446, section 4.6.1): 0 to 8; 0 by
+    /// default.
     ///
-    /// A client that comes back with one resumes its session: no certificate and no signature, but a key
-    /// exchange of its own. One is enough for clients that open one connection at a time. A resumed handshake
-    /// brings one new ticket. A session ends an hour after its full handshake. Only with TLS 1.3; there is no
-    /// early data. A server that asks for client certificates issues none: with both, `startTLS` throws
-    /// `invalidSettings`, as it does on a client.
+    /// A client that returns with a ticket resumes its session: it needs no certificate and no signature, but
+    /// makes a new key exchange. One ticket is enough for clients that open one connection at a time. A
+    /// resumed handshake brings one new ticket. A session ends an hour after its full handshake. Tickets need
+    /// TLS 1.3; there is no early data. A server that asks for client certificates cannot issue tickets: with
+    /// both settings `startTLS` throws `invalidSettings`, as it does on a client.
     ///
-    /// The keys of the tickets are random, and belong to this process and to connections whose settings
-    /// agree. A key makes tickets for an hour from its first one, and opens them for one more; it is wiped
-    /// when a ticket is next made or shown after that. A ticket whose key is gone costs a full handshake.
-    /// That happens early to a process with more than 64 different settings that issue tickets: it keeps the
-    /// keys of those 64 that were used last.
+    /// The keys of the tickets are random. They belong to this process, and to connections whose settings
+    /// agree. A key encrypts tickets for an hour from its first one, and decrypts them for one more. It is
+    /// wiped when a ticket is next made or shown after that. A ticket whose key is gone costs a full
+    /// handshake. A process with more than 64 different settings that issue tickets keeps the keys of the 64
+    /// that it used last.
     public var sessionTicketCount = 0
-    /// The most bytes that the peer's certificates may have together: 1,024 to 1,048,576. A good chain has
+    /// The most bytes that the peer's certificates may have in total: 1,024 to 1,048,576. A usual chain has
     /// 2,000 to 6,000.
     ///
-    /// More than that ends the handshake with `certificateTooLarge`, before they are parsed. For a client it
-    /// is also the bound on the names of the issuers that a server accepts, which it sends when it asks for a
-    /// certificate.
+    /// More than that ends the handshake with `certificateTooLarge`, before they are parsed. On a client this
+    /// also limits the names of accepted issuers, which a server sends when it asks for a certificate.
     public var maximumCertificateChainBytes = 64 * 1024
-    /// The most certificates that the peer may show, its own among them, and the most that may lie between
-    /// that and a root: 1 to 100.
+    /// The most certificates that the peer may show, including its own, and the most that may lie between its
+    /// own and a root: 1 to 100.
     ///
     /// More than that ends the handshake with `certificateTooLarge`, before one of them is decoded. So does a
-    /// key that is too expensive to verify with: RSA with more than 8,192 bits or an exponent of more than
-    /// 64, a curve of more than 521 bits or one that the certificate describes itself, DSA, and DH.
+    /// key that is too expensive to verify with: RSA with more than 8,192 bits or an exponent of more than 64
+    /// bits, a curve of more than 521 bits or one that the certificate describes itself, DSA, and DH.
     public var maximumCertificateChainLength = 10
     /// Who decides about the peer's certificate.
     public var trustEvaluation: TrustEvaluation = .builtIn
-    /// The seconds that the handshake may take, without the time in which the trust callback thinks.
+    /// The seconds that the handshake may take, without the time for the trust callback.
     public var handshakeTimeout: Double = 30
-    /// The seconds that the trust callback may think.
+    /// The seconds that the trust callback may take.
     public var trustTimeout: Double = 30
-    /// What happens to bytes that had arrived, and were not read, when the upgrade to TLS began.
+    /// What happens to bytes that arrived before the upgrade to TLS began, and were not read.
     public var bytesBufferedAtUpgrade: BytesBufferedAtUpgrade
 
-    /// A client that expects `serverName`, a host name or an IP address.
+    /// Settings of a client that expects `serverName`, a host name or an IP address.
     ///
-    /// The server's certificate is verified for it, and it is sent by SNI unless it is an address. Names
-    /// outside ASCII must be given as A-labels ("xn--…"). One dot at the end is ignored.
+    /// The client verifies the server's certificate for this name, and sends the name by SNI unless it is an
+    /// address. Names outside ASCII must be given as A-labels ("xn--…"). One final dot is ignored.
     public static func client(serverName: String) -> TLSSettings {
         TLSSettings(role: .client(serverName: serverName), identity: nil, bytesBufferedAtUpgrade: .reject)
     }
 
-    /// A server that shows `identity`.
+    /// Settings of a server that shows `identity`.
     public static func server(identity: TLSIdentity) -> TLSSettings {
         TLSSettings(role: .server, identity: identity, bytesBufferedAtUpgrade: .feedToTLS)
     }
@@ -87,7 +84,7 @@ public struct TLSSettings: Sendable, Hashable {
 extension TLSSettings {
     /// A side of the handshake.
     public enum Role: Sendable, Hashable {
-        /// The side that begins, and the name or address it expects.
+        /// The side that begins, and the name or address that it expects.
         case client(serverName: String)
         /// The side that answers.
         case server
@@ -95,11 +92,11 @@ extension TLSSettings {
 
     /// Whether a server asks for a client certificate.
     public enum ClientCertificates: Sendable, Hashable {
-        /// It does not ask.
+        /// The server does not ask.
         case none
-        /// It asks; a client without one is let in, a client with a bad one is not.
+        /// The server asks. It admits a client without a certificate, but not one with a bad certificate.
         case optional
-        /// It asks, and no one is let in without a good one.
+        /// The server asks, and admits no client without a good certificate.
         case required
     }
 
@@ -107,19 +104,44 @@ extension TLSSettings {
     public enum TrustEvaluation: Sendable, Hashable {
         /// OpenSSL alone.
         case builtIn
-        /// OpenSSL, and then the trust callback, which may only narrow: it is asked when OpenSSL said yes.
+        /// OpenSSL, and then the trust callback, which can only refuse more: it is asked if OpenSSL accepts.
         case delegate
-        /// The trust callback alone, which is told what OpenSSL found.
+        /// The trust callback alone, which receives OpenSSL's verdict.
         ///
-        /// **Dangerous**: a callback that says yes to everything lets anybody pose as the peer.
+        /// **Dangerous**: a callback that accepts everything lets anyone pose as the peer.
         case manual
     }
 
-    /// What happens to bytes that had arrived when the upgrade to TLS began.
+    /// What happens to bytes that arrived before the upgrade to TLS began.
     public enum BytesBufferedAtUpgrade: Sendable, Hashable {
-        /// They end the connection: a peer that never speaks first in TLS cannot have sent them honestly.
+        /// They end the connection: a server never speaks first in TLS, so it cannot have sent them honestly.
         case reject
-        /// They are the beginning of the TLS handshake, or it fails.
+        /// They must be the beginning of the TLS handshake; otherwise it fails.
         case feedToTLS
+    }
+}
+
+/// A version of the TLS protocol.
+public struct TLSVersion: Sendable, Hashable, Comparable, CustomStringConvertible {
+    /// The number on the wire, 0x0303 for TLS 1.2.
+    let wireValue: UInt16
+
+    /// TLS 1.2 (RFC 5246).
+    public static let tls12 = TLSVersion(wireValue: 0x0303)
+    /// TLS 1.3 (RFC 8446).
+    public static let tls13 = TLSVersion(wireValue: 0x0304)
+
+    /// An older version is smaller.
+    public static func < (left: TLSVersion, right: TLSVersion) -> Bool {
+        left.wireValue < right.wireValue
+    }
+
+    /// OpenSSL's name, such as "TLSv1.3".
+    public var description: String {
+        switch self {
+        case .tls12: "TLSv1.2"
+        case .tls13: "TLSv1.3"
+        default: "TLS version \(wireValue)"
+        }
     }
 }

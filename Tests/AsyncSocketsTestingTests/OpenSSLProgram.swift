@@ -1,6 +1,6 @@
 import Foundation
 
-/// The `openssl` program, which did not take part in making the certificates and so may judge them.
+/// The `openssl` program, which did not make the certificates and so may judge them.
 enum OpenSSLProgram {
     struct Answer {
         var succeeded: Bool
@@ -23,7 +23,7 @@ enum OpenSSLProgram {
     }
 }
 
-/// A directory that goes away with its last reference.
+/// A directory that is deleted with its last reference.
 final class TemporaryDirectory {
     let path: String
 

@@ -25,7 +25,7 @@ import Testing
         #expect(actions([.inject(bytes("XY"), at: 3)], "abc") == [.forward(bytes("abcXY"))])
     }
 
-    @Test func injectionAtTheBeginningWaitsForNobody() {
+    @Test func injectionAtTheBeginningWaitsForNoOne() {
         #expect(actions([.inject(bytes("XY"), at: 0)]) == [.forward(bytes("XY"))])
     }
 
@@ -54,7 +54,7 @@ import Testing
         #expect(actions([.drop(1..<3), .inject(bytes("X"), at: 3)], "abcd") == [.forward(bytes("aXd"))])
     }
 
-    @Test func holdStandsBetweenTheBytes() throws {
+    @Test func holdLiesBetweenTheBytes() throws {
         let signal = try TestSignal()
         let expected: [TamperingPlan.Action] = [.forward(bytes("ab")), .hold(signal), .forward(bytes("c"))]
         #expect(actions([.hold(at: 2, until: signal)], "abc") == expected)

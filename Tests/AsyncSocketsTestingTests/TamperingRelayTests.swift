@@ -9,7 +9,7 @@ import Testing
     @Test func bytesAndEndsPassInBothDirections() async throws {
         let server = try ScriptedPeer.listening([.send("220\r\n"), .expect(through: "\r\n"), .expectEnd, .send("bye"), .finish])
         let relay = try TamperingRelay(toPort: server.port)
-        let client = try PlainClient(port: relay.port)
+        let client = try RawSocket.client(port: relay.port)
         try client.send("QUIT\r\n")
         client.finish()
         #expect(try client.receiveAll() == "220\r\nbye")
@@ -22,7 +22,7 @@ import Testing
     @Test func injectedBytesAreDeliveredButWereNeverSent() async throws {
         let server = try ScriptedPeer.listening([.expect("STARTTLS\r\n"), .send("220 go\r\n"), .finish])
         let relay = try TamperingRelay(toPort: server.port, fromServer: [.inject(Array("250 evil\r\n".utf8), at: 8)])
-        let client = try PlainClient(port: relay.port)
+        let client = try RawSocket.client(port: relay.port)
         try client.send("STARTTLS\r\n")
         #expect(try client.receiveAll() == "220 go\r\n250 evil\r\n")
         client.finish()
@@ -34,7 +34,7 @@ import Testing
     @Test func truncationEndsOneDirectionOnly() async throws {
         let server = try ScriptedPeer.listening([.send("0123456789"), .expect("still here")])
         let relay = try TamperingRelay(toPort: server.port, fromServer: [.truncate(at: 4)])
-        let client = try PlainClient(port: relay.port)
+        let client = try RawSocket.client(port: relay.port)
         #expect(try client.receiveAll() == "0123")
         try client.send("still here")
         _ = try await server.finish()
@@ -44,11 +44,11 @@ import Testing
     @Test func resetReachesBothSides() async throws {
         let server = try ScriptedPeer.listening([.send("0123456789"), .expectReset])
         let relay = try TamperingRelay(toPort: server.port, fromServer: [.reset(at: 4)])
-        let client = try PlainClient(port: relay.port)
-        let failure = #expect(throws: PlainClient.Failure.self) {
-            while try !client.receive().isEmpty {}
+        let client = try RawSocket.client(port: relay.port)
+        let failure = #expect(throws: LoopbackError.self) {
+            while try !client.receiveText().isEmpty {}
         }
-        #expect(failure?.number == ECONNRESET)
+        #expect(failure?.errorNumber == ECONNRESET)
         _ = try await server.finish()
         try await relay.finish()
     }
@@ -56,10 +56,10 @@ import Testing
     @Test func resetOfTheServerReachesTheClient() async throws {
         let server = try ScriptedPeer.listening([.expect("x"), .reset])
         let relay = try TamperingRelay(toPort: server.port)
-        let client = try PlainClient(port: relay.port)
+        let client = try RawSocket.client(port: relay.port)
         try client.send("x")
-        let failure = #expect(throws: PlainClient.Failure.self) { try client.receive() }
-        #expect(failure?.number == ECONNRESET)
+        let failure = #expect(throws: LoopbackError.self) { try client.receiveText() }
+        #expect(failure?.errorNumber == ECONNRESET)
         try await relay.finish()
     }
 
@@ -67,17 +67,17 @@ import Testing
         let signal = try TestSignal()
         let server = try ScriptedPeer.listening([.send("0123456789"), .finish])
         let relay = try TamperingRelay(toPort: server.port, fromServer: [.hold(at: 4, until: signal)])
-        let client = try PlainClient(port: relay.port)
-        #expect(try client.receive() == "0123")
+        let client = try RawSocket.client(port: relay.port)
+        #expect(try client.receiveText() == "0123")
         #expect(text(relay.delivered.fromServer) == "0123")
         signal.fire()
         #expect(try client.receiveAll() == "456789")
     }
 
     @Test func missingServerIsAnError() async throws {
-        let closed = try ClosedPort()
-        let relay = try TamperingRelay(toPort: closed.port)
-        let client = try PlainClient(port: relay.port)
+        let closed = try RawSocket.refusing()
+        let relay = try TamperingRelay(toPort: closed.localPort)
+        let client = try RawSocket.client(port: relay.port)
         let error = await #expect(throws: LoopbackError.self) { try await relay.finish() }
         #expect(error?.errorNumber == ECONNREFUSED)
         withExtendedLifetime((client, closed)) {}
@@ -86,7 +86,7 @@ import Testing
     @Test func silenceIsAnError() async throws {
         let server = try ScriptedPeer.listening([.expectReset])
         let relay = try TamperingRelay(toPort: server.port, timeout: .milliseconds(20))
-        let client = try PlainClient(port: relay.port)
+        let client = try RawSocket.client(port: relay.port)
         let error = await #expect(throws: LoopbackError.self) { try await relay.finish() }
         #expect(error?.code == .timedOut)
         _ = try await server.finish()
@@ -96,8 +96,8 @@ import Testing
     @Test func stopEndsTheRelayWithoutAnError() async throws {
         let server = try ScriptedPeer.listening([.send("x"), .expectReset])
         let relay = try TamperingRelay(toPort: server.port)
-        let client = try PlainClient(port: relay.port)
-        #expect(try client.receive() == "x")
+        let client = try RawSocket.client(port: relay.port)
+        #expect(try client.receiveText() == "x")
         relay.stop()
         try await relay.finish()
         _ = try await server.finish()

@@ -1,4 +1,5 @@
 import AsyncSockets
+import AsyncSocketsTesting
 import Dispatch
 import FoundationEssentials
 import Glibc
@@ -6,18 +7,18 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
-/// Sockets on descriptors that someone else has made.
+/// Sockets on descriptors that other code has made.
 @Suite(.timeLimit(.minutes(5))) struct AdoptionTests {
-    private static func pair(_ type: __socket_type = SOCK_STREAM) throws -> (RawSocket, CInt) {
-        var descriptors: [CInt] = [-1, -1]
-        try #require(socketpair(AF_UNIX, CInt(type.rawValue), 0, &descriptors) == 0)
-        return (try RawSocket(owning: descriptors[0]), descriptors[1])
+    /// A peer, and a descriptor to adopt.
+    private static func pair() throws -> (RawSocket, CInt) {
+        let (peer, other) = try RawSocket.pair()
+        return (peer, other.duplicate())
     }
 
     private static func expectConversation(_ socket: AsyncSocket, _ recorder: Recorder, with peer: RawSocket) async throws {
         socket.write(Data("ping"), withTimeout: 60, tag: 0)
-        #expect(peer.receive(4) == "ping")
-        peer.send("pong")
+        #expect(try peer.receive(atLeast: 4) == "ping")
+        try peer.send("pong")
         socket.readData(toLength: 4, withTimeout: 60, tag: 0)
         #expect(try await recorder.readText() == "pong")
     }
@@ -44,7 +45,7 @@ import Testing
         try await Self.expectConversation(socket, recorder, with: peer)
         socket.disconnect()
         #expect(try await recorder.disconnected() == nil)
-        #expect(peer.receive(1) == "", "the descriptor is not closed")
+        #expect(try peer.receive(atLeast: 1) == "", "the descriptor is not closed")
         withExtendedLifetime(socket) {}
     }
 
@@ -64,10 +65,10 @@ import Testing
         let recorder = Recorder()
         let socket = try {
             let (peer, descriptor) = try Self.pair()
-            peer.send("x")
+            try peer.send("x")
             return try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         }()
-        // No one has read the byte yet, and no one will; who waits for the write is told all the same.
+        // No one reads the byte; the write fails all the same.
         socket.write(Data(count: 1024 * 1024), withTimeout: 60, tag: 0)
         let error = try #require(try await recorder.disconnected())
         #expect([.connectionReset, .closedByPeer].contains(error.code))
@@ -78,7 +79,7 @@ import Testing
         let recorder = Recorder()
         let socket = try {
             let (peer, descriptor) = try Self.pair()
-            peer.send("421 bye\r\n")
+            try peer.send("421 bye\r\n")
             return try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         }()
         socket.failedWriteGrace = .infinity
@@ -89,10 +90,10 @@ import Testing
         withExtendedLifetime(socket) {}
     }
 
-    /// A socket whose peer has said five lines and gone, and whose write therefore fails.
+    /// A socket whose peer has sent five lines and closed, so that a write fails.
     private static func afterLastWords(_ recorder: Recorder, grace: TimeInterval) throws -> AsyncSocket {
         let (peer, descriptor) = try Self.pair()
-        peer.send("one\r\ntwo\r\nthree\r\nfour\r\nfive\r\n")
+        try peer.send("one\r\ntwo\r\nthree\r\nfour\r\nfive\r\n")
         let socket = try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         socket.failedWriteGrace = grace
         withExtendedLifetime(peer) {}
@@ -104,7 +105,7 @@ import Testing
         #expect(try await recorder.readText() == line + "\r\n")
     }
 
-    /// However long it takes from one read to the next: no clock counts here.
+    /// The time from one read to the next does not matter: no clock runs here.
     @Test func aSlowReaderGetsAllThatCameBeforeTheEnd() async throws {
         let recorder = Recorder()
         let socket = try Self.afterLastWords(recorder, grace: .infinity)
@@ -119,7 +120,7 @@ import Testing
         let socket = try Self.afterLastWords(recorder, grace: 3600)
         socket.write(Data(count: 1024 * 1024), withTimeout: -1, tag: 0)
         try await Self.expectLine("one", socket, recorder)
-        // The hour that has begun stays one, and the next read begins a shorter period.
+        // The hour that has begun stays an hour, and the next read begins a shorter period.
         socket.failedWriteGrace = 0
         try await Self.expectLine("two", socket, recorder)
         #expect([.connectionReset, .closedByPeer].contains(try await recorder.disconnected()?.code))
@@ -136,15 +137,14 @@ import Testing
 
     @Test func whatIsNoConnectedStreamIsRefusedAndLeftAsItWas() throws {
         let listener = try RawSocket.listening()
-        let (peer, datagram) = try Self.pair(SOCK_DGRAM)
+        let (datagram, peer) = try RawSocket.pair(SOCK_DGRAM)
         let unconnected = try RawSocket.refusing()
         let file = open("/dev/null", O_RDWR)
-        let udp = socket(AF_INET, CInt(SOCK_DGRAM.rawValue), 0)
-        defer { for descriptor in [datagram, file, udp] { close(descriptor) } }
+        let udp = try RawSocket(AF_INET, SOCK_DGRAM)
+        defer { close(file) }
         let refused = [
-            (listener.descriptor, ENOTCONN), (unconnected.descriptor, ENOTCONN), (datagram, ESOCKTNOSUPPORT),
-            (udp, ESOCKTNOSUPPORT),
-            (file, ENOTSOCK), (-1, EBADF),
+            (listener.descriptor, ENOTCONN), (unconnected.descriptor, ENOTCONN),
+            (datagram.descriptor, ESOCKTNOSUPPORT), (udp.descriptor, ESOCKTNOSUPPORT), (file, ENOTSOCK), (-1, EBADF),
         ]
         for (descriptor, number) in refused {
             let flags = fcntl(descriptor, F_GETFL)
@@ -152,6 +152,6 @@ import Testing
             #expect(error?.code == .badParameter && error?.errno == number)
             #expect(fcntl(descriptor, F_GETFL) == flags, "descriptor \(descriptor) has changed")
         }
-        withExtendedLifetime(peer) {}
+        withExtendedLifetime((listener, unconnected, datagram, peer, udp)) {}
     }
 }

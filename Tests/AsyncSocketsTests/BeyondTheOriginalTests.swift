@@ -7,7 +7,7 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// Parts of the interface that have no other suite: see `Documentation/FromTheOriginal.md`.
+/// Parts of the interface that no other suite tests: see `Documentation/FromTheOriginal.md`.
 @Suite(.timeLimit(.minutes(5))) struct BeyondTheOriginalTests {
     @Test func aReadToTheEndBringsEverything() async throws {
         let peer = try ScriptedPeer.listening([.send("one\r\n"), .send("two"), .finish, .expectEnd])
@@ -54,7 +54,7 @@ import Testing
         withExtendedLifetime(sockets) {}
     }
 
-    /// Keeps the messages that it is given.
+    /// Keeps its messages.
     private struct Notes: LogHandler {
         let messages: Locked<[String]>
         var metadata: Logger.Metadata = [:]

@@ -29,11 +29,11 @@ import Testing
         for tag in 0..<10 { #expect(try await recorder.wrote() == tag) }
         #expect(counts.withLock { $0 } == (1...10).map { $0 * chunk.count })
         #expect(remainders.withLock { $0.last } == 0)
-        // Elsewhere it is known at the end of the turn.
+        // Other threads see it at the end of the turn.
         try await eventually("nothing waits") { socket.pendingWriteByteCount == 0 }
     }
 
-    /// Another thread's message waits meanwhile, which is no reason to tell what was.
+    /// Another thread's message waits meanwhile; the answer must still be the new state.
     @Test func progressIsKnownInTheCallbackThoughAMessageWaits() async throws {
         let areQueued = try TestSignal()
         let peer = try ScriptedPeer.listening([.wait(for: areQueued), .send("abcdef"), .expectEnd])
@@ -61,7 +61,7 @@ import Testing
         socket.disconnect()
     }
 
-    /// The write, of more than the kernel takes, is given up within `disconnect()`, and its bytes with it.
+    /// `disconnect()` gives up the write, which is more than the kernel takes, and its bytes.
     @Test func aDeallocatorMayUseTheSocket() async throws {
         let peer = try ScriptedPeer.listening([.wait(for: TestSignal())])
         let bytes = Locked<[UnsafeMutableRawPointer]>([])
@@ -106,7 +106,7 @@ import Testing
         socket = nil
         go.fire()
         #expect(try await recorder.readText() == "a")
-        // An end, or a reset when the second byte lay unread.
+        // An end, or a reset when the second byte was unread.
         _ = try? await peer.finish()
         #expect(recorder.unread.isEmpty)
     }

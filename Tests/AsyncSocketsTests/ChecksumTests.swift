@@ -3,9 +3,9 @@ import FoundationEssentials
 import SocketTestSupport
 import Testing
 
-/// Several MiB in both directions at once, cut up in every way that a read can be asked for, and summed up on
-/// both sides: not a byte is lost, doubled or out of place. `Scripts/test-faults` runs this with system calls
-/// that misbehave.
+/// Several MiB go in both directions at once, through every kind of read, and both sides compute a checksum:
+/// no byte is lost, doubled or out of place. `Scripts/test-faults` runs this with system calls that
+/// misbehave.
 @Suite(.timeLimit(.minutes(5))) struct ChecksumTests {
     private enum Channel: CaseIterable, Sendable {
         case plain
@@ -13,7 +13,7 @@ import Testing
         case tls13
     }
 
-    /// FNV-1a, which every byte and its place count for.
+    /// FNV-1a, which depends on every byte and its position.
     private struct Checksum: Equatable, Sendable {
         private(set) var count = 0
         private var value: UInt64 = 0xCBF2_9CE4_8422_2325
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    /// What is sent and read in round `number`: a line, and a body whose length the line says.
+    /// The message of round `number`: a line, and a body whose length the line says.
     private struct Message {
         let line: Data
         let body: Data
@@ -43,7 +43,7 @@ import Testing
 
     private static let rounds = 200
 
-    /// Writes all messages of `seed`; the answer is the checksum of what was written.
+    /// Writes all messages of `seed`, and returns their checksum.
     private func writeAll(to socket: AsyncSocket, seed: UInt64) -> Checksum {
         var checksum = Checksum()
         for number in 0..<Self.rounds {
@@ -87,7 +87,7 @@ import Testing
         #expect(try await atClient == fromServer)
         #expect(fromClient.count > 2 << 20)
         #expect(fromClient != fromServer)
-        // Nothing comes behind it but the end.
+        // Only the end follows it.
         link.client.disconnectAfterWriting()
         link.server.readData(withTimeout: 60, tag: 1)
         #expect(try await link.atServer.disconnected()?.code == .closedByPeer)

@@ -7,10 +7,9 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
-/// Ends of connections that meet something else at the same moment.
+/// Ends of connections that coincide with something else.
 @Suite(.timeLimit(.minutes(5))) struct CoincidenceTests {
-    /// The peer says goodbye and closes; what we write then is answered by a reset. The goodbye was there
-    /// before.
+    /// The peer says goodbye and closes; a reset answers what we write then. The goodbye came before.
     @Test(arguments: [false, true])
     func bytesBeforeAFINStayReadableThoughAWriteMeetsAReset(halfDuplex: Bool) async throws {
         let listener = try RawSocket.listening()
@@ -21,7 +20,7 @@ import Testing
         try await recorder.connected()
         do {
             let peer = try listener.accepted()
-            peer.send("421 bye\r\n")
+            try peer.send("421 bye\r\n")
         }  // It is closed here.
         // Until the kernel has no more to say than that: a write is refused once the peer's reset is there.
         socket.write(Data("Q"), withTimeout: 60, tag: 1)
@@ -41,8 +40,8 @@ import Testing
         #expect(try await recorder.disconnected() != nil)
     }
 
-    /// The FIN comes in one event with the proxy's reply and more bytes than are received at once, and is
-    /// announced only then.
+    /// The FIN comes in one event with the proxy's reply and more bytes than one recv takes. No other event
+    /// announces it.
     @Test func aFINThatIsAnnouncedWhileAProxyIsAskedIsNotForgotten() async throws {
         let loop = try EventLoop()
         let gate = DispatchSemaphore(value: 0)
@@ -104,22 +103,21 @@ import Testing
         for await number in calls.stream where number == 100 { break }
     }
 
-    @Test func whatWaitsIsKnownBeforeTheConnectionStandsAndNothingAfterItsEnd() async throws {
+    @Test func whatWaitsIsKnownBeforeTheConnectionAndNothingAfterItsEnd() async throws {
         let listener = try RawSocket.listening()
         let gate = DispatchSemaphore(value: 0)
-        let port = try #require(listener.localAddress.port)
+        let address = try listener.localAddress
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.resolver = Resolver(concurrency: 1) { query in
             gate.wait()
-            return .success([SocketAddress(literal: "127.0.0.1", port: query.port)].compactMap { $0 })
+            return .success([address.withPort(query.port)])
         }
         socket.writeHighWaterMark = 1000
-        try socket.connect(toHost: "some.example", onPort: port, withTimeout: 60)
+        try socket.connect(toHost: "some.example", onPort: try listener.localPort, withTimeout: 60)
         socket.write(Data(count: 20_000_000), withTimeout: -1, tag: 1)
         socket.readData(toLength: 10, withTimeout: -1, tag: 7)
-        // The loop may be telling of the high-water mark meanwhile; then the read is taken up when it has
-        // done so.
+        // The loop may be delivering the high-water mark meanwhile; then it takes up the read afterwards.
         try await eventually("both are known") {
             socket.pendingWriteByteCount == 20_000_000 && socket.readProgress?.tag == 7
         }
@@ -132,7 +130,7 @@ import Testing
         #expect(socket.readProgress == nil && socket.writeProgress == nil)
     }
 
-    /// The end of a file that has shrunk must not look like the end of what was promised.
+    /// The end of a file that has shrunk must not look like the end of the message.
     @Test func thePeerOfAFileThatShrinksSeesNoEndInGoodOrder() async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)

@@ -6,10 +6,10 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// Defects of the original that have no other suite. `Documentation/FromTheOriginal.md` says where the rest
+/// Defects of the original that no other suite tests. `Documentation/FromTheOriginal.md` says where the rest
 /// of D1 to D20 is tested.
 @Suite(.timeLimit(.minutes(5))) struct DefectTests {
-    /// A record of application data that no one encrypted.
+    /// A record of application data in plaintext.
     private static let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)
 
     /// The original reported whatever `errno` happened to hold.
@@ -34,7 +34,7 @@ import Testing
         peer.stop()
     }
 
-    /// Bytes that no one has read keep a connection whose engine has failed, until a write finds that out.
+    /// Unread bytes keep a connection whose engine has failed, until a write finds that out.
     @Test(arguments: TLSVersion.tested)
     func d1AWriteThatMeetsATLSFailureIsToldWhatItWas(_ version: TLSVersion) async throws {
         let over = try TestSignal()
@@ -58,7 +58,7 @@ import Testing
         peer.stop()
     }
 
-    /// The garbage has been told as what it was, and not as what it led to.
+    /// The error names the garbage, and not what it led to.
     private func expectBadRecord(_ error: AsyncSocketError) {
         #expect(error.code == .tls, "\(error) \(String(describing: error.tls))")
         #expect(error.blame == .peer)
@@ -66,7 +66,7 @@ import Testing
         #expect(error.errno == nil)
     }
 
-    /// The original went deeper into its stack with each of them.
+    /// The original used more of its stack for each of them.
     @Test(arguments: Link.Delivery.allCases)
     func d12ManyReadsAreServedFromWhatIsThere(_ delivery: Link.Delivery) async throws {
         let count = 30_000
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    /// The original allocated what a peer had announced.
+    /// The original allocated as much as the peer announced.
     @Test func d13AnAnnouncedLengthUsesNoMemory() async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         let before = try addressSpace()
@@ -94,7 +94,7 @@ import Testing
         #expect(link.client.readProgress?.total == 1 << 40)
     }
 
-    /// Bytes of address space that the process has, used or not.
+    /// The bytes of the process's address space, used or not.
     private func addressSpace() throws -> Int {
         let text = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8)
         let pages = try #require(text.split(separator: " ").first.flatMap { Int($0) })
@@ -134,8 +134,8 @@ import Testing
         #expect(try await link.atClient.disconnected() == nil)
     }
 
-    /// The kernel is full when the connection is ended: the record that was begun, and the close_notify, are
-    /// sent as soon as the peer reads.
+    /// The kernel's buffer is full when the connection ends: the rest of the record, and the close_notify,
+    /// are sent as soon as the peer reads.
     @Test(arguments: TLSVersion.tested)
     func aCloseNotifyIsNotCutByAFullSendBuffer(_ version: TLSVersion) async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))

@@ -9,7 +9,7 @@ import Testing
 
 /// What a delegate queue may rely on.
 @Suite(.timeLimit(.minutes(5))) struct DelegateQueueTests {
-    /// Makes a connection on `loop` and waits for it: the batch of events before it has been handled then.
+    /// Makes a connection on `loop` and waits for it: by then the loop has handled the events before it.
     private func pass(_ loop: EventLoop, to peer: ScriptedPeer) async throws {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
@@ -54,7 +54,7 @@ import Testing
         return queue
     }
 
-    /// Another queue, and none, for a connection that stands; what is asked for from then on is told there.
+    /// An established connection moves to another queue, and to none: later events are delivered there.
     @Test func theQueueMayChange() async throws {
         let queues = [namedQueue("first"), namedQueue("second"), nil]
         let peer = try ScriptedPeer.listening([.send("abc"), .expectEnd])
@@ -75,7 +75,7 @@ import Testing
         socket.disconnect()
     }
 
-    /// Moves to another queue in a callback about a read, and passes on what it is told.
+    /// Moves to another queue in a callback about a read, and passes on what is delivered.
     private final class Mover: AsyncSocketDelegate, Sendable {
         private let recorder: Recorder
         private let queue: @Sendable (Int) -> DispatchQueue?
@@ -117,8 +117,7 @@ import Testing
     }
 
     /// The delegate moves to another queue within a callback, and its next event is sent while that callback
-    /// still runs: it does not overtake those that were taken together with the first, and none is left
-    /// behind.
+    /// still runs. It does not overtake the events of the first batch, and no event is lost.
     @Test(arguments: [true, false])
     func eventsStayInOrderWhenTheDelegateMoves(toQueue: Bool) async throws {
         let queues = [namedQueue("first"), namedQueue("second")]
@@ -149,7 +148,7 @@ import Testing
         try await eventually("three bytes have come") { socket.readProgress?.tag == 3 }
         queues[0].resume()
         try await eventually("the end has come") { socket.isDisconnected }
-        // What came meanwhile had its chance to overtake.
+        // The later event has had its chance to overtake.
         queues[1].sync {}
         mayGoOn.signal()
         try await eventually("all is told: \(order.withLock { $0 })") { order.withLock { $0.count } == 5 }
@@ -157,8 +156,8 @@ import Testing
         mover.withLock { $0 = nil }
     }
 
-    /// The last reference to the delegate before goes while the next one is looked for: its deinit may call
-    /// the socket.
+    /// The last reference to the old delegate goes while the socket looks for the new one: its deinit may
+    /// call the socket.
     @Test(arguments: [true, false])
     func aDelegateMayCallTheSocketWhenItGoes(inline: Bool) async throws {
         final class Owner: Sendable { let delegate = Locked<Caller?>(nil) }
@@ -189,7 +188,8 @@ import Testing
         #expect(try await recorder.disconnected()?.code == .closedByPeer)
     }
 
-    /// The end of one connection is told when the socket has another one and another queue already.
+    /// The end of one connection is delivered when the socket already has another connection and another
+    /// queue.
     @Test func theEndIsToldOnTheQueueThatTheSocketHasByThen() async throws {
         let peers = try (0..<3).map { _ in try ScriptedPeer.listening([.wait(for: TestSignal())]) }
         let loop = try EventLoop()
@@ -219,8 +219,8 @@ import Testing
         withExtendedLifetime(other) {}
     }
 
-    /// Many connections on one queue, which gets one block for all that a batch has brought: each byte
-    /// arrives once and in order.
+    /// Many connections share one queue, which gets one block for a batch of events: each byte arrives once
+    /// and in order.
     @Test func connectionsThatShareAQueueKeepTheirOrder() async throws {
         let queue = DispatchQueue(label: "delegate")
         let loop = try EventLoop()

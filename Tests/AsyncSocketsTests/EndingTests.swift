@@ -46,9 +46,9 @@ import Testing
         #expect(try await recorder.disconnected()?.code == .connectionReset)
     }
 
-    /// The loop is held up while the peer answers and leaves: one event then says that we are connected, that
-    /// there are bytes, and that there will be no more.
-    @Test func aPeerThatIsGoneBeforeTheLoopSeesTheConnectionIsServedToItsEnd() async throws {
+    /// The loop is blocked while the peer answers and leaves: one event then says that the connection is
+    /// established, that there are bytes, and that no more will come.
+    @Test func aPeerGoneBeforeTheLoopSeesTheConnectionIsServedToItsEnd() async throws {
         let loop = try EventLoop()
         let gate = DispatchSemaphore(value: 0)
         let holder = Recorder { _, told in
@@ -118,8 +118,8 @@ import Testing
         }
     }
 
-    /// The end comes right behind the bytes, without a FIN: no event of the kernel will tell of it, wherever
-    /// a turn leaves off.
+    /// The end comes right behind the bytes, without a FIN: no event of the kernel announces it, wherever a
+    /// turn stops.
     @Test(arguments: TLSVersion.tested)
     func aCloseNotifyRightBehindBytesIsToldWhateverTheirNumber(_ version: TLSVersion) async throws {
         let settings = try TestCertificates.server()
@@ -177,7 +177,7 @@ import Testing
 
     // MARK: - A peer that goes away in the middle of the handshake
 
-    /// How long the handshake is in the direction from the peer to us.
+    /// The length of the handshake in the direction from the peer to us.
     private func handshakeLength(ofPeer settings: TLSSettings, with ours: TLSSettings) async throws -> Int {
         let atOurs = Recorder { socket, told in
             guard case .accepted(let socket) = told else { return }
@@ -209,7 +209,7 @@ import Testing
                         let error = try await body(ScriptedPeer.HandshakeCut(after: length, ending))
                         let found = try #require(error, "no error after \(length) bytes")
                         #expect(found.blame == .peer, "after \(length) bytes: \(found)")
-                        // A peer that closes at once may be gone before the upgrade is asked for.
+                        // A peer that closes at once may be gone before the upgrade begins.
                         let isEarly = length == 0 && found.code == .closedByPeer
                         #expect(
                             found.tls?.code == .closedDuringHandshake || found.code == .connectionReset || isEarly,

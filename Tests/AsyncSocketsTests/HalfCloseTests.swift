@@ -4,7 +4,7 @@ import Foundation
 import SocketTestSupport
 import Testing
 
-/// One side has said all it had to say, and the other goes on.
+/// One side has sent everything, and the other goes on.
 @Suite(.timeLimit(.minutes(5))) struct HalfCloseTests {
     private func connect(_ steps: [ScriptedPeer.Step], tls version: TLSVersion? = nil) async throws -> (
         AsyncSocket, Recorder, ScriptedPeer
@@ -42,7 +42,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// In the original such a read waited for ever, or timed out and took the connection with it.
+    /// In the original such a read waited without end, or timed out and ended the connection.
     @Test(arguments: layers)
     func d18AReadBehindTheEndOfTheReadStreamEndsAtOnceAndAlone(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc")] + finish(version) + [.expect("ok")], tls: version)

@@ -1,4 +1,5 @@
 import AsyncSockets
+import AsyncSocketsTesting
 import FoundationEssentials
 import Glibc
 import SocketCore
@@ -50,8 +51,8 @@ import Testing
 
     // MARK: - Whose fault it is
 
-    /// Codes of getaddrinfo(3), and who has to change something; glibc has no names here for the numbers -5
-    /// (no data) and -9 (no such family).
+    /// Codes of getaddrinfo(3), and whose fault each is; glibc has no names here for the numbers -5 (no data)
+    /// and -9 (no such family).
     private static let answers: [(code: CInt, errno: CInt?, blame: Blame)] = [
         (EAI_NONAME, nil, .caller), (-5, nil, .caller), (-9, nil, .caller), (EAI_AGAIN, nil, .system), (EAI_FAIL, nil, .system),
         (EAI_MEMORY, nil, .system), (EAI_SYSTEM, EMFILE, .system), (EAI_SYSTEM, ECONNREFUSED, .system),

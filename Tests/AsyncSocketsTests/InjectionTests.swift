@@ -16,12 +16,20 @@ import Testing
         case nextSegment
         /// After the handshake has begun.
         case late
+
+        var writesBeforeUpgrade: Int {
+            switch self {
+            case .sameSegment: 1
+            case .nextSegment: 2
+            case .late: 0
+            }
+        }
     }
 
     private static let injected = Data("250 injected\r\n")
 
-    // The attacker is a plain socket of ours at the other end: it need not speak TLS, since the connection
-    // must end before it could.
+    // The attacker is a plain socket of ours at the other end. It does not speak TLS: the connection must end
+    // before that.
 
     @Test(arguments: Moment.allCases, Link.Delivery.allCases)
     func aResponseInjectedIntoAClientIsNeverDelivered(_ moment: Moment, _ delivery: Link.Delivery) async throws {
@@ -31,13 +39,11 @@ import Testing
         let reply = Data("220 go\r\n")
         link.server.write(moment == .sameSegment ? reply + Self.injected : reply, withTimeout: 60, tag: 0)
         #expect(try await link.atClient.readText() == "220 go\r\n")
-        if moment == .nextSegment {
-            link.server.write(Self.injected, withTimeout: 60, tag: 1)
-            _ = try await link.atServer.wrote()
-            _ = try await link.atServer.wrote()
-        }
-        // What was injected is in this process's kernel now. A read that was queued before the upgrade would
-        // get it; one after must not.
+        if moment == .nextSegment { link.server.write(Self.injected, withTimeout: 60, tag: 1) }
+        // A write may leave in several pieces: wait for the last of them.
+        for _ in 0..<moment.writesBeforeUpgrade { _ = try await link.atServer.wrote() }
+        // The injected bytes are in our kernel's buffer now. A read from before the upgrade would get them; a
+        // later one must not.
         try link.client.startTLS(settings: TestCertificates.client())
         link.client.readData(withTimeout: 60, tag: 2)
         if moment == .late {
@@ -58,14 +64,16 @@ import Testing
     }
 
     /// The bytes come in the callback that asks for the upgrade: they are in the kernel, and no event has
-    /// told of them.
+    /// announced them.
     @Test func bytesThatNoEventHasToldOfAreFoundAtTheUpgrade() async throws {
         let listener = try RawSocket.listening()
         let peer = Locked<RawSocket?>(nil)
         let recorder = Recorder { socket, told in
             guard case .read = told else { return }
-            peer.withLock { $0?.send("250 injected\r\n") }
-            #expect(throws: Never.self) { try socket.startTLS(settings: TestCertificates.client()) }
+            #expect(throws: Never.self) {
+                try peer.withLock { try $0?.send("250 injected\r\n") }
+                try socket.startTLS(settings: TestCertificates.client())
+            }
             socket.readData(withTimeout: 60, tag: 2)
         }
         let client = AsyncSocket(inlineDelegate: recorder)
@@ -74,7 +82,7 @@ import Testing
         let accepted = try listener.accepted()
         peer.withLock { $0 = accepted }
         client.readData(to: .lineEnd, withTimeout: 60, tag: 1)
-        accepted.send("220 go\r\n")
+        try accepted.send("220 go\r\n")
         #expect(try await recorder.readText() == "220 go\r\n")
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .bytesBufferedAtUpgrade)
@@ -94,8 +102,8 @@ import Testing
         let count = 64 << 20
         client.write(Data(count: count), withTimeout: 60, tag: 0)
         try client.startTLS(settings: TestCertificates.client())
-        peer.send("250 injected\r\n")
-        await Task.detached { _ = peer.receive(count) }.value
+        try peer.send("250 injected\r\n")
+        _ = try await Task.detached { try peer.receive(atLeast: count) }.value
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .bytesBufferedAtUpgrade)
         #expect(error.namesEarlyBytes(upTo: Self.injected.count))

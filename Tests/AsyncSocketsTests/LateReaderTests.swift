@@ -8,8 +8,7 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
-/// A program that reads late: bytes that came before any end are there when it does, and then the end is told
-/// as what it was.
+/// A program that reads late: it gets the bytes that came before the end, and then the true cause of the end.
 @Suite(.timeLimit(.minutes(5))) struct LateReaderTests {
     enum Ending: CaseIterable, Sendable {
         case finish, close, closeNotify, reset
@@ -32,7 +31,7 @@ import Testing
         }
     }
 
-    /// The side that we are, and how it is secured.
+    /// Our side, and how it is secured.
     enum Side: CaseIterable, Sendable {
         case plain, client12, client13, server12, server13
 
@@ -50,7 +49,7 @@ import Testing
     /// `POLLRDHUP`, which glibc declares under _GNU_SOURCE only.
     private static let hangup: Int16 = 0x2000
 
-    /// Waits until the kernel knows of the end, and then until the loop has handled what it was told before.
+    /// Waits until the kernel knows of the end, and then until the loop has handled all earlier events.
     private func waitForEnd(of socket: AsyncSocket, on loop: EventLoop) async throws {
         let hasEnded = Locked(false)
         try await eventually("the end has arrived") {
@@ -64,7 +63,7 @@ import Testing
         for _ in 0..<3 { try await passEvents(of: loop) }
     }
 
-    /// Makes a connection on the loop: the events before it have been handled then.
+    /// Makes a connection on the loop: by then the loop has handled the events before it.
     private func passEvents(of loop: EventLoop) async throws {
         let other = try ScriptedPeer.listening([.wait(for: TestSignal())])
         let recorder = Recorder()
@@ -123,7 +122,7 @@ import Testing
         withExtendedLifetime(keep) {}
     }
 
-    /// As much as is read ahead, and more, which the kernel has.
+    /// As much as the socket reads ahead, and more, which stays in the kernel.
     @Test(arguments: Side.allCases)
     func moreThanIsReadAheadCanBeReadLate(_ side: Side) async throws {
         let loop = try EventLoop()

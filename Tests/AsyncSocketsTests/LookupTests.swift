@@ -26,7 +26,7 @@ import Testing
             gate.wait()
             return .success([])
         }
-        // One under way, one in line.
+        // One runs, one waits.
         let tasks = ["first.test", "second.test"].map { host in
             Task { try await SocketAddress.lookUp(host: host, port: 1, asking: resolver) }
         }

@@ -20,7 +20,7 @@ import Testing
     }
 }
 
-/// Its state has no lock, and the compiler sees to it that only the main actor touches it.
+/// Its state has no lock: the compiler lets only the main actor touch it.
 @MainActor
 private final class Session {
     var events: [String] = []

@@ -1,4 +1,5 @@
 import AsyncSockets
+import AsyncSocketsTesting
 import FoundationEssentials
 import Glibc
 import SocketTestSupport
@@ -6,13 +7,10 @@ import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct MultipathTests {
     /// Whether this kernel makes sockets of Multipath TCP.
-    private static let kernelHasMultipathTCP: Bool = {
-        let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 262)
-        defer { close(descriptor) }
-        return descriptor >= 0
-    }()
+    private static let kernelHasMultipathTCP = (try? RawSocket(AF_INET, protocol: 262)) != nil
 
-    /// It is used when both sides ask for it and the kernel has it; in any case the connection serves.
+    /// Multipath TCP is used when both sides ask for it and the kernel has it; the connection works in any
+    /// case.
     @Test(arguments: [true, false], [true, false])
     func multipathTCPIsUsedWhenBothSidesAskForIt(_ atClient: Bool, _ atListener: Bool) async throws {
         let recorders = [Recorder(), Recorder()]

@@ -9,7 +9,7 @@ import Testing
 /// Numbers that a caller may give, at the ends of their ranges: a typed error or a sensible meaning, and
 /// never a trap.
 @Suite(.timeLimit(.minutes(5))) struct NumberTests {
-    /// A file of the greatest size that there is, which takes no room. Only a file system in memory has such
+    /// A file of the greatest possible size, which takes no room. Only a file system in memory has such
     /// files.
     private final class EndlessFile {
         let url = URL(fileURLWithPath: "/dev/shm/async-sockets-\(UUID().uuidString)")
@@ -23,7 +23,7 @@ import Testing
         deinit { unlink(url.path) }
     }
 
-    /// Files do not count for the limit, but no more bytes can wait than can be counted.
+    /// Files do not count towards the limit, but the sum of all bytes must fit into an `Int`.
     @Test(arguments: [ByteLimit.unlimited, .bytes(1 << 40), .bytes(.max)])
     func moreBytesThanCanBeCountedFillTheWriteQueue(limit: ByteLimit) async throws {
         let file = try EndlessFile()
@@ -144,12 +144,12 @@ import Testing
         #expect(try await recorder.readText() == "b")
     }
 
-    /// What a delegate may answer when it is asked whether a read goes on.
+    /// What a delegate may answer when the socket asks whether a read goes on.
     @Test(arguments: [.infinity, 1e300, .greatestFiniteMagnitude, 9.3e9])
     func anExtensionWithoutEndLetsTheReadGoOn(seconds: Double) async throws {
         let link = try await Link.make(atClient: Recorder(readExtension: seconds))
         link.client.readData(toLength: 1, withTimeout: 0, tag: 0)
-        // It is asked for at once, and the connection goes on.
+        // The socket asks at once, and the connection goes on.
         link.client.readData(toLength: 1, withTimeout: 60, tag: 1)
         link.server.write(Data("ab"), withTimeout: 60, tag: 0)
         #expect(try await link.atClient.readText() == "a")
@@ -201,10 +201,10 @@ import Testing
         let listener = AsyncSocket(inlineDelegate: recorder)
         listener.maximumAcceptedConnections = limit
         try listener.accept(onInterface: "127.0.0.1", port: 0)
-        let client = try RawClient(to: try #require(listener.localAddress))
+        let client = try RawSocket.connected(to: try #require(listener.localAddress))
         listener.maximumAcceptedConnections = .max
         let child = try await recorder.accepted()
         child.write(Data("late"), withTimeout: 60, tag: 0)
-        #expect(try client.receive(count: 4) == "late")
+        #expect(try client.receive(atLeast: 4) == "late")
     }
 }

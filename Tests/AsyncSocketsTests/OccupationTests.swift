@@ -6,9 +6,10 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// What a socket does after the other: nothing is told of the next before the end of the one before.
+/// A socket connects and listens in turn: nothing of the next occupation is delivered before the end of the
+/// last.
 @Suite(.timeLimit(.minutes(5))) struct OccupationTests {
-    /// What a socket is told of its connections and listenings, in short.
+    /// The events of a socket's connections and listenings, in short.
     private static func letter(_ told: Told) -> String? {
         switch told {
         case .connected: "c"
@@ -39,7 +40,7 @@ import Testing
         return (socket, recorder)
     }
 
-    /// Waits for so many of the letters, and for what comes with them.
+    /// Waits for that many letters, and for what comes with them.
     private func wait(for count: Int, in order: Locked<String>) async throws -> String {
         try await eventually("\(count) things were told: \(order.withLock { $0 })") { order.withLock { $0.count } >= count }
         return order.withLock { $0 }
@@ -71,11 +72,11 @@ import Testing
             let listener = AsyncSocket(inlineDelegate: atListener)
             try listener.accept(onInterface: "127.0.0.1", port: 0)
             let order = Locked("")
-            let clients = Locked<[RawClient]>([])
+            let clients = Locked<[RawSocket]>([])
             let (socket, recorder) = try busySocket(order, to: listener.localPort, delivery) { socket in
                 socket.disconnect()
                 try? socket.accept(onInterface: "127.0.0.1", port: 0)
-                guard let address = socket.localAddress, let client = try? RawClient(to: address) else { return }
+                guard let address = socket.localAddress, let client = try? RawSocket.connected(to: address) else { return }
                 clients.withLock { $0.append(client) }
             }
             #expect(try await wait(for: 3, in: order) == "cea")
@@ -125,7 +126,7 @@ import Testing
         withExtendedLifetime((socket, recorder, atListener)) {}
     }
 
-    /// The end of the connection before has not been told, since the delegate is busy: the time for the new
+    /// The end of the old connection is not delivered yet, since the delegate is busy: the time for the new
     /// one runs all the same.
     @Test func theTimeToConnectRunsFromTheCall() async throws {
         let atListener = Recorder()

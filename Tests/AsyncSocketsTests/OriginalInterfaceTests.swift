@@ -5,7 +5,7 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// Parts of the original's interface that have no other suite: see `Documentation/FromTheOriginal.md`.
+/// Parts of the original's interface that no other suite tests: see `Documentation/FromTheOriginal.md`.
 @Suite(.timeLimit(.minutes(5))) struct OriginalInterfaceTests {
     @Test func theDelimitersOfTheOriginalAreThere() async throws {
         let link = try await Link.make()
@@ -88,7 +88,7 @@ import Testing
         withExtendedLifetime(atListener) {}
     }
 
-    /// Grants a write more time until it has been asked twice, and then has the peer read.
+    /// Grants a write a little more time, and then a minute.
     private final class Patient: AsyncSocketDelegate, Sendable {
         let asked = AsyncStream<(elapsed: TimeInterval, bytesDone: Int)>.makeStream()
         let ends = AsyncStream<AsyncSocketError?>.makeStream()

@@ -45,7 +45,7 @@ import Testing
         #expect(clients.count { $0.isConnected } == 3)
     }
 
-    @Test func readsAndWritesMayBeQueuedBeforeTheConnectionStands() async throws {
+    @Test func readsAndWritesMayBeQueuedBeforeTheConnectionIsEstablished() async throws {
         let atListener = Recorder { listener, told in
             guard case .accepted(let socket) = told else { return }
             socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
@@ -379,7 +379,7 @@ import Testing
         #expect(try await atClient.readText() == "still here")
     }
 
-    @Test func aSocketThatNobodyKeepsIsClosed() async throws {
+    @Test func aSocketThatNoOneKeepsIsClosed() async throws {
         let link = try await Link.make()
         var second: AsyncSocket? = AsyncSocket(inlineDelegate: Recorder())
         let atListener = Recorder()

@@ -3,8 +3,7 @@ import Testing
 
 /// Runs `EngineProbe`, which has a process to itself.
 @Suite(.timeLimit(.minutes(5))) struct ProbeTests {
-    /// - Parameter namespace: Shell commands that furnish a network namespace, which the probe then has to
-    ///   itself.
+    /// - Parameter namespace: Shell commands that set up a network namespace for the probe alone.
     private func run(_ probe: String, _ detail: String? = nil, namespace: String? = nil) async throws -> (
         status: Int32, output: String
     ) {
@@ -31,7 +30,7 @@ import Testing
         return (status, text)
     }
 
-    @Test func anExhaustedDescriptorTablePausesTheListenerAndLosesNoConnection() async throws {
+    @Test func aListenerWithoutDescriptorsPausesAndLosesNoConnection() async throws {
         let (status, output) = try await run("descriptors")
         #expect(status == 0, "\(output)")
     }

@@ -9,13 +9,13 @@ import Testing
 /// Connections through proxies that do what a script says.
 @Suite(.timeLimit(.minutes(2))) struct ProxyTests {
     @Test(arguments: ProxyScript.allCases, Link.Delivery.allCases)
-    func aConnectionIsReportedWhenTheTunnelStands(_ kind: ProxyScript, _ delivery: Link.Delivery) async throws {
+    func aConnectionIsDeliveredWhenTheTunnelIsEstablished(_ kind: ProxyScript, _ delivery: Link.Delivery) async throws {
         let peer = try ScriptedPeer.listening(kind.tunnel() + [.expect("ping\r\n"), .send("pong\r\n")])
         let recorder = Recorder()
         let socket = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
         try socket.connect(through: peer, kind)
-        // Queued before the connection is up: none of it may come before the tunnel, which the script would
-        // not expect.
+        // This is queued before the connection is established. None of it may come before the tunnel: the
+        // script does not expect it.
         socket.write(Data("ping\r\n"), withTimeout: 60, tag: 0)
         socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         guard case .connected(ProxyScript.host, ProxyScript.port) = await recorder.next() else {
@@ -40,7 +40,7 @@ import Testing
         try await recorder.connected()
         #expect(try await recorder.readText() == "220 hello\r\n")
         #expect(try await recorder.readText() == "more")
-        // Once the tunnel is up, an end is the peer's.
+        // Once the tunnel is established, the peer is to blame for an end.
         #expect(try await recorder.disconnected()?.code == .closedByPeer)
         withExtendedLifetime(socket) {}
     }
@@ -67,7 +67,7 @@ import Testing
         }
     }
 
-    /// Its family may be disabled here: it is the proxy that connects to it.
+    /// Its family may be disabled here: the proxy connects to it.
     @Test func anAddressIsAskedForAsAnAddress() async throws {
         let request: [UInt8] = [5, 1, 0, 4, 0x20, 1, 0xd, 0xb8] + [UInt8](repeating: 0, count: 11) + [7, 0, 80]
         let peer = try ScriptedPeer.listening([
@@ -86,11 +86,12 @@ import Testing
     @Test func nothingButTheProxyIsLookedUp() async throws {
         let peer = try ScriptedPeer.listening(ProxyScript.http.tunnel())
         let names = Locked<[String]>([])
+        let address = try SocketAddress.loopback(port: peer.port)
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.resolver = Resolver(concurrency: 1) { query in
             names.withLock { $0.append(query.host) }
-            return .success([SocketAddress(literal: "127.0.0.1", port: query.port)].compactMap { $0 })
+            return .success([address.withPort(query.port)])
         }
         socket.proxy = .http(host: "proxy.example", port: peer.port)
         try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: 60)
@@ -122,7 +123,7 @@ import Testing
         socket.readData(withTimeout: 60, tag: 0)
         guard case .disconnected(let error?) = await recorder.next() else { throw Unexpected(description: "no error") }
         #expect(!socket.isConnected && socket.isDisconnected)
-        // When the time is over the proxy may still be at its script.
+        // The proxy may still be at its script when the time is over.
         if error.code != .connectTimeout { _ = try await peer.finish() }
         return error
     }
@@ -178,14 +179,13 @@ import Testing
         let (kind, steps) = Self.beginnings[index]
         let error = try await error(of: kind, steps + [end])
         #expect(error.code == .proxyFailed && error.blame == .peer)
-        #expect(error.message.contains("before the tunnel stood"))
+        #expect(error.message.contains("before the tunnel was established"))
     }
 
     @Test(arguments: beginnings.indices)
     func theTimeoutOfConnectCoversTheNegotiation(_ index: Int) async throws {
         let (kind, steps) = Self.beginnings[index]
-        // On a machine with too much to do the time may be over before the proxy has come so far: then once
-        // more.
+        // On a busy machine the time may be over before the proxy is there: then try again.
         for _ in 0..<10 {
             let hasComeSoFar = try TestSignal()
             let error = try await error(of: kind, steps + [.fire(hasComeSoFar)], timeout: 0.5)

@@ -4,7 +4,7 @@ import Foundation
 import SocketTestSupport
 import Testing
 
-/// Reads that fill the caller's own memory, and what a socket says of their progress.
+/// Reads into the caller's own memory, and their progress.
 @Suite(.timeLimit(.minutes(5))) struct ReadBufferTests {
     @Test func readsOfAllKindsLandAtTheirOffsets() async throws {
         let link = try await Link.make()
@@ -15,7 +15,7 @@ import Testing
         link.client.readData(to: .lineEnd, withTimeout: 60, buffer: buffer, bufferOffset: 3, tag: 1)
         #expect(try await link.atClient.readText() == "def\r\n")
         link.client.readData(withTimeout: 60, buffer: buffer, bufferOffset: 1, maxLength: 2, tag: 2)
-        // As much of "re" as has come.
+        // As much of "re" as is there.
         let some = try await link.atClient.readText()
         #expect(some == "re" || some == "r")
         #expect(buffer.data == Data("a" + some + "bcdef\r\n".dropFirst(some.count)))
@@ -86,7 +86,7 @@ import Testing
         #expect(data == Data([0]) + Data(text).dropFirst() + Data(repeating: 1, count: 1000))
     }
 
-    /// Each read goes to another offset, and what it brought is kept.
+    /// Each read goes to another offset, and its data stays what it was.
     @Test func whatManyReadsBroughtIsTheirsWhereverItLies() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer(capacity: 4096)
@@ -103,8 +103,8 @@ import Testing
         #expect(pieces.reduce(Data(), +) == expected)
     }
 
-    /// A reader that only looks pays for no copy: the data lies where the read put it, and the next one is
-    /// put there too.
+    /// A reader that only looks pays for no copy: the data stays where the read put it, and the next read
+    /// uses the same memory.
     @Test func whoOnlyLooksGetsNoCopy() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer(capacity: 1 << 16)
@@ -120,8 +120,7 @@ import Testing
         #expect(places.count == 1)
     }
 
-    /// The offset was the end of the buffer when the read was queued; nothing of what lay before it comes
-    /// back.
+    /// The offset was the end of the buffer when the read was queued; the bytes before it do not come back.
     @Test func aGapInAnEmptiedBufferHasZerosAndNoOldBytes() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer()

@@ -6,7 +6,7 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// What becomes of a read that takes too long is for the delegate and the settings to say.
+/// The delegate and the settings decide what happens to a read that takes too long.
 @Suite(.timeLimit(.minutes(5))) struct ReadTimeoutTests {
     private func connect(
         to peer: ScriptedPeer, _ recorder: Recorder, queue: DispatchQueue? = nil
@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test(arguments: [false, true])
-    func d20AReadThatTimesOutCanHandOverItsBytesAndLeaveTheConnectionAlone(secure: Bool) async throws {
+    func d20AReadThatTimesOutCanHandOverItsBytesAndKeepTheConnection(secure: Bool) async throws {
         let start: [ScriptedPeer.Step] = secure ? [.startTLS(try TestCertificates.server())] : []
         let peer = try ScriptedPeer.listening(start + [.send("abc"), .expect("go on"), .send("def\r\n")])
         let recorder = Recorder(patientUntil: 2)
@@ -73,7 +73,7 @@ import Testing
         guard case .read(Data("def\r\n"), tag: 3) = rest else { throw Unexpected(description: "\(rest)") }
     }
 
-    /// A delegate that answers the question about a read or write only when it may.
+    /// A delegate that answers the question about a read or write only when the test lets it.
     private final class LateAnswer: AsyncSocketDelegate, Sendable {
         let asked = AsyncStream<Void>.makeStream()
         let mayAnswer = DispatchSemaphore(value: 0)
@@ -114,8 +114,7 @@ import Testing
         socket.readData(toLength: 3, withTimeout: 0.01, tag: 1)
         socket.readData(toLength: 3, withTimeout: -1, tag: 2)
         for await _ in delegate.asked.stream { break }
-        // The delegate sits in its answer. The read it was asked about is completed, and the next one is
-        // current.
+        // The delegate has not answered yet. The read of the question completes, and the next one is current.
         first.fire()
         try await eventually("the second read is current") { socket.readProgress?.tag == 2 }
         delegate.mayAnswer.signal()
@@ -139,7 +138,7 @@ import Testing
         socket.write(Data(count: count), withTimeout: 0.01, tag: 1)
         socket.write(Data(count: count), withTimeout: -1, tag: 2)
         for await _ in delegate.asked.stream { break }
-        // The delegate sits in its answer. The write it was asked about is completed, and the next one is
+        // The delegate has not answered yet. The write of the question completes, and the next one is
         // current.
         peer.readData(toLength: count, withTimeout: 60, tag: 1)
         try await eventually("the second write is current") { socket.writeProgress?.tag == 2 }
@@ -161,7 +160,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// Grants ten milliseconds, two times, and then a minute while it has the peer go on.
+    /// Grants ten milliseconds twice, and then a minute while the peer goes on.
     private final class AskCounter: AsyncSocketDelegate, Sendable {
         let recorder = Recorder()
         private let answers = Locked([0.01, 0.01, 60])

@@ -5,12 +5,12 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// A program that ignores every error (`try?` everywhere, no delegate method but `didRead`) against a peer
-/// that fails at each step: no byte that was meant to be secret is ever sent in plaintext.
+/// A program that ignores every error (`try?` everywhere, no delegate method but `didRead`) meets a peer that
+/// fails at each step: it never sends a secret byte in plaintext.
 @Suite(.timeLimit(.minutes(5))) struct RecklessProgramTests {
     private static let secret = "the password is swordfish"
 
-    /// A mail client that upgrades, and then says its secret, whatever happens.
+    /// A mail client that upgrades, and then sends its secret, whatever happens.
     private final class RecklessClient: AsyncSocketDelegate, Sendable {
         private let settings: TLSSettings
 
@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    /// A server that lets its clients upgrade, and then says its secret, whatever happens.
+    /// A server that lets its clients upgrade, and then sends its secret, whatever happens.
     private final class RecklessServer: AsyncSocketDelegate, Sendable {
         private let settings: TLSSettings
         private let sockets = Locked<[AsyncSocket]>([])
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    /// How a peer fails: what it does after it was asked to upgrade.
+    /// How a peer fails after a request to upgrade.
     enum Failure: CaseIterable, Sendable {
         case silent, closes, resets, saysNo, injects, speaksNoTLS, isCutOff, isUntrusted, isForAnotherHost, breaksOffAfterwards
     }
@@ -129,8 +129,7 @@ import Testing
         }
     }
 
-    /// With settings that cannot be used nothing but the plaintext before `startTLS` is sent, and maybe not
-    /// all of that.
+    /// With unusable settings only the plaintext before `startTLS` is sent, and maybe not all of it.
     private func expect(_ sent: String, beginsWith plaintext: String, _ fault: Fault) {
         #expect(!sent.contains(Self.secret))
         #expect(fault.isNone ? sent.hasPrefix(plaintext) || plaintext.hasPrefix(sent) : plaintext.hasPrefix(sent))

@@ -24,8 +24,9 @@ import Testing
         var port: UInt16 { listener.localPort }
     }
 
-    /// The delegate queue is held up while the first connection is read from, ended and replaced. The data of
-    /// the first must not be told then: the original told it, to whoever was the delegate when it was read.
+    /// The delegate queue is blocked while the first connection is read from, ended and replaced. The data of
+    /// the first must not be delivered then: the original delivered it, to the delegate of the time of
+    /// reading.
     @Test func d11NothingButTheEndIsToldOfAConnectionThatWasReplaced() async throws {
         let (first, second) = (try Greeter("first"), try Greeter("second"))
         let recorder = Recorder()
@@ -46,10 +47,10 @@ import Testing
         #expect(try await recorder.readText() == "second")
     }
 
-    /// All in one callback. With a message of another thread waiting, the old connection is not closed until
-    /// the callback is over; the new one is the socket's all the same.
+    /// All in one callback. While a message of another thread waits, the old connection is closed only after
+    /// the callback; the socket has the new one all the same.
     @Test(arguments: [false, true])
-    func whatIsQueuedInACallbackBehindConnectingAgainGoesToTheNewConnection(messageWaits: Bool) async throws {
+    func whatACallbackQueuesAfterReconnectingGoesToTheNewConnection(messageWaits: Bool) async throws {
         let first = try Greeter("first")
         let second = try ScriptedPeer.listening([.expect("to the second"), .send("answer")])
         let recorder = Recorder { socket, told in
@@ -78,7 +79,7 @@ import Testing
         #expect(try await recorder.readText() == "answer")
     }
 
-    @Test func d11PendingEventsGoToWhoeverIsTheDelegateWhenTheyArrive() async throws {
+    @Test func d11PendingEventsGoToTheDelegateThatIsSetWhenTheyArrive() async throws {
         let greeter = try Greeter("hello")
         let (old, new) = (Recorder(), Recorder())
         let queue = DispatchQueue(label: "delegate")
@@ -115,7 +116,7 @@ import Testing
         #expect(try await recorder.readText() == "hello")
     }
 
-    /// Attempts that are given up at once, from many threads, on one socket: each that began is told of once.
+    /// Many threads begin attempts on one socket and give them up at once: each attempt ends exactly once.
     @Test func everyConnectionThatBeganEndsOnce() async throws {
         let greeter = try Greeter("hello")
         let ends = Locked(0)

@@ -1,42 +1,35 @@
 import AsyncSockets
+import AsyncSocketsTesting
 import FoundationEssentials
 import Glibc
 import SocketTestSupport
 import Testing
 
-/// A recv that brings less than there was room for has emptied the kernel's buffer, except where Linux stops
-/// early: before urgent data (tcp(7)), and behind a message that descriptors came with (unix(7)). What stands
-/// behind those is announced by no further event.
+/// A recv that returns less than its room has emptied the kernel's buffer, except where Linux stops early:
+/// before urgent data (tcp(7)), and behind a message with descriptors (unix(7)). No further event announces
+/// the bytes behind those.
 @Suite(.timeLimit(.minutes(5))) struct ShortReadTests {
-    /// A plain descriptor at one end, a socket of ours at the other. All that `burst` sends comes while the
-    /// loop is busy, as one event.
-    private func read(from peer: CInt, _ socket: AsyncSocket, _ burst: @escaping @Sendable (CInt) -> Void) async throws -> String
-    {
+    /// A raw socket at one end, a socket of ours at the other. All that `burst` sends comes while the loop is
+    /// busy, as one event.
+    private func read(
+        from peer: RawSocket, _ socket: AsyncSocket, _ burst: @escaping @Sendable (CInt) -> Void
+    ) async throws -> String {
         let recorder = Recorder { _, told in
-            if case .read(_, tag: 0) = told { burst(peer) }
+            if case .read(_, tag: 0) = told { burst(peer.descriptor) }
         }
         socket.changeDelegate(to: recorder)
         socket.readData(toLength: 2, withTimeout: 60, tag: 0)
         socket.readData(toLength: 6, withTimeout: 10, tag: 1)
-        #expect(send(peer, "go", 2, 0) == 2)
+        try peer.send("go")
         #expect(try await recorder.readText() == "go")
-        defer { close(peer) }
         return try await recorder.readText()
     }
 
-    @Test func whatStandsBehindUrgentDataIsRead() async throws {
+    @Test func whatComesBehindUrgentDataIsRead() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
-        let peer = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = listener.localPort.bigEndian
-        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        let connected = withUnsafeBytes(of: &address) { bytes in
-            connect(peer, bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self), socklen_t(bytes.count))
-        }
-        try #require(connected == 0)
+        let peer = try RawSocket.connected(to: .loopback(port: listener.localPort))
         let socket = try await atListener.accepted()
         // The urgent byte itself is not part of the stream.
         let text = try await read(from: peer, socket) { peer in
@@ -45,14 +38,13 @@ import Testing
             send(peer, "def", 3, 0)
         }
         #expect(text == "abcdef")
-        withExtendedLifetime((listener, atListener)) {}
+        withExtendedLifetime((listener, atListener, peer)) {}
     }
 
-    @Test func whatStandsBehindDescriptorsIsRead() async throws {
-        var ends: [CInt] = [-1, -1]
-        try #require(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
-        let socket = try AsyncSocket(adopting: ends[0])
-        let text = try await read(from: ends[1], socket) { peer in
+    @Test func whatComesBehindDescriptorsIsRead() async throws {
+        let (peer, other) = try RawSocket.pair()
+        let socket = try AsyncSocket(adopting: other.duplicate())
+        let text = try await read(from: peer, socket) { peer in
             Self.sendWithDescriptor("abc", to: peer)
             send(peer, "def", 3, 0)
         }

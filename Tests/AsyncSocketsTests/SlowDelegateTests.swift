@@ -7,10 +7,9 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// What waits for a slow delegate, what a delegate of another making hears, and what is logged.
+/// The backlog of a slow delegate, the spelling of another library's delegate, and the log.
 @Suite(.timeLimit(.minutes(5))) struct SlowDelegateTests {
-    /// The peer sends byte by byte while the delegate is busy: what waits for it does not grow with their
-    /// number.
+    /// The peer sends byte by byte while the delegate is busy: the backlog does not grow with their number.
     @Test func progressThatWaitsIsMerged() async throws {
         let queue = DispatchQueue(label: "delegate")
         let sent = [UInt8](repeating: 7, count: 5_000)
@@ -35,7 +34,7 @@ import Testing
         peer.stop()
     }
 
-    /// Progress of one operation is not added to that of the next one, though both have the same tag.
+    /// The progress of one operation is not added to that of the next, though both have the same tag.
     @Test func progressOfDifferentReadsIsToldApart() async throws {
         let queue = DispatchQueue(label: "delegate")
         let next = try TestSignal()
@@ -83,20 +82,21 @@ import Testing
         #expect(try await link.atServer.readData().count == 32 << 20)
     }
 
-    /// A delegate that was written for CocoaAsyncSocket has its spelling of the end.
+    /// A delegate for CocoaAsyncSocket spells the end as that library does.
     @Test func bothSpellingsOfTheEndAreCalled() async throws {
         final class Ported: AsyncSocketDelegate, Sendable {
             let ends = AsyncStream<(any Error)?>.makeStream()
             func socketDidDisconnect(_ socket: AsyncSocket, withError error: (any Error)?) { ends.continuation.yield(error) }
         }
-        let port = try ClosedPort()
+        let refusing = try RawSocket.refusing()
+        let port = try refusing.localPort
         let ported = Ported()
         let socket = AsyncSocket(inlineDelegate: ported)
-        try socket.connect(toHost: "127.0.0.1", onPort: port.port)
+        try socket.connect(toHost: "127.0.0.1", onPort: port)
         var ends = ported.ends.stream.makeAsyncIterator()
         let error = try #require(await ends.next())
         #expect((error as? AsyncSocketError)?.code == .connectFailed)
-        #expect(error?.localizedDescription.contains("127.0.0.1:\(port.port): connection refused") == true)
+        #expect(error?.localizedDescription.contains("127.0.0.1:\(port): connection refused") == true)
     }
 
     @Test func anAddressInUseIsNamed() async throws {

@@ -6,7 +6,7 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-/// What a queue for each socket would deadlock or trap on.
+/// Programs on which one queue for each socket would deadlock or trap.
 @Suite(.timeLimit(.minutes(5)), .serialized) struct SocketQueueTests {
     /// Echoes everything; inline, so its reads and writes come from the loop.
     private final class Echo: AsyncSocketDelegate, Sendable {
@@ -23,7 +23,7 @@ import Testing
         let children = Locked<[AsyncSocket]>([])
     }
 
-    /// Passes each message on to its partner, on whatever thread it is told of it.
+    /// Passes each message on to its partner, on the thread of the callback.
     private final class Relay: AsyncSocketDelegate, @unchecked Sendable {
         // Unchecked: `partner` is set before the first message.
         weak var partner: AsyncSocket?
@@ -71,7 +71,7 @@ import Testing
         var iterator = finished.makeAsyncIterator()
         await iterator.next()
         await iterator.next()
-        // Delegates are held weakly, and an optimised build lets go of what is not used any more.
+        // Delegates are held weakly, and an optimised build releases what is no longer used.
         withExtendedLifetime((echo, listener, relays, sockets)) {}
     }
 
@@ -146,7 +146,7 @@ import Testing
         #expect(try await recorder.wrote() == 3)
     }
 
-    /// The callback wants a lock that the caller of `write` holds: no one may wait for the other.
+    /// The callback needs a lock that the caller of `write` holds: neither may wait for the other.
     @Test(arguments: Link.Delivery.allCases)
     func aCallUnderALockThatTheCallbackTakesTooDoesNotDeadlock(_ delivery: Link.Delivery) async throws {
         let lock = Locked(0)

@@ -47,7 +47,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
         }
     }
 
-    func finishTurn(on place: TurnPlace) {
+    func finishTurn(on executor: TurnExecutor) {
         guard !userCode.isEmpty else { return }
         let calls = userCode
         userCode = []
@@ -58,7 +58,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
 
     func leaveRestToLoop() { leftovers += 1 }
 
-    /// Waits until all that was posted before is done.
+    /// Waits until all earlier messages are done.
     func settle() async {
         await withCheckedContinuation { turn.post(.report($0), to: self) }
     }
@@ -125,7 +125,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
         #expect(counter.total == 1)
     }
 
-    /// Whoever runs the turn does not run it for ever: what is left waits for the owner's loop.
+    /// The executor does not run the turn without end: what is left waits for the owner's loop.
     @Test func aTurnThatFillsItselfIsLeftToTheLoop() {
         let chain = Chain()
         chain.turn.post(1_000, to: chain)
@@ -149,7 +149,7 @@ private final class Chain: TurnOwner, @unchecked Sendable {
         if message > 0 { turn.post(message - 1, to: self) }
     }
 
-    func finishTurn(on place: TurnPlace) {}
+    func finishTurn(on executor: TurnExecutor) {}
     var isCallingUser: Bool { false }
     func leaveRestToLoop() { leftovers += 1 }
 }

@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test(arguments: Link.Delivery.allCases)
-    func theHandshakeStandsInLineBehindEarlierReadsAndWrites(_ delivery: Link.Delivery) async throws {
+    func theHandshakeWaitsForEarlierReadsAndWrites(_ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
         link.client.write(Data("STARTTLS\r\n"), withTimeout: 60, tag: 1)
         link.client.readData(to: .lineEnd, withTimeout: 60, tag: 2)
@@ -50,7 +50,7 @@ import Testing
         #expect(try await link.atClient.readText() == "answer\r\n")
     }
 
-    @Test func startTLSMayBeCalledBeforeTheConnectionStands() async throws {
+    @Test func startTLSMayBeCalledBeforeTheConnectionIsEstablished() async throws {
         let server = try TestCertificates.server()
         let atListener = Recorder { _, told in
             guard case .accepted(let socket) = told else { return }
@@ -157,7 +157,7 @@ import Testing
         #expect(try await link.atClient.disconnected() == thrown)
     }
 
-    /// In an inline callback, where what is asked for is done at once.
+    /// In an inline callback, where requests are done at once.
     @Test func aSettingsErrorInACallbackEndsTheConnection() async throws {
         let settings = Self.broken(try TestCertificates.server())
         let atListener = Recorder { _, told in
@@ -173,7 +173,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    /// The connection has yet to be made: it never is.
+    /// The connection is not made yet, and never is.
     @Test func aSettingsErrorWhileConnectingEndsTheAttempt() async throws {
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
@@ -194,13 +194,14 @@ import Testing
         withExtendedLifetime(atListener) {}
     }
 
-    /// No one answers: that is told as for a read, and `startTLS` has nothing to complain about.
+    /// No one answers: the error is the same as for a read, and `startTLS` does not throw.
     @Test func startTLSAfterAnEndByItselfThrowsNothing() async throws {
-        let port = try ClosedPort()
+        let refusing = try RawSocket.refusing()
+        let port = try refusing.localPort
         for _ in 0..<40 {
             let recorder = Recorder()
             let socket = AsyncSocket(inlineDelegate: recorder)
-            try socket.connect(toHost: "127.0.0.1", onPort: port.port, withTimeout: 60)
+            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 60)
             try socket.startTLS(settings: TestCertificates.client())
             let error = try await recorder.disconnected()
             #expect(error?.code == .connectFailed)

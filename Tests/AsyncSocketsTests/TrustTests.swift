@@ -4,7 +4,7 @@ import FoundationEssentials
 import SocketTestSupport
 import Testing
 
-/// Who is trusted, and what happens while that is being decided.
+/// Which peers are trusted, and what happens until that is decided.
 @Suite(.timeLimit(.minutes(5))) struct TrustTests {
     // MARK: - OpenSSL's verdict
 
@@ -262,7 +262,7 @@ import Testing
         client.handshakeTimeout = 3
         try link.startTLS(client: client, server: TestCertificates.server())
         let (_, answer) = try await link.atClient.asked()
-        // A clock of another socket's: longer than the handshake may take.
+        // The clock of another socket runs longer than the handshake may take.
         let clock = try await Link.make()
         clock.client.readData(withTimeout: 3.5, tag: 0)
         #expect(try await clock.atClient.disconnected()?.code == .readTimeout)
@@ -270,8 +270,8 @@ import Testing
         try await link.atClient.secured()
     }
 
-    /// Under TLS 1.2 the server holds back its Finished until its own delegate has decided, which it never
-    /// does here.
+    /// Under TLS 1.2 the server holds back its Finished until its own delegate decides, which never happens
+    /// here.
     @Test func aHandshakeThatIsLateAfterAVerdictNamesItsWholeLimit() async throws {
         let link = try await Link.make()
         var (client, server) = try TestCertificates.mutual()

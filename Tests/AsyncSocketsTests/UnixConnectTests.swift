@@ -1,4 +1,5 @@
 import AsyncSockets
+import AsyncSocketsTesting
 import Foundation
 import Glibc
 import SocketCore
@@ -7,40 +8,24 @@ import Testing
 
 /// Connections to Unix-domain sockets, by path and by abstract name.
 @Suite(.timeLimit(.minutes(5))) struct UnixConnectTests {
-    /// A directory with a short name, gone with its owner.
-    private final class Directory {
-        let url: URL
-
-        init() throws {
-            url = URL(filePath: "/tmp/as-\(UUID().uuidString.prefix(8))")
-            try FileManager.default.createDirectory(at: url, withIntermediateDirectories: false)
-        }
-
-        deinit { try? FileManager.default.removeItem(at: url) }
-    }
-
-    private static func listen(at url: URL, backlog: CInt = 8) throws -> RawSocket {
-        try RawSocket.listening(on: try #require(SocketAddress(unixPath: url.path)), backlog: backlog)
-    }
-
     @Test func aPathIsConnectedToAndTold() async throws {
-        let directory = try Directory()
-        let url = directory.url.appending(path: "a socket")
-        let listener = try Self.listen(at: url)
+        let folder = try TemporaryFolder()
+        let path = folder.path("a socket")
+        let listener = try RawSocket.listening(on: folder.address("a socket"))
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toPath: url.path, withTimeout: 60)
-        #expect(try await recorder.connectedTo() == url.path)
-        #expect(client.connectedPath == url.path)
-        #expect(client.connectedAddress?.unixPath == url.path)
+        try client.connect(toPath: path, withTimeout: 60)
+        #expect(try await recorder.connectedTo() == path)
+        #expect(client.connectedPath == path)
+        #expect(client.connectedAddress?.unixPath == path)
         #expect(client.connectedHost == nil && client.connectedPort == 0 && !client.isIPv4 && !client.isIPv6)
         let peer = try listener.accepted()
-        peer.send("over a path")
+        try peer.send("over a path")
         client.readData(toLength: 11, withTimeout: 60, tag: 0)
         #expect(try await recorder.readText() == "over a path")
         client.write(Data("and back"), withTimeout: 60, tag: 0)
-        #expect(peer.receive(8) == "and back")
-        withExtendedLifetime(directory) {}
+        #expect(try peer.receive(atLeast: 8) == "and back")
+        withExtendedLifetime(folder) {}
     }
 
     @Test func anAbstractNameIsConnectedToAndTold() async throws {
@@ -58,19 +43,19 @@ import Testing
         #expect(client.connectedPath == nil && client.connectedAddress?.abstractName == name)
         let peer = try listener.accepted()
         client.write(Data("abstract"), withTimeout: 60, tag: 0)
-        #expect(peer.receive(8) == "abstract")
+        #expect(try peer.receive(atLeast: 8) == "abstract")
     }
 
     @Test func aPathWithoutASocketIsAFailureThatNamesIt() async throws {
-        let directory = try Directory()
-        let url = directory.url.appending(path: "nobody")
+        let folder = try TemporaryFolder()
+        let path = folder.path("missing")
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toPath: url.path, withTimeout: 60)
+        try client.connect(toPath: path, withTimeout: 60)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectFailed && error.errno == ENOENT)
-        #expect(error.message.contains(url.path))
-        withExtendedLifetime((client, directory)) {}
+        #expect(error.message.contains(path))
+        withExtendedLifetime((client, folder)) {}
     }
 
     @Test func whatIsNoPathOfASocketIsRefusedAtOnce() throws {
@@ -88,20 +73,21 @@ import Testing
 
     /// The kernel says EAGAIN, and never that there is room again.
     @Test func aFullBacklogIsWaitedFor() async throws {
-        let directory = try Directory()
-        let url = directory.url.appending(path: "full")
-        let listener = try Self.listen(at: url, backlog: 0)
-        let first = try RawSocket.connected(to: try #require(SocketAddress(unixPath: url.path)))
+        let folder = try TemporaryFolder()
+        let path = folder.path("full")
+        let address = try folder.address("full")
+        let listener = try RawSocket.listening(on: address, backlog: 0)
+        let first = try RawSocket.connected(to: address)
         let loop = try EventLoop()
         let atLate = Recorder()
         let late = AsyncSocket(inlineDelegate: atLate)
         late.stay(on: loop)
-        try late.connect(toPath: url.path, withTimeout: 0.1)
+        try late.connect(toPath: path, withTimeout: 0.1)
         #expect(try await atLate.disconnected()?.code == .connectTimeout)
         try await eventually("the loop is empty") { loop.registrationCount == 0 }
         let recorder = Recorder(recordsSteps: true)
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toPath: url.path, withTimeout: 60)
+        try client.connect(toPath: path, withTimeout: 60)
         guard case .progressed(.trying) = await recorder.next() else {
             Issue.record("not tried")
             return
@@ -112,16 +98,16 @@ import Testing
             return
         }
         #expect(client.isConnected)
-        withExtendedLifetime((first, firstPeer, late, directory)) {}
+        withExtendedLifetime((first, firstPeer, late, folder)) {}
     }
 
     @Test func tlsRunsOverAUnixSocket() async throws {
-        let directory = try Directory()
-        let url = directory.url.appending(path: "tls")
-        let listener = try Self.listen(at: url)
+        let folder = try TemporaryFolder()
+        let path = folder.path("tls")
+        let listener = try RawSocket.listening(on: folder.address("tls"))
         let (atClient, atServer) = (Recorder(), Recorder())
         let client = AsyncSocket(inlineDelegate: atClient)
-        try client.connect(toPath: url.path, withTimeout: 60)
+        try client.connect(toPath: path, withTimeout: 60)
         _ = try await atClient.connectedTo()
         let server = try AsyncSocket(adopting: listener.accepted().duplicate(), inlineDelegate: atServer)
         #expect(server.connectedPath == nil && server.connectedAddress?.family == .unix)
@@ -131,6 +117,6 @@ import Testing
         try await atServer.secured()
         server.readData(toLength: 6, withTimeout: 60, tag: 0)
         #expect(try await atServer.readText() == "secret")
-        withExtendedLifetime((client, server, directory)) {}
+        withExtendedLifetime((client, server, folder)) {}
     }
 }

@@ -1,4 +1,5 @@
 import AsyncSockets
+import AsyncSocketsTesting
 import Dispatch
 import Foundation
 import SocketBuffers
@@ -13,17 +14,17 @@ import Testing
         try listener.accept(onPath: folder.path("s"))
         let address = try #require(listener.localAddress)
         #expect(address.family == .unix)
-        let client = try RawClient(to: address)
+        let client = try RawSocket.connected(to: address)
         let child = try await recorder.accepted()
         child.write(Data("hello"), withTimeout: 60, tag: 0)
-        #expect(try client.receive(count: 5) == "hello")
+        #expect(try client.receive(atLeast: 5) == "hello")
         listener.disconnect()
         #expect(try folder.names == [])
         #expect(try await recorder.disconnected() == nil)
         #expect(child.isConnected)
     }
 
-    /// What may lie at a path, how it is put there, and what the error calls it.
+    /// What may be at a path, how the test makes it, and what the error calls it.
     private static let obstacles: [(name: String, make: @Sendable (String) -> CInt)] = [
         ("a file", { close(open($0, O_CREAT | O_WRONLY, 0o600)) }),
         ("a directory", { mkdir($0, 0o700) }),
@@ -55,18 +56,18 @@ import Testing
         let error = #expect(throws: AsyncSocketError.self) { try second.accept(onPath: folder.path("s")) }
         #expect(error?.errno == EADDRINUSE)
         #expect(error?.message.contains("in use") == true)
-        let client = try RawClient(to: try #require(first.localAddress))
-        client.send("to the first")
+        let client = try RawSocket.connected(to: try #require(first.localAddress))
+        try client.send("to the first")
         #expect(await firstText(at: recorders[0], length: 12) == "to the first")
         withExtendedLifetime((first, recorders)) {}
     }
 
-    /// The kernel answers EAGAIN: the server lives, and is busy.
+    /// The kernel answers EAGAIN: the server is alive, and busy.
     @Test func d15AServerWithAFullBacklogKeepsItsFile() throws {
         let folder = try TemporaryFolder()
-        let address = try #require(SocketAddress(unixPath: folder.url("s").path))
+        let address = try folder.address("s")
         let server = try RawSocket.listening(on: address, backlog: 0)
-        let first = try RawClient(to: address)
+        let first = try RawSocket.connected(to: address)
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
         let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onPath: folder.path("s")) }
@@ -74,32 +75,32 @@ import Testing
         #expect(error?.message.contains("in use") == true)
         #expect(try folder.names == ["s"])
         let peer = try server.accepted()
-        first.send("still there")
-        #expect(peer.receive(11) == "still there")
-        _ = try RawClient(to: address)
+        try first.send("still there")
+        #expect(try peer.receive(atLeast: 11) == "still there")
+        _ = try RawSocket.connected(to: address)
     }
 
     @Test func d15ADatagramSocketThatIsInUseStays() throws {
         let folder = try TemporaryFolder()
-        let other = try folder.bindSocket("s", type: SOCK_DGRAM)
-        defer { close(other) }
+        let other = try RawSocket.bound(to: folder.address("s"), SOCK_DGRAM)
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
         let error = #expect(throws: AsyncSocketError.self) { try listener.accept(onPath: folder.path("s")) }
         #expect(error?.errno == EADDRINUSE)
         #expect(try folder.names == ["s"])
+        withExtendedLifetime(other) {}
     }
 
     @Test func aSocketThatACrashHasLeftIsReplaced() async throws {
         let folder = try TemporaryFolder()
-        close(try folder.bindSocket("s"))
+        _ = try RawSocket.bound(to: folder.address("s"))
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onPath: folder.path("s"))
-        let client = try RawClient(to: try #require(listener.localAddress))
+        let client = try RawSocket.connected(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
         child.write(Data("new"), withTimeout: 60, tag: 0)
-        #expect(try client.receive(count: 3) == "new")
+        #expect(try client.receive(atLeast: 3) == "new")
         withExtendedLifetime((listener, recorder)) {}
     }
 
@@ -117,7 +118,7 @@ import Testing
         let longest = String(repeating: "x", count: room)
         try listener.accept(onPath: folder.path(longest))
         #expect(try folder.names == [longest])
-        _ = try RawClient(to: try #require(listener.localAddress))
+        _ = try RawSocket.connected(to: try #require(listener.localAddress))
         listener.disconnect()
         #expect(try folder.names == [])
     }
@@ -128,10 +129,10 @@ import Testing
         let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onPath: folder.path("s"))
         try #require(rename(folder.url("s").path, folder.url("moved").path) == 0)
-        let other = try folder.bindSocket("s")
-        defer { close(other) }
+        let other = try RawSocket.bound(to: folder.address("s"))
         listener.disconnect()
         #expect(try folder.names.sorted() == ["moved", "s"])
+        withExtendedLifetime(other) {}
     }
 
     @Test func theFileGoesWithTheLastReferenceToo() async throws {
@@ -164,22 +165,22 @@ import Testing
         let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onAddress: address)
         #expect(listener.localAddress == address)
-        let client = try RawClient(to: address)
+        let client = try RawSocket.connected(to: address)
         let child = try await recorder.accepted()
         child.write(Data("abstract"), withTimeout: 60, tag: 0)
-        #expect(try client.receive(count: 8) == "abstract")
+        #expect(try client.receive(atLeast: 8) == "abstract")
         let second = AsyncSocket(inlineDelegate: recorder)
         let error = #expect(throws: AsyncSocketError.self) { try second.accept(onAddress: address) }
         #expect(error?.errno == EADDRINUSE)
         withExtendedLifetime((listener, recorder)) {}
     }
 
-    /// Several start at once where a crash has left a socket: one gets the path, and whoever connects reaches
-    /// that one.
+    /// Several listeners start at once where a crash has left a socket: one gets the path, and each client
+    /// reaches that one.
     @Test func ofManyThatStartAtOnceOneGetsThePath() async throws {
         let folder = try TemporaryFolder()
         for round in 0..<100 {
-            close(try folder.bindSocket("s\(round)"))
+            _ = try RawSocket.bound(to: folder.address("s\(round)"))
             let recorders = (0..<4).map { _ in Recorder() }
             let listeners = recorders.map { AsyncSocket(inlineDelegate: $0) }
             let url = folder.url("s\(round)")
@@ -190,16 +191,16 @@ import Testing
             let won = winners.withLock { $0 }
             try #require(won.count == 1, "\(won.count) listen on \(url.path)")
             let listener = listeners[won[0]]
-            let client = try RawClient(to: try #require(listener.localAddress))
-            client.send("\(round)")
+            let client = try RawSocket.connected(to: try #require(listener.localAddress))
+            try client.send("\(round)")
             #expect(await firstText(at: recorders[won[0]], length: "\(round)".count) == "\(round)")
             listener.disconnect()
         }
         #expect(try folder.names == [])
     }
 
-    /// The first `length` bytes that any accepted connection brings. Some bring none: they only asked whether
-    /// anybody answers.
+    /// The first `length` bytes of any accepted connection. Some bring none: they only asked whether a
+    /// listener answers.
     private func firstText(at recorder: Recorder, length: Int) async -> String {
         while true {
             switch await recorder.next() {

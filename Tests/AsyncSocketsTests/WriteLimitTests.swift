@@ -4,7 +4,7 @@ import Foundation
 import SocketTestSupport
 import Testing
 
-/// What may wait to be written, and what the delegate hears of it.
+/// How much may wait to be written, and what the delegate gets to know.
 @Suite(.timeLimit(.minutes(5))) struct WriteLimitTests {
     @Test(arguments: [false, true])
     func d13AWriteQueueThatExceedsItsLimitEndsTheConnection(secure: Bool) async throws {
@@ -52,7 +52,7 @@ import Testing
         #expect(try await link.atServer.readData().count == Self.more + 1)
     }
 
-    /// A server that answers whatever it is sent, and a peer that never reads.
+    /// A server that answers everything, and a peer that never reads.
     @Test func withoutASettingAPeerThatDoesNotReadIsBounded() async throws {
         let link = try await Link.make()
         for tag in 0..<1_000 { link.client.write(Data(count: 1 << 20), tag: tag) }
@@ -71,7 +71,7 @@ import Testing
         #expect(try await link.atServer.readData().count == count)
     }
 
-    @Test func writesWithinTheLimitGoOnForEver() async throws {
+    @Test func writesWithinTheLimitGoOnWithoutEnd() async throws {
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = 1000
         for tag in 0..<1000 {
@@ -174,7 +174,7 @@ import Testing
         }
     }
 
-    /// The peer has closed its side, and bytes of its lie unread: that does not hide what became of the file.
+    /// The peer has closed its side, and its bytes are unread: that does not hide what happened to the file.
     @Test(arguments: [false, true])
     func aShrunkFileIsToldThoughThePeerHasClosedItsSide(secure: Bool) async throws {
         let settings = try TestCertificates.server()
@@ -199,7 +199,7 @@ import Testing
         _ = try await peer.finish()
     }
 
-    @Test func aPeerThatResetsWhileAFileIsSentEndsTheConnectionAndNotTheProcess() async throws {
+    @Test func aResetWhileAFileIsSentEndsTheConnectionAndNotTheProcess() async throws {
         let reading = try TestSignal()
         let peer = try ScriptedPeer.listening([.expect("\0\0\0"), .fire(reading), .reset])
         let recorder = Recorder()

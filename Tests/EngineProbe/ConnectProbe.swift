@@ -2,15 +2,15 @@ internal import AsyncSockets
 internal import Foundation
 internal import SocketBuffers
 internal import SocketCore
+internal import SocketTestSupport
 
-/// What attempts to connect leave behind, which is nothing: no descriptor and no registration, however they
-/// end.
+/// Attempts to connect leave nothing behind: no descriptor and no registration, however they end.
 enum ConnectProbe {
     private static let rounds = 200
 
     static func run() throws {
         let loop = try EventLoop()
-        let silent = try (0..<3).map { _ in try SilentHost() }
+        let silent = try (0..<3).map { _ in try FullBacklog() }
         // The first time costs descriptors that stay: those of the loops and of the runtime.
         try disconnectWhileConnecting(to: silent, on: loop, rounds: 3)
         try timeOut(connectingTo: silent, on: loop)
@@ -24,7 +24,7 @@ enum ConnectProbe {
     }
 
     /// At every moment: while resolving, with one attempt, with several.
-    private static func disconnectWhileConnecting(to hosts: [SilentHost], on loop: EventLoop, rounds: Int) throws {
+    private static func disconnectWhileConnecting(to hosts: [FullBacklog], on loop: EventLoop, rounds: Int) throws {
         for round in 0..<rounds {
             let (client, witness) = makeClient(to: hosts, on: loop)
             try client.connect(toHost: "host.test", onPort: 1, withTimeout: 60)
@@ -36,7 +36,7 @@ enum ConnectProbe {
         }
     }
 
-    private static func timeOut(connectingTo hosts: [SilentHost], on loop: EventLoop) throws {
+    private static func timeOut(connectingTo hosts: [FullBacklog], on loop: EventLoop) throws {
         let (client, witness) = makeClient(to: hosts, on: loop)
         try client.connect(toHost: "host.test", onPort: 1, withTimeout: 0.02)
         guard try witness.end()?.code == .connectTimeout else { throw ProbeFailure(description: "no timeout") }
@@ -44,7 +44,7 @@ enum ConnectProbe {
         withExtendedLifetime((client, witness)) {}
     }
 
-    private static func makeClient(to hosts: [SilentHost], on loop: EventLoop) -> (AsyncSocket, Witness) {
+    private static func makeClient(to hosts: [FullBacklog], on loop: EventLoop) -> (AsyncSocket, Witness) {
         let witness = Witness()
         let client = AsyncSocket(inlineDelegate: witness)
         let addresses = hosts.map(\.address)
@@ -54,7 +54,7 @@ enum ConnectProbe {
         return (client, witness)
     }
 
-    /// The registration goes right after the last callback.
+    /// The registration ends right after the last callback.
     private static func expectEmpty(_ loop: EventLoop) throws {
         var patience = 100_000
         while loop.registrationCount > 0, patience > 0 {
@@ -92,33 +92,4 @@ private final class Witness: AsyncSocketDelegate, Sendable {
     }
 
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) { ends.put(error) }
-}
-
-/// A listener whose backlog is full: the kernel drops further SYNs.
-private final class SilentHost {
-    let address: SocketAddress
-    private let descriptors: [CInt]
-
-    init() throws {
-        let listener = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
-        var name = sockaddr_in()
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        name.sin_family = sa_family_t(AF_INET)
-        name.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-        let clients = (0..<4).map { _ in socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0) }
-        let data = withUnsafeMutableBytes(of: &name) { bytes -> Data? in
-            let pointer = bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self)
-            guard bind(listener, pointer, length) == 0, listen(listener, 0) == 0 else { return nil }
-            guard getsockname(listener, pointer, &length) == 0 else { return nil }
-            for client in clients { _ = connect(client, pointer, length) }
-            return Data(bytes)
-        }
-        guard let data, let address = SocketAddress(data: data) else { throw ProbeFailure(description: "no silent host") }
-        self.address = address
-        descriptors = [listener] + clients
-    }
-
-    deinit {
-        for descriptor in descriptors { close(descriptor) }
-    }
 }

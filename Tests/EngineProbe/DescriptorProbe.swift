@@ -1,3 +1,4 @@
+internal import AsyncSocketsTesting
 internal import Glibc
 internal import SocketCore
 
@@ -24,13 +25,12 @@ enum DescriptorProbe {
     }
 
     private static func listen(tell: @escaping @Sendable (Told) -> Void) throws -> Acceptor {
-        guard let address = SocketAddress(literal: "127.0.0.1", port: 0) else { throw ProbeFailure(description: "no address") }
         let receiver = Acceptor.Receiver(
             accepted: { tell(.accepted($0, from: $1)) },
             paused: { tell(.paused($0, seconds: $1, at: .now)) },
             closed: {}
         )
-        let acceptor = try Acceptor(on: address, loop: EventLoop.next(), receiver: receiver)
+        let acceptor = try Acceptor(on: .loopback(), loop: EventLoop.next(), receiver: receiver)
         acceptor.start()
         return acceptor
     }

@@ -1,6 +1,6 @@
-// What is measured in a process of its own: the test process has threads of its own and, with its descriptors
-// used up, libdispatch could not count the workers of the global queues, which it traps on. Nothing here uses
-// a global queue or Swift concurrency.
+// Measurements in a process of their own: the test process has other threads, and libdispatch traps when it
+// has no descriptor to count the workers of the global queues with. Nothing here uses a global queue or Swift
+// concurrency.
 
 internal import AsyncSockets
 internal import Dispatch
@@ -8,7 +8,7 @@ internal import Foundation
 internal import SocketBuffers
 internal import SocketCore
 
-/// Something is not as it has to be.
+/// A probe has found a fault.
 struct ProbeFailure: Error, CustomStringConvertible {
     let description: String
 }
@@ -39,7 +39,7 @@ enum EngineProbe {
     }
 }
 
-/// Things that were told on other threads, for one that waits.
+/// Items from other threads, for one thread that waits.
 final class Mailbox<Item: Sendable>: Sendable {
     private let items = Locked<[Item]>([])
     private let arrivals = DispatchSemaphore(value: 0)

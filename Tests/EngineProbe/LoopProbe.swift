@@ -1,11 +1,10 @@
 internal import Glibc
 internal import SocketCore
 
-/// Loops that are made when descriptors run out: each attempt fails with a typed error, and none leaks what
-/// it had already.
+/// Loops are made while descriptors run out: each attempt fails with a typed error, and leaks nothing.
 enum LoopProbe {
     static func run() throws {
-        // Whatever the first loop of a process needs of its own is there.
+        // By now the first loop of the process has all that it needs.
         let first = try EventLoop()
         var limit = rlimit(rlim_cur: 64, rlim_max: 64)
         guard setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else {

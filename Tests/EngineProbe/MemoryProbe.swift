@@ -7,9 +7,9 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// Connections that begin a TLS handshake and go, many at a time: what they needed is given back.
+/// Many connections at a time begin a TLS handshake and go: their memory is returned.
 enum MemoryProbe {
-    /// Keeps the sockets that were accepted, until they end, and begins a handshake on each.
+    /// Keeps the accepted sockets until they end, and begins a handshake on each.
     private final class Server: AsyncSocketDelegate, Sendable {
         let settings: TLSSettings
         let begun = Locked(0)
@@ -130,8 +130,8 @@ enum MemoryProbe {
         return usable
     }
 
-    /// A sanitizer has a heap of its own, which keeps what is freed so that it finds late uses: only that it
-    /// is asked can be seen then.
+    /// A sanitizer has its own heap, which keeps freed memory to find late uses: the probe then sees only
+    /// that the loop asks.
     private static var isSanitized: Bool {
         ["__tsan_init", "__asan_init"].contains { (symbol: String) in dlsym(nil, symbol) != nil }
     }

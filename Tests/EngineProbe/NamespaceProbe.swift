@@ -71,7 +71,7 @@ enum NamespaceProbe {
     }
 }
 
-/// A delegate that says where its socket has come to.
+/// A delegate that says where its socket has connected to.
 private final class Party: AsyncSocketDelegate, Sendable {
     let outcomes = Mailbox<String?>()
     /// The last end's.

@@ -4,8 +4,8 @@ internal import Dispatch
 internal import Foundation
 internal import Glibc
 
-/// A server whose delegate does not answer while the client goes on sending: what that costs in processor
-/// time until the verdict is overdue.
+/// A server whose delegate does not answer while the client goes on sending: the processor time until the
+/// verdict is overdue.
 enum TrustProbe {
     private static let pause = 1.0
 

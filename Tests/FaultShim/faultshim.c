@@ -11,16 +11,16 @@
 //
 // Rules:
 //  1. Only the sockets of the library are meant: stream sockets in an epoll set. Before it is there (connect): those that do not block.
-//  2. A fault is one that the kernel could have answered, and nothing is claimed that the kernel would never let stand:
+//  2. A fault is one that the kernel could have answered, and nothing is claimed that the kernel would never do:
 //     a. An edge-triggered reader takes a short read or EAGAIN as "empty", and waits for the next edge. So a fault that leaves bytes (or room)
-//        behind is followed by one: EPOLL_CTL_MOD makes epoll look at the socket anew and report what is still there. To the reader it is as
+//        behind is followed by one: EPOLL_CTL_MOD makes epoll look at the socket again and report what is still there. To the reader it is as
 //        if the rest had come a moment later.
 //     b. For the same reason recv is told EAGAIN only after a recv that filled its room: what an event has announced, or a test knows to be there,
 //        is never denied.
 //     c. ENOBUFS is different: the kernel may say it of a socket with room (a Unix-domain one, out of memory), and no edge follows. So none does.
 //     d. An interrupted close has closed, an interrupted connect goes on (close(2), connect(2)). The others have done nothing.
 //     e. EMFILE and ECONNABORTED leave the waiting connections where they are, without another edge.
-//  3. No call fails for ever: the one after a fault is real.
+//  3. No call fails twice in a row: the one after a fault is real.
 //  4. A run can be repeated: what happens depends on the seed, the number of the socket, and the number of its call.
 //  5. Child processes are left alone: LD_PRELOAD goes away at once.
 #define _GNU_SOURCE

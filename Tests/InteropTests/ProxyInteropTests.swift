@@ -15,7 +15,7 @@ import Testing
     /// More than fits into the buffers on the way.
     private static let manyBytes = Data((0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) })
 
-    /// A socket that shall connect through `daemon`.
+    /// A socket that connects through `daemon`.
     private func makeSocket(_ daemon: ProxyDaemon, _ credentials: Proxy.Credentials?) -> (AsyncSocket, Recorder) {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
@@ -38,7 +38,7 @@ import Testing
         }
         #expect(try await recorder.readData() == bytes)
         #expect(socket.connectedPort == daemon.port)
-        // Someone has come to the server, once, and we have not: it is the proxy. (Its port may be the same
+        // One client has come to the server, and it is not us: it is the proxy. (Its port may be the same
         // number as ours.)
         #expect(echo.peers.count == 1)
         socket.disconnect()
@@ -107,7 +107,7 @@ import Testing
     }
 
     @Test(arguments: zip(ProxyDaemon.Kind.allCases, ["Connection refused", "Connection refused", "500 Unable to connect"]))
-    func aPortThatNobodyListensOnIsTold(_ kind: ProxyDaemon.Kind, _ words: String) async throws {
+    func aPortThatNoOneListensOnIsTold(_ kind: ProxyDaemon.Kind, _ words: String) async throws {
         let closed = try Loopback.freePort()
         let daemon = try await ProxyDaemon(kind, target: closed).started()
         defer { daemon.stop() }

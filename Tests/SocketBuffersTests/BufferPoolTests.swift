@@ -9,7 +9,7 @@ import Testing
         #expect(pool.spareCount == 0)
         for (number, block) in blocks.enumerated() {
             pool.give(block)
-            // Two are at hand, besides those that the limit is about.
+            // The pool keeps two at hand, besides those that the limit counts.
             #expect(pool.spareCount == min(number + 1, 5))
         }
         let again = (0..<5).map { _ in pool.take() }

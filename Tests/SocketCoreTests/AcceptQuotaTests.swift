@@ -1,10 +1,11 @@
+import AsyncSocketsTesting
 import SocketBuffers
 import SocketCore
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct AcceptQuotaTests {
     private static func listen(with quota: AcceptQuota, on loop: EventLoop) throws -> (Acceptor, AsyncStream<SocketDescriptor>) {
-        let address = try #require(SocketAddress(literal: "127.0.0.1", port: 0))
+        let address = try SocketAddress.loopback()
         let (stream, continuation) = AsyncStream<SocketDescriptor>.makeStream()
         let receiver = Acceptor.Receiver(
             accepted: { descriptor, _ in continuation.yield(descriptor) }, paused: { _, _ in }, closed: {})

@@ -1,8 +1,9 @@
+import AsyncSocketsTesting
 import SocketCore
 import Testing
 
 @Suite(.timeLimit(.minutes(5))) struct AcceptorTests {
-    /// What a listener tells its owner.
+    /// What an acceptor tells its owner.
     private enum Told: Sendable {
         case accepted(SocketDescriptor, from: SocketAddress)
         case paused(SystemError, seconds: Double)
@@ -10,7 +11,7 @@ import Testing
     }
 
     private static func listen(on loop: EventLoop, host: String = "127.0.0.1") throws -> (Acceptor, AsyncStream<Told>) {
-        let address = try #require(SocketAddress(literal: host, port: 0))
+        let address = try SocketAddress.loopback(host)
         let (stream, continuation) = AsyncStream<Told>.makeStream()
         let receiver = Acceptor.Receiver(
             accepted: { continuation.yield(.accepted($0, from: $1)) },
@@ -43,7 +44,7 @@ import Testing
 
     @Test func aCloseBeforeTheStartCounts() async throws {
         let loop = try EventLoop()
-        let address = try #require(SocketAddress(literal: "127.0.0.76", port: 0))
+        let address = try SocketAddress.loopback("127.0.0.76")
         let (told, continuation) = AsyncStream<Told>.makeStream()
         let receiver = Acceptor.Receiver(
             accepted: { continuation.yield(.accepted($0, from: $1)) }, paused: { _, _ in },

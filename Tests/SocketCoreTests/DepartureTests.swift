@@ -2,13 +2,13 @@ import Testing
 
 @testable import SocketCore
 
-/// When a loop asks for memory to be given back.
+/// When a loop returns memory to the system.
 @Suite struct DepartureTests {
     private final class Handler: EventHandler {
         func handle(_ events: LoopEvents) {}
     }
 
-    /// How many are registered each time that a departure is noted, when all leave one by one.
+    /// How many are registered at each departure that counts, when all leave one by one.
     private func notes(whenLeaving count: Int, of total: Int? = nil) -> [Int] {
         var table = LoopTable()
         let registrations = (0..<(total ?? count)).map { _ in table.insert(Handler()) }
@@ -26,7 +26,7 @@ import Testing
         #expect(notes(whenLeaving: 300) == [44])
     }
 
-    /// As many stay, and the memory of those that go is given back all the same.
+    /// Many stay, and the memory of those that go is returned all the same.
     @Test func aBurstBesideManyThatStayIsNoted() {
         #expect(notes(whenLeaving: 9000, of: 19_000).first == 16_625)
     }

@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import Dispatch
 import Glibc
 import SocketBuffers
@@ -6,10 +7,8 @@ import Testing
 
 /// Two ends of a connection that the kernel made without a network.
 private func makeSocketPair() throws -> (SocketDescriptor, SocketDescriptor) {
-    var descriptors: [CInt] = [-1, -1]
-    let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
-    try #require(socketpair(AF_UNIX, type, 0, &descriptors) == 0)
-    return (SocketDescriptor(adopting: descriptors[0]), SocketDescriptor(adopting: descriptors[1]))
+    let (near, far) = try RawSocket.pair()
+    return (SocketDescriptor(takingOver: near.duplicate()), SocketDescriptor(takingOver: far.duplicate()))
 }
 
 extension SocketDescriptor {
@@ -79,7 +78,7 @@ private final class Handler: EventHandler {
         let early = loop.register(Handler { _ in continuation.yield("early") })
         let removed = loop.register(Handler { _ in continuation.yield("removed") })
         let start = Deadline.now
-        // On the loop, which tells of none before it has all.
+        // This runs on the loop, which delivers no event before it has all of them.
         run(on: loop) { loop in
             loop.setDeadline(Deadline(after: 0.06, from: start), of: late)
             loop.setDeadline(Deadline(after: 0.02, from: start), of: removed)
@@ -118,7 +117,7 @@ private final class Handler: EventHandler {
     private func run(on loop: EventLoop, _ body: @escaping @Sendable (EventLoop) -> Void) {
         let own = Locked<LoopRegistration?>(nil)
         let registration = loop.register(
-            Handler { [unowned loop] _ in
+            Handler { _ in
                 body(loop)
                 if let own = own.withLock({ $0.take() }) { loop.deregister(own) }
             })
@@ -133,8 +132,8 @@ private final class Handler: EventHandler {
         let stop = Locked(false)
         let own = Locked<LoopRegistration?>(nil)
         let busy = loop.register(
-            Handler { [unowned loop] _ in
-                if !stop.withLock({ $0 }), let own = own.withLock({ $0 }) { loop.resume(own) }
+            Handler { [weak loop] _ in
+                if !stop.withLock({ $0 }), let own = own.withLock({ $0 }) { loop?.resume(own) }
             })
         own.withLock { $0 = busy }
         loop.resume(busy)
@@ -213,6 +212,19 @@ private final class Handler: EventHandler {
         let (calls, continuation) = AsyncStream<Void>.makeStream()
         try EventLoop().run { continuation.finish() }
         for await _ in calls {}
+    }
+
+    @Test func theEndOfALoopEndsItsRegistrations() async throws {
+        let (turns, continuation) = AsyncStream<Void>.makeStream()
+        var handler: Handler? = Handler { _ in continuation.yield() }
+        weak let end = handler
+        var loop: EventLoop? = try EventLoop()
+        if let handler, let loop { loop.resume(loop.register(handler)) }
+        var iterator = turns.makeAsyncIterator()
+        _ = await iterator.next()
+        handler = nil
+        loop = nil
+        while end != nil { await Task.yield() }
     }
 
     @Test func deadlinesThatAreReplacedOrWhoseOwnerLeavesAreNotKept() throws {

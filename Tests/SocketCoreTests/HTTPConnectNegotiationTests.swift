@@ -14,7 +14,7 @@ import Testing
             "HTTP/1.1 299 caf\u{e9}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nVia: a\r\n\r\n",
         ], ["", "220 hello\r\n", "HTTP/1.1 403 no\r\n\r\n", "\r\n\n"])
-    func aTunnelStandsAndTheBytesBehindTheHeadAreItsOwn(_ head: String, _ tunnelBytes: String) throws {
+    func aTunnelIsEstablishedAndTheBytesBehindTheHeadAreItsOwn(_ head: String, _ tunnelBytes: String) throws {
         let transcripts = ProxyTranscript.all(of: try Proxy.negotiation(.http), given: [UInt8](head + tunnelBytes))
         #expect(transcripts.count == 1)
         #expect(transcripts.first?.answer == .established)

@@ -29,7 +29,7 @@ import Testing
         #expect(race.handle(.delayPassed) == [])
     }
 
-    @Test func d5AFailureBeginsTheNextAttemptAtOnceAndTheDelayAnew() {
+    @Test func d5AFailureBeginsTheNextAttemptAtOnceAndTheDelayAgain() {
         var race = HappyEyeballs(attemptCount: 3)
         #expect(race.handle(.began) == [.start(0), .armDelay])
         #expect(race.handle(.failed(0, Self.refused)) == [.start(1), .armDelay])

@@ -12,7 +12,7 @@ import Testing
         "256.0.0.1", "1.2.3.4.5", "127.0.0.1.", "example.0x7f", "example.1", "1..2",
     ]
 
-    /// Texts that a parser made for C could take for another one.
+    /// Texts that a C parser could read as another text.
     static let hostile = [
         "", "\0", "127.0.0.1\0", "127.0.0.1\0.example.org", "::1\0", "[::1]\0", "\0127.0.0.1", "localhost\0",
         "::1%", "::1%\0", "fe80::1%lo\0", "fe80::1%nowhere0", "[", "[]", "[::1", "::1]", "[127.0.0.1]", "[localhost]", "[::1]:80",

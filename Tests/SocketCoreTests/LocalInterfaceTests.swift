@@ -12,7 +12,7 @@ import Testing
         #expect(try LocalInterface(text).addresses.map(\.description) == addresses)
     }
 
-    @Test func aNameStandsForAllAddressesOfTheInterface() throws {
+    @Test func aNameMeansAllAddressesOfTheInterface() throws {
         let addresses = try LocalInterface("lo:4000").addresses
         #expect(addresses.first?.description == "127.0.0.1:4000")
         #expect(addresses.contains { $0.description == "[::1]:4000" })

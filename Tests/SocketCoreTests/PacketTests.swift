@@ -99,7 +99,7 @@ import Testing
 
     // MARK: - Writes
 
-    private func nextBytes(_ queue: borrowing WriteQueue, limit: Int) -> String? {
+    private func nextBytes(_ queue: WriteHalf, limit: Int) -> String? {
         var text: String?
         let hasBytes = queue.withNextBytes(limit: limit, alone: limit) { text = String(decoding: $0, as: UTF8.self) }
         return hasBytes ? text : nil
@@ -110,7 +110,7 @@ import Testing
     }
 
     @Test func queuedWritesAreGatheredUpToTheLimitAndTheMarker() {
-        var queue = WriteQueue()
+        let queue = WriteHalf()
         queue.append(packet("ab", tag: 1))
         queue.append(packet("cd", tag: 2))
         queue.appendStartTLS()
@@ -120,7 +120,7 @@ import Testing
     }
 
     /// The parts as they lie in memory.
-    private func nextParts(_ queue: borrowing WriteQueue, limit: Int) -> [Data]? {
+    private func nextParts(_ queue: WriteHalf, limit: Int) -> [Data]? {
         var parts: [Data] = []
         let hasParts = queue.withNextParts(limit: limit) { given in
             parts = given.map { Data(bytes: $0.iov_base, count: $0.iov_len) }
@@ -129,7 +129,7 @@ import Testing
     }
 
     @Test func smallWritesAreOnePartAndOthersLieWhereTheyAre() {
-        var queue = WriteQueue()
+        let queue = WriteHalf()
         #expect(nextParts(queue, limit: 1 << 18) == nil)
         for count in [10, 20, 30, 5000, 6000, 40] {
             queue.append(WritePacket(data: Data(repeating: UInt8(count % 251), count: count), timeout: -1, tag: 0))
@@ -149,7 +149,7 @@ import Testing
         let file = FileManager.default.temporaryDirectory.appending(path: "parts-\(UUID().uuidString)")
         try Data(count: 100).write(to: file)
         defer { try? FileManager.default.removeItem(at: file) }
-        var queue = WriteQueue()
+        let queue = WriteHalf()
         queue.append(WritePacket(data: Data(count: 5000), timeout: -1, tag: 0))
         queue.append(packet("ab", tag: 1))
         queue.append(WritePacket(file: try FileRegion(path: file.path, offset: 0, length: nil), timeout: -1, tag: 2))
@@ -164,7 +164,7 @@ import Testing
     /// Writes of any sizes, of which the kernel takes any number of bytes each time.
     @Test func partsBringEachByteOnceAndInOrder() {
         var generator = SystemRandomNumberGenerator()
-        var queue = WriteQueue()
+        let queue = WriteHalf()
         var (expected, taken) = (Data(), Data())
         for _ in 0..<400 {
             let count = [1, 200, 4095, 4096, 70_000].map { Int.random(in: 1...$0, using: &generator) }.randomElement() ?? 1
@@ -186,31 +186,31 @@ import Testing
     }
 
     @Test func aPacketIsCompleteOnlyWhenAllOfItWasHandedOn() {
-        var queue = WriteQueue()
+        let queue = WriteHalf()
         queue.append(packet("abc", tag: 1))
         queue.append(packet("de", tag: 2))
         var tags: [Int] = []
         queue.handOn(4)
-        while let tag = queue.removeHandedOn() { tags.append(tag) }
+        while let completion = queue.removeHandedOn() { tags.append(completion.tag) }
         #expect(tags == [1])
         #expect(nextBytes(queue, limit: 10) == "e")
         let progress = queue.takeProgress()
         #expect(progress?.count == 1 && progress?.tag == 2)
         queue.handOn(1)
-        while let tag = queue.removeHandedOn() { tags.append(tag) }
+        while let completion = queue.removeHandedOn() { tags.append(completion.tag) }
         #expect(tags == [1, 2])
         #expect(queue.isEmpty == true)
     }
 
     @Test func theMarkerIsReachedWhenEveryWriteBeforeItIsComplete() {
-        var queue = WriteQueue()
+        let queue = WriteHalf()
         queue.append(packet("ab", tag: 1))
         queue.appendStartTLS()
         queue.append(packet("cd", tag: 2))
         #expect(queue.isAtStartTLS == false)
         queue.handOn(2)
         #expect(queue.isAtStartTLS == false)
-        #expect(queue.removeHandedOn() == 1)
+        #expect(queue.removeHandedOn()?.tag == 1)
         #expect(queue.isAtStartTLS == true)
         #expect(nextBytes(queue, limit: 10) == nil)
         queue.removeStartTLS()
@@ -218,14 +218,13 @@ import Testing
     }
 
     @Test func aLongQueueKeepsItsOrder() {
-        var queue = ReadQueue()
-        let buffer = PreBuffer()
-        append("x", to: buffer)
+        let queue = ReadHalf()
+        append("x", to: queue.preBuffer)
         var next = 0
         var outOfOrder = 0
         func serve() -> Bool {
-            guard case .complete(_, let tag) = queue.serve(from: buffer) else { return false }
-            if tag != next { outOfOrder += 1 }
+            guard case .complete(_, let completion) = queue.serve() else { return false }
+            if completion.tag != next { outOfOrder += 1 }
             next += 1
             return true
         }

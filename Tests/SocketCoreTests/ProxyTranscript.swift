@@ -1,15 +1,14 @@
 import SocketBuffers
 import SocketCore
 
-/// What a negotiation came to when it had been given certain bytes.
+/// The result of a negotiation that got certain bytes.
 struct ProxyTranscript: Equatable {
     var sent: [UInt8] = []
     var answer = ProxyNegotiation.Answer.incomplete
     /// What it left in the buffer.
     var leftover: [UInt8] = []
 
-    /// Gives `pieces` one after the other, until the negotiation is over; what comes after that just gathers
-    /// in the buffer.
+    /// Passes `pieces` one after the other until the negotiation is over; later ones stay in the buffer.
     init(of negotiation: ProxyNegotiation, given pieces: [[UInt8]]) {
         var negotiation = negotiation
         let buffer = PreBuffer()

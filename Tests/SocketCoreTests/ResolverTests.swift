@@ -4,7 +4,7 @@ import SocketBuffers
 import SocketCore
 import Testing
 
-/// A resolver whose lookups are begun in the test's sight and answered when the test wants it.
+/// A resolver whose lookups the test sees begin and answers when it wants.
 private final class GatedLookups: Sendable {
     let begun = AsyncStream<String>.makeStream()
     private let gate = DispatchSemaphore(value: 0)
@@ -29,7 +29,7 @@ private final class GatedLookups: Sendable {
         }
     }
 
-    /// It never asks anybody: a call would be the test's failure.
+    /// It never looks anything up: a call fails the test.
     private static let silent = Resolver(concurrency: 1) { query in
         Issue.record("asked for \(query.host)")
         return .failure(ResolveError(query, code: EAI_NONAME))
@@ -88,7 +88,7 @@ private final class GatedLookups: Sendable {
         for next in 3..<6 {
             lookups.answerOne()
             await answers.next()
-            // The fourth begins when one of the three has been answered, and so on.
+            // The fourth begins when one of the three has its answer, and so on.
             #expect(await begun.next() == "\(next).test")
         }
         for _ in 0..<3 { lookups.answerOne() }

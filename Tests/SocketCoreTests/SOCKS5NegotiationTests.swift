@@ -18,7 +18,7 @@ import Testing
     ]
 
     @Test(arguments: successes, [[], [UInt8]("220 hello\r\n"), success])
-    func aTunnelStandsAndTheBytesBehindTheReplyAreItsOwn(_ success: [UInt8], _ tunnelBytes: [UInt8]) throws {
+    func aTunnelIsEstablishedAndTheBytesBehindTheReplyAreItsOwn(_ success: [UInt8], _ tunnelBytes: [UInt8]) throws {
         let negotiation = try Proxy.negotiation(.socks5)
         let transcripts = ProxyTranscript.all(of: negotiation, given: Self.noAuthentication + success + tunnelBytes)
         #expect(transcripts.count == 1)
@@ -27,8 +27,8 @@ import Testing
         #expect(transcripts.first?.leftover == tunnelBytes)
     }
 
-    /// A proxy that has answered all questions beforehand: the tunnel would stand before it was asked for,
-    /// and our first bytes would be the request.
+    /// A proxy that answers all questions in advance: the tunnel would be established before the request, and
+    /// our first bytes would be the request.
     @Test func aReplyIsNotLookedAtBeforeTheRequestHasLeft() throws {
         var negotiation = try Proxy.negotiation(.socks5)
         let buffer = PreBuffer()
@@ -135,7 +135,7 @@ import Testing
         #expect(transcripts.first?.failure?.message.contains("secret") == false)
     }
 
-    /// Each reply with one byte that must not be there, and nothing behind it.
+    /// Each reply has one byte that must not be there, and nothing behind it.
     @Test(
         arguments: [
             [4], [0x48], [0], [5, 2, 5], [5, 2, 0], [5, 0, 4], [5, 0, 5, 0, 1], [5, 0, 5, 0, 0, 0], [5, 0, 5, 0, 0, 2],

@@ -3,7 +3,7 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// Whatever the bytes of a peer cause is the peer's doing, and never that of this machine.
+/// The peer is to blame for whatever its bytes cause, and never this machine.
 @Suite struct BlameTests {
     private static let rounds = 3_000
 
@@ -22,8 +22,8 @@ import Testing
         return flights
     }
 
-    /// Handshakes with a peer whose every flight may be changed; with live keys, so that what is not changed
-    /// goes through.
+    /// Handshakes with a peer whose every flight may be changed; the keys are live, so that unchanged bytes
+    /// pass.
     @Test(arguments: versions, Side.allCases)
     func changedHandshakesAreNeverTheSystemsFault(version: TLSVersion, side: Side) throws {
         var fixture = try Fixture(version)

@@ -102,7 +102,7 @@ import Testing
         #expect(missing?.message.contains("no passphrase was given") == true)
         let wrong = thrown { try PrivateKey(pem: pem, passphrase: "wrong") }
         #expect(wrong?.code == .invalidPrivateKey)
-        #expect(wrong?.message.contains("does not fit") == true)
+        #expect(wrong?.message.contains("passphrase is wrong") == true)
         #expect(thrownCode { try PrivateKey(pem: pem, passphrase: String(repeating: "a", count: 5000)) } == .invalidPrivateKey)
     }
 
@@ -149,7 +149,7 @@ private func keyPEM() throws -> String {
 /// The key of `pem`, encrypted.
 private func encrypted(_ pem: String, _ passphrase: String) throws -> String {
     let key = Array(pem.utf8).withUnsafeBytes { bytes in
-        // A BIO of this kind reads the memory that it was given, wherever that is.
+        // A BIO of this kind reads the caller's memory.
         let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
         defer { BIO_free(bio) }
         return PEM_read_bio_PrivateKey(bio, nil, nil, nil)

@@ -3,7 +3,7 @@ import Foundation
 import SocketTLS
 import Testing
 
-/// What an error says of itself, and what a user's tests can make.
+/// What an error says about itself, and which errors a user's tests can make.
 @Suite struct ErrorTests {
     private func count(_ part: String, in text: String) -> Int {
         text.components(separatedBy: part).count - 1

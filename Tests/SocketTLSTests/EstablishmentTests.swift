@@ -45,9 +45,9 @@ import Testing
     }
 }
 
-/// Keys are wiped before their memory goes back.
+/// Keys are wiped before their memory is freed.
 @Suite struct SecretBytesTests {
-    /// Through the kernel: the memory may belong to something else by now, or to nothing.
+    /// The test reads through the kernel: the memory may have another owner by now, or none.
     private static func memory(at address: UInt, count: Int) -> [UInt8] {
         guard let file = fopen("/proc/self/mem", "r") else { return [] }
         defer { fclose(file) }
@@ -62,7 +62,7 @@ import Testing
         let address = UInt(bitPattern: try #require(secret?.bytes.baseAddress))
         #expect(Self.memory(at: address, count: 4096) == Array(text.utf8))
         secret = nil
-        // What the allocator writes into free memory is at its beginning.
+        // The allocator writes only to the beginning of free memory.
         let rest = Self.memory(at: address, count: 4096)
         let survivors = zip(rest, text.utf8).filter { $0 == $1 }.count
         #expect(survivors < 1024, "\(survivors) of 4096 bytes are still there")

@@ -3,7 +3,7 @@ import COpenSSL
 import SocketTLS
 import Testing
 
-/// What a peer could make this side compute, and may not.
+/// Expensive computations that a peer must not cause.
 @Suite struct ExpensivePeerTests {
     private static let finiteFields = "ffdhe2048:ffdhe3072:ffdhe4096:ffdhe6144:ffdhe8192"
 
@@ -72,7 +72,7 @@ import Testing
     }
 }
 
-/// Certificates that cost more than they may.
+/// Certificates that are too expensive.
 @Suite struct ExpensiveCertificateTests {
     /// A victim of each role, and a peer that shows it a certificate.
     private func handshake(
@@ -162,7 +162,7 @@ import Testing
         }
     }
 
-    /// The alert is that for a certificate that cannot be decoded: it was not.
+    /// The alert says that the certificate was not decoded.
     @Test(arguments: versions, Side.allCases)
     func aDescribedCurveIsRefusedBeforeItIsDecoded(version: TLSVersion, role: Side) throws {
         let signer = try ForgedKey(curve: "P-256")

@@ -143,7 +143,7 @@ import Testing
         #expect(client.readAll().end.error?.code == .tooManyKeyUpdates)
     }
 
-    @Test func answersThatNobodyTakesStopTheReading() throws {
+    @Test func answersThatNoOneTakesStopTheReading() throws {
         let clock = TestClock()
         let (peer, server) = try connected(clock)
         clock.step(milliseconds: 10)

@@ -1,4 +1,5 @@
 import AsyncSockets
+import AsyncSocketsTesting
 import COpenSSL
 import Foundation
 import Glibc
@@ -7,22 +8,14 @@ import Testing
 
 /// A peer that makes a socket answer, and never reads the answers.
 @Suite(.timeLimit(.minutes(5))) struct FloodedSocketTests {
-    /// The other end, on a descriptor of its own.
+    /// The other end, on a raw socket.
     private struct Attacker {
         let peer: RawPeer
-        let descriptor: CInt
+        private let socket: RawSocket
 
         init(port: UInt16) throws {
             peer = try RawPeer(.tls13)
-            descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
-            var address = sockaddr_in()
-            address.sin_family = sa_family_t(AF_INET)
-            address.sin_port = port.bigEndian
-            address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-            let result = withUnsafeBytes(of: &address) {
-                connect(descriptor, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), socklen_t($0.count))
-            }
-            try #require(result == 0)
+            socket = try RawSocket.connected(to: .loopback(port: port))
         }
 
         func shakeHands() throws {
@@ -30,31 +23,22 @@ import Testing
                 ERR_clear_error()
                 SSL_do_handshake(peer.ssl)
                 try #require(send(peer.takeOutput()) != nil)
-                if SSL_is_init_finished(peer.ssl) != 1 { peer.receive(try receive()) }
+                guard SSL_is_init_finished(peer.ssl) != 1 else { break }
+                let answer = try socket.receive()
+                try #require(!answer.isEmpty)
+                peer.receive(answer)
             }
         }
 
-        private func receive() throws -> [UInt8] {
-            var block = [UInt8](repeating: 0, count: 65_536)
-            let count = recv(descriptor, &block, block.count, 0)
-            try #require(count > 0)
-            return Array(block.prefix(count))
-        }
-
-        /// Sends all, and answers how much that was; nil when the other side takes no more for a second, or
+        /// Sends all, and returns how much that was; nil when the other side takes no more for a second, or
         /// has ended the connection.
         func send(_ bytes: [UInt8]) -> Int? {
-            var rest = bytes[...]
-            while !rest.isEmpty {
-                var room = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-                guard poll(&room, 1, 1000) == 1 else { return nil }
-                let sent = rest.withUnsafeBytes {
-                    Glibc.send(descriptor, $0.baseAddress, $0.count, CInt(MSG_DONTWAIT) | CInt(MSG_NOSIGNAL))
-                }
-                if sent < 0, errno != EAGAIN { return nil }
-                rest = rest.dropFirst(max(sent, 0))
+            do throws(LoopbackError) {
+                try socket.send(bytes, waitLimit: WaitLimit(timeout: .seconds(1)))
+                return bytes.count
+            } catch {
+                return nil
             }
-            return bytes.count
         }
     }
 
@@ -85,16 +69,15 @@ import Testing
 
     private static let limit = 32 << 20
 
-    /// Sends for as long as the server takes it, and closes the connection. How many bytes that were.
+    /// Sends for as long as the server takes it, closes the connection, and returns the number of bytes.
     ///
-    /// On a thread of its own: it keeps it busy for seconds.
+    /// It has a thread of its own, which it keeps busy for seconds.
     private static func flood(_ port: UInt16, upTo limit: Int) async throws -> Int {
         try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread {
                 continuation.resume(
                     with: Result {
                         let attacker = try Attacker(port: port)
-                        defer { close(attacker.descriptor) }
                         try attacker.shakeHands()
                         var taken = 0
                         while taken < limit {

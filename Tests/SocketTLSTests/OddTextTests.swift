@@ -3,7 +3,7 @@ import COpenSSL
 import SocketTLS
 import Testing
 
-/// Text that is long, strange, or ends in the middle: it works, or is refused with words.
+/// Text that is long, strange, or ends in the middle: it works, or the error says why not.
 @Suite struct OddTextTests {
     static let odd = ["", "\0", "a\0b", "ü", "🔑", "\u{202E}abc", String(repeating: "a", count: 1_000_000), "-----BEGIN", "\r\n"]
 

@@ -2,8 +2,8 @@ import AsyncSocketsTesting
 import SocketTLS
 import Testing
 
-/// Extension numbers for private use (RFC 8446, 11) are anybody's: a peer may send the one that the refusal
-/// of a TLS 1.3 server uses, or its neighbour, and neither means anything.
+/// Extension numbers for private use (RFC 8446, 11) belong to no one: a peer may send the one that the
+/// refusal of a TLS 1.3 server uses, or its neighbour, and neither means anything.
 @Suite struct PrivateExtensionTests {
     static let numbers: [UInt32] = [0xFF5A, 0xFF5B]
 

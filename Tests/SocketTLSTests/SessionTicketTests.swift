@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    @Test func theApplicationProtocolIsAgreedOnAnew() throws {
+    @Test func theApplicationProtocolIsAgreedOnAgain() throws {
         var settings = fixture.server
         settings.applicationProtocols = ["h2", "http/1.1"]
         let first = try server(settings)
@@ -181,7 +181,7 @@ import Testing
 
 }
 
-/// Times are counted from the birth of the first key, at 100.
+/// Times count from the creation of the first key, at 100.
 @Suite final class TicketKeyRingTests {
     private var ring = TicketKeyRing()
 

@@ -4,7 +4,7 @@ import SocketBuffers
 import SocketTLS
 import Testing
 
-/// Which cipher suites are agreed on, and which never.
+/// Which cipher suites the two sides agree on, and which they never do.
 @Suite struct SuiteTests {
     static let weak = [
         "AES128-SHA", "AES256-GCM-SHA384", "AES128-SHA256", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES256-SHA384",

@@ -4,7 +4,7 @@ import SocketTLS
 import Testing
 
 @Suite struct SystemRootsTests {
-    /// In a process of its own: the environment belongs to everybody.
+    /// This needs a process of its own: the environment belongs to all tests.
     @Test func theSystemsRootsFollowTheEnvironmentAndTheirFile() async {
         await #expect(processExitsWith: .success) {
             var fixture = try Fixture()

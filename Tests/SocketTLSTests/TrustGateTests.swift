@@ -42,7 +42,7 @@ import Testing
         #expect(gate.ruling == .refuse)
     }
 
-    @Test func aDecisionThatNobodyAskedForChangesNothing() {
+    @Test func aDecisionThatNoOneAskedForChangesNothing() {
         var gate = TrustGate(.manual)
         let beforeJudging = gate.decide(true, .rejected)
         #expect(!beforeJudging)

@@ -107,7 +107,7 @@ import Testing
         #expect(pair.serverError?.alert == .badCertificate)
     }
 
-    /// The peer is gone meanwhile: what ended the handshake is still the answer to the question.
+    /// The peer is gone meanwhile: the answer is still what ended the handshake.
     @Test(arguments: versions)
     func aNoAfterTheEndOfTheTransportIsARejection(version: TLSVersion) throws {
         var fixture = try Fixture(version)
@@ -245,7 +245,7 @@ import Testing
     }
 
     @Test(arguments: versions)
-    func nobodyIsAskedAboutAClientWithoutACertificate(version: TLSVersion) throws {
+    func noOneIsAskedAboutAClientWithoutACertificate(version: TLSVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate(.optional)
         fixture.server.trustEvaluation = .manual

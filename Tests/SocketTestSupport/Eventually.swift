@@ -1,7 +1,7 @@
 internal import Dispatch
 
-/// Waits for a state that no one tells of: looks each millisecond, on a timer and not in a loop that others
-/// have to pay for.
+/// Waits for a state that no event announces: looks each millisecond, on a timer, so that it takes no time
+/// from others.
 ///
 /// - Throws: `Unexpected` after a minute.
 package func eventually(_ what: String, _ condition: () throws -> Bool) async throws {
@@ -16,5 +16,5 @@ package func eventually(_ what: String, _ condition: () throws -> Bool) async th
         if try condition() { return }
         if start.duration(to: .now) > .seconds(60) { break }
     }
-    throw Unexpected(description: "it did not come to pass that \(what)")
+    throw Unexpected(description: "waited a minute in vain until \(what)")
 }

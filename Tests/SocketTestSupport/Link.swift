@@ -58,7 +58,7 @@ extension AsyncSocket {
         }
     }
 
-    /// Another delegate, called where the one before was.
+    /// Another delegate, called on the same queue.
     package func changeDelegate(to delegate: any AsyncSocketDelegate & Sendable) {
         call(delegate, on: delegateQueue)
     }

@@ -2,7 +2,7 @@ package import AsyncSockets
 package import FoundationEssentials
 internal import SocketBuffers
 
-/// What a delegate was told.
+/// An event that a delegate got.
 package enum Told: Sendable {
     case accepted(AsyncSocket)
     case connected(host: String, port: UInt16)
@@ -21,14 +21,14 @@ package enum Told: Sendable {
 }
 
 extension AsyncSocketError {
-    /// The message begins with the number of bytes that came before the handshake: at least one. How many of
-    /// `limit` have arrived by then is the network's to say.
+    /// The message begins with the number of bytes that came before the handshake: at least one. The network
+    /// decides how many of `limit` have arrived by then.
     package func namesEarlyBytes(upTo limit: Int) -> Bool {
         message.split(separator: " ").first.flatMap { Int($0) }.map { (1...limit).contains($0) } ?? false
     }
 }
 
-/// Something else was told than the test waited for.
+/// Another event came than the one the test waits for.
 package struct Unexpected: Error, CustomStringConvertible {
     package let description: String
 
@@ -37,8 +37,7 @@ package struct Unexpected: Error, CustomStringConvertible {
     }
 }
 
-/// A delegate that writes down what it is told, for a test to wait for. It keeps the sockets that were
-/// accepted.
+/// A delegate that records its events, for a test to wait for. It keeps the accepted sockets.
 ///
 /// Progress is left out: tests that want it say so.
 package final class Recorder: AsyncSocketDelegate, Sendable {
@@ -64,7 +63,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     private let recordsProgress: Bool
     private let recordsSteps: Bool
     private let readExtension: TimeInterval
-    /// A read that takes too long goes on until it has so many bytes.
+    /// A read that takes too long goes on until it has this many bytes.
     private let patientUntil: Int
     /// Called on the delegate queue, before the event is recorded.
     package let reaction: (@Sendable (AsyncSocket, Told) -> Void)?
@@ -90,7 +89,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         waiter?.resume()
     }
 
-    /// The next thing the delegate is told. The test's time limit ends a wait in vain.
+    /// The next event. The test's time limit ends a wait in vain.
     package func next() async -> Told {
         while true {
             if let told = state.withLock({ $0.takeOldest() }) { return told }
@@ -105,7 +104,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         }
     }
 
-    /// What was told and not waited for.
+    /// The events that no one waited for.
     package var unread: [Told] { state.withLock { $0.outgoing.reversed() + $0.incoming } }
 
     // MARK: - Waiting for something in particular
@@ -138,14 +137,14 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         return path
     }
 
-    /// The steps to a connection, until it stands or has failed; for a recorder that `recordsSteps`.
+    /// The steps to a connection, until it is established or has failed; for a recorder that `recordsSteps`.
     package func steps() async -> [ConnectionProgress] {
         var steps: [ConnectionProgress] = []
         while case .progressed(let step) = await next() { steps.append(step) }
         return steps
     }
 
-    /// The next read that did not come to its end.
+    /// The next read that did not complete.
     package func notRead() async throws -> (data: Data, tag: Int, error: AsyncSocketError) {
         let told = await next()
         guard case .notRead(let data, let tag, let error) = told else { throw Unexpected(description: "\(told)") }
@@ -180,7 +179,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         return (trust, answer)
     }
 
-    /// The next data, as text; completions of writes on the way are passed over.
+    /// The next data, as text; skips completions of writes.
     package func readText() async throws -> String {
         String(decoding: try await readData(), as: UTF8.self)
     }
@@ -196,7 +195,7 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         }
     }
 
-    /// The end; whatever comes before it is passed over, except data, which no one should have got.
+    /// The end; skips everything before it, except data, which must not come.
     package func disconnected() async throws -> AsyncSocketError? {
         while true {
             let told = await next()

@@ -8,7 +8,7 @@ package enum TestCertificates {
 
     /// The authority that both sides trust.
     package static var authority: CertificateAuthority { get throws { try result.get() } }
-    /// One that no one trusts.
+    /// An authority that no one trusts.
     package static var stranger: CertificateAuthority { get throws { try strangerResult.get() } }
 
     package static func server(

@@ -1,7 +1,8 @@
-// server-asio --mode MODE [--tls CERTIFICATE KEY] [--port PORT]: Boost.Asio, plain and over OpenSSL, in the manner of its echo examples.
+// server-asio --mode MODE [--tls CERTIFICATE KEY] [--port PORT]: Boost.Asio, plain and over OpenSSL, like its
+// echo examples.
 #include "../../Load/pattern.h"
 
-// Boost 1.74 forgets this one.
+// Boost 1.74 lacks this include.
 #include <utility>
 
 #include <array>

@@ -1,7 +1,9 @@
-// The floor: an epoll loop in one thread, and OpenSSL over memory of the loop's own, which all connections share.
+// The floor: an epoll loop in one thread, and OpenSSL over the loop's own memory, which all connections
+// share.
 //
-// What a connection receives lies in one buffer until it is handled, and what it sends is gathered in another and leaves with one call when the
-// event has been handled. A connection has memory of its own for what the kernel does not take, and for a line that is not complete.
+// One buffer holds received bytes until they are handled. Another gathers the bytes to send, which leave with
+// one call after the event. A connection has its own memory only for bytes that the kernel does not take, and
+// for an incomplete line.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -16,26 +18,26 @@ typedef struct {
 } Buffer;
 
 void buffer_append(Buffer *buffer, const void *bytes, size_t count);
-void buffer_clear(Buffer *buffer); // gives the memory back when it is much
+void buffer_clear(Buffer *buffer); // frees the memory if it is large
 
 typedef enum { mode_echo, mode_lines, mode_count, mode_receive, mode_source, mode_starttls } Mode;
 
 typedef struct Connection {
     int fd;
     SSL *ssl;                  // NULL: plain, so far
-    bool is_secure, is_over;   // the handshake is complete; the connection ends with this event, once its answer is out
-    bool wants_to_write;       // the kernel has taken less than it was offered
-    bool waits_to_write;       // the loop waits for it to take more
-    Buffer backlog;            // what the kernel has not taken
+    bool is_secure, is_over;   // the handshake is complete; the connection ends with this event, after its reply
+    bool wants_to_write;       // the kernel took less than it was offered
+    bool waits_to_write;       // the loop waits until it takes more
+    Buffer backlog;            // bytes that the kernel has not taken
     Buffer partial;            // an incomplete line or header
-    uint64_t expected, position, right; // of a bulk transfer
+    uint64_t expected, position, right; // the state of a bulk transfer
     uint64_t chunk;
     struct Connection *next_closed;
 } Connection;
 
 extern Mode server_mode;
 
-// application.c: what is done with the bytes of a connection.
+// application.c: what the server does with the bytes of a connection.
 void application_receive(Connection *connection, const uint8_t *bytes, size_t count);
 void application_continue(Connection *connection); // the kernel takes bytes again
 
@@ -49,7 +51,7 @@ void wire_flush(Connection *connection);
 size_t wire_offer(Connection *connection, const struct iovec *pieces, size_t count); // the bytes that the kernel takes now, without TLS
 void wire_close(Connection *connection);
 
-// tls.c: the context, and the connection between SSL and the loop's buffers.
+// tls.c: the context, and the link between SSL and the loop's buffers.
 void tls_prepare(const char *certificate, const char *key, int tickets);
 SSL *tls_make(void);
 extern Buffer tls_input, tls_output;

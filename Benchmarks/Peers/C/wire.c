@@ -44,7 +44,7 @@ size_t wire_offer(Connection *connection, const struct iovec *pieces, size_t cou
     return sent < 0 ? 0 : (size_t)sent;
 }
 
-// Gives the kernel what it takes and keeps the rest.
+// Gives the kernel as much as it takes, and keeps the rest.
 static void transmit(Connection *connection, const uint8_t *bytes, size_t count) {
     size_t done = wire_offer(connection, &(struct iovec){(void *)bytes, count}, 1);
     if (done < count && !connection->is_over) buffer_append(&connection->backlog, bytes + done, count - done);
@@ -99,14 +99,14 @@ static void decrypt(Connection *connection) {
         }
         int error = SSL_get_error(connection->ssl, count);
         if (error == SSL_ERROR_WANT_READ) return;
-        if (error == SSL_ERROR_ZERO_RETURN) SSL_shutdown(connection->ssl); // answers with a close_notify
+        if (error == SSL_ERROR_ZERO_RETURN) SSL_shutdown(connection->ssl); // replies with a close_notify
         connection->is_over = true;
     }
 }
 
 void wire_receive(Connection *connection) {
     static uint8_t received[receive_size];
-    // One read an event: what is left is told again. So no connection starves the others.
+    // One read for each event: epoll reports the remaining bytes again. So no connection starves the others.
     ssize_t count = recv(connection->fd, received, sizeof received, 0);
     if (count < 0 && errno == EAGAIN) return;
     if (count <= 0) {

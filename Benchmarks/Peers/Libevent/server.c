@@ -1,4 +1,5 @@
-// server-libevent --mode MODE [--tls CERTIFICATE KEY] [--port PORT]: libevent's bufferevents, plain and over OpenSSL, as its book uses them.
+// server-libevent --mode MODE [--tls CERTIFICATE KEY] [--port PORT]: libevent's bufferevents, plain and over
+// OpenSSL, as in its book.
 #include "../../Load/pattern.h"
 
 #include <arpa/inet.h>
@@ -56,7 +57,7 @@ static void receive(struct bufferevent *connection, void *state) {
     }
 }
 
-// Called when all that was written before is out, too.
+// Also called when all previous writes are sent.
 static void send_batch(struct bufferevent *connection, void *state) {
     Transfer *transfer = state;
     struct evbuffer *output = bufferevent_get_output(connection);

@@ -1,4 +1,4 @@
-/// Groups of bars that lie, one for each server, each with its figure and its interval.
+/// Groups of horizontal bars, one for each server, with its figure and its interval.
 struct BarChart {
     struct Bar {
         let server: String

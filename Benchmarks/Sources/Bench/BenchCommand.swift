@@ -1,28 +1,28 @@
 internal import ArgumentParser
 internal import Foundation
 
-/// Measures this package beside its peers.
+/// Compares this package with its peers.
 @main
 struct BenchCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "bench", abstract: "Measures this package beside SwiftNIO, and beside C with epoll and OpenSSL.",
-        discussion: "Without a filter the results are written to Documentation/Benchmarks; see Benchmarks/README.md.")
+        commandName: "bench", abstract: "Compares this package with SwiftNIO, and with C on epoll and OpenSSL.",
+        discussion: "Without a filter the results go to Documentation/Benchmarks; see Benchmarks/README.md.")
 
-    @Flag(help: "Only the workloads that have goals, and the servers that these name.")
+    @Flag(help: "Measures only the workloads with goals, and the servers of these goals.")
     var quick = false
-    @Flag(help: "How the costs grow with the number of connections and the sizes of messages, instead of the matrix.")
+    @Flag(help: "Measures how the costs grow with connections and message sizes, instead of the matrix.")
     var growth = false
-    @Flag(help: "Counts instructions of user space with callgrind, instead of measuring time.")
+    @Flag(help: "Counts user-space instructions with callgrind, instead of measuring time.")
     var instructions = false
-    @Option(help: "A server to measure, for work on one; may be given several times.")
+    @Option(help: "A server to measure; may be given several times.")
     var server: [String] = []
-    @Option(help: "A workload to measure, or the beginning of names of workloads; may be given several times.")
+    @Option(help: "A workload to measure, or a prefix of workload names; may be given several times.")
     var workload: [String] = []
     @Option(help: "Rounds; the default is 5, and 3 for --growth.")
     var rounds: Int?
-    @Option(help: "Seconds that a run is measured.")
+    @Option(help: "The seconds of a run's measurement.")
     var seconds: Double?
-    @Option(help: "Where to write the results, also those of a filtered run.")
+    @Option(help: "The folder for the results, also those of a filtered run.")
     var output: String?
     @Flag(help: "Lists servers and workloads.")
     var list = false
@@ -34,8 +34,8 @@ struct BenchCommand: ParsableCommand {
     var nativePrograms = "."
 
     func validate() throws {
-        if let rounds, rounds < 1 { throw ValidationError("at least one round is needed") }
-        if let seconds, !(0.05...60).contains(seconds) { throw ValidationError("--seconds goes from 0.05 to 60") }
+        if let rounds, rounds < 1 { throw ValidationError("--rounds must be at least 1") }
+        if let seconds, !(0.05...60).contains(seconds) { throw ValidationError("--seconds must be from 0.05 to 60") }
     }
 
     func run() throws {
@@ -81,13 +81,13 @@ struct BenchCommand: ParsableCommand {
 
     private func chooseServers(_ bench: Bench) throws -> [Server] {
         let unknown = server.filter { name in !Server.all.contains { $0.name == name } }
-        if !unknown.isEmpty { throw ValidationError("no server is called \(unknown.joined(separator: ", ")): see --list") }
+        if !unknown.isEmpty { throw ValidationError("no server is named \(unknown.joined(separator: ", ")): see --list") }
         let goals = [Server.ours, Server.oursWithQueue, Server.nio, Server.floor, Server.floorWithTickets]
         return Server.all.filter { candidate in
             let isWanted =
                 server.isEmpty
                 ? !(quick || growth || instructions) || goals.contains(candidate.name) : server.contains(candidate.name)
-            if isWanted && !bench.has(candidate) { progress("\(candidate.name) was not built: it is left out") }
+            if isWanted && !bench.has(candidate) { progress("\(candidate.name) was not built, and is left out") }
             return isWanted && bench.has(candidate)
         }
     }
@@ -121,7 +121,7 @@ struct BenchCommand: ParsableCommand {
 }
 
 extension Workload {
-    /// The same, with only those of our servers that a goal names.
+    /// The same workload, with only those of our servers that a goal names.
     var withServersOfGoals: Workload {
         var result = self
         let ours = Goal.all.filter { $0.workload == name }.map(\.server)

@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// An SVG picture under construction. Coordinates are pixels, from the top left.
+/// An SVG picture in the making. Coordinates are pixels from the top left.
 struct Drawing {
     enum Anchor: String {
         case start, middle, end
@@ -46,7 +46,8 @@ struct Drawing {
         return ([head, ground] + elements + ["</svg>"]).joined(separator: "\n") + "\n"
     }
 
-    /// The colour of a server, the same in all charts; told apart also by those who see no red or no green.
+    /// The colour of a server, the same in all charts. People who cannot see red or green can distinguish
+    /// them too.
     static func color(of server: String) -> String {
         let colors = [
             Server.ours: "#0072b2", Server.oursWithQueue: "#56b4e9", Server.nio: "#e69f00", Server.floor: "#555555",

@@ -1,16 +1,16 @@
 internal import Foundation
 
-/// The median of some values, and an interval that holds the true median.
+/// The median of some values, and an interval that contains the true median.
 struct Estimate: Codable, Sendable {
     let median: Double
     let low: Double
     let high: Double
 
-    /// Nil without values.
+    /// An estimate from `values`; nil without values.
     ///
     /// The interval goes from the k-th smallest to the k-th largest value, with the largest k for which it
-    /// holds the true median with a probability of 90 % or more, whatever the distribution: of five values it
-    /// is all of them (94 %), of eight all but the outermost two (93 %).
+    /// contains the true median with a probability of 90 % or more, whatever the distribution: all of five
+    /// values (94 %), or all but the outermost two of eight (93 %).
     init?(_ values: [Double]) {
         guard !values.isEmpty else { return nil }
         let sorted = values.sorted()
@@ -19,9 +19,9 @@ struct Estimate: Codable, Sendable {
         (low, high) = (sorted[outer], sorted[sorted.count - 1 - outer])
     }
 
-    /// How many values are left out at each end.
+    /// The number of values left out at each end.
     static func outliers(among count: Int) -> Int {
-        // The true median lies below the k-th smallest of n values when fewer than k of them fall below it: a
+        // The true median lies below the k-th smallest of n values if fewer than k of them are below it: a
         // binomial distribution.
         var (term, below, outer) = (pow(0.5, Double(count)), 0.0, 0)
         for rank in 0..<count / 2 {
@@ -33,13 +33,13 @@ struct Estimate: Codable, Sendable {
         return outer
     }
 
-    /// The ratios of values that were measured side by side, one after the other in the same round.
+    /// The ratios of values measured side by side, one after the other in the same round.
     static func ratio(_ own: [Double?], _ peer: [Double?]) -> Estimate? {
         Estimate(zip(own, peer).compactMap { own, peer in own.flatMap { own in peer.flatMap { $0 > 0 ? own / $0 : nil } } })
     }
 }
 
-/// The exponent with which a cost grows: the slope of a line through the logarithms.
+/// The exponent of a growing cost: the slope of a line through the logarithms.
 func growthExponent(_ points: [(size: Double, cost: Double)]) -> Double? {
     let logs = points.filter { $0.size > 0 && $0.cost > 0 }.map { (x: log($0.size), y: log($0.cost)) }
     guard logs.count > 1 else { return nil }

@@ -1,21 +1,21 @@
 internal import Foundation
 
-/// A bound that a ratio between one of our servers and a peer shall keep.
+/// A bound for the ratio between one of our servers and a peer.
 struct Goal: Sendable {
     let workload: String
     let metric: Metric
     var server = Server.ours
     let peer: String
-    /// A ratio: at most this where a smaller figure is better, and otherwise at least this.
+    /// The ratio must be at most this if a smaller figure is better, and otherwise at least this.
     let bound: Double
-    /// The first version of OpenSSL that it is for, and the first that it is not for; nil: no such limit.
+    /// The first version of OpenSSL that the goal applies to, and the first after it; nil means no limit.
     var sinceOpenSSL: String?
     var beforeOpenSSL: String?
 
     enum Verdict: String, Codable {
         /// The whole interval keeps the bound.
         case met
-        /// The interval holds the bound: more rounds, or a quieter machine, would tell.
+        /// The interval contains the bound: run more rounds, or use a quieter machine.
         case undecided
         /// No part of the interval keeps the bound.
         case missed
@@ -45,8 +45,8 @@ extension Goal {
             + (floor.map { [Goal(workload: workload, metric: metric, server: server, peer: Server.floor, bound: $0)] } ?? [])
     }
 
-    /// OpenSSL 3.5 has the wide instructions for AES-GCM that BoringSSL has, and 3.0 has not: so the bound
-    /// towards SwiftNIO differs.
+    /// OpenSSL 3.5 uses the wide AES-GCM instructions that BoringSSL uses, and 3.0 does not. So the bound for
+    /// SwiftNIO differs.
     private static func bulk(_ workload: String, older: Double) -> [Goal] {
         [
             Goal(workload: workload, metric: .bytesPerCPU, peer: Server.nio, bound: older, beforeOpenSSL: "3.5"),
@@ -55,7 +55,7 @@ extension Goal {
         ]
     }
 
-    /// Every goal there is.
+    /// All goals.
     static let all: [Goal] =
         pair("plain-echo-64B-64", .cpu, nio: 0.85, floor: 1.15)
         + pair("plain-echo-64B-64", .rate, nio: 1.15, floor: 0.85)

@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// Each goal's ratio with its interval, as a part of its bound: what is left of the line keeps it.
+/// Each goal's ratio with its interval, relative to its bound: points left of the line keep the bound.
 struct GoalChart {
     struct Row {
         let label: String
@@ -9,7 +9,7 @@ struct GoalChart {
         let isLowerBetter: Bool
         let verdict: Goal.Verdict
 
-        /// How much of what is allowed is used: 1 is the bound, and less is better whatever the figure is.
+        /// The used part of the bound: 1 is the bound, and less is better for every metric.
         func used(_ value: Double) -> Double { isLowerBetter ? value / bound : bound / value }
     }
 
@@ -18,14 +18,13 @@ struct GoalChart {
     let footnote: String
 
     private static let (left, length, right, height) = (440.0, 420.0, 210.0, 24.0)
-    /// The scale goes from half of what is allowed to four times as much; what lies outside stands at its
-    /// end.
+    /// The scale goes from half of the bound to four times the bound; points outside are drawn at its ends.
     private static let range = 0.5...4.0
 
     var svg: String {
         var drawing = Drawing()
         drawing.text(
-            16, 30, title + ": ratio and interval as a part of what is allowed; left of 1 is met", size: 15, isBold: true)
+            16, 30, title + ": ratio and interval relative to the bound; left of 1 is met", size: 15, isBold: true)
         let (top, bottom) = (64.0, 64 + Double(rows.count) * Self.height)
         for tick in [0.5, 0.75, 1, 1.5, 2, 3, 4] {
             drawing.line(x(tick), top - 6, x(tick), bottom, tick == 1 ? "#000" : "#ddd", width: tick == 1 ? 1.5 : 1)

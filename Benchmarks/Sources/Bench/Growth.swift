@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// A workload at several sizes: what its cost does when the size grows.
+/// A workload at several sizes, to show how its cost grows.
 struct Growth: Sendable {
     let name: String
     let title: String
@@ -25,7 +25,7 @@ struct Growth: Sendable {
                 name: "\(kind)-writes", title: "\(title): writes of the server", horizontal: "bytes of a write",
                 sizes: powers(to: 1 << 24), limit: 1.1
             ) { size in
-                // Not more than some ten thousand writes to a transfer, so that a transfer of small ones ends
+                // At most some ten thousand writes in a transfer, so that a transfer of small writes ends
                 // soon.
                 let total = max(1 << 16, min(1 << 26, size * 16_384))
                 return Workload(
@@ -48,14 +48,14 @@ struct Growth: Sendable {
         Array(sequence(first: first) { $0 < last ? $0 * 16 : nil }.prefix { $0 <= last })
     }
 
-    /// The server's CPU for one operation at `size`, in µs. A transfer of writes is many operations.
+    /// The server's CPU for one operation at `size`, in µs. A transfer has many operations.
     func cost(_ measurement: Measurement, at size: Int) -> Double? {
         guard workload(size).mode == .source else { return measurement[.cpu] }
         return measurement[.bytesPerCPU].map { Double(size) / $0 / 1000 }
     }
 }
 
-/// What each server's operation costs at each size, in µs: the median of the rounds.
+/// The cost of each server's operation at each size, in µs: the median of the rounds.
 struct GrowthResults: Codable {
     /// By growth, server and size.
     var costs: [String: [String: [Int: [Double]]]] = [:]
@@ -72,7 +72,7 @@ struct GrowthRun {
     let bench: Bench
     let servers: [Server]
     let rounds: Int
-    /// Beginnings of names; empty: all.
+    /// Prefixes of names; empty means all.
     let filter: [String]
 
     func run() throws -> GrowthResults {

@@ -1,17 +1,17 @@
 // Rules of counting instructions:
-//  1. A server runs under callgrind, which counts the instructions of its user space. They repeat to about
-//     one in a hundred, whatever else the machine does; times do not.
-//  2. Two runs of different lengths, from the same first connection: the slope is what one operation costs,
-//     and what starting the server costs cancels out.
-//  3. A bulk transfer is counted for each mebibyte, everything else for each operation.
+//  1. A server runs under callgrind, which counts its user-space instructions. They repeat within about 1 %,
+//     whatever else the machine does; times do not.
+//  2. There are two runs of different lengths, from the same first connection. The slope is the cost of one
+//     operation; the cost of starting the server cancels out.
+//  3. Instructions are counted for each mebibyte of a bulk transfer, and for each operation of the rest.
 
 internal import Foundation
 
-/// How many instructions of user space an operation takes.
+/// Counts the user-space instructions of an operation.
 struct InstructionRun {
     let bench: Bench
     let servers: [Server]
-    /// The beginnings of names of workloads; none: all.
+    /// Prefixes of workload names; none means all.
     let filter: [String]
 
     struct Row: Codable {
@@ -21,7 +21,7 @@ struct InstructionRun {
         var goal: Double?
     }
 
-    /// The workloads whose instructions are counted, with the most that one of ours may take.
+    /// The workloads whose instructions are counted, with the goal of our server: its most instructions.
     private static let goals: KeyValuePairs<String, Double?> = [
         "plain-echo-64B-64": 3_500, "tls-echo-64B-64": 20_500, "plain-lines": nil, "accept": 20_000, "handshake": nil,
         "resumed": nil, "plain-receive": nil, "tls-receive": nil, "plain-send": nil, "tls-send": nil,
@@ -34,27 +34,48 @@ struct InstructionRun {
             guard let workload = Workload.all.first(where: { $0.name == name }) else { continue }
             for server in servers where server.can(workload) {
                 progress("\(name), \(server.name)")
+<<<<<<< HEAD
+                let file = try stripped(bench.file(of: server))
+                defer { try? FileManager.default.removeItem(at: file) }
+                let short = try count(workload, server, file, seconds: Self.lengths.short)
+                let long = try count(workload, server, file, seconds: Self.lengths.long)
+                guard long.units > short.units else { throw BenchError("\(name): the longer run has done no more") }
+=======
                 let short = try count(workload, server, seconds: Self.lengths.short)
                 let long = try count(workload, server, seconds: Self.lengths.long)
-                guard long.units > short.units else { throw BenchError("\(name): the longer run has done no more") }
+                guard long.units > short.units else { throw BenchError("\(name): the longer run did no more operations") }
+>>>>>>> words
                 let slope = (long.instructions - short.instructions) / (long.units - short.units)
                 rows.append(
                     Row(workload: name, server: server.name, instructions: slope, goal: server.name == Server.ours ? goal : nil))
             }
         }
-        if rows.isEmpty { throw BenchError("there is nothing to count") }
+        if rows.isEmpty { throw BenchError("no workload to count") }
         return rows
     }
 
+    /// A copy of a program without debug information: valgrind cannot read that of every compiler, and needs
+    /// none of it.
+    private func stripped(_ program: URL) throws -> URL {
+        let copy = FileManager.default.temporaryDirectory.appending(path: "\(program.lastPathComponent)-\(UUID().uuidString)")
+        let objcopy = Process()
+        objcopy.executableURL = URL(filePath: "/usr/bin/objcopy")
+        objcopy.arguments = ["--strip-debug", program.path, copy.path]
+        try objcopy.run()
+        objcopy.waitUntilExit()
+        guard objcopy.terminationStatus == 0 else { throw BenchError("objcopy could not copy \(program.path)") }
+        return copy
+    }
+
     private func count(
-        _ workload: Workload, _ server: Server, seconds: Double
+        _ workload: Workload, _ server: Server, _ file: URL, seconds: Double
     ) throws -> (instructions: Double, units: Double) {
-        let file = FileManager.default.temporaryDirectory.appending(path: "callgrind-\(UUID().uuidString)")
-        defer { try? FileManager.default.removeItem(at: file) }
+        let counts = FileManager.default.temporaryDirectory.appending(path: "callgrind-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: counts) }
         let trial = Trial(bench: bench, workload: workload, server: server)
         let program = try Program(
             URL(filePath: "/usr/bin/valgrind"),
-            ["--quiet", "--tool=callgrind", "--callgrind-out-file=\(file.path)", bench.file(of: server).path]
+            ["--quiet", "--tool=callgrind", "--callgrind-out-file=\(counts.path)", file.path]
                 + trial.serverArguments,
             processor: Trial.serverProcessor, patience: 60)
         defer { program.stop() }
@@ -67,20 +88,20 @@ struct InstructionRun {
         load.stop()
         program.stop()
         let isBulk = workload.mode == .receive || workload.mode == .source
-        return (try Self.total(in: file), isBulk ? (done.bytes ?? 0) / 1_048_576 : done.operations)
+        return (try Self.total(in: counts), isBulk ? (done.bytes ?? 0) / 1_048_576 : done.operations)
     }
 
-    /// The sum that callgrind writes when its program ends.
+    /// Reads the sum that callgrind writes when its program ends.
     private static func total(in file: URL) throws -> Double {
         let text = try String(contentsOf: file, encoding: .utf8)
         guard let line = text.split(separator: "\n").last(where: { $0.hasPrefix("summary:") || $0.hasPrefix("totals:") }),
             let total = line.split(separator: " ").last.flatMap({ Double($0) })
-        else { throw BenchError("\(file.path) has no sum: the server did not end in order") }
+        else { throw BenchError("\(file.path) has no sum: the server did not end regularly") }
         return total
     }
 }
 
-/// The table, and the same as JSON.
+/// The report as a table and as JSON.
 struct InstructionReport {
     let machine: Machine
     let rows: [InstructionRun.Row]

@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// Figures over a size, both in logarithms, so that a power of the size is a straight line.
+/// Figures over a size, both logarithmic, so that a power of the size is a straight line.
 struct LineChart {
     struct Line {
         let server: String

@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// Where and with what it was measured.
+/// The machine and the versions of a measurement.
 struct Machine: Codable, Sendable {
     let date: String
     let processor: String
@@ -11,8 +11,8 @@ struct Machine: Codable, Sendable {
     let swiftNIO = "2.101.2"
     let swiftNIOSSL = "2.37.6"
     let commit: String
-    /// Processes that were ready to run, on average in the minute before it began: a quiet machine has fewer
-    /// than one.
+    /// The average number of processes that were ready to run in the minute before the measurement: below one
+    /// on a quiet machine.
     let loadBefore: Double
 
     enum CodingKeys: String, CodingKey {
@@ -42,7 +42,7 @@ struct Machine: Codable, Sendable {
             "\(date), commit \(commit)",
             "\(processor), \(processors) processors; \(kernel)",
             "\(swift); OpenSSL \(openSSL); SwiftNIO \(swiftNIO), swift-nio-ssl \(swiftNIOSSL)",
-            "load of the machine before: \(loadBefore)\(loadBefore < 1 ? "" : " (not quiet: look at ratios, and at them with doubt)")",
+            "load of the machine before: \(loadBefore)\(loadBefore < 1 ? "" : " (not quiet: use only the ratios, with caution)")",
         ]
     }
 
@@ -50,7 +50,7 @@ struct Machine: Codable, Sendable {
         (try? run(words))?.trimmingCharacters(in: .whitespacesAndNewlines) ?? "unknown"
     }
 
-    /// Runs a program to its end and returns what it prints.
+    /// Runs a program to its end and returns its output.
     @discardableResult
     static func run(_ words: String...) throws -> String {
         try run(words)
@@ -65,7 +65,7 @@ struct Machine: Codable, Sendable {
         try process.run()
         let bytes = pipe.fileHandleForReading.readDataToEndOfFile()
         process.waitUntilExit()
-        guard process.terminationStatus == 0 else { throw BenchError("\(words.joined(separator: " ")) has failed") }
+        guard process.terminationStatus == 0 else { throw BenchError("\(words.joined(separator: " ")) failed") }
         return String(decoding: bytes, as: UTF8.self)
     }
 }

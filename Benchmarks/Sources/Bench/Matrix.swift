@@ -1,8 +1,8 @@
 internal import Foundation
 
-/// Runs workloads against servers, round by round: in a round every server has its turn at a workload before
-/// the next workload begins, and who begins changes from round to round. So whatever disturbs the machine for
-/// a while disturbs all servers alike.
+/// Runs workloads against servers, round by round. In a round every server runs a workload before the next
+/// workload begins, and another server begins each round. So a disturbance of the machine affects all servers
+/// alike.
 struct Matrix {
     let bench: Bench
     let workloads: [Workload]
@@ -15,7 +15,7 @@ struct Matrix {
     }
 
     mutating func run() throws {
-        // An open loop's rate is a part of what a closed loop has reached, in all rounds.
+        // The rate of an open loop is a part of the rate that a closed loop reached, over all rounds.
         let passes = [workloads.filter { !$0.isPaced }, workloads.filter(\.isPaced)].filter { !$0.isEmpty }
         for pass in passes {
             for round in 0..<rounds {
@@ -38,8 +38,8 @@ struct Matrix {
                 let failure = "round \(round + 1), \(workload.name), \(server.name): \(error)"
                 progress(failure)
                 results.addFailure(failure)
-                // One that does not keep up with a rate is a result; many are a defect.
-                if results.failures.count >= 10 { throw BenchError("too many runs have failed") }
+                // One run that cannot keep up with a rate is a result; many failed runs are a defect.
+                if results.failures.count >= 10 { throw BenchError("too many runs failed") }
             }
         }
     }
@@ -47,7 +47,7 @@ struct Matrix {
     private mutating func rate(of workload: Workload) throws -> Double? {
         guard case .part(let part, let name) = workload.pace else { return nil }
         guard let closed = Workload.all.first(where: { $0.name == name }) else {
-            throw BenchError("there is no workload \(name)")
+            throw BenchError("no workload is named \(name)")
         }
         if results.values[name] == nil { try run(closed, round: 0) }
         let rates = servers.compactMap { results.estimate(.rate, of: $0.name, in: name)?.median }
@@ -62,7 +62,7 @@ extension Workload {
     }
 }
 
-/// Tells whoever waits what is being done.
+/// Prints a line of progress to standard error.
 func progress(_ text: String) {
     FileHandle.standardError.write(Data((text + "\n").utf8))
 }

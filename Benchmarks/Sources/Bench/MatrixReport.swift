@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// The goals, and every figure of the matrix with its ratios.
+/// The goals, and all figures of the matrix with their ratios.
 struct MatrixReport {
     let machine: Machine
     let matrix: Matrix
@@ -23,7 +23,7 @@ struct MatrixReport {
         let verdict: Goal.Verdict
     }
 
-    /// The goals that this run says something about.
+    /// The goals that this run has figures for.
     private var goals: [GoalRecord] {
         Goal.all.filter { goal in goal.isFor(openSSL: machine.openSSL) && matrix.workloads.contains { $0.name == goal.workload } }
             .map { goal in
@@ -44,20 +44,20 @@ struct MatrixReport {
     private func text(_ goals: [GoalRecord]) -> String {
         let outer = Estimate.outliers(among: matrix.rounds)
         let interval = outer == 0 ? "lowest and highest" : "all but the \(outer) lowest and the \(outer) highest"
-        var lines = ["AsyncSockets beside its peers\(isQuick ? ", the rows with goals" : "")", ""] + machine.lines
+        var lines = ["AsyncSockets and its peers\(isQuick ? ", the rows with goals" : "")", ""] + machine.lines
         lines += [
-            "\(count(matrix.rounds)), the servers interleaved; median [interval: \(interval) of the rounds]; a ratio is that of two runs of one round",
-            "server on processor \(Trial.serverProcessor), load on processor \(Trial.loadProcessor); TLS 1.3, TLS_AES_128_GCM_SHA256, X25519, ECDSA P-256, no tickets but in `resumed`: one (nio: always two)",
-            "instructions are not counted: the processor time of the server, all threads, is that of its clock (clock_getcpuclockid)",
+            "\(count(matrix.rounds)), the servers interleaved; median [interval: \(interval) of the rounds]; ratios compare two runs of one round",
+            "server on processor \(Trial.serverProcessor), load on processor \(Trial.loadProcessor); TLS 1.3, TLS_AES_128_GCM_SHA256, X25519, ECDSA P-256, no tickets, except one in `resumed` (nio: always two)",
+            "the processor time of all threads of the server is read from its clock (clock_getcpuclockid); instructions are not counted",
         ]
         if !goals.isEmpty { lines += ["", "Goals", "", goalTable(goals)] }
         for workload in matrix.workloads where results.values[workload.name] != nil {
             lines += ["", "\(workload.title)  (\(workload.name))", "", table(of: workload)]
         }
         if let upgrades = upgradeTable {
-            lines += ["", "starttls: its server CPU to that of a handshake from the start", "", upgrades]
+            lines += ["", "starttls: its server CPU relative to that of a handshake from the start", "", upgrades]
         }
-        if !results.failures.isEmpty { lines += ["", "Runs that have failed, and are left out", ""] + results.failures }
+        if !results.failures.isEmpty { lines += ["", "Failed runs, which are left out", ""] + results.failures }
         return lines.joined(separator: "\n") + "\n"
     }
 

@@ -1,4 +1,4 @@
-/// Something that is measured of a server.
+/// A measured property of a server.
 enum Metric: String, Codable, Sendable, CaseIterable {
     case cpu, rate, bytesPerCPU, speed, p50, p99, p999, memory, held, threads
 
@@ -17,7 +17,7 @@ enum Metric: String, Codable, Sendable, CaseIterable {
         }
     }
 
-    /// Whether a smaller figure is the better one.
+    /// Whether a smaller figure is better.
     var isLowerBetter: Bool {
         switch self {
         case .cpu, .p50, .p99, .p999, .memory, .held, .threads: true
@@ -26,5 +26,5 @@ enum Metric: String, Codable, Sendable, CaseIterable {
     }
 }
 
-/// What one run of one server has given.
+/// The figures of one run of one server.
 typealias Measurement = [Metric: Double]

@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// A program that runs on one processor, and ends when this object does.
+/// A program that runs on one processor, and ends with this object.
 final class Program {
     private let process = Process()
     private let output = Pipe()
@@ -10,13 +10,13 @@ final class Program {
     private let name: String
     private let patience: Double
 
-    /// - Parameter patience: The seconds that it has to end by itself once it is asked to.
+    /// - Parameter patience: The seconds in which the program must end after it is asked to.
     init(_ file: URL, _ arguments: [String], processor: Int, patience: Double = 1) throws {
         self.patience = patience
         name = file.lastPathComponent
         errors = FileManager.default.temporaryDirectory.appending(path: "bench-\(UUID().uuidString)")
         guard FileManager.default.createFile(atPath: errors.path, contents: nil) else {
-            throw BenchError("\(errors.path) cannot be made")
+            throw BenchError("\(errors.path) cannot be created")
         }
         process.executableURL = URL(filePath: "/usr/bin/taskset")
         process.arguments = ["-c", "\(processor)", file.path] + arguments
@@ -24,17 +24,18 @@ final class Program {
         process.standardInput = input
         process.standardError = try FileHandle(forWritingTo: errors)
         try process.run()
-        // The child has its own.
+        // The child has its own copy.
         try output.fileHandleForWriting.close()
         try input.fileHandleForReading.close()
     }
 
     deinit { stop() }
 
-    /// taskset becomes the program: it is the program's id, too.
+    /// taskset becomes the program, so this is the program's id too.
     var id: Int32 { process.processIdentifier }
 
-    /// The next line that it prints. Fails when it ends, or takes longer than `limit` seconds.
+    /// The next line of the program's output. Fails if the program ends, or takes longer than `limit`
+    /// seconds.
     func readLine(within limit: Double) throws -> String {
         let end = Date(timeIntervalSinceNow: limit)
         while true {
@@ -46,15 +47,17 @@ final class Program {
             let descriptor = output.fileHandleForReading.fileDescriptor
             var wait = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             let left = end.timeIntervalSinceNow
-            guard left > 0, poll(&wait, 1, Int32(left * 1000) + 1) >= 0 else { throw failure("says nothing in \(limit) seconds") }
+            guard left > 0, poll(&wait, 1, Int32(left * 1000) + 1) >= 0 else {
+                throw failure("printed nothing in \(limit) seconds")
+            }
             guard wait.revents != 0 else { continue }
             let bytes = output.fileHandleForReading.availableData
-            if bytes.isEmpty { throw failure("has ended") }
+            if bytes.isEmpty { throw failure("ended") }
             unread.append(bytes)
         }
     }
 
-    /// Whether there is something to read, or comes in so many seconds.
+    /// Whether a line is there, or comes within so many seconds.
     func hasLine(within limit: Double) -> Bool {
         var wait = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: Int16(POLLIN), revents: 0)
         return unread.contains(10) || poll(&wait, 1, Int32(limit * 1000)) > 0
@@ -64,7 +67,7 @@ final class Program {
         try input.fileHandleForWriting.write(contentsOf: Data((line + "\n").utf8))
     }
 
-    /// The number in a line of its /proc/PID/status.
+    /// The number in a line of the program's /proc/PID/status.
     func status(_ field: String) throws -> Double {
         let text = try String(contentsOfFile: "/proc/\(id)/status", encoding: .utf8)
         let line = text.split(separator: "\n").first { $0.hasPrefix(field + ":") }
@@ -94,7 +97,7 @@ final class Program {
     }
 }
 
-/// Why a benchmark cannot go on.
+/// Why a benchmark cannot continue.
 struct BenchError: Error, CustomStringConvertible {
     let description: String
 

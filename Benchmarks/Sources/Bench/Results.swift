@@ -1,8 +1,8 @@
-/// What was measured: for each workload and server the values of each metric, in the order of the rounds.
+/// The measured values of each metric for each workload and server, in the order of the rounds.
 struct Results: Codable, Sendable {
-    /// By workload, server and metric. Nil: the run of that round has failed.
+    /// By workload, server and metric; nil if the run of that round failed.
     private(set) var values: [String: [String: [String: [Double?]]]] = [:]
-    /// What went wrong in runs that have failed.
+    /// The errors of failed runs.
     private(set) var failures: [String] = []
 
     mutating func add(_ measurement: Measurement, of server: String, in workload: String, round: Int) {
@@ -25,12 +25,12 @@ struct Results: Codable, Sendable {
         Estimate(rounds(metric, of: server, in: workload).compactMap { $0 })
     }
 
-    /// How much of the peer's figure a server's is: of the rounds in which both runs were good.
+    /// The ratio of a server's figure to the peer's, over the rounds in which both runs succeeded.
     func ratio(_ metric: Metric, of server: String, to peer: String, in workload: String) -> Estimate? {
         ratio(metric, of: server, in: workload, to: peer, in: workload)
     }
 
-    /// The same between two workloads.
+    /// The same ratio between two workloads.
     func ratio(
         _ metric: Metric, of server: String, in workload: String, to peer: String, in other: String
     ) -> Estimate? {

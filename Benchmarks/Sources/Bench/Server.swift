@@ -1,23 +1,23 @@
 /// A server under test.
 struct Server: Sendable {
     enum Tickets {
-        /// As many as a full handshake's `--tickets` says.
+        /// As many for each full handshake as `--tickets` says.
         case settable
         /// Always two: swift-nio-ssl has no setting for it.
         case always
-        /// None: nothing can be resumed.
+        /// None: no session can be resumed.
         case never
     }
 
     let name: String
     let program: String
     var arguments: [String] = []
-    /// Made by the Makefile, and not by SwiftPM.
+    /// The Makefile builds it, not SwiftPM.
     var isNative = false
     var tickets = Tickets.never
-    /// What it can do; nil: everything.
+    /// The modes that it supports; nil means all.
     var modes: Set<ServerMode>?
-    /// Taken only where a workload names it.
+    /// Measured only if a workload names it.
     var isSpecial = false
 
     func can(_ workload: Workload) -> Bool {
@@ -32,18 +32,18 @@ struct Server: Sendable {
     }
 }
 
-/// What a server does with the bytes of a connection; `Benchmarks/README.md` has the protocols.
+/// What a server does with the bytes of a connection; `Benchmarks/README.md` describes the modes.
 enum ServerMode: String, Sendable {
     case echo, lines, count, receive, source, starttls
 }
 
 extension Server {
-    /// The server that is measured when nothing else is said.
+    /// Our server with an inline delegate; goals that name no other server mean this one.
     static let ours = "ours-inline"
     static let oursWithQueue = "ours-queue"
     static let nio = "nio"
     static let floor = "c"
-    /// The floor with as many tickets as SwiftNIO sends: to see what they cost.
+    /// The floor with as many tickets as SwiftNIO sends, to show their cost.
     static let floorWithTickets = "c-2-tickets"
 
     static let all: [Server] = [

@@ -1,13 +1,13 @@
 internal import Foundation
 
-/// Where things are, and how long a run takes.
+/// The programs and files of a run, and its length.
 struct Bench: Sendable {
-    /// What SwiftPM made, and what the Makefile made.
+    /// The programs that SwiftPM built, and those that the Makefile built.
     let swiftPrograms: URL
     let nativePrograms: URL
     let certificate: URL
     let key: URL
-    /// Seconds before, and while it is measured.
+    /// The seconds before the measurement, and those of the measurement.
     var warm = 0.2
     var seconds = 0.6
 
@@ -20,7 +20,7 @@ struct Bench: Sendable {
     }
 }
 
-/// One server under one load, once: the server has a processor for itself, and so has the load generator.
+/// One run of one server under one load. The server and the load generator have a processor each.
 struct Trial {
     static let serverProcessor = 0
     static let loadProcessor = 1
@@ -28,7 +28,7 @@ struct Trial {
     let bench: Bench
     let workload: Workload
     let server: Server
-    /// Messages a second, for an open loop.
+    /// Messages a second in an open loop.
     var rate: Double?
 
     var serverArguments: [String] {
@@ -57,7 +57,7 @@ struct Trial {
         return measurement
     }
 
-    /// The most mebibytes, beyond `size` bytes, that the server has while the load measures.
+    /// The most mebibytes that the server holds, beyond `size` bytes, while the load measures.
     private func watchMemory(of program: Program, under load: Program, size: Int) throws -> Double {
         _ = try load.readLine(within: 120)
         var most = 0.0
@@ -77,7 +77,7 @@ struct Trial {
     }
 }
 
-/// What the load generator prints.
+/// The load generator's output.
 struct LoadResult: Decodable {
     let operations: Double
     var bytes: Double?

@@ -1,14 +1,14 @@
-/// Something that the load generator does to a server.
+/// One kind of load on a server.
 struct Workload: Sendable {
     enum Pace: Sendable {
-        /// As the load generator's arguments say.
+        /// The pace that the load generator's arguments set.
         case own
-        /// Open loop, at this part of what the slowest server reaches in the workload that is named.
+        /// Open loop, at this part of the slowest server's rate in the named workload.
         case part(Double, of: String)
-        /// Connections that do nothing; their memory is measured.
+        /// Idle connections, whose memory is measured.
         case idle
-        /// One large write after the other; what the server holds in memory meanwhile is measured, less the
-        /// data itself: so many bytes.
+        /// One large write after another. The server's memory meanwhile is measured, less the data itself: so
+        /// many bytes.
         case watched(Int)
     }
 
@@ -16,25 +16,25 @@ struct Workload: Sendable {
     let title: String
     let mode: ServerMode
     var isSecure = false
-    /// Arguments of the load generator.
+    /// The load generator's arguments.
     let load: [String]
     let metrics: [Metric]
     var pace = Pace.own
-    /// How many tickets a full handshake sends, where a server lets it be set. More than none: only servers
-    /// that can resume.
+    /// How many tickets a full handshake sends, if the server has a setting. With at least one, only servers
+    /// that can resume are measured.
     var tickets = 0
-    /// The servers that are measured; nil: all that can.
+    /// The servers to measure; nil means all that can.
     var servers: [String]?
 
-    /// Arguments that every load generator's run has.
+    /// The arguments of every run of the load generator.
     var loadArguments: [String] {
-        // In `starttls` TLS comes later, and the load generator knows.
+        // In `starttls` TLS comes later, and the load generator knows that.
         load + (isSecure && mode != .starttls ? ["--tls"] : [])
     }
 }
 
 extension Workload {
-    /// Both forms of a workload.
+    /// The plain and the TLS form of a workload.
     private static func both(_ make: (_ isSecure: Bool, _ name: String) -> Workload) -> [Workload] {
         [make(false, "plain"), make(true, "tls")]
     }
@@ -135,6 +135,6 @@ extension Workload {
             metrics: [.held, .bytesPerCPU], pace: .watched(1 << 30), servers: [Server.ours, Server.nio, Server.floor])
     }
 
-    /// The whole matrix, in the order in which it is measured.
+    /// The whole matrix, in the order of measurement.
     static let all = echoes + churns + bulks + lines + memories + largeWrites + latencies
 }

@@ -1,7 +1,7 @@
 internal import NIOCore
 internal import ServerArguments
 
-/// Receives transfers and tells the client what came.
+/// Receives transfers and sends the client a receipt.
 final class ReceivingHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -28,7 +28,7 @@ final class ReceivingHandler: ChannelInboundHandler {
     }
 }
 
-/// Sends what it is asked for, in writes of the size that it is asked for, as long as the channel is
+/// Sends as many bytes as the client asks for, in writes of the size it asks for, as long as the channel is
 /// writable.
 final class SourceHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer

@@ -1,7 +1,7 @@
 internal import NIOCore
 internal import NIOSSL
 
-/// Writes what it reads, and flushes when all is read that there is.
+/// Writes what it reads, and flushes when nothing is left to read.
 final class EchoHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -19,7 +19,7 @@ final class EchoHandler: ChannelInboundHandler {
     }
 }
 
-/// Makes lines of bytes, and searches no byte twice.
+/// Divides bytes into lines, and searches no byte twice.
 struct LineDecoder: ByteToMessageDecoder {
     typealias InboundOut = ByteBuffer
     private var searched = 0
@@ -37,7 +37,7 @@ struct LineDecoder: ByteToMessageDecoder {
     }
 }
 
-/// Answers each line with its length.
+/// Replies to each line with its length.
 final class CountHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -53,7 +53,7 @@ final class CountHandler: ChannelInboundHandler {
     }
 }
 
-/// Answers one line in plain text and puts TLS before the handlers behind it.
+/// Replies to one line in plaintext, and adds TLS before the next handlers.
 final class UpgradeHandler: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

@@ -5,8 +5,8 @@ internal import NIOPosix
 internal import NIOSSL
 internal import ServerArguments
 
-/// A server made of SwiftNIO and swift-nio-ssl as their own examples (NIOEchoServer, NIOTLSServer) are, with
-/// one event loop.
+/// A server on SwiftNIO and swift-nio-ssl in the manner of their own examples (NIOEchoServer, NIOTLSServer),
+/// with one event loop.
 @main
 struct NIOServer: ParsableCommand {
     @OptionGroup var arguments: ServerArguments
@@ -51,7 +51,7 @@ struct NIOServer: ParsableCommand {
         let pipeline = channel.pipeline.syncOperations
         switch mode {
         case .echo:
-            // As in NIOEchoServer: what cannot be written is not read.
+            // As in NIOEchoServer, reading stops while writing cannot go on.
             try pipeline.addHandler(BackPressureHandler())
             try pipeline.addHandler(EchoHandler())
         case .lines:

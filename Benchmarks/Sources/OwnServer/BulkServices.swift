@@ -3,7 +3,7 @@ internal import Foundation
 internal import ServerArguments
 internal import Synchronization
 
-/// Receives transfers and tells the client what came.
+/// Receives transfers and sends the client a receipt.
 final class ReceivingService: Service, @unchecked Sendable {
     private enum Tag: Int {
         case header, bytes
@@ -39,10 +39,9 @@ final class ReceivingService: Service, @unchecked Sendable {
     }
 }
 
-/// Sends what it is asked for, in writes of the size that it is asked for.
+/// Sends as many bytes as the client asks for, in writes of the size it asks for.
 ///
-/// Two batches of writes are on their way; the completion of a batch's last write is the sign for the next
-/// batch.
+/// Two batches of writes are under way; when the last write of a batch completes, the next batch follows.
 final class SourceService: Service, @unchecked Sendable {
     fileprivate struct Transfer {
         var total: Int

@@ -4,8 +4,7 @@ internal import Dispatch
 internal import Foundation
 internal import ServerArguments
 
-/// A server made of this package, as its user would make it. It makes one loop when it is allowed one
-/// processor (taskset).
+/// A server on this package, as a user would write it. It has one loop if it may use one processor (taskset).
 @main
 struct OwnServer: ParsableCommand {
     enum Delivery: String, ExpressibleByArgument {
@@ -28,7 +27,7 @@ struct OwnServer: ParsableCommand {
         guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
         try listener.accept(onInterface: "127.0.0.1", port: port)
         arguments.announce(port: Int(listener.localPort))
-        // Not dispatchMain(), which ends the main thread: valgrind does not survive that.
+        // Not dispatchMain(), which ends the main thread: valgrind cannot handle that.
         withExtendedLifetime((listener, service)) { while true { pause() } }
     }
 

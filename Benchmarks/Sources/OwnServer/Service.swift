@@ -2,10 +2,10 @@ internal import AsyncSockets
 internal import Foundation
 internal import Synchronization
 
-/// What all services do: keep the sockets that are open, and begin TLS on them.
+/// The common part of all services: it keeps the open sockets, and starts TLS on them.
 class Service: AsyncSocketDelegate, @unchecked Sendable {
-    // Unchecked: a class with subclasses cannot be checked. All that they have is a constant or behind a
-    // mutex.
+    // Unchecked: the compiler cannot check a class with subclasses. All their properties are constants or
+    // behind a mutex.
     private let settings: TLSSettings?
     private let sockets = Mutex<[ObjectIdentifier: AsyncSocket]>([:])
 
@@ -62,7 +62,7 @@ final class LineService: Service, @unchecked Sendable {
     }
 }
 
-/// Answers each line with its length.
+/// Replies to each line with its length.
 final class CountService: Service, @unchecked Sendable {
     override func begin(_ socket: AsyncSocket) {
         socket.readData(to: newline, withTimeout: -1, tag: 0)
@@ -74,7 +74,7 @@ final class CountService: Service, @unchecked Sendable {
     }
 }
 
-/// Answers one line in plain text, upgrades the connection to TLS, and echoes.
+/// Replies to one line in plaintext, upgrades the connection to TLS, and echoes.
 final class UpgradeService: Service, @unchecked Sendable {
     private enum Tag: Int {
         case command, echo
@@ -108,12 +108,12 @@ final class UpgradeService: Service, @unchecked Sendable {
 }
 
 extension Data {
-    /// Eight bytes, the lowest first.
+    /// The eight bytes of a number, little-endian.
     init(number: UInt64) {
         self = Swift.withUnsafeBytes(of: number.littleEndian) { Data($0) }
     }
 
-    /// The number whose eight bytes begin at an offset.
+    /// The number in the eight bytes at an offset.
     func number(at offset: Int) -> Int {
         withUnsafeBytes {
             Int(truncatingIfNeeded: UInt64(littleEndian: $0.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))

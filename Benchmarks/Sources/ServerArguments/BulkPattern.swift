@@ -1,7 +1,7 @@
-/// The bytes of bulk transfers: what stands at a position depends on the position alone, as in the load
-/// generator's `pattern.h`.
+/// The bytes of bulk transfers: each byte depends only on its position, as in the load generator's
+/// `pattern.h`.
 public enum BulkPattern {
-    /// Positions that differ by this have the same byte.
+    /// Positions with this distance have the same byte.
     public static let period = 251
 
     /// The byte at a position of a stream.
@@ -10,7 +10,7 @@ public enum BulkPattern {
         return value == 10 ? 251 : value
     }
 
-    /// `count` bytes and one period more: any position of a stream begins at `position % period` in it.
+    /// `count` bytes and one more period: any position of a stream is at `position % period` in it.
     public static func bytes(_ count: Int) -> [UInt8] {
         let one = (0..<period).map(byte(at:))
         return [UInt8](unsafeUninitializedCapacity: count + period) { buffer, initialized in
@@ -22,14 +22,13 @@ public enum BulkPattern {
         }
     }
 
-    /// The number of writes that are made at once, before the next are made on their completion: 128 KiB, at
-    /// least one.
+    /// The number of writes in a batch: 128 KiB, at least one. The next batch follows their completion.
     public static func writesAtOnce(ofSize size: Int) -> Int {
         max(1, 131_072 / size)
     }
 }
 
-/// The server's side of a transfer that it receives: eight bytes with the length, and then so many bytes.
+/// The server's side of a transfer that it receives: eight bytes with the length, then so many bytes.
 public struct BulkReceipt: Sendable {
     private var expected = 0
     private var position = 0
@@ -40,14 +39,14 @@ public struct BulkReceipt: Sendable {
         expected = count
     }
 
-    /// Takes a piece, of which the first and the last byte are looked at. True when it was the last piece.
+    /// Takes a piece, and checks its first and last byte. Returns true for the last piece.
     public mutating func take(count: Int, first: UInt8, last: UInt8) -> Bool {
         if first == BulkPattern.byte(at: position), last == BulkPattern.byte(at: position + count - 1) { right += count }
         position += count
         return position >= expected
     }
 
-    /// What the client is told: how many bytes have come and were right, if not more came than should.
+    /// The receipt for the client: how many bytes came and were right, unless too many came.
     public var verdict: UInt64 {
         position == expected ? UInt64(right) : 0
     }

@@ -1,32 +1,32 @@
 public import ArgumentParser
 internal import Foundation
 
-/// The command line that all servers have in common.
+/// The common command line of all servers.
 public struct ServerArguments: ParsableArguments {
-    /// What the server does with the bytes of a connection; `Benchmarks/README.md` has the protocol of each.
+    /// What the server does with the bytes of a connection; `Benchmarks/README.md` describes each mode.
     public enum Mode: String, ExpressibleByArgument, Sendable {
         case echo, lines, count, receive, source, starttls
     }
 
-    /// What to do.
+    /// The mode.
     @Option(help: "echo, lines, count, receive, source or starttls")
     public var mode: Mode
-    /// A certificate's file and its key's; empty: plain.
+    /// The files of a certificate and its key; empty for plaintext.
     @Option(parsing: .upToNextOption, help: "The files of a certificate and its key, in PEM.")
     public var tls: [String] = []
-    /// Where to listen, on 127.0.0.1.
-    @Option(help: "The port; 0: one that is free.")
+    /// The port of 127.0.0.1 to listen on.
+    @Option(help: "The port; 0 means a free one.")
     public var port = 0
 
     /// For the parser.
     public init() {}
 
-    /// What the parser cannot know by itself.
+    /// Checks what the parser cannot.
     public func validate() throws {
-        if !tls.isEmpty && tls.count != 2 { throw ValidationError("--tls takes two files: certificate and key") }
+        if !tls.isEmpty && tls.count != 2 { throw ValidationError("--tls needs two files: a certificate and its key") }
     }
 
-    /// Tells whoever started the server where it listens: its first line.
+    /// Prints the port as the first line, for the program that started the server.
     public func announce(port: Int) {
         FileHandle.standardOutput.write(Data("\(port)\n".utf8))
     }

@@ -2,10 +2,10 @@ import AsyncSockets
 import Dispatch
 import Foundation
 
-/// The chat. Everything happens on the main actor.
+/// The chat. Everything runs on the main actor.
 @MainActor
 final class ChatServer {
-    /// What a member may take.
+    /// The limits for a member.
     struct Limits {
         var idleSeconds: Double
         var handshakeSeconds = 10.0
@@ -18,7 +18,7 @@ final class ChatServer {
     private let limits: Limits
     private let listener = AsyncSocket()
     private var settings: TLSSettings?
-    /// All connections, those too whose handshake is under way.
+    /// All connections, including those whose handshake is under way.
     private var sockets: [ObjectIdentifier: AsyncSocket] = [:]
     private var members: [ObjectIdentifier: Member] = [:]
     private var isShuttingDown = false
@@ -34,7 +34,7 @@ final class ChatServer {
         settings.trustRoots = .file(path: "clients.pem")
         settings.handshakeTimeout = limits.handshakeSeconds
         self.settings = settings
-        // The accepted sockets have these too.
+        // The accepted sockets inherit these.
         listener.writeHighWaterMark = limits.waitingByteCount
         listener.maximumAcceptedConnections = limits.connectionCount
         listener.setDelegate(self, delegateQueue: .main)
@@ -42,7 +42,7 @@ final class ChatServer {
         log("listening on port \(listener.localPort)")
     }
 
-    /// Takes no more members, lets those who are there have what was written to them, and ends the program.
+    /// Accepts no more members, sends the queued lines to those who are present, and ends the program.
     func shutDown() {
         guard !isShuttingDown else { return }
         isShuttingDown = true
@@ -93,8 +93,8 @@ extension ChatServer: @MainActor AsyncSocketDelegate {
         guard let name = socket.tlsSession?.peerCertificates.first?.commonName else { return socket.disconnect() }
         let member = Member(socket, name: name)
         members[ObjectIdentifier(socket)] = member
-        log("\(name) has come")
-        announce("*** \(name) has come", from: socket)
+        log("\(name) joined")
+        announce("*** \(name) joined", from: socket)
         member.tell("*** welcome, \(name); \(members.count) here")
         readLine(from: socket)
     }
@@ -122,8 +122,8 @@ extension ChatServer: @MainActor AsyncSocketDelegate {
         sockets[ObjectIdentifier(socket)] = nil
         let reason = error.map { $0.isOrderlyEnd ? "" : ": \($0.localizedDescription)" } ?? ""
         if let member = members.removeValue(forKey: ObjectIdentifier(socket)) {
-            log("\(member.name) has gone\(reason)")
-            announce("*** \(member.name) has gone")
+            log("\(member.name) left\(reason)")
+            announce("*** \(member.name) left")
         } else if !reason.isEmpty {
             log("a connection failed\(reason)")
         }

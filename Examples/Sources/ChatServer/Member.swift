@@ -1,7 +1,7 @@
 import AsyncSockets
 import Foundation
 
-/// One who takes part.
+/// A member of the chat.
 @MainActor
 final class Member {
     let socket: AsyncSocket
@@ -14,8 +14,8 @@ final class Member {
         self.name = name
     }
 
-    /// Sends a line, unless too much waits already: then the line is left out, so that a member who does not
-    /// read uses no memory.
+    /// Sends a line, unless too many bytes wait already: then it omits the line, so that a member who does
+    /// not read uses no memory.
     func tell(_ line: String) {
         guard !isBehind else {
             omittedLineCount += 1
@@ -32,7 +32,7 @@ final class Member {
     /// The low-water mark was reached.
     func catchUp() {
         isBehind = false
-        if omittedLineCount > 0 { tell("*** \(omittedLineCount) lines were left out") }
+        if omittedLineCount > 0 { tell("*** \(omittedLineCount) lines were omitted") }
         omittedLineCount = 0
     }
 }

@@ -1,14 +1,14 @@
-// A chat for those who have a client certificate, whose common name is their name. It shows a delegate on the
-// main actor, time limits, flow control towards members who read slowly, and an end in good order on SIGTERM.
+// A chat for members with a client certificate, whose common name is their name. It shows a delegate on the
+// main actor, time limits, flow control for members who read slowly, and an orderly end on SIGTERM.
 //
 //     swift run --package-path Examples chat-server 4433
 //
-// It runs in a folder with server.pem and server.key, the server's certificate and key, and clients.pem, the
-// authority of its members. Then
+// Run it in a folder with server.pem and server.key, the server's certificate and key, and clients.pem, the
+// authority of its members. Then:
 //
 //     openssl s_client -connect localhost:4433 -CAfile ca.pem -cert alice.pem -key alice.key -quiet
 //
-// A second argument is the number of seconds after which a silent member has to go.
+// A second argument sets the seconds after which a silent member is disconnected.
 
 import Dispatch
 import Foundation
@@ -30,7 +30,7 @@ do {
     exit(EXIT_FAILURE)
 }
 
-/// Prints a line at once, to a pipe too.
+/// Prints a line at once, even to a pipe.
 func log(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }

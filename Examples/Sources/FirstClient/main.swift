@@ -1,8 +1,8 @@
-// The first program of README.md: a client that is secure from the first byte, and says why when it fails.
+// The first program of README.md: a client that is secure from the first byte, and explains its failures.
 //
 //     swift run --package-path Examples first-client imap.example.org 993
 //
-// The server has to speak first, as mail servers do. SSL_CERT_FILE=ca.pem trusts an authority of your own.
+// The server must speak first, as mail servers do. SSL_CERT_FILE=ca.pem trusts your own authority.
 
 // README: client
 import AsyncSockets
@@ -28,7 +28,7 @@ final class Greeter: AsyncSocketDelegate {
 
 let host = CommandLine.arguments.dropFirst().first ?? "imap.example.org"
 let port = CommandLine.arguments.dropFirst(2).first.flatMap(UInt16.init) ?? 993
-let greeter = Greeter()  // the socket does not keep it
+let greeter = Greeter()  // the socket does not keep it alive
 let socket = AsyncSocket(delegate: greeter, delegateQueue: .main)
 do {
     try socket.connect(toHost: host, onPort: port, withTimeout: 10)

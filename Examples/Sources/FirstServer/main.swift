@@ -2,8 +2,8 @@
 //
 //     swift run --package-path Examples first-server 4433
 //
-// It runs in a folder with server.pem and server.key, the server's certificate and key, and clients.pem, the
-// authority of its clients. Then
+// Run it in a folder with server.pem and server.key, the server's certificate and key, and clients.pem, the
+// authority of its clients. Then:
 //
 //     openssl s_client -connect localhost:4433 -CAfile ca.pem -cert alice.pem -key alice.key -quiet
 
@@ -12,13 +12,13 @@ import AsyncSockets
 import Dispatch
 import Foundation
 
-/// Sends each line back, to clients whose certificate says that they are alice or bob.
+/// Sends each line back to clients whose certificate is for alice or bob.
 final class EchoServer: AsyncSocketDelegate {
     private let listener = AsyncSocket()
     private var settings: TLSSettings?
     private var clients: [ObjectIdentifier: AsyncSocket] = [:]
 
-    /// All that happens from here on happens on one queue: no lock is needed.
+    /// Everything from here on runs on one queue, so no lock is needed.
     func start(onPort port: UInt16) throws {
         var settings = TLSSettings.server(
             identity: try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key"))
@@ -34,7 +34,7 @@ final class EchoServer: AsyncSocketDelegate {
 
     func socket(_ listener: AsyncSocket, didAcceptNewSocket client: AsyncSocket) {
         guard let settings else { return }
-        clients[ObjectIdentifier(client)] = client  // keep it, or it is closed
+        clients[ObjectIdentifier(client)] = client  // a socket without a reference is closed
         do {
             try client.startTLS(settings: settings)
             readLine(from: client)
@@ -53,7 +53,7 @@ final class EchoServer: AsyncSocketDelegate {
     }
 
     func socket(_ client: AsyncSocket, didWriteDataWithTag tag: Int) {
-        readLine(from: client)  // not before: a client that does not read is not served
+        readLine(from: client)  // only now, so that a client that does not read is not served
     }
 
     func socketDidDisconnect(_ client: AsyncSocket, withError error: AsyncSocketError?) {

@@ -1,20 +1,20 @@
 import Foundation
 
-/// A mail, and the lines in which SMTP carries it.
+/// A mail, and its lines in SMTP.
 struct Mail {
     let sender: String
     let recipient: String
     let letter: Data
 
-    /// False when an address could end its line, and begin a command of its own.
+    /// False if an address could end its line and begin another command.
     var hasUsableAddresses: Bool {
         [sender, recipient].allSatisfy { address in
             address.contains("@") && address.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>".utf8.contains($0) }
         }
     }
 
-    /// The letter with the line ends of SMTP, a dot before each line that begins with one, and the dot that
-    /// ends it (RFC 5321, section 4.5.2).
+    /// The letter with SMTP's line endings, a dot before each line that begins with one, and a final dot (RFC
+    /// 5321, section 4.5.2).
     var transparentLetter: Data {
         var result = Data()
         var lines = letter.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)

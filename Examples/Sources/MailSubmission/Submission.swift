@@ -4,11 +4,11 @@ import Foundation
 
 /// The conversation with the server. It ends the program.
 final class Submission: AsyncSocketDelegate {
-    /// What the server answers to.
+    /// The command that the server replies to.
     private enum Step: Int {
         case greeting, hello, startTLS, secureHello, sender, recipient, data, letter, goodbye
 
-        /// How an answer begins that lets the conversation go on.
+        /// The beginning of a reply that lets the conversation go on.
         var success: String {
             switch self {
             case .greeting, .startTLS: "220"
@@ -31,7 +31,9 @@ final class Submission: AsyncSocketDelegate {
     }
 
     func start(onPort port: UInt16) throws {
-        guard mail.hasUsableAddresses else { throw SubmissionError(description: "an address is no mail address") }
+        guard mail.hasUsableAddresses else {
+            throw SubmissionError(description: "the sender or the recipient is not a mail address")
+        }
         socket.setDelegate(self, delegateQueue: .main)
         try socket.connect(toHost: host, onPort: port, withTimeout: 30)
         expect(.greeting)
@@ -41,8 +43,8 @@ final class Submission: AsyncSocketDelegate {
         guard let step = Step(rawValue: tag) else { return }
         let line = String(decoding: data, as: UTF8.self).trimmingCharacters(in: .newlines)
         answer.append(line)
-        guard answer.count <= 100 else { giveUp("an answer of the server has no end") }
-        // A hyphen behind the code says that more lines follow (RFC 5321, section 4.2.1).
+        guard answer.count <= 100 else { giveUp("the server's reply does not end") }
+        // A hyphen after the code means that more lines follow (RFC 5321, section 4.2.1).
         if line.dropFirst(3).first == "-" { return expect(step) }
         let answer = answer
         self.answer = []
@@ -54,7 +56,7 @@ final class Submission: AsyncSocketDelegate {
         switch step {
         case .greeting: say("EHLO \(name)", expecting: .hello)
         case .hello:
-            // Without TLS nothing is sent: an attacker may have taken the offer out.
+            // Without TLS we send nothing: an attacker may have removed the offer.
             guard answer.contains(where: { $0.dropFirst(4).uppercased() == "STARTTLS" }) else {
                 giveUp("the server offers no STARTTLS")
             }
@@ -74,11 +76,11 @@ final class Submission: AsyncSocketDelegate {
     }
 
     // README: upgrade
-    /// The server has agreed: what was sent before is plaintext, what is sent from here on is encrypted.
+    /// The server has agreed: data was plaintext until now, and is encrypted from here on.
     private func upgrade() {
         do {
             try socket.startTLS(settings: .client(serverName: host))
-            say("EHLO \(name)", expecting: .secureHello)  // what the server said before does not count any more
+            say("EHLO \(name)", expecting: .secureHello)  // forget what the server said in plaintext
         } catch {
             giveUp("startTLS: \(error)")
         }
@@ -91,13 +93,13 @@ final class Submission: AsyncSocketDelegate {
 
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
         if isTaken {
-            print("the server has taken the mail")
+            print("the server has accepted the mail")
             exit(EXIT_SUCCESS)
         }
-        giveUp(error?.localizedDescription ?? "the conversation has ended")
+        giveUp(error?.localizedDescription ?? "the server ended the conversation")
     }
 
-    /// Our address, since a client need not have a name (RFC 5321, section 4.1.3).
+    /// Our address, because a client need not have a name (RFC 5321, section 4.1.3).
     private var name: String {
         let prefix = socket.isIPv6 ? "IPv6:" : ""
         return "[\(prefix)\(socket.localHost ?? "127.0.0.1")]"
@@ -118,7 +120,7 @@ final class Submission: AsyncSocketDelegate {
     }
 }
 
-/// What keeps the conversation from beginning.
+/// Why the conversation cannot begin.
 struct SubmissionError: Error, CustomStringConvertible {
     let description: String
 }

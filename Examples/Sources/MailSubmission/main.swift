@@ -1,11 +1,11 @@
-// Hands a mail to a server, encrypted: SMTP (RFC 5321) with STARTTLS (RFC 3207). It shows a conversation in
-// steps, in which a live connection becomes TLS, and sends nothing of the mail in plaintext.
+// Submits a mail to a server, encrypted: SMTP (RFC 5321) with STARTTLS (RFC 3207). It shows a conversation in
+// steps that upgrades a live connection to TLS, and sends no part of the mail in plaintext.
 //
 //     swift run --package-path Examples mail-submission mail.example.org 587 me@example.org you@example.org \
 //         <letter.txt
 //
-// The letter has its header lines, an empty line and its text. SSL_CERT_FILE=ca.pem trusts an authority of
-// your own. There is no authentication: for a server that takes mail of its own network.
+// The letter has header lines, an empty line and a text. SSL_CERT_FILE=ca.pem trusts your own authority.
+// There is no authentication: use a server that accepts mail from its own network.
 
 import Dispatch
 import Foundation

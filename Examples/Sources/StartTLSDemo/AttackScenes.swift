@@ -2,8 +2,8 @@ internal import AsyncSockets
 internal import Foundation
 internal import Synchronization
 
-/// The man in the middle slips a reply in behind the server's go-ahead, hoping that the client takes it for
-/// one that came encrypted.
+/// The man in the middle injects a reply behind the server's go-ahead, so that the client might take it for
+/// an encrypted one.
 struct ResponseInjectionScene {
     private let stage: Stage
 
@@ -30,13 +30,13 @@ struct ResponseInjectionScene {
         verdict.check(
             client.answers.withLock { answers in !answers.contains { $0.contains("password") } },
             "the injected reply was not delivered", on: stage.screen)
-        verdict.check(client.session == nil, "the connection never counted as secure", on: stage.screen)
+        verdict.check(client.session == nil, "the connection was never secure", on: stage.screen)
         return verdict
     }
 }
 
-/// The man in the middle slips a command in behind the client's STARTTLS, hoping that the server runs it as
-/// if the client had sent it encrypted.
+/// The man in the middle injects a command behind the client's STARTTLS, so that the server might take it for
+/// an encrypted one.
 struct CommandInjectionScene {
     private let stage: Stage
 
@@ -64,7 +64,7 @@ struct CommandInjectionScene {
     }
 }
 
-/// A server with a good certificate, for another host than the client wants.
+/// A server has a good certificate, but for another host than the client expects.
 struct WrongHostScene {
     private let stage: Stage
 
@@ -77,7 +77,7 @@ struct WrongHostScene {
         let server = try MailServer(screen: stage.screen, settings: stage.serverSettings())
         let recorder = try RecorderProcess(target: server.port, folder: stage.folder)
         stage.screen.note(
-            "the client wants mail.example.org; the certificate is for localhost, and by an authority that the client trusts")
+            "the client expects mail.example.org; the certificate is for localhost, from an authority that the client trusts")
         let client = try MailClient(
             screen: stage.screen, settings: stage.clientSettings(for: "mail.example.org"), port: recorder.port)
         let error = await client.ending.wait()
@@ -89,8 +89,8 @@ struct WrongHostScene {
             "the client refused: \(error?.message ?? "it did not")", on: stage.screen)
         verdict.check(
             serverError?.tls?.code == .peerAlert,
-            "the server was told why: \(serverError?.tls?.alert?.description ?? "it was not")", on: stage.screen)
-        verdict.check(client.session == nil, "the connection never counted as secure", on: stage.screen)
+            "the server received the reason: \(serverError?.tls?.alert?.description ?? "it did not")", on: stage.screen)
+        verdict.check(client.session == nil, "the connection was never secure", on: stage.screen)
         return verdict
     }
 }

@@ -1,18 +1,18 @@
 internal import Foundation
 
-/// A process that the demonstration starts, and whose end it can wait for.
+/// A process that the demonstration starts, and can wait for.
 final class ChildProcess: Sendable {
     let identifier: Int32
-    /// Where to write to its standard input.
+    /// The end of a pipe to its standard input.
     let input: FileHandle
     private let endings: AsyncStream<Int32>
 
-    /// - Parameter output: Where its standard output goes.
+    /// - Parameter output: The file for its standard output.
     init(_ arguments: [String], output: Any = FileHandle.nullDevice) throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        // The threads of this process block signals, and a child inherits that: without this `stop()` would
-        // go unheard.
+        // The threads of this process block signals, and a child inherits that: without this option `stop()`
+        // would have no effect.
         process.arguments = ["--default-signal=TERM"] + arguments
         process.standardOutput = output
         process.standardError = FileHandle.nullDevice
@@ -29,13 +29,13 @@ final class ChildProcess: Sendable {
         endings = stream
     }
 
-    /// Asks it to end.
+    /// Asks the process to end.
     func stop() {
         kill(identifier, SIGTERM)
     }
 
-    /// Its exit status, once it has ended. All the demonstration's processes have a deadline of their own, or
-    /// are asked to end.
+    /// Waits for the process to end; returns its exit status. Every process of the demonstration has a
+    /// deadline, or is asked to end.
     func exitStatus() async -> Int32 {
         for await status in endings { return status }
         return -1

@@ -3,7 +3,7 @@ internal import Dispatch
 internal import Foundation
 internal import Synchronization
 
-/// How a side of the conversation ended; several may wait for it.
+/// The end of one side of the conversation. Several tasks may wait for it.
 final class Ending: Sendable {
     private struct State {
         var result: Result<Void, AsyncSocketError>?
@@ -21,7 +21,8 @@ final class Ending: Sendable {
         for waiter in waiters { waiter.resume(returning: error) }
     }
 
-    /// The error it ended with. Everything in the demonstration has a deadline, so this comes.
+    /// Waits for the end; returns its error. Everything in the demonstration has a deadline, so the end
+    /// comes.
     func wait() async -> AsyncSocketError? {
         await withCheckedContinuation { continuation in
             let result = state.withLock { state in

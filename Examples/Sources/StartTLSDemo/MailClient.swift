@@ -2,11 +2,11 @@ internal import AsyncSockets
 internal import Foundation
 internal import Synchronization
 
-/// A client that asks for STARTTLS, upgrades, and then says something worth hiding.
+/// A client that asks for STARTTLS, upgrades, and then sends a secret.
 ///
-/// It is called on a queue of its own. What scenes look at meanwhile is locked.
+/// It runs on its own queue. Locks protect what scenes read meanwhile.
 final class MailClient: AsyncSocketDelegate {
-    /// The conversation: after each answer, what comes next.
+    /// The conversation: the next step after each reply.
     private enum Step: Int {
         case greeting, hello, startTLS, helloAgain, secret, goodbye
     }
@@ -35,7 +35,7 @@ final class MailClient: AsyncSocketDelegate {
         answers.withLock { $0.append(line) }
         screen.step("client", "received \(line)  [\(socket.isSecure ? "encrypted" : "plaintext")]")
         guard let step = Step(rawValue: tag) else { return }
-        // A line with a hyphen is not the last of its answer (RFC 5321, section 4.2.1).
+        // A line with a hyphen is not the last one of its reply (RFC 5321, section 4.2.1).
         if line.dropFirst(3).hasPrefix("-") { return expect(step) }
         goOn(after: step)
     }
@@ -83,7 +83,7 @@ final class MailClient: AsyncSocketDelegate {
     }
 
     private func expect(_ step: Step) {
-        // Ends in \r\n, except where `openssl s_server` plays the server.
+        // Ends in \r\n, unless `openssl s_server` plays the server.
         socket.readData(to: Data("\n".utf8), withTimeout: 10, maxLength: 1_000, tag: step.rawValue)
     }
 }

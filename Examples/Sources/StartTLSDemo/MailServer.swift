@@ -2,10 +2,10 @@ internal import AsyncSockets
 internal import Foundation
 internal import Synchronization
 
-/// A server that greets in plaintext, upgrades when asked to, and answers a few commands of SMTP (RFC 5321,
+/// A server that greets in plaintext, upgrades on request, and replies to a few commands of SMTP (RFC 5321,
 /// RFC 3207).
 ///
-/// It is called on a queue of its own. What scenes look at meanwhile is locked.
+/// It runs on its own queue. Locks protect what scenes read meanwhile.
 final class MailServer: AsyncSocketDelegate {
     private let screen: Screen
     private let settings: TLSSettings

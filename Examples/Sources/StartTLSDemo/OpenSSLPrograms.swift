@@ -17,14 +17,14 @@ final class OpenSSLServer {
         try RawSocket.waitUntilListening(on: port, seconds: 10)
     }
 
-    /// Returns when it has ended.
+    /// Returns when the program has ended.
     func stop() async {
         process.stop()
         _ = await process.exitStatus()
     }
 }
 
-/// `openssl s_client -starttls smtp`, which says the given lines once it is secure.
+/// `openssl s_client -starttls smtp`, which sends the given lines once it is secure.
 final class OpenSSLClient {
     private let process: ChildProcess
 

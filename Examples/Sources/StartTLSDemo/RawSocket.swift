@@ -25,7 +25,7 @@ final class RawSocket {
         return socket
     }
 
-    /// Tries to connect until a program listens, ten times in a second.
+    /// Tries to connect until a program listens, ten times a second.
     static func waitUntilListening(on port: UInt16, seconds: Int) throws {
         for _ in 0..<(seconds * 10) {
             if (try? connected(to: port)) != nil { return }
@@ -51,14 +51,14 @@ final class RawSocket {
         return UInt16(bigEndian: address.sin_port)
     }
 
-    /// The next bytes; none at the end, or when the connection was reset.
+    /// The next bytes; none at the end, or after a reset.
     func receive() -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: 65_536)
         let count = recv(descriptor, &bytes, bytes.count, 0)
         return count > 0 ? Array(bytes.prefix(count)) : []
     }
 
-    /// False when the other side takes no more.
+    /// Returns false if the other side takes no more.
     func send(_ bytes: [UInt8]) -> Bool {
         var offset = 0
         while offset < bytes.count {
@@ -72,7 +72,7 @@ final class RawSocket {
     /// Sends a FIN.
     func finish() { shutdown(descriptor, CInt(SHUT_WR)) }
 
-    /// Which of the sockets have something to read, or have ended; nil ones have not.
+    /// Returns which of the sockets can be read or have ended; false for nil.
     static func waitReadable(_ sockets: [RawSocket?], seconds: CInt) -> [Bool] {
         var polled = sockets.map { pollfd(fd: $0?.descriptor ?? -1, events: Int16(POLLIN), revents: 0) }
         guard poll(&polled, nfds_t(polled.count), seconds * 1000) > 0 else { return sockets.map { _ in false } }
@@ -95,7 +95,7 @@ final class RawSocket {
     }
 }
 
-/// A system call of the recorder's that failed.
+/// A failed system call of the recorder.
 struct RawSocketError: Error, CustomStringConvertible {
     let description: String
 

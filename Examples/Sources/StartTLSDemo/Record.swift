@@ -1,9 +1,9 @@
 internal import ArgumentParser
 internal import Foundation
 
-/// The process between the two sides: it passes every byte on, and writes down every byte it passes on.
+/// The process between the two sides: it passes every byte on, and records it.
 ///
-/// It is made of system calls alone, so that what it proves about the library does not rest on the library.
+/// It uses only system calls, so that its proof about the library does not depend on the library.
 struct Record: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Passes one connection on to a port and records its bytes.", shouldDisplay: false)
@@ -14,10 +14,10 @@ struct Record: ParsableCommand {
     @Option(help: "The folder for the two recordings.")
     var folder: String
 
-    @Option(help: "What to slip in behind the server's go-ahead, in the same segment.")
+    @Option(help: "Bytes to inject behind the server's go-ahead, in the same segment.")
     var injectResponse: String?
 
-    @Option(help: "What to slip in behind the client's STARTTLS, in the same segment.")
+    @Option(help: "Bytes to inject behind the client's STARTTLS, in the same segment.")
     var injectCommand: String?
 
     static let clientFile = "client-to-server"
@@ -76,7 +76,7 @@ private struct Tap {
             injection = nil
         }
         bytes += piece
-        // A side that has closed gets no more; the other may still have something to say.
+        // A side that has closed gets no more bytes; the other may still send.
         _ = sink.send(piece)
     }
 

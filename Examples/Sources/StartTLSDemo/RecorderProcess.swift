@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// The recorder, as seen by the process that starts it.
+/// The recorder, for the process that starts it.
 final class RecorderProcess {
     let port: UInt16
     var identifier: Int32 { process.identifier }
@@ -20,7 +20,7 @@ final class RecorderProcess {
         self.port = port
     }
 
-    /// What passed in each direction, once the connection is over.
+    /// Waits for the end of the connection; returns the bytes of each direction.
     func recordings() async throws -> (fromClient: Recording, fromServer: Recording) {
         guard await process.exitStatus() == 0 else { throw DemoError(description: "the recorder failed") }
         return (
@@ -34,7 +34,7 @@ final class RecorderProcess {
     }
 }
 
-/// The demonstration itself went wrong.
+/// A failure of the demonstration itself.
 struct DemoError: Error, CustomStringConvertible {
     let description: String
 }

@@ -1,9 +1,9 @@
-/// The bytes of one direction of a connection, cut into lines of plaintext and TLS records (RFC 8446, section
-/// 5.1).
+/// The bytes of one direction of a connection, divided into lines of plaintext and TLS records (RFC 8446,
+/// section 5.1).
 struct Recording {
     let bytes: [UInt8]
 
-    /// The number of bytes up to and including the line after which all is TLS.
+    /// The number of bytes up to and including the last line of plaintext.
     func plaintextCount(upTo lastLine: String) -> Int? {
         let needle = Array(lastLine.utf8)
         guard bytes.count >= needle.count else { return nil }
@@ -12,7 +12,7 @@ struct Recording {
         }
     }
 
-    /// The records behind the first `offset` bytes; nil when anything there is not a whole TLS record.
+    /// The records after the first `offset` bytes; nil if anything there is not a whole TLS record.
     func records(from offset: Int) -> [TLSRecord]? {
         var records: [TLSRecord] = []
         var rest = bytes[offset...]
@@ -40,7 +40,7 @@ struct TLSRecord {
     }
 
     static let headerLength = 5
-    /// The most that TLS 1.2 allows for a record (RFC 5246, section 6.2.3).
+    /// The largest record that TLS 1.2 allows (RFC 5246, section 6.2.3).
     private static let longestPayload = 16_384 + 2_048
 
     let type: ContentType
@@ -57,7 +57,7 @@ struct TLSRecord {
         payload = bytes.dropFirst(Self.headerLength).prefix(length)
     }
 
-    /// True when the record begins with a ClientHello (RFC 8446, section 4).
+    /// Whether the record begins with a ClientHello (RFC 8446, section 4).
     var isClientHello: Bool {
         type == .handshake && payload.first == 1
     }

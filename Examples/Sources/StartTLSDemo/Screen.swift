@@ -2,16 +2,16 @@ internal import Dispatch
 internal import Foundation
 internal import Synchronization
 
-/// Writes the steps of the demonstration, each with the time since its scene began.
+/// Prints the steps of the demonstration, each with the time since its scene began.
 final class Screen: Sendable {
-    /// The codes of ECMA-48 that it uses.
+    /// The ECMA-48 codes in use.
     private enum Style: Int {
         case bold = 1
         case red = 31
         case green = 32
     }
 
-    /// True on a terminal that can show colours, unless its user wants none (no-color.org).
+    /// Whether the output is a terminal with colours, and its user wants them (no-color.org).
     private let isColoured: Bool = {
         let environment = ProcessInfo.processInfo.environment
         return isatty(STDOUT_FILENO) == 1 && environment["NO_COLOR", default: ""].isEmpty && environment["TERM"] != "dumb"
@@ -32,12 +32,12 @@ final class Screen: Sendable {
     func success(_ text: String) { show("              \(styled("✓", .green)) \(text)") }
     func failure(_ text: String) { show("              \(styled("✗", .red)) \(text)") }
 
-    /// Unbuffered, so that a step is seen when it happens, also in a pipe.
+    /// Unbuffered, so that a step appears when it happens, even in a pipe.
     private func show(_ line: String) {
         FileHandle.standardOutput.write(Data("\(line)\n".utf8))
     }
 
-    /// One sentence of what a scene is about.
+    /// Prints one sentence about a scene.
     func note(_ text: String) { show("              \(text)") }
 
     private func styled(_ text: String, _ style: Style) -> String {
@@ -45,7 +45,7 @@ final class Screen: Sendable {
     }
 }
 
-/// What a scene has proved.
+/// The results of a scene's checks.
 struct Verdict {
     var checks = 0
     var failures: [String] = []

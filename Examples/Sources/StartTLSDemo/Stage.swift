@@ -2,7 +2,7 @@ internal import AsyncSockets
 internal import AsyncSocketsTesting
 internal import Foundation
 
-/// What every scene needs: certificates made for this run, a folder for them, and the settings of both sides.
+/// The certificates of this run, their folder, and the settings of both sides, for every scene.
 struct Stage: Sendable {
     let screen: Screen
     let folder: String
@@ -35,7 +35,7 @@ struct Stage: Sendable {
         return settings
     }
 
-    /// The server wants a certificate of the client's, and its callback has the last word.
+    /// The server requires a client certificate, and its callback decides.
     func serverSettings() throws -> TLSSettings {
         var settings = TLSSettings.server(identity: try server.identity())
         settings.trustRoots = try authority.roots

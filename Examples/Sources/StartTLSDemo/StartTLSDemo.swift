@@ -1,6 +1,6 @@
 internal import ArgumentParser
 
-/// Shows a connection become TLS on loopback, and proves it with a recorder in another process.
+/// Upgrades a connection to TLS on loopback, and proves it with a recorder in another process.
 @main
 struct StartTLSDemo: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -26,7 +26,8 @@ struct Run: AsyncParsableCommand {
 
     func validate() throws {
         if usesOpenSSLServer, usesOpenSSLClient {
-            throw ValidationError("With OpenSSL on both sides there would be nothing of ours to show.")
+            throw ValidationError(
+                "Use only one of --openssl-server and --openssl-client: with OpenSSL on both sides this library has no part.")
         }
     }
 
@@ -48,6 +49,6 @@ struct Run: AsyncParsableCommand {
         let failures = verdicts.flatMap(\.failures)
         for failure in failures { screen.failure(failure) }
         guard failures.isEmpty else { throw ExitCode.failure }
-        screen.success("all \(verdicts.map(\.checks).reduce(0, +)) checks hold")
+        screen.success("all \(verdicts.map(\.checks).reduce(0, +)) checks passed")
     }
 }

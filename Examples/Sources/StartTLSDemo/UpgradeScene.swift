@@ -3,9 +3,9 @@ internal import AsyncSocketsTesting
 internal import Foundation
 internal import Synchronization
 
-/// The main job: a connection that begins in plaintext becomes TLS, with the recorder in between.
+/// The main scene: a plaintext connection becomes TLS, with the recorder in between.
 struct UpgradeScene {
-    /// Who plays a side.
+    /// The program that plays a side.
     enum Player {
         case ours
         case openSSL
@@ -40,10 +40,10 @@ struct UpgradeScene {
         check(clientEnded: endings.client, client, &verdict)
         verdict.check(
             server.commands.withLock { $0.contains("NOOP \(MailClient.secret)") },
-            "the server read the secret, and answered it", on: stage.screen)
+            "the server read the secret, and replied to it", on: stage.screen)
         verdict.check(
             client.answers.withLock { $0.contains("250 hello alice") },
-            "the server knew the client by its certificate", on: stage.screen)
+            "the server identified the client by its certificate", on: stage.screen)
         verdict.check(
             endings.server == nil || endings.server?.code == .closedByPeer,
             "the server saw a clean end", on: stage.screen)
@@ -82,13 +82,13 @@ struct UpgradeScene {
     }
 
     private func check(clientEnded error: AsyncSocketError?, _ client: MailClient, _ verdict: inout Verdict) {
-        // The server hangs up after its goodbye, with a close_notify, or the client is quicker.
+        // The server closes after its last reply, with a close_notify, unless the client closes first.
         verdict.check(
             error == nil || error?.code == .closedByPeer, "the client's conversation ended well", on: stage.screen)
         verdict.check(client.session != nil, "the client is secure, and has verified the host name", on: stage.screen)
     }
 
-    /// What the recorder saw: plaintext up to the agreement, and nothing but TLS after it.
+    /// Checks the recording: plaintext up to the agreement, and only TLS after it.
     private func check(_ recordings: (fromClient: Recording, fromServer: Recording), _ verdict: inout Verdict) throws {
         let (fromClient, fromServer) = recordings
         guard let clientOffset = fromClient.plaintextCount(upTo: "STARTTLS\r\n"),
@@ -103,7 +103,7 @@ struct UpgradeScene {
         let serverRecords = fromServer.records(from: serverOffset)
         verdict.check(
             clientRecords?.isEmpty == false && serverRecords?.isEmpty == false,
-            "after it, nothing but TLS records in both directions (\(clientRecords?.count ?? 0) and \(serverRecords?.count ?? 0))",
+            "after it, only TLS records in both directions (\(clientRecords?.count ?? 0) and \(serverRecords?.count ?? 0))",
             on: stage.screen)
         verdict.check(clientRecords?.first?.isClientHello == true, "the first of them is the ClientHello", on: stage.screen)
         verdict.check(

@@ -2,13 +2,13 @@ import AsyncSockets
 import Dispatch
 import Foundation
 
-/// A client's connection, and ours to the target. What one sends goes to the other, and so does the end of
-/// what it sends.
+/// A client's connection, and ours to the target. It passes the bytes of each side on to the other, and the
+/// end of each stream.
 ///
-/// In each direction one piece is under way, of 64 KiB at most: the next one is read when the other side's
-/// kernel has taken it.
+/// Each direction has one piece of at most 64 KiB under way. It reads the next one when the other side's
+/// kernel has taken this one.
 final class Pair: AsyncSocketDelegate {
-    /// After so long without a byte in either direction both connections end.
+    /// After so many seconds without a byte in either direction both connections end.
     private static let idleSeconds = 60.0
 
     private let client: AsyncSocket
@@ -36,7 +36,7 @@ final class Pair: AsyncSocketDelegate {
         }
     }
 
-    /// The client speaks TLS: only now is it worth a connection to the target.
+    /// The client speaks TLS: only now does it get a connection to the target.
     func socketDidSecure(_ socket: AsyncSocket) {
         do {
             try target.connect(toHost: targetHost, onPort: targetPort, withTimeout: 10)
@@ -47,7 +47,7 @@ final class Pair: AsyncSocketDelegate {
         }
     }
 
-    // MARK: - Passing on
+    // MARK: - Passing bytes on
 
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         lastMove = .now
@@ -64,7 +64,7 @@ final class Pair: AsyncSocketDelegate {
         other(than: socket).closeWriteStream()
     }
 
-    /// A side may be silent for as long as the other is not.
+    /// A side may be silent as long as the other one is not.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval {

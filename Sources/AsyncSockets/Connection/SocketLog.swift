@@ -1,11 +1,13 @@
 package import Logging
 package import SocketBuffers
 internal import SocketCore
+internal import Synchronization
 
 /// The logger of all sockets that have none of their own; tests put one of theirs here.
 package let socketLog = Locked(Logger(label: "AsyncSockets"))
 
-extension StreamConnection {
+/// What a connection is called in the log.
+struct ConnectionLog {
     /// Which side of the connection this socket is.
     enum Role: String {
         case client
@@ -15,15 +17,26 @@ extension StreamConnection {
         case adopted
     }
 
-    /// Inside the turn: says what has happened to the connection, at the level `debug`. Never what was read
-    /// or written.
-    func log(_ message: String, _ details: @autoclosure () -> [String: String] = [:]) {
-        let logger = configuration.logger ?? socketLog.withLock { $0 }
-        guard logger.logLevel <= .debug else { return }
-        var metadata = details().mapValues { Logger.MetadataValue.string($0) }
+    private static let count = Atomic<UInt64>(0)
+    /// The number of the connection in this process.
+    private let number = Self.count.wrappingAdd(1, ordering: .relaxed).newValue
+    private let role: Role
+
+    init(as role: Role) {
+        self.role = role
+    }
+
+    /// The logger to write to; nil when nothing would come of it.
+    static func logger(_ own: Logger?) -> Logger? {
+        if let own { return own.logLevel <= .debug ? own : nil }
+        return socketLog.withLock { $0.logLevel <= .debug ? $0 : nil }
+    }
+
+    func write(_ message: String, _ details: [String: String], peer: SocketAddress?, to logger: Logger) {
+        var metadata = details.mapValues { Logger.MetadataValue.string($0) }
         metadata["connection"] = "\(number)"
         metadata["role"] = "\(role.rawValue)"
-        if let peer = facts.withLock({ $0.remoteAddress }) { metadata["peer"] = "\(peer)" }
+        if let peer { metadata["peer"] = "\(peer)" }
         logger.debug("\(message)", metadata: metadata)
     }
 }

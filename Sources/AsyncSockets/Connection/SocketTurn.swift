@@ -22,7 +22,7 @@ package protocol TurnOwner: AnyObject, Sendable {
     /// Inside the turn: does what the message says.
     func receive(_ message: Message)
     /// Inside the turn, when no message is left for the moment.
-    func finishTurn(on place: TurnPlace)
+    func finishTurn(on executor: TurnExecutor)
     /// Inside the turn: true while user code is called that may post messages.
     var isCallingUser: Bool { get }
     /// Outside: messages are left. Have the loop post another one soon.
@@ -30,7 +30,7 @@ package protocol TurnOwner: AnyObject, Sendable {
 }
 
 /// Who is inside a turn.
-package enum TurnPlace {
+package enum TurnExecutor {
     /// The owner's event loop.
     case loop
     /// The queue that the turn was given.
@@ -72,19 +72,19 @@ package final class SocketTurn<Message: Sendable>: Sendable {
     /// Has `owner` receive `message`: at once when the turn is free, or else as soon as those before it are
     /// done.
     ///
-    /// - Parameter place: Where the caller is, for `finishTurn(on:)`; a queue of the turn's own goes before
+    /// - Parameter executor: Where the caller is, for `finishTurn(on:)`; a queue of the turn's own goes before
     ///   it.
-    package func post<Owner: TurnOwner>(_ message: Message, to owner: Owner, from place: TurnPlace = .caller)
+    package func post<Owner: TurnOwner>(_ message: Message, to owner: Owner, from executor: TurnExecutor = .caller)
     where Owner.Message == Message {
         if queue == nil, move(from: Gate.free, to: Gate.taken) {
             holder.store(pthread_self(), ordering: .relaxed)
             owner.receive(message)
-            owner.finishTurn(on: place)
-            if !leave() { drain(owner, on: place) }
+            owner.finishTurn(on: executor)
+            if !leave() { drain(owner, on: executor) }
         } else if isOpen(within: owner) {
             owner.receive(message)
         } else if mustDrain(afterLeaving: message) {
-            guard let queue else { return drain(owner, on: place) }
+            guard let queue else { return drain(owner, on: executor) }
             queue.async { self.drain(owner, on: .queue) }
         }
     }
@@ -121,15 +121,15 @@ package final class SocketTurn<Message: Sendable>: Sendable {
         }
     }
 
-    private func drain<Owner: TurnOwner>(_ owner: Owner, on place: TurnPlace) where Owner.Message == Message {
+    private func drain<Owner: TurnOwner>(_ owner: Owner, on executor: TurnExecutor) where Owner.Message == Message {
         holder.store(pthread_self(), ordering: .relaxed)
         for _ in 0..<Self.roundLimit {
             for message in takeMessages() { owner.receive(message) }
-            owner.finishTurn(on: place)
+            owner.finishTurn(on: executor)
             if leave() { return }
         }
         holder.store(0, ordering: .relaxed)
-        if let queue { return queue.async { self.drain(owner, on: place) } }
+        if let queue { return queue.async { self.drain(owner, on: executor) } }
         gate.store(Gate.freeWithMail, ordering: .releasing)
         owner.leaveRestToLoop()
     }

@@ -1,133 +1,120 @@
 internal import SocketBuffers
 internal import SocketCore
+internal import SocketTLS
 
-/// How a connection comes to stand: resolving, connecting, or taking over a descriptor.
-///
-/// Whatever answers late finds this connection closed, since the socket's next one is another object, or
-/// finds its attempt gone from the connector.
+/// How a connection is established: looking up, connecting, asking a proxy, or taking over a descriptor.
 extension StreamConnection {
     func connect(to destination: Destination, timeout: Double) {
         clock = PhaseClock(.connect, seconds: timeout)
-        phase = .waiting(destination)
+        phase = .opening(Opening(to: destination, on: loop))
         if !waitsForClosing { beginToConnect() }
     }
 
     func beginToConnect() {
         waitsForClosing = false
-        guard case .waiting(let destination) = phase else { return }
-        log("connecting", ["to": "\(destination.name)"])
-        switch destination.target {
-        case .host(let host, let port):
-            let query = HostQuery(host: host, port: port, families: destination.policy.families)
-            let lookup = destination.resolver.resolve(query) { [weak self] in self?.post(.resolved($0)) }
-            phase = .resolving(destination, lookup)
-        case .address(let address):
-            tryAddresses([address], destination)
-        }
+        guard case .opening(let opening) = phase else { return }
+        note("connecting", ["to": "\(opening.destination.name)"])
+        let address = opening.resolve { [weak self] in self?.post(.resolved($0)) }
+        if let address { follow(opening.connect(to: [address], options, tellOfAttempts), opening) }
     }
 
     func didResolve(_ answer: Resolver.Answer) {
-        guard case .resolving(let destination, _) = phase else { return }
-        switch answer {
-        case .success(let addresses): tryAddresses(addresses, destination)
-        case .failure(let error): close(AsyncSocketError(error))
-        }
+        guard case .opening(let opening) = phase else { return }
+        follow(opening.resolved(answer, options, tellOfAttempts), opening)
     }
 
-    private func tryAddresses(_ addresses: [SocketAddress], _ destination: Destination) {
-        do throws(NoRoute) {
-            let routes = try destination.policy.routes(to: addresses)
-            if case .host = destination.target { report(.progressed(.resolved(routes.map(\.destination)))) }
-            let connector = Connector(
-                routes: routes, delay: destination.policy.attemptDelay, options: facts.withLock { $0.options }, loop: loop
-            ) { [weak self] in
-                self?.post(.attempt($0, $1))
-            }
-            phase = .connecting(connector, destination)
-            follow(connector.begin(), destination)
-        } catch {
-            close(AsyncSocketError(error, destination: destination.name))
-        }
+    private var options: SocketOptionSet { record.withLock { $0.live.options } }
+
+    private var tellOfAttempts: @Sendable (Int, LoopEvents) -> Void {
+        { [weak self] in self?.post(.attempt($0, $1)) }
     }
 
     /// The kernel has something to say about an attempt.
     func react(to events: LoopEvents, ofAttempt number: Int) {
-        guard case .connecting(let connector, let destination) = phase else { return }
-        follow(connector.handle(events, of: number), destination)
+        guard case .opening(let opening) = phase else { return }
+        follow(opening.handle(events, ofAttempt: number), opening)
     }
 
-    /// An attempt has had its time to itself.
-    func expireAttempts(at now: Deadline) {
-        guard case .connecting(let connector, let destination) = phase else { return }
-        follow(connector.expire(at: now), destination)
-    }
-
-    private func follow(_ steps: [Connector.Step], _ destination: Destination) {
+    func follow(_ steps: [Opening.Step], _ opening: Opening) {
         for step in steps {
             switch step {
-            case .trying(let address):
-                report(.progressed(.trying(address)))
-            case .failed(let address, let error):
-                report(.progressed(.failed(address, AsyncSocketError(error, operation: "connect"))))
-            case .connected(let descriptor):
-                didConnect(descriptor, destination)
-            case .exhausted(let failures):
-                close(AsyncSocketError(failedAttempts: failures, destination: destination.name))
+            case .progressed(let progress): outlet.append(.progressed(progress))
+            case .connected(let descriptor): didConnect(descriptor, opening.destination)
+            case .failed(let error): close(error)
             }
         }
     }
 
-    /// The transport stands, and no one has been told yet.
+    /// The transport is there, and no one has been told yet.
     private func didConnect(_ descriptor: SocketDescriptor, _ destination: Destination) {
-        do throws(SystemError) {
-            try watch(descriptor)
-        } catch {
-            return close(AsyncSocketError(error, operation: "connect"))
-        }
-        if let address = descriptor.remoteAddress { report(.progressed(.connected(address))) }
-        if let tunnel = destination.tunnel { return negotiate(tunnel, over: descriptor) }
-        didStand(descriptor)
-    }
-
-    /// Tells the delegate, and serves what has been queued.
-    private func didStand(_ descriptor: SocketDescriptor) {
-        guard stand(descriptor) else { return }
-        if let address = facts.withLock({ $0.remoteAddress }) {
-            if let path = address.unixPath {
-                report(.didConnectToPath(path))
+        guard watch(descriptor, "connect") else { return }
+        let peer = descriptor.remoteAddress
+        if let peer { outlet.append(.progressed(.connected(peer))) }
+        let channel = ByteChannel(descriptor, of: peer?.family)
+        sendSmallWritesAtOnce(descriptor)
+        needsPump = true
+        if let tunnel = destination.tunnel {
+            phase = .negotiating(channel, tunnel)
+        } else if establish(channel), let peer = record.withLock({ $0.snapshot.remoteAddress }) {
+            if let path = peer.unixPath {
+                deliverConnected(.didConnectToPath(path))
             } else {
-                report(.didConnect(host: address.host ?? "\(address)", port: address.port ?? 0))
+                deliverConnected(.didConnect(host: peer.host ?? "\(peer)", port: peer.port ?? 0))
             }
         }
-        needsPump = true
+    }
+
+    /// Exchanges messages with the proxy for as long as that gets ahead.
+    func negotiate(_ tunnel: Tunnel, over channel: ByteChannel) {
+        var tunnel = tunnel
+        let answer = tunnel.negotiate(over: channel, reads.preBuffer)
+        phase = .negotiating(channel, tunnel)
+        switch answer {
+        case .incomplete: break
+        case .more: askForTurn()
+        case .failed(let error): close(error)
+        case .established:
+            guard establish(channel) else { return }
+            deliverConnected(.didConnect(host: tunnel.host, port: tunnel.port))
+            needsPump = true
+        }
+    }
+
+    /// Tells whoever asked for the connection.
+    private func deliverConnected(_ event: DelegateEvent) {
+        guard let index = waiters.firstIndex(where: { if case .connected = $0 { true } else { false } }),
+            case .connected(let waiter) = waiters.remove(at: index)
+        else { return outlet.append(event) }
+        waiter.complete(.success(()))
     }
 
     /// Takes over a descriptor that is connected, such as an accepted one.
     func adopt(_ descriptor: SocketDescriptor) {
-        do throws(SystemError) {
-            try watch(descriptor)
-        } catch {
-            return close(AsyncSocketError(error, operation: "accept"))
-        }
-        needsPump = stand(descriptor)
-    }
-
-    private func watch(_ descriptor: SocketDescriptor) throws(SystemError) {
-        if let registration { try loop.watch(descriptor, for: registration) }
-    }
-
-    /// False when it has ended instead: the kernel has refused an option that was set meanwhile.
-    func stand(_ descriptor: SocketDescriptor) -> Bool {
-        clock = nil
-        phase = .connected(descriptor)
-        reads.mayHaveBytes = true
-        writes.canAcceptBytes = true
+        guard watch(descriptor, "accept") else { return }
         sendSmallWritesAtOnce(descriptor)
+        let peer = record.withLock { $0.snapshot.remoteAddress } ?? descriptor.remoteAddress
+        needsPump = establish(ByteChannel(descriptor, of: peer?.family))
+    }
+
+    /// False when the connection has ended instead.
+    private func watch(_ descriptor: SocketDescriptor, _ operation: String) -> Bool {
         do throws(SystemError) {
-            let peer = facts.withLock { $0.remoteAddress } ?? descriptor.remoteAddress
-            try introduce(descriptor, peer: peer)
-            if peer?.family == .unix { reads.trustsShortReads = false }
-            log("connected")
+            if let registration { try loop.watch(descriptor, for: registration) }
+            return true
+        } catch {
+            close(AsyncSocketError(error, operation: operation))
+            return false
+        }
+    }
+
+    /// False when the connection has ended instead: the kernel has refused an option that was set meanwhile.
+    private func establish(_ channel: ByteChannel) -> Bool {
+        clock = nil
+        phase = .connected(channel)
+        do throws(SystemError) {
+            let peer = record.withLock { $0.snapshot.remoteAddress } ?? channel.descriptor.remoteAddress
+            try introduce(channel.descriptor, peer: peer)
+            note("connected")
             return true
         } catch {
             close(AsyncSocketError(error, operation: "connect"))
@@ -135,21 +122,32 @@ extension StreamConnection {
         }
     }
 
-    /// `TCP_NODELAY`, unless the user has said something about it.
-    func sendSmallWritesAtOnce(_ descriptor: SocketDescriptor) {
-        if facts.withLock({ $0.options.value(of: .noDelay) }) == nil { descriptor.setNoDelay() }
+    /// `TCP_NODELAY`, unless the caller has said something about it.
+    private func sendSmallWritesAtOnce(_ descriptor: SocketDescriptor) {
+        if options.value(of: .noDelay) == nil { descriptor.setNoDelay() }
     }
 
-    /// Anywhere: makes the facts of a connected descriptor known, and itself for options to be set on.
+    // MARK: - Anywhere
+
+    /// Makes the facts of a connected descriptor known, and itself for options to be set on.
     func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress?) throws(SystemError) {
-        try facts.withLock { facts throws(SystemError) in
-            guard !facts.isOver else { return }
-            try facts.lateOptions.apply(toConnected: descriptor)
-            facts.lateOptions = SocketOptionSet()
-            facts.descriptor = descriptor
+        try record.withLock { record throws(SystemError) in
+            guard !record.isOver else { return }
+            try record.live.adopt(descriptor)
             guard let peer else { return }
-            facts.isConnected = true
-            facts.remoteAddress = peer
+            record.snapshot.isEstablished = true
+            record.snapshot.remoteAddress = peer
+        }
+    }
+
+    /// The same for an accepted descriptor. It has those of the options only that the kernel passes on: the
+    /// others are set now.
+    func introduce(_ accepted: AcceptedConnection) throws(AsyncSocketError) {
+        do throws(SystemError) {
+            record.withLock { $0.live.lateOptions = $0.live.options.notInherited(by: accepted.descriptor) }
+            try introduce(accepted.descriptor, peer: accepted.peer)
+        } catch {
+            throw AsyncSocketError(error, operation: "accept")
         }
     }
 }

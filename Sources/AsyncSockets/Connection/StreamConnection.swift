@@ -1,34 +1,31 @@
 // Rules of a connection:
 //  1. All state below is touched inside the turn only. Anyone may post a message; no one waits.
-//  2. This is the only performer: values decide (`TLSUpgrade`, `ReadPacket`, `WriteQueue`, `CloseIntent`, the
-//     engine's answers), and the connection acts.
-//  3. Bytes move in the pumps: one for each direction, in plaintext and with TLS, one for a handshake and one
-//     for a proxy. Elsewhere only the end sends: what was queued just before it, a close_notify or an alert,
-//     and what a `LingeringClose` takes over.
-//  4. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is
+//  2. This is the only performer: values decide (`TLSUpgrade`, `StreamEnding`, `ReadPacket`, `WriteHalf`), and
+//     the connection acts. Bytes move through its `ByteChannel` and nowhere else.
+//  3. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is
 //     queued together is served together.
-//  5. The delegate is told by `outbox`, when the pump has done its work, and by nothing else.
-//  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last
-//     event.
-//  7. Nothing is told of a connection before the end of what its socket did before (a connection, or a
-//     listening), nor before the callback that brings it.
-//  8. The loop keeps the connection alive until it is closed and its last event is on its way.
+//  4. The delegate hears by the `outlet`, when the pump has done its work, and by nothing else. A waiter is
+//     answered at once.
+//  5. Every operation is answered once: served, refused, cancelled, or dropped by `close`.
+//  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last event.
+//  7. The loop keeps the connection alive until it is closed and its last event is on its way.
+//  8. Two notions of "over": inside the turn the phase is `.closed`; for callers `ConnectionRecord.isOver`
+//     is true, from `disconnect()` on.
 
 internal import Dispatch
+internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
-internal import Synchronization
 
 /// One TCP connection, from the attempt to make it to its last event. A socket that connects again gets a new
 /// one.
-final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
-    // Unchecked: by rule 1. `registration`, `isHeldBack` and `waitsForClosing` are set before the first
-    // message.
+final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked Sendable {
+    // Unchecked: by rule 1. `registration` and `waitsForClosing` are set before the first message.
 
     /// What can be asked of a connection.
     enum Message: Sendable {
-        indirect case connect(Destination, timeout: Double)
+        indirect case connect(Destination, timeout: Double, waiter: (any OperationWaiter<Void>)? = nil)
         case predecessorIsClosed
         case predecessorHasEnded
         indirect case resolved(Resolver.Answer)
@@ -41,54 +38,47 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case verdict(Bool)
         case extendRead(operation: UInt64, seconds: Double)
         case extendWrite(operation: UInt64, seconds: Double)
+        indirect case cancel(any AnyObject & Sendable)
         case close(CloseIntent)
         case closeWriteStream
         case configure(SocketConfiguration.Shared)
         case changeDelegateQueue
         indirect case fail(AsyncSocketError)
-        indirect case perform(@Sendable (Int32?) -> Void)
+        indirect case perform(PerformedBody)
         case retire
     }
 
-    /// For logs: the how manieth of the process it is.
-    let number = StreamConnection.count.wrappingAdd(1, ordering: .relaxed).newValue
-    private static let count = Atomic<UInt64>(0)
-    let role: Role
+    let log: ConnectionLog
     let loop: EventLoop
-    let relay: DelegateRelay
-    let facts = Locked(ConnectionFacts())
+    let outlet: EventOutlet<AsyncSocket>
+    let record = Locked(ConnectionRecord())
+    private let board = ProgressBoard()
     let turn: SocketTurn<Message>
     private(set) var registration: LoopRegistration?
     /// Reached with the end, when the descriptor is closed, and those of the connections before.
     let closed = Milestone()
-    /// Nothing is told of this connection yet: the end of what the socket did before comes first, or the
-    /// callback that brings an accepted socket. Set before anyone else knows the connection.
-    @exclusivity(unchecked) var isHeldBack = false
-    /// The descriptor of the connection before has yet to be closed. Set before anybody else knows this one.
+    /// The descriptor of the connection before has yet to be closed. Set before anyone else knows this one.
     @exclusivity(unchecked) var waitsForClosing = false
 
     // Inside the turn, which also sees to it that accesses exclude each other: to have that checked at run
     // time took 8 % of an echo.
-    @exclusivity(unchecked) var settings = SocketConfiguration.initial
+    @exclusivity(unchecked) var configuration = SocketConfiguration.initial
     @exclusivity(unchecked) var phase = ConnectionPhase.idle
     @exclusivity(unchecked) var upgrade = TLSUpgrade.plaintext
     @exclusivity(unchecked) var clock: PhaseClock?
     let reads = ReadHalf()
     let writes = WriteHalf()
-    @exclusivity(unchecked) var closeIntent: CloseIntent?
+    @exclusivity(unchecked) var ending = StreamEnding()
+    /// Who waits for the connection, and for TLS.
+    @exclusivity(unchecked) var waiters: [LifecycleWaiter] = []
     /// Something has changed that may let bytes move.
     @exclusivity(unchecked) var needsPump = false
-    /// What the delegate has yet to be told.
-    @exclusivity(unchecked) var outbox = Ring<DelegateEvent>()
-    @exclusivity(unchecked) var isCallingUser = false
-    /// Made when there is a delegate queue to send the first event to.
-    @exclusivity(unchecked) var line: DelegateLine?
     @exclusivity(unchecked) var armedDeadline: Deadline?
 
-    init(for socket: AsyncSocket, as role: Role, loop: EventLoop) {
-        self.role = role
+    init(for socket: AsyncSocket, as role: ConnectionLog.Role, loop: EventLoop) {
+        log = ConnectionLog(as: role)
         self.loop = loop
-        relay = DelegateRelay(to: socket)
+        outlet = EventOutlet(of: socket)
         turn = SocketTurn(queue: socket.socketQueue)
     }
 
@@ -109,6 +99,14 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         turn.post(message, to: self)
     }
 
+    /// True once it has ended: no message has anything to do any more.
+    var isRetired: Bool { record.withLock { $0.snapshot.isClosed } }
+
+    /// Begins to live with an accepted descriptor, here and now when this is its loop.
+    func begin(with descriptor: SocketDescriptor) {
+        turn.post(.adopt(descriptor), to: self, from: loop.isCurrent ? .loop : .caller)
+    }
+
     /// On the loop: `EventHandler`.
     func handle(_ events: LoopEvents) {
         turn.post(.events(events), to: self, from: .loop)
@@ -122,35 +120,34 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
 
     // MARK: - Inside the turn
 
+    /// User code is called in the turn: what it asks for is no message, and acts at once.
+    var isCallingUser: Bool { outlet.isDelivering }
+
+    /// It has ended, even if not everyone knows yet.
+    var isOver: Bool {
+        if case .closed = phase { true } else { false }
+    }
+
+    /// True while this is the socket's connection for sure.
+    var isCurrent: Bool { !isOver && !outlet.isSuperseded }
+
     func receive(_ message: Message) {
-        // In a callback: what happens below is no callback.
-        let isFromCallback = isCallingUser
-        isCallingUser = false
-        serve(message)
-        isCallingUser = isFromCallback
+        let wasDelivering = outlet.leaveCallback()
+        if isOver { serveAfterEnd(message) } else { serve(message) }
+        outlet.resumeCallback(wasDelivering)
     }
 
     private func serve(_ message: Message) {
-        if case .closed = phase {
-            if case .predecessorIsClosed = message { closed.reach() }
-            switch message {
-            case .predecessorHasEnded, .adopt: isHeldBack = false
-            default: break
-            }
-            if case .retire = message { retireIfSilent() }
-            if case .perform(let body) = message { body(nil) }
-            if case .changeDelegateQueue = message { relay.changeQueue() }
-            return
-        }
         switch message {
-        case .connect(let destination, let timeout):
+        case .connect(let destination, let timeout, let waiter):
+            if let waiter { waiters.append(.connected(waiter)) }
             connect(to: destination, timeout: timeout)
         case .predecessorIsClosed: beginToConnect()
-        case .predecessorHasEnded: isHeldBack = false
+        case .predecessorHasEnded: outlet.isHeldBack = false
         case .resolved(let answer): didResolve(answer)
         case .attempt(let number, let events): react(to: events, ofAttempt: number)
         case .adopt(let descriptor):
-            isHeldBack = false
+            outlet.isHeldBack = false
             adopt(descriptor)
         case .events(let events): react(to: events)
         case .read(let packet): enqueue(packet)
@@ -159,34 +156,59 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         case .verdict(let accepted): decideTrust(accepted)
         case .extendRead(let operation, let seconds): extendRead(operation, by: seconds)
         case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
+        case .cancel(let waiter): cancel(waiter)
         case .close(let intent): closeWhenDone(intent)
-        case .closeWriteStream: closeWriteStream()
-        case .configure(let settings): configure(settings)
-        case .changeDelegateQueue: relay.changeQueue()
+        case .closeWriteStream:
+            writes.close()
+            needsPump = true
+        case .configure(let configuration): configure(configuration)
+        case .changeDelegateQueue: outlet.changeQueue()
         case .fail(let error):
             pumpIfNeeded()
             close(error)
         case .perform(let body):
             pumpIfNeeded()
             publishProgress()
-            body(facts.withLock { $0.descriptor?.rawValue })
+            body.run(with: record.withLock { $0.live.descriptor?.rawValue })
         case .retire: break
         }
     }
 
-    var configuration: SocketConfiguration { settings.value }
+    /// What still has an answer when the connection is over.
+    private func serveAfterEnd(_ message: Message) {
+        switch message {
+        case .connect(_, _, let waiter): waiter?.complete(.failure(endError))
+        case .read(let packet): refuse(packet.completion)
+        case .write(let packet): refuse(packet.completion)
+        case .startTLS(let request): request.waiter?.complete(.failure(endError))
+        case .predecessorIsClosed: closed.reach()
+        case .predecessorHasEnded, .adopt: outlet.isHeldBack = false
+        case .changeDelegateQueue: outlet.changeQueue()
+        case .perform(let body): body.run(with: nil)
+        case .retire: retireIfSilent()
+        case .resolved, .attempt, .events, .verdict, .extendRead, .extendWrite, .cancel, .close, .closeWriteStream,
+            .configure, .fail:
+            break
+        }
+    }
 
-    private func configure(_ settings: SocketConfiguration.Shared) {
-        guard settings.value.version > configuration.version else { return }
-        self.settings = settings
+    private func configure(_ configuration: SocketConfiguration.Shared) {
+        guard configuration.value.version > self.configuration.value.version else { return }
+        self.configuration = configuration
         needsPump = true
     }
 
-    func finishTurn(on place: TurnPlace) {
+    func finishTurn(on executor: TurnExecutor) {
+        // Not told yet what to do: what is asked for now waits.
+        if case .idle = phase { return publishProgress() }
         pumpIfNeeded()
-        if !outbox.isEmpty, !isHeldBack { tell(on: place) }
+        outlet.deliver(on: executor, for: self)
         publishProgress()
         if isOver { retireIfSilent() } else { armDeadline() }
+    }
+
+    func serveRequests() {
+        pumpIfNeeded()
     }
 
     /// Asks the loop for another turn: there is more to do than one turn should, or than is done elsewhere.
@@ -194,58 +216,215 @@ final class StreamConnection: EventHandler, TurnOwner, @unchecked Sendable {
         if let registration { loop.resume(registration) }
     }
 
+    /// Leaves the loop once nothing waits to be delivered on it.
+    private func retireIfSilent() {
+        guard outlet.isEmpty, let registration else { return }
+        loop.deregister(registration)
+    }
+
     private func react(to events: LoopEvents) {
         if events.contains(.deadline) { expire() }
         switch phase {
-        case .connected, .negotiating: break
-        case .idle, .waiting, .resolving, .connecting, .closed: return
+        case .connected(let channel): channel.note(events)
+        case .negotiating(let channel, _): channel.note(events)
+        case .idle, .opening, .closed: return
         }
-        if events.contains(.readable) { reads.mayHaveBytes = true }
-        if events.contains(.readHangup) || events.contains(.urgent) { reads.trustsShortReads = false }
-        if events.contains(.writable) { writes.canAcceptBytes = true }
-        if events.contains(.hangup) { reads.hasHangup = true }
         needsPump = true
     }
+
+    // MARK: - The pump
 
     /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
     func pumpIfNeeded() {
         while needsPump {
             needsPump = false
-            pump()
-            reportHighWater()
+            switch phase {
+            case .connected(let channel): pump(channel)
+            case .negotiating(let channel, let tunnel): negotiate(tunnel, over: channel)
+            case .idle, .opening, .closed: break
+            }
+            if writes.waitingByteCount > 0 { reportHighWater() }
         }
     }
 
-    private func pump() {
-        switch phase {
-        case .connected(let descriptor): pump(descriptor)
-        case .negotiating(let descriptor, let tunnel): pumpNegotiation(tunnel, descriptor)
-        case .idle, .waiting, .resolving, .connecting, .closed: break
-        }
+    private func reportHighWater() {
+        if let count = writes.takeHighWater(configuration.value.writeHighWaterMark) { outlet.append(.highWater(count)) }
     }
 
-    private func pump(_ descriptor: SocketDescriptor) {
+    private func pump(_ channel: ByteChannel) {
         var goesOn = true
         while goesOn {
             switch upgrade {
-            case .plaintext, .queuedTLS:
-                pumpWrites(to: descriptor)
-                pumpReads(from: descriptor)
-                goesOn = beginHandshakeIfDrained(descriptor)
-            case .handshaking(let engine):
-                goesOn = pumpHandshake(engine, descriptor)
-            case .awaitingTrust(let engine):
-                sendCiphertext(engine, descriptor)
+            case .plaintext, .secure:
+                exchange(channel)
                 goesOn = false
-            case .secure(let engine):
-                pumpWrites(through: engine, to: descriptor)
-                pumpReads(through: engine, from: descriptor)
-                // A message of the peer that had come by half holds up writes; reading may have completed it.
-                pumpWrites(through: engine, to: descriptor)
+            case .queuedTLS:
+                exchange(channel)
+                goesOn = beginHandshakeIfDrained(channel)
+            case .handshaking:
+                goesOn = shakeHands(channel)
+            case .awaitingTrust:
+                channel.flush()
                 goesOn = false
             }
-            guard case .connected = phase else { return }
+            if isOver { return }
         }
-        finishPump(descriptor)
+        finishPump(channel)
+    }
+
+    private func exchange(_ channel: ByteChannel) {
+        pumpWrites(channel)
+        pumpReads(channel)
+        // A message of the peer that had come by half holds up writes; reading may have completed it.
+        if channel.isHeldUp { pumpWrites(channel) }
+    }
+
+    private func pumpWrites(_ channel: ByteChannel) {
+        guard !writes.isEmpty || channel.hasUnsentBytes else { return }
+        for _ in 0..<ByteChannel.roundsPerTurn {
+            let answer = channel.submit(writes)
+            if !channel.hasUnsentBytes { completeWrites() }
+            guard case .more = answer else { return }
+        }
+        askForTurn()
+    }
+
+    /// Serves reads and fetches what they lack, round by round.
+    private func pumpReads(_ channel: ByteChannel) {
+        guard channel.mayHaveBytes || reads.mayServe else { return }
+        for _ in 0..<ByteChannel.roundsPerTurn {
+            serveReads()
+            guard !isOver, reads.wantsBytes else { return }
+            switch channel.fill(reads.preBuffer, limit: reads.room) {
+            case .bytes: break
+            case .nothing: return
+            case .more: return askForTurn()
+            }
+        }
+        serveReads()
+        if !isOver, reads.wantsBytes { askForTurn() }
+    }
+
+    // MARK: - The end
+
+    /// After the pumps have done what they could: starts the clocks of what is current now, and sees whether
+    /// this is the end.
+    private func finishPump(_ channel: ByteChannel) {
+        if writes.isClosing, writes.isEmpty, !ending.isWritingFinished, channel.finishWriting() {
+            ending.note(.finishedWriting)
+        }
+        if channel.hasNews { channel.tell(&ending) }
+        if ending.mayDecide { end(channel) }
+        reads.startClock()
+        writes.startClock()
+    }
+
+    /// Does what `StreamEnding` decides, until it has no more to decide.
+    private func end(_ channel: ByteChannel) {
+        while !isOver, let action = ending.decide(situation(channel)) {
+            switch action {
+            case .completeReadToEnd:
+                if let (data, completion) = reads.finishReadToEnd() { answer(completion, with: data) }
+            case .abandonRead(let error): abandonRead(error)
+            case .reportClosedReadSide: outlet.append(.didCloseReadStream)
+            case .askKernel: if let error = channel.takeError() { close(error) }
+            case .close(let error): close(error)
+            }
+        }
+    }
+
+    private func situation(_ channel: ByteChannel) -> StreamEnding.Situation {
+        let waiting: StreamEnding.Situation.Reads =
+            switch reads.front {
+            case .read: reads.isAtReadToEnd ? .waitingForEnd : .waiting
+            case .startTLS: .atStartTLS
+            case .nothing: .idle
+            }
+        return StreamEnding.Situation(
+            reads: waiting, hasUnreadBytes: reads.hasUnreadBytes,
+            mayReceive: ending.readEnd == nil && reads.wantsBytes && channel.mayReceive,
+            hasWrites: !writes.isEmpty,
+            allowsHalfClose: !configuration.value.autoDisconnectOnClosedReadStream,
+            gracePeriod: configuration.value.failedWriteGrace)
+    }
+
+    /// An empty intent: at once.
+    private func closeWhenDone(_ intent: CloseIntent) {
+        guard intent.isEmpty else {
+            ending.note(.wanted(intent))
+            needsPump = true
+            return
+        }
+        // Gives the kernel what was written just before. An error that this meets is of no interest any more.
+        if needsPump, case .connected(let channel) = phase, upgrade.isOpenForData { pumpWrites(channel) }
+        close(nil)
+    }
+
+    /// Ends everything, once: the descriptor, the queues, the buffers, the engine. `didDisconnect` is the last
+    /// event.
+    func close(_ error: AsyncSocketError?) {
+        let ended = phase
+        if case .closed = ended { return }
+        phase = .closed(error)
+        // From here on no one else can reach the descriptor, and for callers too it is over.
+        let withdrawn = record.withLock { $0.close() }
+        switch ended {
+        case .opening(let opening): opening.cancel()
+        case .negotiating(let channel, _): channel.close(.atOnce, on: loop)
+        case .connected(let channel):
+            if channel.hasNews { channel.tell(&ending) }
+            channel.close(ending.parting(with: error), on: loop)
+        case .idle, .closed: break
+        }
+        withExtendedLifetime(withdrawn) {}
+        dropEverything()
+        note("closed", error.map { ["error": "\($0)"] } ?? [:])
+        // Before anyone who hears of the end can ask.
+        publishProgress()
+        outlet.append(.didDisconnect(error))
+        if !waitsForClosing { closed.reach() }
+    }
+
+    private func dropEverything() {
+        clock = nil
+        upgrade = .plaintext
+        needsPump = false
+        // A connection on which nothing waits has nothing to say.
+        let waiting = writes.waitingMemoryByteCount + reads.preBuffer.count
+        if waiting > 0 { HeapTrimmer.shared.noteFreed(waiting) }
+        reads.preBuffer.reset()
+        while let completion = reads.drop() { refuse(completion) }
+        while let completion = writes.drop() { refuse(completion) }
+        for waiter in waiters { waiter.refuse(endError) }
+        waiters = []
+    }
+
+    /// Why an operation fails that comes after the end, or was dropped by it.
+    var endError: AsyncSocketError {
+        if case .closed(let error?) = phase { return error }
+        return .badConfiguration("operation", "the connection was closed by this side")
+    }
+
+    // MARK: - Facts and logs
+
+    /// Makes known how far the current read and write have come.
+    func publishProgress() {
+        board.publish(currentProgress)
+    }
+
+    /// How far the oldest operations have come. In a callback, as things are there; otherwise as they were at
+    /// the end of the last turn.
+    var progress: ProgressBoard.Snapshot {
+        turn.isCallingUser(of: self) ? currentProgress : board.snapshot
+    }
+
+    private var currentProgress: ProgressBoard.Snapshot {
+        .init(read: reads.progress, write: writes.progress, waitingByteCount: writes.waitingByteCount)
+    }
+
+    /// Says in the log what has happened, at the level `debug`. Never what was read or written.
+    func note(_ message: String, _ details: @autoclosure () -> [String: String] = [:]) {
+        guard let logger = ConnectionLog.logger(configuration.value.logger) else { return }
+        log.write(message, details(), peer: record.withLock { $0.snapshot.remoteAddress }, to: logger)
     }
 }

@@ -10,6 +10,7 @@
 //     not while awaiting trust.
 //  6. A failed handshake closes the connection; there is no way back to `.plaintext`.
 
+internal import SocketCore
 internal import SocketTLS
 
 /// How far a connection has come on its way from plaintext to TLS: the whole state machine of `startTLS`.
@@ -19,11 +20,11 @@ enum TLSUpgrade {
     /// Asked for; the queues are still draining (`kQueuedTLS`).
     indirect case queuedTLS(TLSRequest, drained: DrainedQueues)
     /// The engine is at work (`kStartingReadTLS` and `kStartingWriteTLS` both set).
-    case handshaking(TLSEngine)
+    case handshaking
     /// Paused for the delegate's verdict.
-    case awaitingTrust(TLSEngine)
+    case awaitingTrust
     /// Done (`kSocketSecure`).
-    case secure(TLSEngine)
+    case secure
 
     /// Which of the two markers has reached the front of its queue.
     struct DrainedQueues: OptionSet {
@@ -37,11 +38,11 @@ enum TLSUpgrade {
         static let both: DrainedQueues = [.startingReadTLS, .startingWriteTLS]
     }
 
-    /// The engine, from the handshake on.
-    var engine: TLSEngine? {
+    /// Bytes may be written: in plaintext, or encrypted.
+    var isOpenForData: Bool {
         switch self {
-        case .plaintext, .queuedTLS: nil
-        case .handshaking(let engine), .awaitingTrust(let engine), .secure(let engine): engine
+        case .plaintext, .queuedTLS, .secure: true
+        case .handshaking, .awaitingTrust: false
         }
     }
 
@@ -60,24 +61,25 @@ enum TLSUpgrade {
         return all == .both ? request : nil
     }
 
-    mutating func begin(with engine: TLSEngine) {
-        self = .handshaking(engine)
+    mutating func begin() {
+        guard case .queuedTLS = self else { return }
+        self = .handshaking
     }
 
     mutating func awaitTrust() {
-        guard case .handshaking(let engine) = self else { return }
-        self = .awaitingTrust(engine)
+        guard case .handshaking = self else { return }
+        self = .awaitingTrust
     }
 
     /// The verdict is in; the handshake goes on, be it to its end or to its alert.
     mutating func resumeHandshake() {
-        guard case .awaitingTrust(let engine) = self else { return }
-        self = .handshaking(engine)
+        guard case .awaitingTrust = self else { return }
+        self = .handshaking
     }
 
     mutating func succeed() {
-        guard case .handshaking(let engine) = self else { return }
-        self = .secure(engine)
+        guard case .handshaking = self else { return }
+        self = .secure
     }
 }
 
@@ -85,4 +87,6 @@ enum TLSUpgrade {
 struct TLSRequest: Sendable {
     let settings: TLSSettings
     let context: TLSContext
+    /// Who is answered when the handshake ends; nil: the delegate.
+    var waiter: (any OperationWaiter<TLSSession?>)?
 }

@@ -1,14 +1,13 @@
-internal import Dispatch
 internal import FoundationEssentials
 internal import SocketCore
 internal import SocketTLS
 
-/// Something that the delegate is to be told. A plain value: it waits in line until the state it speaks of is
-/// consistent.
+/// Something that the delegate is to hear of. A plain value: it waits until the state it speaks of is consistent.
 ///
 /// What is rare is indirect, so that what is frequent is small: each event is moved several times.
 enum DelegateEvent: Sendable {
     indirect case didAccept(AcceptedConnection)
+    case didStopListening(Listener)
     indirect case didConnect(host: String, port: UInt16)
     indirect case didConnectToPath(String)
     indirect case progressed(ConnectionProgress)
@@ -34,57 +33,38 @@ struct TimedOutOperation: Sendable {
     let bytesDone: Int
     /// Takes the seconds to go on for.
     let answer: @Sendable (TimeInterval) -> Void
+
+    init(_ late: LateOperation, answer: @escaping @Sendable (TimeInterval) -> Void) {
+        tag = late.progress.tag
+        elapsed = late.elapsed
+        bytesDone = late.progress.bytesDone
+        self.answer = answer
+    }
 }
 
-extension DelegateEvent {
-    /// Calls the delegate. Everything that the delegate is told is told here, but for accepted connections:
-    /// `AsyncSocket.adopt` tells of those, and asks for their queue. Other code of the user's runs in
-    /// `perform(_:)`, and when what a packet holds is released.
-    ///
-    /// - Parameter delegate: nil when there is none (any more): questions then get the answer that ends the
-    ///   connection.
-    func deliver(to delegate: (any AsyncSocketDelegate)?, from socket: AsyncSocket) {
+extension DelegateEvent: SocketEvent {
+    var isEnd: Bool {
         switch self {
-        case .didAccept(let connection):
-            socket.adopt(connection, for: delegate)
-        case .didConnect(let host, let port):
-            delegate?.socket(socket, didConnectToHost: host, port: port)
-        case .didConnectToPath(let path):
-            delegate?.socket(socket, didConnectToPath: path)
-        case .progressed(let progress):
-            delegate?.socket(socket, connectionProgressed: progress)
-        case .didRead(let data, let tag):
-            delegate?.socket(socket, didRead: data, withTag: tag)
-        case .didReadPartial(let count, let tag):
-            delegate?.socket(socket, didReadPartialDataOfLength: count, tag: tag)
-        case .didNotRead(let data, let tag, let error):
-            delegate?.socket(socket, didNotReadDataWithTag: tag, bytesSoFar: data, dueToError: error)
-        case .didCloseReadStream:
-            delegate?.socketDidCloseReadStream(socket)
-        case .didWrite(let tag):
-            delegate?.socket(socket, didWriteDataWithTag: tag)
-        case .didWritePartial(let count, let tag):
-            delegate?.socket(socket, didWritePartialDataOfLength: count, tag: tag)
-        case .highWater(let count):
-            delegate?.socket(socket, writeQueueReachedHighWater: count)
-        case .lowWater(let count):
-            delegate?.socket(socket, writeQueueReachedLowWater: count)
-        case .readTimedOut(let late):
-            late.answer(
-                delegate?.socket(
-                    socket, shouldTimeoutReadWithTag: late.tag, elapsed: late.elapsed, bytesDone: late.bytesDone) ?? 0)
-        case .writeTimedOut(let late):
-            late.answer(
-                delegate?.socket(
-                    socket, shouldTimeoutWriteWithTag: late.tag, elapsed: late.elapsed, bytesDone: late.bytesDone) ?? 0)
-        case .didReceiveTrust(let trust, let answer):
-            guard let delegate else { return answer(false) }
-            delegate.socket(socket, didReceive: trust, completionHandler: answer)
-        case .didSecure:
-            delegate?.socketDidSecure(socket)
-        case .didDisconnect(let error):
-            delegate?.socketDidDisconnect(socket, withError: error)
-            delegate?.socketDidDisconnect(socket, withError: error as (any Error)?)
+        case .didDisconnect, .didStopListening: true
+        default: false
         }
+    }
+
+    var isProgress: Bool {
+        switch self {
+        case .didReadPartial, .didWritePartial: true
+        default: false
+        }
+    }
+
+    mutating func absorb(_ next: DelegateEvent) -> Bool {
+        switch (self, next) {
+        case (.didReadPartial(let count, let tag), .didReadPartial(let more, let other)) where tag == other:
+            self = .didReadPartial(count + more, tag: tag)
+        case (.didWritePartial(let count, let tag), .didWritePartial(let more, let other)) where tag == other:
+            self = .didWritePartial(count + more, tag: tag)
+        default: return false
+        }
+        return true
     }
 }

@@ -19,7 +19,9 @@ final class Listener: Sendable {
         let quota: AcceptQuota
         let logger: Logger
         /// Called on the loop.
-        let deliver: @Sendable (DelegateEvent, Listener) -> Void
+        let accepted: @Sendable (AcceptedConnection) -> Void
+        /// Called on the loop, once, when the last of its acceptors has ended.
+        let ended: @Sendable (Listener) -> Void
     }
 
     private struct State {
@@ -34,9 +36,6 @@ final class Listener: Sendable {
     private let state = Locked(State())
     /// Reached when its socket's delegate may be told of it: after the end of what the socket did before.
     private let beginning = Milestone()
-    /// Reached when the delegate has been told of the end.
-    let end = Milestone()
-
     let logger: Logger
 
     private init(logger: Logger) {
@@ -82,7 +81,7 @@ final class Listener: Sendable {
 
     private static func bind(_ addresses: [SocketAddress], _ setup: Setup) throws(SystemError) -> Listener {
         let listener = Listener(logger: setup.logger)
-        let receiver = listener.makeReceiver(on: setup.loop, setup.deliver)
+        let receiver = listener.makeReceiver(setup)
         var acceptors: [Acceptor] = []
         for address in addresses {
             let port = acceptors.first?.localAddress.port ?? address.port ?? 0
@@ -102,13 +101,11 @@ final class Listener: Sendable {
         return listener
     }
 
-    private func makeReceiver(on loop: EventLoop, _ deliver: @escaping @Sendable (DelegateEvent, Listener) -> Void)
-        -> Acceptor.Receiver
-    {
+    private func makeReceiver(_ setup: Setup) -> Acceptor.Receiver {
         Acceptor.Receiver(
             accepted: { [weak self] descriptor, peer in
                 guard let self, isOpen else { return }
-                deliver(.didAccept(AcceptedConnection(descriptor: descriptor, peer: peer, listener: self)), self)
+                setup.accepted(AcceptedConnection(descriptor: descriptor, peer: peer, listener: self))
             },
             paused: { [logger] reason, seconds in
                 logger.warning("accepting pauses", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
@@ -116,7 +113,7 @@ final class Listener: Sendable {
             closed: { [weak self] in
                 guard let self, isLastEnd() else { return }
                 // Through the loop: `start` may be under way within a call that the user makes.
-                beginning.whenReached { loop.run { deliver(.didDisconnect(nil), self) } }
+                beginning.whenReached { setup.loop.run { setup.ended(self) } }
             }
         )
     }
@@ -163,12 +160,12 @@ final class Listener: Sendable {
 
     /// Calls `body` with a second descriptor of the first acceptor's socket, since the first one may be
     /// closed at any time.
-    func perform(_ body: (Int32?) -> Void) {
+    func perform(_ body: PerformedBody) {
         let copy = acceptors.first.flatMap { acceptor in
             acceptor.withDescriptor { fcntl($0.rawValue, F_DUPFD_CLOEXEC, 0) }
         }
-        guard let copy, copy >= 0 else { return body(nil) }
+        guard let copy, copy >= 0 else { return body.run(with: nil) }
         defer { Glibc.close(copy) }
-        body(copy)
+        body.run(with: copy)
     }
 }

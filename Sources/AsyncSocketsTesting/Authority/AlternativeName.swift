@@ -19,7 +19,7 @@ enum AlternativeName {
         self = .email(try Self.checked(email))
     }
 
-    /// Adds the names to `certificate`, byte by byte: in OpenSSL's textual form a comma in a name would begin
+    /// Adds the names to `certificate` as bytes: in OpenSSL's textual form a comma in a name would begin
     /// another name.
     static func add(_ names: [AlternativeName], to certificate: OpaquePointer) throws(CertificateAuthorityError) {
         let list = try CertificateCall.require("GENERAL_NAMES_new") { GENERAL_NAMES_new() }
@@ -91,7 +91,7 @@ enum AlternativeName {
     private static func checked(_ text: String) throws(CertificateAuthorityError) -> String {
         guard !text.isEmpty, text.utf8.allSatisfy({ $0 < 0x80 }) else {
             throw CertificateAuthorityError(
-                .invalidName, "The name \"\(text)\" cannot stand in a certificate: it is empty or not ASCII.",
+                .invalidName, "The name \"\(text)\" cannot be part of a certificate: it is empty or not ASCII.",
                 operation: "subjectAltName")
         }
         return text

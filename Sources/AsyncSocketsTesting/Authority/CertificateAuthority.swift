@@ -1,31 +1,30 @@
-internal import COpenSSL
+public import SocketTLS
 
-/// A certificate authority that is made at run time and lives as long as a test does.
+/// A certificate authority that is made at run time and lives as long as a test.
 ///
-/// It is a root and an intermediate that the root has signed, each with a fresh key. Trust the root, and give
-/// a server or a client what `issue(_:validity:keyType:signedBy:)` answers:
+/// It has a root and an intermediate that the root has signed, each with a new key. Trust the root, and give
+/// a server or a client what `issue(_:validity:keyType:signedBy:)` returns:
 ///
 ///     let authority = try CertificateAuthority()
 ///     let server = try authority.issue(.server(names: ["localhost", "127.0.0.1"]))
 ///     let expired = try authority.issue(.server(names: ["localhost"]), validity: .expired)
 ///     let client = try authority.issue(.client(commonName: "Ada", email: "ada@example.org"))
 ///
-/// The keys are never written anywhere unless you ask for it. Nothing is cached: every call makes a new key,
-/// which takes less than a millisecond for P-256 and some hundred milliseconds for RSA.
+/// The keys are never written anywhere unless you ask for it. Every call makes a new key, which takes less
+/// than a millisecond for P-256 and some hundred milliseconds for RSA.
 public final class CertificateAuthority: Sendable {
     /// The certificate to trust, as PEM text.
     public let rootPEM: String
-    /// The certificate between the root and what is issued, as PEM text. Servers send it; no one needs to
-    /// trust it.
+    /// The certificate between the root and an issued certificate, as PEM text. Servers send it; no one needs
+    /// to trust it.
     public let intermediatePEM: String
 
     private let root: Signer
     private let intermediate: Signer
 
-    /// A new root and intermediate, called `name` with "Root" and "Intermediate" behind it.
+    /// A new root and intermediate, named `name` followed by "Root" and "Intermediate".
     ///
-    /// - Throws: `CertificateAuthorityError` when the name is empty or longer than the 64 bytes that X.509
-    ///   allows.
+    /// - Throws: `CertificateAuthorityError` if a name is longer than the 64 bytes that X.509 allows.
     public init(keyType: KeyType = .p256, name: String = "AsyncSockets Test") throws(CertificateAuthorityError) {
         root = try Signer(.authority(name: name + " Root", pathLength: 1), keyType: keyType, signedBy: nil)
         intermediate = try Signer(.authority(name: name + " Intermediate", pathLength: 0), keyType: keyType, signedBy: root)
@@ -35,10 +34,10 @@ public final class CertificateAuthority: Sendable {
 
     /// Makes a key and a certificate for it.
     ///
-    /// A certificate "for the wrong host" is simply one for another name, and one "with the wrong key" is the
-    /// certificate of one call beside the key of another.
+    /// For a certificate "for the wrong host", issue one for another name. For one "with the wrong key",
+    /// combine the certificate of one call with the key of another.
     ///
-    /// - Throws: `CertificateAuthorityError` when a name cannot stand in a certificate.
+    /// - Throws: `CertificateAuthorityError` if a name cannot be part of a certificate.
     public func issue(
         _ purpose: Purpose,
         validity: Validity = .current,
@@ -55,7 +54,7 @@ public final class CertificateAuthority: Sendable {
         }
     }
 
-    /// A certificate of the root for a DNS name that may read like an address.
+    /// A certificate, signed by the root, for a DNS name that may look like an address.
     package func issue(hostName: String) throws(CertificateAuthorityError) -> IssuedCertificate {
         var template = try CertificateTemplate.leaf(
             for: .server(names: [], commonName: hostName), validity: .current, keyType: .p256)
@@ -69,7 +68,7 @@ public final class CertificateAuthority: Sendable {
         return try IssuedCertificate(Signer(template, keyType: .p256, signedBy: nil), intermediatePEM: nil)
     }
 
-    /// Writes the root certificate to `directory`, which is made if it is missing, and answers the file's
+    /// Writes the root certificate to `directory`, which is made if it is missing, and returns the file's
     /// path.
     @discardableResult
     public func writeRoot(to directory: String) throws(CertificateAuthorityError) -> String {
@@ -78,18 +77,32 @@ public final class CertificateAuthority: Sendable {
 }
 
 extension CertificateAuthority {
+    /// The root as the only trusted certificate.
+    public var roots: TrustRoots {
+        get throws(TLSError) { .certificates([try Certificate(pem: rootPEM)]) }
+    }
+
+    /// Settings of a client that expects `serverName` and trusts only this authority.
+    public func clientSettings(serverName: String) throws(TLSError) -> TLSSettings {
+        var settings = TLSSettings.client(serverName: serverName)
+        settings.trustRoots = try roots
+        return settings
+    }
+}
+
+extension CertificateAuthority {
     /// What a certificate is for.
     public enum Purpose: Sendable, Hashable {
         /// A TLS server. Each name is a DNS name, a wildcard such as "*.example.org", or an IP address, and
-        /// becomes a subject alternative name; bytes that a DNS name cannot have (even NUL) are taken as they
-        /// are, as long as they are ASCII. The common name is the first name if you give none; with no names
-        /// at all the certificate has a common name only, which no TLS client should accept.
+        /// becomes a subject alternative name. ASCII bytes that a DNS name cannot have (even NUL) are not
+        /// changed. The common name defaults to the first name. Without names the certificate has only a
+        /// common name, which no TLS client should accept.
         case server(names: [String], commonName: String? = nil)
         /// A TLS client. The e-mail address, if there is one, becomes a subject alternative name.
         case client(commonName: String, email: String? = nil)
     }
 
-    /// When a certificate is valid. The authority itself has been valid for a year, and will be for ten.
+    /// When a certificate is valid. The authority itself is valid from a year ago until ten years from now.
     public enum Validity: Sendable, Hashable, CaseIterable {
         /// Since yesterday, for a year.
         case current
@@ -99,7 +112,7 @@ extension CertificateAuthority {
         case notYetValid
     }
 
-    /// The kind of key that a certificate is for.
+    /// The kind of a certificate's key.
     public enum KeyType: Sendable, Hashable, CaseIterable {
         /// ECDSA on NIST P-256, fast to make.
         case p256
@@ -109,9 +122,9 @@ extension CertificateAuthority {
 
     /// Which of the authority's two keys signs a certificate.
     public enum Issuer: Sendable, Hashable, CaseIterable {
-        /// The root itself: the chain is the certificate alone.
+        /// The root: the chain is the certificate alone.
         case root
-        /// The intermediate: the chain is the certificate and the intermediate's.
+        /// The intermediate: the chain is the certificate and the intermediate.
         case intermediate
     }
 }

@@ -1,12 +1,14 @@
+internal import SocketTLS
+
 /// Why a certificate could not be made or written.
 public struct CertificateAuthorityError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What kind of failure it is.
+    /// The kind of the failure.
     public var code: Code
-    /// One sentence that says what was wrong.
+    /// One sentence that says what failed.
     public var message: String
     /// The function that failed, of OpenSSL or of the system.
     public var operation: String
-    /// The system's error number, when a file could not be written.
+    /// The system's error number, if a file could not be written.
     public var errorNumber: Int32?
     /// OpenSSL's error queue, oldest entry first.
     public var openSSLStack: [String]
@@ -19,21 +21,47 @@ public struct CertificateAuthorityError: Error, Sendable, Hashable, CustomString
         self.openSSLStack = openSSLStack
     }
 
-    /// The message, the operation, and OpenSSL's own words where there are any.
+    /// The message, the operation, and OpenSSL's error queue.
     public var description: String {
         "\(message) [\(code); \(([operation] + openSSLStack).joined(separator: "; "))]"
     }
 
-    /// The kind of a failure. New kinds may be added: always have a `default`.
+    /// The kind of a failure. New kinds may be added: a switch needs a `default`.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         /// The name of the constant.
         public let description: String
 
-        /// A name given by the caller cannot stand in a certificate.
+        /// A name given by the caller cannot be part of a certificate.
         public static let invalidName = Code(description: "invalidName")
         /// A file or directory could not be written: see `errorNumber`.
         public static let fileNotWritten = Code(description: "fileNotWritten")
         /// OpenSSL failed: see `openSSLStack`.
         public static let openSSLFailed = Code(description: "openSSLFailed")
+    }
+}
+
+/// The only way in which the authority calls OpenSSL: `OpenSSLCall`, with the authority's errors.
+enum CertificateCall {
+    static func require<Value>(
+        _ operation: String,
+        or code: CertificateAuthorityError.Code = .openSSLFailed,
+        _ message: @autoclosure () -> String = "OpenSSL failed.",
+        _ body: () -> Value?
+    ) throws(CertificateAuthorityError) -> Value {
+        let (value, errors) = OpenSSLCall.attempt(body)
+        guard let value else {
+            throw CertificateAuthorityError(code, message(), operation: operation, openSSLStack: errors.map(\.text))
+        }
+        return value
+    }
+
+    /// For calls that return a positive number on success.
+    static func requireSuccess(
+        _ operation: String,
+        or code: CertificateAuthorityError.Code = .openSSLFailed,
+        _ message: @autoclosure () -> String = "OpenSSL failed.",
+        _ body: () -> Int32
+    ) throws(CertificateAuthorityError) {
+        _ = try require(operation, or: code, message()) { body() > 0 ? true : nil }
     }
 }

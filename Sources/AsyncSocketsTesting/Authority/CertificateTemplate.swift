@@ -1,10 +1,10 @@
-/// What a certificate is going to say, before there is one.
+/// The contents of a certificate before it is made.
 struct CertificateTemplate {
     var commonName: String
     /// Seconds from now.
     var notBefore: Int
     var notAfter: Int
-    /// The extensions that OpenSSL can read from text, in the words of its x509v3_config manual.
+    /// The extensions that OpenSSL reads from text, in the syntax of x509v3_config(5).
     var basicConstraints: String
     var keyUsage: String
     var extendedKeyUsage: String?
@@ -42,8 +42,8 @@ struct CertificateTemplate {
     private mutating func describe(_ purpose: CertificateAuthority.Purpose) throws(CertificateAuthorityError) {
         switch purpose {
         case .server(let names, let commonName):
-            // The first name if X.509 allows it as a common name (64 characters); the alternative names are
-            // what counts.
+            // The first name that X.509 allows as a common name (64 characters); clients check the
+            // alternative names.
             self.commonName = commonName ?? names.first { $0.utf8.count <= 64 } ?? "Server"
             extendedKeyUsage = "serverAuth"
             for name in names { alternativeNames.append(try AlternativeName(host: name)) }

@@ -1,9 +1,12 @@
-/// A certificate, the chain that leads to the authority's root, and the private key.
+internal import Glibc
+public import SocketTLS
+
+/// A certificate, its chain to the authority's root, and its private key.
 public struct IssuedCertificate: Sendable, Hashable {
     /// The certificate alone, as PEM text.
     public let certificatePEM: String
-    /// The certificate and the intermediate that signed it (if one did), leaf first, as a server sends them;
-    /// without the root.
+    /// The certificate and the intermediate, if one signed it, leaf first, as a server sends them; without
+    /// the root.
     public let certificateChainPEM: String
     /// The private key, unencrypted, in PKCS #8 and PEM.
     public let privateKeyPEM: String
@@ -18,15 +21,53 @@ public struct IssuedCertificate: Sendable, Hashable {
     }
 
     /// Writes the chain and the key to two new files in `directory`, which is made if it is missing, and
-    /// answers their paths.
+    /// returns their paths.
     ///
-    /// The names contain the serial number, so that any number of certificates fit into one directory. Only
-    /// the owner can read the key. Deleting the directory is up to you.
+    /// The names contain the serial number, so one directory can hold any number of certificates. Only the
+    /// owner can read the key. You delete the directory.
     @discardableResult
     public func write(to directory: String) throws(CertificateAuthorityError) -> (certificate: String, key: String) {
         let certificate = try PEMFile.write(
             certificateChainPEM, named: "certificate-\(serialNumber).pem", to: directory, isSecret: false)
         let key = try PEMFile.write(privateKeyPEM, named: "key-\(serialNumber).pem", to: directory, isSecret: true)
         return (certificate, key)
+    }
+}
+
+extension IssuedCertificate {
+    /// The chain and the key, ready for `TLSSettings`.
+    public func identity() throws(TLSError) -> TLSIdentity {
+        try TLSIdentity(
+            certificateChain: Certificate.certificates(pem: certificateChainPEM), privateKey: PrivateKey(pem: privateKeyPEM))
+    }
+}
+
+/// A new file with PEM text.
+enum PEMFile {
+    /// Makes `directory` if it is missing (but not its parents), and in it a file that must not exist yet;
+    /// returns its path.
+    static func write(
+        _ text: String, named name: String, to directory: String, isSecret: Bool
+    ) throws(CertificateAuthorityError) -> String {
+        guard mkdir(directory, 0o700) == 0 || errno == EEXIST else { throw failure("mkdir", directory) }
+        let path = directory + "/" + name
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, isSecret ? 0o600 : 0o644)
+        guard descriptor >= 0 else { throw failure("open", path) }
+        defer { close(descriptor) }
+        var rest = Array(text.utf8)[...]
+        while !rest.isEmpty {
+            let written = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            if written < 0 && errno == EINTR { continue }
+            guard written > 0 else { throw failure("write", path) }
+            rest = rest.dropFirst(written)
+        }
+        return path
+    }
+
+    private static func failure(_ operation: String, _ path: String) -> CertificateAuthorityError {
+        let number = errno
+        return CertificateAuthorityError(
+            .fileNotWritten, "\(path) was not written: \(String(cString: strerror(number))).",
+            operation: operation, errorNumber: number)
     }
 }

@@ -1,19 +1,19 @@
 internal import COpenSSL
 internal import SocketTLS
 
-/// The owner of an `X509`, from its making to its signature.
+/// Makes and owns a signed `X509`.
 final class X509Certificate: @unchecked Sendable {
     // Unchecked: nothing changes the certificate after `init`.
     let pointer: OpaquePointer
     /// Upper-case hexadecimal, two digits for each octet.
     let serialNumber: String
 
-    /// A signed certificate for `key`; without a signer it is self-signed.
+    /// A signed certificate for `key`; self-signed without a signer.
     init(_ template: CertificateTemplate, key: SigningKey, signedBy signer: Signer?) throws(CertificateAuthorityError) {
         let certificate = try CertificateCall.require("X509_new") { X509_new() }
         pointer = certificate
-        // RFC 5280, section 4.1.2.2: positive, and unpredictable so that no two certificates of an authority
-        // share one.
+        // Positive (RFC 5280, section 4.1.2.2), and random so that no two certificates of an authority share
+        // one.
         let serial = UInt64.random(in: 1...UInt64.max)
         let digits = String(serial, radix: 16, uppercase: true)
         serialNumber = digits.count.isMultiple(of: 2) ? digits : "0" + digits
@@ -65,7 +65,7 @@ final class X509Certificate: @unchecked Sendable {
         try addExtension(NID_basic_constraints, template.basicConstraints, issuer: issuer)
         try addExtension(NID_key_usage, template.keyUsage, issuer: issuer)
         if let usage = template.extendedKeyUsage { try addExtension(NID_ext_key_usage, usage, issuer: issuer) }
-        // The subject's identifier goes first: a self-signed certificate copies its own.
+        // The subject's identifier comes first, because a self-signed certificate copies its own.
         try addExtension(NID_subject_key_identifier, "hash", issuer: issuer)
         try addExtension(NID_authority_key_identifier, "keyid:always", issuer: issuer)
         if !template.alternativeNames.isEmpty { try AlternativeName.add(template.alternativeNames, to: pointer) }
@@ -77,5 +77,46 @@ final class X509Certificate: @unchecked Sendable {
         let part = try CertificateCall.require("X509V3_EXT_conf_nid") { X509V3_EXT_conf_nid(nil, &context, nid, value) }
         defer { X509_EXTENSION_free(part) }
         try CertificateCall.requireSuccess("X509_add_ext") { X509_add_ext(pointer, part, -1) }
+    }
+}
+
+/// A certificate and its key. An authority's can sign others.
+struct Signer: Sendable {
+    let certificate: X509Certificate
+    let key: SigningKey
+
+    /// A new key and a certificate for it, self-signed without a signer.
+    init(
+        _ template: CertificateTemplate,
+        keyType: CertificateAuthority.KeyType,
+        signedBy signer: Signer?
+    ) throws(CertificateAuthorityError) {
+        key = try SigningKey(keyType)
+        certificate = try X509Certificate(template, key: key, signedBy: signer)
+    }
+}
+
+/// The owner of an `EVP_PKEY`.
+final class SigningKey: @unchecked Sendable {
+    // Unchecked: the key never changes after `init`, and OpenSSL allows any number of threads to sign with
+    // one key.
+    let pointer: OpaquePointer
+
+    init(_ type: CertificateAuthority.KeyType) throws(CertificateAuthorityError) {
+        switch type {
+        case .p256: pointer = try CertificateCall.require("EVP_EC_gen") { COpenSSL_EVP_EC_generate("P-256") }
+        case .rsa2048: pointer = try CertificateCall.require("EVP_RSA_gen") { COpenSSL_EVP_RSA_generate(2048) }
+        }
+    }
+
+    deinit { EVP_PKEY_free(pointer) }
+
+    /// PKCS #8, not encrypted.
+    var pem: String {
+        get throws(CertificateAuthorityError) {
+            try CertificateCall.require("PEM_write_bio_PKCS8PrivateKey") {
+                MemoryBIO.text { PEM_write_bio_PKCS8PrivateKey($0, pointer, nil, nil, 0, nil, nil) }
+            }
+        }
     }
 }

@@ -1,32 +1,31 @@
 // Rules of the pair:
-//  1. Nothing moves by itself: engines are called, and bytes are carried, only inside the pair's functions.
-//  2. One `carry()` delivers at most one segment each way, so that `pieces(of: 1)` is the one-byte-at-a-time
-//     of engine tests.
-//  3. A pair is quiescent when `carry()` moves nothing. Every loop ends there: a handshake that cannot go on
-//     is not an error here.
+//  1. Nothing moves by itself: only the pair's functions call the engines and carry bytes.
+//  2. One `carry()` delivers at most one segment each way, so `pieces(of: 1)` delivers one byte at a time.
+//  3. A pair is idle when `carry()` moves nothing. Every loop ends then: a handshake that cannot go on is not
+//     an error here.
 
 internal import SocketBuffers
 package import SocketTLS
 
-/// A client and a server engine, and a wire in memory between them, for tests without sockets.
+/// A client engine and a server engine with a wire in memory between them, for tests without sockets.
 package final class EnginePair {
     package let client: TLSEngine
     package let server: TLSEngine
-    /// What the last handshake call answered.
+    /// What the last handshake call returned.
     package private(set) var clientAnswer = TLSEngine.HandshakeAnswer.incomplete
     package private(set) var serverAnswer = TLSEngine.HandshakeAnswer.incomplete
-    /// The trust questions that were put, in order.
+    /// The trust questions that were asked, in order.
     package private(set) var clientQuestions: [PeerTrust] = []
     package private(set) var serverQuestions: [PeerTrust] = []
-    /// Decides the trust questions; nil, or an answer of nil, leaves them open.
+    /// Decides the trust questions; nil, or a result of nil, leaves them open.
     package var decideClientTrust: ((PeerTrust) -> Bool?)?
     package var decideServerTrust: ((PeerTrust) -> Bool?)?
 
     private let up: MemoryWire
     private let down: MemoryWire
 
-    /// Engines of these settings. Each direction does to its bytes what it is told: see `Tampering`. A
-    /// `reset` stops both directions without telling the engines, as no engine hears of it from a socket.
+    /// Engines with these settings. Each direction can tamper with its bytes: see `Tampering`. A `reset`
+    /// stops both directions without a call to the engines, since sockets do not report a reset to an engine.
     package init(
         _ clientSettings: TLSSettings,
         _ serverSettings: TLSSettings,
@@ -40,13 +39,12 @@ package final class EnginePair {
         down = MemoryWire(from: server, to: client, TamperingPlan(fromServer))
     }
 
-    /// Engines of these settings, and a wire that carries `chunk` bytes at a time.
+    /// Engines with these settings, and a wire that carries `chunk` bytes at a time.
     package convenience init(_ client: TLSSettings, _ server: TLSSettings, chunk: Int) throws(TLSError) {
         try self.init(client, server, fromClient: [.pieces(of: chunk)], fromServer: [.pieces(of: chunk)])
     }
 
-    /// Shakes hands until nothing moves any more. Call it again when something new happened, such as a trust
-    /// decision.
+    /// Shakes hands until nothing moves any more. Call it again after a new event, such as a trust decision.
     package func shakeHands() {
         repeat {
             clientAnswer = advance(client, &clientQuestions, decideClientTrust)
@@ -70,7 +68,7 @@ package final class EnginePair {
         return nil
     }
 
-    /// Delivers the next segment of each direction. Returns false when there was none.
+    /// Delivers the next segment of each direction. Returns false if there was none.
     @discardableResult
     package func carry() -> Bool {
         let moved = [up.carry(), down.carry()]
@@ -78,14 +76,14 @@ package final class EnginePair {
         return moved.contains(true)
     }
 
-    /// Puts bytes right before the engine of `side`, as if they came from the other one.
+    /// Appends bytes to what the engine of `side` has received, as if the other one had sent them.
     package func inject(_ bytes: [UInt8], to side: WireTranscript.Side) {
         bytes.withUnsafeBytes { engine(of: side).received.append($0) }
     }
 
-    /// What the engines have put on the wire.
+    /// The bytes that the engines have put on the wire.
     package var original: WireTranscript { WireTranscript(fromClient: up.original, fromServer: down.original) }
-    /// What the wire has delivered.
+    /// The bytes that the wire has delivered.
     package var delivered: WireTranscript { WireTranscript(fromClient: up.delivered, fromServer: down.delivered) }
 
     private func engine(of side: WireTranscript.Side) -> TLSEngine {
@@ -108,10 +106,10 @@ package final class EnginePair {
 }
 
 extension EnginePair {
-    /// Encrypts all of `bytes` on one side and carries them to the other, which must read meanwhile if there
-    /// are many; they are in the answer. Then reads what else is there.
+    /// Encrypts all of `bytes` on one side and carries them to the other, which reads meanwhile. Returns
+    /// everything that the other side has read.
     ///
-    /// Throws the failure of either engine, and `internalError` when the wire does not let the bytes pass.
+    /// Throws the failure of either engine, and `internalError` if the wire holds the bytes.
     package func exchange(_ bytes: [UInt8], from side: WireTranscript.Side) throws(TLSError) -> [UInt8] {
         let reader = engine(of: side == .client ? .server : .client)
         let plaintext = PreBuffer()

@@ -1,11 +1,11 @@
-/// Every byte that was on the wire, by direction.
+/// Every byte on the wire, by direction.
 public struct WireTranscript: Sendable, Hashable {
-    /// What the side that connected has sent.
+    /// The bytes of the side that connected.
     public var fromClient: [UInt8]
-    /// What the side that was connected to has sent.
+    /// The bytes of the side that accepted.
     public var fromServer: [UInt8]
 
-    /// A transcript, empty unless you give the bytes.
+    /// A transcript, empty by default.
     public init(fromClient: [UInt8] = [], fromServer: [UInt8] = []) {
         self.fromClient = fromClient
         self.fromServer = fromServer
@@ -13,7 +13,7 @@ public struct WireTranscript: Sendable, Hashable {
 }
 
 extension WireTranscript {
-    /// Who sends.
+    /// The side that sends.
     package enum Side: Sendable {
         case client
         case server
@@ -24,5 +24,46 @@ extension WireTranscript {
         case .client: fromClient += bytes
         case .server: fromServer += bytes
         }
+    }
+}
+
+/// The bytes that a scripted peer has sent and received so far.
+final class WireRecording {
+    private(set) var transcript = WireTranscript()
+    private let side: WireTranscript.Side
+
+    /// A recording by the peer on this side.
+    init(side: WireTranscript.Side) {
+        self.side = side
+    }
+
+    func sent(_ bytes: some Sequence<UInt8>) {
+        transcript.add(bytes, from: side)
+    }
+
+    func received(_ bytes: some Sequence<UInt8>) {
+        transcript.add(bytes, from: side == .client ? .server : .client)
+    }
+}
+
+/// A socket whose bytes are recorded.
+final class RecordedWire {
+    let socket: RawSocket
+    private let recording: WireRecording
+
+    init(_ socket: RawSocket, _ recording: WireRecording) {
+        self.socket = socket
+        self.recording = recording
+    }
+
+    func receive() throws(LoopbackError) -> [UInt8] {
+        let bytes = try socket.receive()
+        recording.received(bytes)
+        return bytes
+    }
+
+    func send(_ bytes: some Collection<UInt8>) throws(LoopbackError) {
+        try socket.send(bytes)
+        recording.sent(bytes)
     }
 }

@@ -1,16 +1,16 @@
 internal import SocketBuffers
 
-/// One direction of a relay, performed on a thread of its own.
+/// One direction of a relay, which runs on its own thread.
 final class RelayDirection: Sendable {
-    private let source: LoopbackSocket
-    private let destination: LoopbackSocket
+    private let source: RawSocket
+    private let destination: RawSocket
     private let plan: TamperingPlan
     private let side: WireTranscript.Side
     private let state: RelayState
 
     init(
-        from source: LoopbackSocket,
-        to destination: LoopbackSocket,
+        from source: RawSocket,
+        to destination: RawSocket,
         _ tamperings: [Tampering],
         _ side: WireTranscript.Side,
         _ state: RelayState
@@ -22,7 +22,7 @@ final class RelayDirection: Sendable {
         self.state = state
     }
 
-    /// Returns when the source has ended, or either socket is broken.
+    /// Returns when the source ends, or either socket breaks.
     func run() {
         do throws(LoopbackError) {
             try forward()
@@ -30,7 +30,7 @@ final class RelayDirection: Sendable {
         } catch {
             source.resetWhenClosed()
             destination.resetWhenClosed()
-            state.patience.stop?.fire()
+            state.waitLimit.stop?.fire()
             state.endDirection(error)
         }
     }
@@ -50,13 +50,46 @@ final class RelayDirection: Sendable {
         for action in actions {
             switch action {
             case .forward(let bytes):
-                // Written down first: who has received a byte finds it in the transcript.
+                // Recorded first, so that a byte is in the transcript when the other side receives it.
                 state.delivered.withLock { $0.add(bytes, from: side) }
                 try destination.send(bytes)
-            case .hold(let signal): try state.patience.wait(for: signal)
+            case .hold(let signal): try state.waitLimit.wait(for: signal)
             case .finish: destination.finish()
             case .reset: throw LoopbackError(.reset, "The relay was told to reset the connections.", operation: "reset")
             }
         }
+    }
+}
+
+/// What the two directions of a relay share.
+final class RelayState: Sendable {
+    let waitLimit: WaitLimit
+    /// Fires when both directions have ended.
+    let done: TestSignal
+    let original = Locked(WireTranscript())
+    let delivered = Locked(WireTranscript())
+    private let outcome = Locked((open: 2, failure: LoopbackError?.none))
+
+    init(timeout: Duration) throws(LoopbackError) {
+        waitLimit = WaitLimit(timeout: timeout, stop: try TestSignal())
+        done = try TestSignal()
+    }
+
+    var failure: LoopbackError? { outcome.withLock { $0.failure } }
+
+    /// Ends the relay because a connection could not be made.
+    func abandon(_ error: LoopbackError) {
+        outcome.withLock { $0.failure = error.code == .stopped ? nil : error }
+        done.fire()
+    }
+
+    /// Ends one direction. A reset and a stop are regular ends; every other error is a failure.
+    func endDirection(_ error: LoopbackError?) {
+        let isLast = outcome.withLock { outcome in
+            if let error, error.code != .reset, error.code != .stopped, outcome.failure == nil { outcome.failure = error }
+            outcome.open -= 1
+            return outcome.open == 0
+        }
+        if isLast { done.fire() }
     }
 }

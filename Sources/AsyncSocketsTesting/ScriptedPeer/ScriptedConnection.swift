@@ -6,17 +6,17 @@ final class ScriptedConnection {
     /// Nil after a reset.
     private var wire: RecordedWire?
     private var tls: TLSLayer?
-    /// Plaintext that no step has asked for yet.
+    /// Plaintext that no step has taken yet.
     private let incoming = PreBuffer()
     private let recording: WireRecording
     private var read: [[UInt8]] = []
 
-    init(socket: LoopbackSocket, side: WireTranscript.Side) {
+    init(socket: RawSocket, side: WireTranscript.Side) {
         recording = WireRecording(side: side)
         wire = RecordedWire(socket, recording)
     }
 
-    /// Performs the steps. After a failure the connection is reset when this object goes away.
+    /// Performs the steps. After a failure the connection is reset with the end of this object.
     func perform(_ steps: [ScriptedPeer.Step]) throws(LoopbackError) -> ScriptedPeer.Report {
         var report = ScriptedPeer.Report()
         for (number, step) in steps.enumerated() {
@@ -33,7 +33,7 @@ final class ScriptedConnection {
         return report
     }
 
-    /// Takes and drops what still comes, until the other side ends or patience is out.
+    /// Receives and drops bytes until the other side ends or the wait limit is reached.
     func drain() {
         while let wire, let bytes = try? wire.socket.receive(), !bytes.isEmpty {}
     }
@@ -47,7 +47,7 @@ final class ScriptedConnection {
         case .expectReset: try expectReset()
         case .send(let bytes, let pieces): try send(bytes, inPiecesOf: pieces ?? bytes.count)
         case .sendRaw(let bytes): try openWire().send(bytes)
-        case .wait(let signal): try openWire().socket.patience.wait(for: signal)
+        case .wait(let signal): try openWire().socket.waitLimit.wait(for: signal)
         case .fire(let signal): signal.fire()
         case .startTLS(let settings, let cut): try startTLS(settings, cut: cut)
         case .sendCloseNotify: try tls?.sendCloseNotify()
@@ -103,11 +103,11 @@ final class ScriptedConnection {
     private func fill() throws(LoopbackError) {
         guard try !receive().isEmpty else {
             throw LoopbackError(
-                .ended, "The other side has ended; before that came \(Self.quoted(incoming)).", operation: "receive")
+                .ended, "The other side ended the connection after \(Self.quoted(incoming)).", operation: "receive")
         }
     }
 
-    /// Appends to `incoming`, and answers what was appended: nothing at the end.
+    /// Appends bytes to `incoming` and returns them: none at the end.
     private func receive() throws(LoopbackError) -> [UInt8] {
         let bytes = if let tls { try tls.receive() } else { try openWire().receive() }
         bytes.withUnsafeBytes { incoming.append($0) }
@@ -132,7 +132,7 @@ final class ScriptedConnection {
     }
 
     private func startTLS(_ settings: TLSSettings, cut: ScriptedPeer.HandshakeCut?) throws(LoopbackError) {
-        guard tls == nil else { throw LoopbackError(.tlsFailed, "TLS has been started already.", operation: "startTLS") }
+        guard tls == nil else { throw LoopbackError(.tlsFailed, "The script starts TLS a second time.", operation: "startTLS") }
         let layer = try TLSLayer(settings: settings, wire: try openWire())
         layer.take(incoming)
         guard let cut else {
@@ -161,7 +161,7 @@ final class ScriptedConnection {
 
     private func openWire() throws(LoopbackError) -> RecordedWire {
         guard let wire else {
-            throw LoopbackError(.reset, "The script has reset the connection before this step.", operation: "script")
+            throw LoopbackError(.reset, "The script closed or reset the connection before this step.", operation: "script")
         }
         return wire
     }

@@ -1,11 +1,10 @@
 public import SocketTLS
 
 extension ScriptedPeer {
-    /// One thing that a scripted peer does. After `startTLS` the steps speak of plaintext, except where they
-    /// say "raw".
+    /// One action of a scripted peer. After `startTLS` the steps mean plaintext, unless they say "raw".
     public struct Step: Sendable, CustomStringConvertible {
         let action: Action
-        /// The step as it stands in the script.
+        /// The step as the script names it.
         public let description: String
 
         enum Action {
@@ -28,12 +27,12 @@ extension ScriptedPeer {
 
     /// Where a handshake is broken off, and how.
     public struct HandshakeCut: Sendable, Hashable {
-        /// How many bytes of the handshake are still sent.
+        /// How many bytes of the handshake the peer sends.
         public var byteCount: Int
-        /// What happens then.
+        /// What happens after them.
         public var ending: Ending
 
-        /// The handshake is broken off after `byteCount` bytes of ours.
+        /// The handshake is broken off after `byteCount` bytes of this peer.
         public init(after byteCount: Int, _ ending: Ending) {
             self.byteCount = byteCount
             self.ending = ending
@@ -52,8 +51,8 @@ extension ScriptedPeer {
 }
 
 extension ScriptedPeer.Step {
-    /// Waits for exactly these bytes, and fails as soon as another one comes. Bytes behind them are left for
-    /// the next step.
+    /// Waits for exactly these bytes, and fails at the first byte that differs. Bytes behind them are left
+    /// for the next step.
     public static func expect(_ bytes: [UInt8]) -> Self {
         Self(action: .expect(bytes), description: "expect \(bytes.count) bytes")
     }
@@ -63,20 +62,20 @@ extension ScriptedPeer.Step {
         Self(action: .expect(Array(text.utf8)), description: "expect \(text.debugDescription)")
     }
 
-    /// Waits for bytes up to and including the first `delimiter`. What they were stands in the report.
+    /// Waits for bytes up to and including the first `delimiter`. The report contains them.
     public static func expect(through delimiter: String) -> Self {
         Self(action: .expectThrough(Array(delimiter.utf8)), description: "expect through \(delimiter.debugDescription)")
     }
 
-    /// Waits until a whole TLS record has come, and leaves it for a `startTLS` that follows. For bytes that
-    /// are injected late, when the other side has already begun the handshake.
+    /// Waits until a whole TLS record has come, and leaves it for the next `startTLS`. Use it to inject bytes
+    /// late, after the other side has begun the handshake.
     public static var expectClientHello: Self { Self(action: .expectClientHello, description: "expectClientHello") }
 
-    /// Waits until the other side ends in order: FIN, or close_notify under TLS. Bytes before it are a
-    /// failure.
+    /// Waits until the other side ends in order: with FIN, or with close_notify under TLS. Bytes before the
+    /// end are a failure.
     public static var expectEnd: Self { Self(action: .expectEnd, description: "expectEnd") }
 
-    /// Waits until the other side resets the connection. Bytes before it are dropped.
+    /// Waits until the other side resets the connection. Bytes before the reset are dropped.
     public static var expectReset: Self { Self(action: .expectReset, description: "expectReset") }
 
     /// Sends bytes at once, in one segment if they fit, or in segments of `pieces` bytes.
@@ -94,17 +93,17 @@ extension ScriptedPeer.Step {
         Self(action: .sendRaw(bytes), description: "sendRaw \(bytes.count) bytes")
     }
 
-    /// Waits until the test gives a signal, and does nothing meanwhile, not even read.
+    /// Waits until the test fires a signal. The peer does not even read meanwhile.
     public static func wait(for signal: TestSignal) -> Self { Self(action: .wait(signal), description: "wait for a signal") }
 
-    /// Tells the test that the script has come this far.
+    /// Fires a signal, to show the test that the script has come this far.
     public static func fire(_ signal: TestSignal) -> Self { Self(action: .fire(signal), description: "fire a signal") }
 
-    /// Does a TLS handshake, as client or as server as the settings say; what was received and not expected
-    /// yet goes into it.
+    /// Performs a TLS handshake, as client or server according to the settings. Bytes that no step has taken
+    /// yet go into it.
     ///
-    /// With `cut`, the step is over when the handshake has been broken off, and the peer cannot speak TLS
-    /// afterwards. A trust decision that the settings leave to a callback is answered with yes.
+    /// With `cut`, the step ends when the handshake is broken off, and the peer cannot use TLS afterwards. If
+    /// the settings leave a trust decision to a callback, the peer accepts.
     public static func startTLS(_ settings: TLSSettings, cut: ScriptedPeer.HandshakeCut? = nil) -> Self {
         Self(action: .startTLS(settings, cut), description: "startTLS")
     }
@@ -112,12 +111,12 @@ extension ScriptedPeer.Step {
     /// Ends TLS in order, with close_notify; the connection stays open until `finish`.
     public static var sendCloseNotify: Self { Self(action: .sendCloseNotify, description: "sendCloseNotify") }
 
-    /// Sends FIN. Under TLS, and without `sendCloseNotify` before it, this is a truncation.
+    /// Sends FIN. Under TLS this is a truncation, unless `sendCloseNotify` comes before it.
     public static var finish: Self { Self(action: .finish, description: "finish") }
 
-    /// Closes the connection at once, as most programs end: a FIN, and a reset for whatever comes after it.
-    /// Under TLS, and without `sendCloseNotify` before it, this is a truncation. Steps that need a connection
-    /// cannot follow.
+    /// Closes the connection at once, as most programs do when they end: it sends a FIN, and a reset for
+    /// bytes that come later. Under TLS this is a truncation, unless `sendCloseNotify` comes before it. Steps
+    /// that need a connection cannot follow.
     public static var close: Self { Self(action: .close, description: "close") }
 
     /// Resets the connection (RST). Steps that need a connection cannot follow.

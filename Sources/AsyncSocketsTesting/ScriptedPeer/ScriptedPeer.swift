@@ -1,16 +1,15 @@
 // Rules of a scripted peer:
-//  1. It has one thread, which performs the steps one after the other and blocks in each until it is done.
-//  2. Every wait ends: when it has what it waits for, after `timeout`, or at `stop()`.
-//  3. The first step that fails ends the script, and the connection with a reset, so that the other side does
-//     not hang either.
-//  4. After the last step the peer takes and drops what still comes, until the other side ends; only then it
-//     closes. A close with unread bytes would turn into a reset, and could destroy bytes that the script has
-//     sent.
+//  1. One thread performs the steps in order, and blocks in each until it is done.
+//  2. Every wait ends: with its event, after `timeout`, or at `stop()`.
+//  3. The first step that fails ends the script, and resets the connection, so that the other side does not
+//     hang either.
+//  4. After the last step the peer receives and drops bytes until the other side ends, and only then closes.
+//     A close with unread bytes would become a reset, which could destroy bytes that the script has sent.
 
 internal import SocketBuffers
 public import SocketTLS
 
-/// A peer on a real TCP socket that does exactly what a script says, however rude that is.
+/// A peer on a real TCP socket that does exactly what a script says, however hostile.
 ///
 ///     let peer = try ScriptedPeer.listening([
 ///         .send("220 ready\r\n"),
@@ -21,8 +20,8 @@ public import SocketTLS
 ///     …
 ///     let report = try await peer.finish()
 ///
-/// It listens or connects on 127.0.0.1, and serves one connection. It lives until its script is over, whether
-/// you keep it or not.
+/// It listens or connects on 127.0.0.1, and serves one connection. It lives until its script ends, even if
+/// you do not keep it.
 public final class ScriptedPeer: Sendable {
     /// The port on which the peer listens, or to which it has connected.
     public let port: UInt16
@@ -44,8 +43,8 @@ public final class ScriptedPeer: Sendable {
         _ steps: [Step], timeout: Duration = .seconds(60)
     ) throws(LoopbackError) -> ScriptedPeer {
         let run = try Run(steps: steps, timeout: timeout)
-        let listener = try LoopbackSocket.listening(patience: run.patience)
-        let peer = ScriptedPeer(port: listener.localPort, run: run)
+        let listener = try RawSocket.listening(waitLimit: run.waitLimit)
+        let peer = ScriptedPeer(port: try listener.localPort, run: run)
         try run.start(side: .server) { () throws(LoopbackError) in try listener.accepted() }
         return peer
     }
@@ -61,17 +60,17 @@ public final class ScriptedPeer: Sendable {
     ) throws(LoopbackError) -> ScriptedPeer {
         let run = try Run(steps: steps, timeout: timeout)
         try run.start(side: .client) { () throws(LoopbackError) in
-            try LoopbackSocket.connected(toPort: port, patience: run.patience)
+            try RawSocket.connected(to: .loopback(port: port), waitLimit: run.waitLimit)
         }
         return ScriptedPeer(port: port, run: run)
     }
 
-    /// Waits until the last step is done, and answers what was read and sent until then.
+    /// Waits until the last step is done; returns what was read and sent until then.
     ///
-    /// The connection stays open, unless a step has ended it, until the other side ends it too or `stop()` is
+    /// Unless a step has ended the connection, it stays open until the other side ends it or `stop()` is
     /// called.
     ///
-    /// - Throws: the `LoopbackError` of the step that failed.
+    /// - Throws: The `LoopbackError` of the step that failed.
     public func finish() async throws(LoopbackError) -> Report {
         try await run.done.wait(within: run.longestTime)
         guard let result = run.result.withLock({ $0 }) else {
@@ -80,44 +79,44 @@ public final class ScriptedPeer: Sendable {
         return try result.get()
     }
 
-    /// Ends the script and the connection now, with a reset. Does nothing when both are over.
+    /// Ends the script and resets the connection now. Does nothing if both have ended.
     public func stop() {
-        run.patience.stop?.fire()
+        run.waitLimit.stop?.fire()
     }
 }
 
 extension ScriptedPeer {
-    /// What a script saw and did.
+    /// What a script received and sent.
     public struct Report: Sendable {
-        /// What each expecting step has taken, in order, as plaintext.
+        /// The plaintext that each expecting step took, in order.
         public var read: [[UInt8]] = []
-        /// Everything on the wire, until the last step was done.
+        /// All bytes on the wire until the last step was done.
         public var transcript = WireTranscript()
-        /// What was agreed in the handshake, if there was one.
+        /// The result of the handshake, if there was one.
         public var session: TLSSession?
 
-        /// What each expecting step has taken, as text.
+        /// The text that each expecting step took.
         public var texts: [String] { read.map { String(decoding: $0, as: UTF8.self) } }
     }
 
-    /// One performance of a script: what the peer's thread and `finish()` share.
+    /// One run of a script: the state that the peer's thread and `finish()` share.
     private final class Run: Sendable {
         let steps: [Step]
-        let patience: Patience
+        let waitLimit: WaitLimit
         let done: TestSignal
         let result = Locked<Result<Report, LoopbackError>?>(nil)
 
         init(steps: [Step], timeout: Duration) throws(LoopbackError) {
             self.steps = steps
-            patience = Patience(timeout: timeout, stop: try TestSignal())
+            waitLimit = WaitLimit(timeout: timeout, stop: try TestSignal())
             done = try TestSignal()
         }
 
-        /// More than all waits of all steps together, unless the other side dribbles on purpose.
-        var longestTime: Duration { patience.timeout * (4 * steps.count + 4) }
+        /// Longer than all waits of all steps together, unless the other side sends slowly on purpose.
+        var longestTime: Duration { waitLimit.timeout * (4 * steps.count + 4) }
 
         func start(
-            side: WireTranscript.Side, open: @escaping @Sendable () throws(LoopbackError) -> LoopbackSocket
+            side: WireTranscript.Side, open: @escaping @Sendable () throws(LoopbackError) -> RawSocket
         ) throws(LoopbackError) {
             try BlockingThread.start {
                 do throws(LoopbackError) {

@@ -3,7 +3,7 @@ internal import Dispatch
 public import FoundationEssentials
 internal import SocketBuffers
 
-/// Speaks the plaintext part of SMTP's STARTTLS (RFC 3207) for a server that knows TLS only, such as `openssl
+/// Speaks the plaintext part of SMTP's STARTTLS (RFC 3207) for a server that knows only TLS, such as `openssl
 /// s_server`, and then passes every byte on to it.
 ///
 /// It listens on a port of 127.0.0.1, and stops when it is released.
@@ -23,10 +23,10 @@ public final class StartTLSPorter: AsyncSocketDelegate, Sendable {
     private let listener: AsyncSocket
     private let pairs = Locked<[Pair]>([])
 
-    /// Begins to listen.
+    /// Starts to listen.
     ///
     /// - Parameter target: The port of 127.0.0.1 where the TLS server listens.
-    /// - Throws: What `AsyncSocket.accept(onInterface:port:)` throws.
+    /// - Throws: The error of `AsyncSocket.accept(onInterface:port:)`.
     public init(inFrontOf target: UInt16) throws(AsyncSocketError) {
         self.target = target
         listener = AsyncSocket()
@@ -34,10 +34,10 @@ public final class StartTLSPorter: AsyncSocketDelegate, Sendable {
         try listener.accept(onInterface: "127.0.0.1", port: 0)
     }
 
-    /// The port it listens on.
+    /// The port on which it listens.
     public var port: UInt16 { listener.localPort }
 
-    /// Greets.
+    /// Sends the greeting.
     public func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
         pairs.withLock { $0.append(Pair(client: newSocket)) }
         write("220 localhost ESMTP porter", to: newSocket)
@@ -51,7 +51,7 @@ public final class StartTLSPorter: AsyncSocketDelegate, Sendable {
         socket.readData(withTimeout: -1, tag: Tag.piece)
     }
 
-    /// Ends the other half when one has ended.
+    /// Ends the other half when one ends.
     public func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
         partner(of: socket)?.disconnectAfterWriting()
     }

@@ -1,8 +1,8 @@
 internal import SocketBuffers
 internal import SocketTLS
 
-/// A TLS engine over a blocking socket: every call sends what the engine has to say, and reads when the
-/// engine wants more.
+/// A TLS engine over a blocking socket: every call sends the engine's output, and reads when the engine needs
+/// more.
 final class TLSLayer {
     private let engine: TLSEngine
     private let wire: RecordedWire
@@ -18,7 +18,7 @@ final class TLSLayer {
 
     var session: TLSSession? { engine.session }
 
-    /// These bytes arrived before the layer was there.
+    /// Takes bytes that arrived before the layer existed.
     func take(_ bytes: PreBuffer) {
         bytes.moveAll(to: engine.received)
     }
@@ -27,8 +27,8 @@ final class TLSLayer {
         while try !advance(sendingAtMost: .max) {}
     }
 
-    /// Returns when the handshake would send more than `limit` bytes, of which the first `limit` were sent,
-    /// or when it is complete.
+    /// Returns when the handshake is complete, or when it would send more than `limit` bytes; the first
+    /// `limit` are sent.
     func handshake(sendingOnly limit: Int) throws(LoopbackError) {
         var rest = limit
         while rest >= 0 {
@@ -38,8 +38,8 @@ final class TLSLayer {
         }
     }
 
-    /// One turn of the handshake; answers whether it is over. `produced` learns how many bytes there were to
-    /// send.
+    /// One step of the handshake; returns whether the handshake has ended. `produced` gets the number of
+    /// bytes to send.
     private func advance(
         sendingAtMost limit: Int, produced: (Int) -> Void = { _ in }
     ) throws(LoopbackError) -> Bool {

@@ -20,7 +20,15 @@ package final class EventLoop: @unchecked Sendable {
         source.activate()
     }
 
-    deinit { source.cancel() }
+    deinit {
+        // A run that is under way finds no handlers any more. They are released here, outside the lock.
+        let ended = runner.withTable { table in
+            defer { table = LoopTable() }
+            return table
+        }
+        withExtendedLifetime(ended) {}
+        source.cancel()
+    }
 
     // MARK: - Registering
 
@@ -53,6 +61,9 @@ package final class EventLoop: @unchecked Sendable {
     package func isRegistered(_ registration: LoopRegistration) -> Bool {
         runner.withTable { $0.handler(of: registration) != nil }
     }
+
+    /// True on the thread that runs the loop now.
+    package var isCurrent: Bool { runner.isCurrent }
 
     package var registrationCount: Int {
         runner.withTable { $0.registrationCount }

@@ -5,27 +5,29 @@ package import Dispatch
 package struct LoopEvents: OptionSet, Hashable, Sendable {
     package let rawValue: UInt32
 
+    @inlinable
     package init(rawValue: UInt32) {
         self.rawValue = rawValue
     }
 
     /// There may be bytes, or a connection to accept.
-    package static let readable = LoopEvents(rawValue: 1 << 0)
+    @inlinable package static var readable: LoopEvents { LoopEvents(rawValue: 1 << 0) }
     /// There may be room for bytes, or a connection attempt has ended.
-    package static let writable = LoopEvents(rawValue: 1 << 1)
+    @inlinable package static var writable: LoopEvents { LoopEvents(rawValue: 1 << 1) }
     /// The peer's FIN has arrived (`EPOLLRDHUP`): read on until zero.
-    package static let readHangup = LoopEvents(rawValue: 1 << 2)
+    @inlinable package static var readHangup: LoopEvents { LoopEvents(rawValue: 1 << 2) }
     /// The connection is broken in both directions, or has an error (`EPOLLHUP`, `EPOLLERR`).
-    package static let hangup = LoopEvents(rawValue: 1 << 3)
+    @inlinable package static var hangup: LoopEvents { LoopEvents(rawValue: 1 << 3) }
     /// The deadline of the registration has passed.
-    package static let deadline = LoopEvents(rawValue: 1 << 4)
+    @inlinable package static var deadline: LoopEvents { LoopEvents(rawValue: 1 << 4) }
     /// The turn that was asked for with `resume(_:)`.
-    package static let resumed = LoopEvents(rawValue: 1 << 5)
+    @inlinable package static var resumed: LoopEvents { LoopEvents(rawValue: 1 << 5) }
     /// Urgent data is on its way (`EPOLLPRI`): a recv stops before it, whatever follows.
-    package static let urgent = LoopEvents(rawValue: 1 << 6)
+    @inlinable package static var urgent: LoopEvents { LoopEvents(rawValue: 1 << 6) }
 
     // The one of `SetAlgebra` looks the type up at run time when another module calls it.
 
+    @inlinable
     package func contains(_ events: LoopEvents) -> Bool {
         rawValue & events.rawValue == events.rawValue
     }

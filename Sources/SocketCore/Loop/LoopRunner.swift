@@ -41,6 +41,11 @@ final class LoopRunner: @unchecked Sendable {
         var armed: Deadline?
         var isWoken = false
         var thread: pthread_t?
+
+        /// True on the thread that runs the loop.
+        var isCurrent: Bool {
+            if let thread { pthread_equal(thread, pthread_self()) != 0 } else { false }
+        }
     }
 
     private static let batchSize = 128
@@ -70,6 +75,9 @@ final class LoopRunner: @unchecked Sendable {
     /// What the dispatch source watches.
     var descriptor: CInt { epoll.rawValue }
 
+    /// True on the thread that runs the loop.
+    var isCurrent: Bool { state.withLock { $0.isCurrent } }
+
     /// Calls `body` with the lock held.
     func withTable<Result>(_ body: (inout LoopTable) -> Result) -> Result {
         state.withLock { body(&$0.table) }
@@ -88,7 +96,7 @@ final class LoopRunner: @unchecked Sendable {
         let mustWake = state.withLock { state in
             guard state.table.resume(registration), !state.isWoken else { return false }
             // The loop looks at the list before it leaves, so only other threads need the eventfd.
-            if let thread = state.thread, pthread_equal(thread, pthread_self()) != 0 { return false }
+            if state.isCurrent { return false }
             state.isWoken = true
             return true
         }

@@ -7,6 +7,12 @@ public struct OperationProgress: Sendable, Hashable {
     /// All bytes of the operation; nil for a read whose length is not known beforehand.
     public let total: Int?
 
+    package init(tag: Int, bytesDone: Int, total: Int?) {
+        self.tag = tag
+        self.bytesDone = bytesDone
+        self.total = total
+    }
+
     /// The part that is done, from 0 to 1; nil when the total is not known.
     public var fraction: Double? {
         guard let total else { return nil }

@@ -4,8 +4,8 @@ internal import SocketBuffers
 /// `startTLS` leaves among them (`GCDAsyncSpecialPacket`). A connection is upgraded once, so there is one
 /// marker at most.
 ///
-/// Generic, and therefore used inside this module only, where it is made for each kind of packet: `ReadQueue`
-/// and `WriteQueue` are what others see.
+/// Generic, and therefore used inside this module only, where it is made for each kind of packet: `ReadHalf`
+/// and `WriteHalf` are what others see.
 struct PacketQueue<Packet>: ~Copyable {
     private var packets = Ring<Packet>()
     /// How many packets stand before the marker; more than there can be when there is none.
@@ -45,8 +45,26 @@ struct PacketQueue<Packet>: ~Copyable {
         if packet != nil, countBeforeMarker != .max { countBeforeMarker -= 1 }
     }
 
-    mutating func removeAll() {
-        packets.removeAll()
+    /// The position of a packet, on whichever side of the marker.
+    func firstIndex(where isWanted: (UnsafeMutablePointer<Packet>) -> Bool) -> Int? {
+        (0..<packets.count).first { packets[$0].map(isWanted) ?? false }
+    }
+
+    /// The packet at a position, on whichever side of the marker. Valid until the queue changes.
+    func anyPacket(at index: Int) -> UnsafeMutablePointer<Packet>? { packets[index] }
+
+    mutating func remove(at index: Int) {
+        let packet = packets.remove(at: index)
+        defer { withExtendedLifetime(packet) {} }
+        if packet != nil, index < countBeforeMarker, countBeforeMarker != .max { countBeforeMarker -= 1 }
+    }
+
+    /// Takes the oldest packet out, whatever marker is before it; nil, and the queue is as new, when there is
+    /// none.
+    mutating func drop() -> Packet? {
         countBeforeMarker = .max
+        guard let packet = packets.popFirst() else { return nil }
+        if packets.isEmpty { packets.removeAll() }
+        return packet
     }
 }

@@ -23,11 +23,22 @@ package struct ReadPacket: Sendable {
         case maxedOut
     }
 
-    package let goal: Goal
+    /// What the goal is, without what it carries: to look at that is free, while each look at a `Data` is
+    /// counted.
+    private enum Kind {
+        case anyBytes, length, delimiter, end
+    }
+
+    private let kind: Kind
+    /// The bytes that a read to a length waits for.
+    private let length: Int
+    /// The bytes that a read to a delimiter waits for.
+    private let delimiter: Data?
     /// The most bytes that the read may deliver.
     package let maxLength: Int
     package let timeout: Double
-    package let tag: Int
+    /// Who is answered when the read ends.
+    package let completion: Completion<Data>
 
     /// Where the bytes go, and those of a read to a length that have arrived; the other goals leave theirs in
     /// the buffer. Nil: memory of the read's own, and none so far.
@@ -38,24 +49,44 @@ package struct ReadPacket: Sendable {
 
     /// - Parameter target: The caller's buffer and the offset in it; nil: memory of the read's own.
     package init(
-        goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int, target: (buffer: ReadBuffer, offset: Int)? = nil
+        goal: Goal, maxLength: Int = .max, timeout: Double, completion: Completion<Data>,
+        target: (buffer: ReadBuffer, offset: Int)? = nil
     ) {
-        self.goal = goal
+        switch goal {
+        case .anyBytes: (kind, length, delimiter) = (.anyBytes, 0, nil)
+        case .length(let length): (kind, self.length, delimiter) = (.length, length, nil)
+        case .delimiter(let bytes): (kind, length, delimiter) = (.delimiter, 0, bytes)
+        case .end: (kind, length, delimiter) = (.end, 0, nil)
+        }
         self.maxLength = maxLength
         self.timeout = timeout
-        self.tag = tag
+        self.completion = completion
         taken = if let target { Destination(target: target) } else { nil }
+    }
+
+    /// A read that answers to the delegate.
+    @inlinable
+    package init(
+        goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int, target: (buffer: ReadBuffer, offset: Int)? = nil
+    ) {
+        self.init(goal: goal, maxLength: maxLength, timeout: timeout, completion: .delegate(tag: tag), target: target)
     }
 
     /// Takes what the read needs out of the buffer.
     package mutating func take(from buffer: PreBuffer) -> Answer {
-        switch goal {
+        switch kind {
         case .anyBytes: takeAnyBytes(from: buffer)
-        case .length(let length): take(length: length, from: buffer)
-        case .delimiter(let delimiter): take(to: delimiter, from: buffer)
+        case .length: takeLength(from: buffer)
+        case .delimiter: takeToDelimiter(from: buffer)
         case .end: takeUpToEnd(from: buffer)
         }
     }
+
+    /// True when the read is complete with the end of the stream.
+    var isToEnd: Bool { kind == .end }
+
+    /// True when the read is complete without a byte.
+    var wantsNothing: Bool { kind == .length && length == 0 }
 
     /// What a read to the end has, when the end has come.
     package func finish() -> Data {
@@ -64,15 +95,20 @@ package struct ReadPacket: Sendable {
 
     /// Takes what the read has so far, when it will not be completed.
     package mutating func takeIncomplete(from buffer: PreBuffer) -> Data {
-        switch goal {
+        switch kind {
         case .anyBytes, .length, .end: taken?.data ?? Data()
         case .delimiter: takeAll(buffer, bytesDone(in: buffer))
         }
     }
 
+    /// Puts what the read has taken back to the front of the buffer: it is cancelled, and another will read it.
+    func putBack(into buffer: PreBuffer) {
+        taken?.data.withUnsafeBytes { buffer.prepend($0) }
+    }
+
     /// How many bytes the read has or sees in the buffer.
     package func bytesDone(in buffer: PreBuffer) -> Int {
-        switch goal {
+        switch kind {
         case .length, .end: taken?.count ?? 0
         case .anyBytes, .delimiter: min(buffer.count, maxLength)
         }
@@ -80,7 +116,7 @@ package struct ReadPacket: Sendable {
 
     /// How many bytes the read will have brought, where that is known.
     package var total: Int? {
-        if case .length(let length) = goal { length } else { nil }
+        kind == .length ? length : nil
     }
 
     /// The bytes that came since the last call, once; nil when there are none.
@@ -96,7 +132,7 @@ package struct ReadPacket: Sendable {
         return .complete(takeAll(buffer, min(buffer.count, maxLength)))
     }
 
-    private mutating func take(length: Int, from buffer: PreBuffer) -> Answer {
+    private mutating func takeLength(from buffer: PreBuffer) -> Answer {
         let count = taken?.count ?? 0
         if count == 0, buffer.count >= length { return .complete(takeAll(buffer, length)) }
         guard !buffer.isEmpty else { return .incomplete }
@@ -106,12 +142,12 @@ package struct ReadPacket: Sendable {
         return taken.count == length ? .complete(taken.data) : .incomplete
     }
 
-    private mutating func take(to delimiter: Data, from buffer: PreBuffer) -> Answer {
+    private mutating func takeToDelimiter(from buffer: PreBuffer) -> Answer {
         if !isSearching {
             buffer.restartSearch()
             isSearching = true
         }
-        if let end = delimiter.withUnsafeBytes({ buffer.endOfFirst($0) }) {
+        if let end = delimiter?.withUnsafeBytes({ buffer.endOfFirst($0) }) ?? nil {
             return end <= maxLength ? .complete(takeAll(buffer, end)) : .maxedOut
         }
         return buffer.count >= maxLength ? .maxedOut : .incomplete

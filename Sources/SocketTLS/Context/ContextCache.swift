@@ -1,89 +1,9 @@
 internal import SocketBuffers
 
-/// What makes two contexts interchangeable: everything in the settings that is not about a single connection.
-struct ContextKey: Hashable, Sendable {
-    let isServer: Bool
-    let identity: TLSIdentity?
-    let roots: Roots
-    let minimumVersion: TLSVersion
-    let maximumVersion: TLSVersion?
-    let applicationProtocols: [String]
-    let clientCertificates: TLSSettings.ClientCertificates
-    let sessionTicketCount: Int
-    let verifiesPeer: Bool
-    let maximumCertificateChainBytes: Int
-    let maximumCertificateChainLength: Int
-
-    init(_ settings: TLSSettings) {
-        isServer = settings.role == .server
-        identity = settings.identity
-        verifiesPeer = settings.verifiesPeer
-        roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused
-        minimumVersion = settings.minimumVersion
-        maximumVersion = settings.maximumVersion
-        applicationProtocols = settings.applicationProtocols
-        clientCertificates = settings.clientCertificates
-        sessionTicketCount = settings.sessionTicketCount
-        maximumCertificateChainBytes = settings.maximumCertificateChainBytes
-        maximumCertificateChainLength = settings.maximumCertificateChainLength
-    }
-
-    var issuesTickets: Bool { sessionTicketCount > 0 }
-
-    /// Each connection looks its context up: hashing whole chains took more than a hundredth of a handshake.
-    /// The end of the certificate is part of its signature, and tells identities apart as well. Keys come
-    /// from the settings of this process, never from a peer.
-    func hash(into hasher: inout Hasher) {
-        hasher.combine(isServer)
-        if let certificate = identity?.certificateChain.first {
-            certificate.derBytes.suffix(16).withUnsafeBytes { hasher.combine(bytes: $0) }
-        }
-        hasher.combine(minimumVersion)
-        hasher.combine(maximumVersion)
-        hasher.combine(applicationProtocols)
-        hasher.combine(clientCertificates)
-        hasher.combine(sessionTicketCount)
-    }
-}
-
-extension ContextKey {
-    /// The trusted roots, and what tells that their files have changed.
-    enum Roots: Hashable, Sendable {
-        case unused
-        case system([FileStamp])
-        case file(path: String, FileStamp)
-        case certificates([Certificate])
-
-        init(_ roots: TrustRoots) {
-            switch roots {
-            case .system: self = .system(SystemTrustStore.currentStamps())
-            case .file(let path): self = .file(path: path, FileStamp(path: path))
-            case .certificates(let certificates): self = .certificates(certificates)
-            }
-        }
-
-        func trustStore() throws(TLSError) -> TrustStore {
-            switch self {
-            case .system(let stamps): try SystemTrustStore.store(for: stamps)
-            case .unused, .file, .certificates: try TrustStore(listedCertificates())
-            }
-        }
-
-        /// The roots that are few enough to be named to a client.
-        func listedCertificates() throws(TLSError) -> [Certificate] {
-            switch self {
-            case .unused, .system: []
-            case .file(let path, _): try Certificate.certificates(file: path)
-            case .certificates(let certificates): certificates
-            }
-        }
-    }
-}
-
-/// The contexts that were used last. A bounded number: settings may come from anywhere.
+/// The contexts that were used last. Their number is limited, because settings may come from anywhere.
 ///
-/// With a context that issues session tickets its keys go. So those count apart, and only one of their own
-/// kind pushes one of them out.
+/// The keys of session tickets go with their context. So contexts that issue tickets count separately, and
+/// only another one of them pushes one out.
 package final class ContextCache: Sendable {
     package static let shared = ContextCache(limit: 64)
 
@@ -100,18 +20,15 @@ package final class ContextCache: Sendable {
     private let limit: Int
     private let contents = Locked(Contents())
 
-    /// - Parameter limit: How many contexts are kept that issue tickets, and how many that issue none.
+    /// - Parameter limit: The most contexts that issue tickets, and the most that issue none.
     package init(limit: Int) {
         self.limit = limit
     }
 
-    /// The cached context for `key`, or else what `build` makes. Two threads may build at once; the first to
-    /// finish wins.
-    func context(
-        for key: ContextKey, build: () throws(TLSError) -> TLSContext
-    ) throws(TLSError) -> TLSContext {
+    /// The cached context for `key`, or a new one. Two threads may make it at once; the first to finish wins.
+    fileprivate func context(for key: ContextKey) throws(TLSError) -> TLSContext {
         if let known = contents.withLock({ Self.find(key, in: &$0) }) { return known }
-        let built = try build()
+        let built = try TLSContext(key)
         let limit = limit
         return contents.withLock { contents in
             if let known = Self.find(key, in: &contents) { return known }
@@ -132,5 +49,18 @@ package final class ContextCache: Sendable {
         let rivals = contents.entries.lazy.filter { $0.key.issuesTickets == key.issuesTickets }
         guard rivals.count >= limit, let oldest = rivals.min(by: { $0.value.lastUse < $1.value.lastUse }) else { return }
         contents.entries[oldest.key] = nil
+    }
+}
+
+extension TLSContext {
+    /// The context for `settings`: an existing one, or a new one.
+    ///
+    /// Building one reads the roots (once, 4 to 28 ms for the system's): never call this on an event loop.
+    /// Throws `invalidSettings`, `invalidCertificate` or `internalError`.
+    package static func context(
+        for settings: TLSSettings, in cache: ContextCache = .shared
+    ) throws(TLSError) -> TLSContext {
+        try settings.validate()
+        return try cache.context(for: ContextKey(settings))
     }
 }

@@ -1,10 +1,10 @@
 internal import COpenSSL
 internal import Glibc
 
-/// The name a client expects of its server: checked, and without the dot at the end.
+/// The name that a client expects of its server: checked, and without a final dot.
 enum ServerName: Equatable {
     case hostName(String)
-    /// The text as it was given, without brackets, and its 4 or 16 bytes.
+    /// The given text without brackets, and its 4 or 16 bytes.
     case address(String, [UInt8])
 
     init(_ text: String) throws(TLSError) {
@@ -14,7 +14,7 @@ enum ServerName: Equatable {
             self = .address(name, bytes)
             return
         }
-        if let complaint = isBracketed ? "has brackets, and no IPv6 address in them" : Self.complaint(about: name) {
+        if let complaint = isBracketed ? "has brackets, but no IPv6 address in them" : Self.complaint(about: name) {
             throw TLSError(.invalidSettings, "The server name \"\(text.printable)\" \(complaint).", operation: "serverName")
         }
         self = Self.bytesOfIPv4(name).map { .address(name, $0) } ?? .hostName(name)
@@ -34,7 +34,7 @@ enum ServerName: Equatable {
         }
     }
 
-    /// A zone ("%eth0") says which link to take; no certificate knows it.
+    /// A zone ("%eth0") says which link to use; no certificate contains it.
     private static func bytesOfIPv6(_ text: String) -> [UInt8]? {
         let parts = text.split(separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
         guard !text.utf8.contains(0), let address = parts.first, parts.count == 1 || !parts[1].isEmpty else { return nil }
@@ -42,8 +42,8 @@ enum ServerName: Equatable {
         return inet_pton(AF_INET6, String(address), &bytes) == 1 ? bytes : nil
     }
 
-    /// Also in the forms that only inet_aton(3) knows, such as "127.1": the resolver takes them for addresses
-    /// too.
+    /// Also knows the forms that only inet_aton(3) accepts, such as "127.1": the resolver takes them for
+    /// addresses too.
     private static func bytesOfIPv4(_ name: String) -> [UInt8]? {
         var address = in_addr()
         guard inet_aton(name, &address) != 0 else { return nil }

@@ -1,20 +1,20 @@
 // Rules of session tickets (RFC 8446, 4.6.1):
-//  1. A ticket is the session itself, encrypted with keys that one context alone has and that never leave the
-//     process. So the server remembers nothing for a client, and what another context has issued is not
-//     resumed. The context's random session id context says the same again.
+//  1. A ticket is the session itself, encrypted with keys that belong to one context and never leave the
+//     process. So the server stores nothing for a client, and does not resume what another context has
+//     issued. The context's random session id context ensures this a second time.
 //  2. A key encrypts for an hour and decrypts for one more, counted from its first ticket (`TicketKeyRing`).
-//  3. A session ends an hour after its full handshake. OpenSSL dates it again with each ticket, so its end is
-//     in the ticket, by our own clock.
-//  4. What cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake, and new
-//     tickets.
-//  5. A resumed handshake gets one new ticket, since a client should use each only once (RFC 8446, C.4).
-//  6. TLS 1.2 has none: a session is resumed there without a key exchange, so that a ticket's key opens all
-//     that was said under it.
-//  7. A context that asks for certificates has none (`TLSSettings.validate`): resuming would skip the
-//     decision about them.
-//  8. A context shows one identity whatever name is asked for, so a session says nothing about a name, and
-//     one that is resumed with another SNI gains nothing. Should certificates be chosen by name one day, a
-//     session must not cross names (CVE-2025-23419).
+//  3. A session ends an hour after its full handshake. OpenSSL gives it a new date with each ticket, so the
+//     ticket contains its end, by our own clock.
+//  4. A ticket that cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake and new
+//     tickets follow.
+//  5. A resumed handshake gets one new ticket, because a client should use each ticket once (RFC 8446, C.4).
+//  6. TLS 1.2 has no tickets: it resumes a session without a key exchange, so a ticket's key would decrypt
+//     everything sent in that session.
+//  7. A context that asks for certificates issues no tickets (`TLSSettings.validate`): resuming would skip
+//     the decision about them.
+//  8. A context shows one identity whatever name the client asks for, so a session resumed with another SNI
+//     gains nothing. If certificates are ever chosen by name, a session must not cross names
+//     (CVE-2025-23419).
 
 internal import COpenSSL
 internal import SocketBuffers
@@ -24,13 +24,13 @@ final class SessionTickets: Sendable {
     private let ring = Locked(TicketKeyRing())
     private let clock: @Sendable () -> Int
 
-    /// - Parameter clock: Seconds, which go on while the machine sleeps; nil: those since now.
+    /// - Parameter clock: Seconds, which go on while the machine sleeps; nil for the seconds from now.
     init(clock: (@Sendable () -> Int)?) {
         let origin = ContinuousClock.now
         self.clock = clock ?? { Int(origin.duration(to: .now).components.seconds) }
     }
 
-    /// Has `context`, which must not outlive this object, send `count` tickets after a full handshake.
+    /// Makes `context` send `count` tickets after a full handshake. The context must not outlive this object.
     func issue(_ count: Int, on context: OpaquePointer) throws(TLSError) {
         SSL_CTX_clear_options(context, COpenSSL_noTicketOption())
         try OpenSSLCall.requireSuccess("SSL_CTX_set_num_tickets") { SSL_CTX_set_num_tickets(context, count) }
@@ -49,7 +49,7 @@ final class SessionTickets: Sendable {
                 context,
                 { ssl, _ in SessionTickets.of(ssl)?.setEnd(of: SSL_get_session(ssl)) == true ? 1 : 0 },
                 { ssl, session, _, _, status, _ in
-                    // In TLS 1.2 this answer keeps the extension out of the ServerHello too.
+                    // In TLS 1.2 this value keeps the extension out of the ServerHello too.
                     guard let ssl, SSL_version(ssl) == TLS1_3_VERSION else { return SSL_TICKET_RETURN_IGNORE }
                     let isOpened = status == SSL_TICKET_SUCCESS || status == SSL_TICKET_SUCCESS_RENEW
                     let isUsable = isOpened && SessionTickets.of(ssl)?.isAlive(session) == true
@@ -58,7 +58,7 @@ final class SessionTickets: Sendable {
         }
     }
 
-    /// That of `SSL_CTX_set_app_data`.
+    /// The index of `SSL_CTX_set_app_data`.
     private static let place: Int32 = 0
 
     private static func of(_ ssl: OpaquePointer?) -> SessionTickets? {
@@ -68,7 +68,8 @@ final class SessionTickets: Sendable {
 
     // MARK: - Keys
 
-    // 1 for yes, 0 for a ticket that is not ours, -1 for a failure, whose reason stays in the error queue.
+    // The functions below return 1 for yes, 0 for a ticket that is not ours, and -1 for a failure, whose
+    // reason stays in the error queue.
 
     private func seal(
         _ name: UnsafeMutablePointer<UInt8>, _ vector: UnsafeMutablePointer<UInt8>, _ cipher: OpaquePointer?,
@@ -98,7 +99,7 @@ final class SessionTickets: Sendable {
         }
     }
 
-    /// `key` is kept alive by the caller.
+    /// The caller keeps `key` alive.
     private func authenticate(with key: TicketKey, _ authenticator: OpaquePointer?) -> Int32 {
         let bytes = key.forAuthentication
         return COpenSSL_setHMACSHA256Key(authenticator, bytes.baseAddress, bytes.count) == 1 ? 1 : -1
@@ -106,12 +107,13 @@ final class SessionTickets: Sendable {
 
     // MARK: - The end of a session
 
-    /// Puts the end into a session that is about to become a ticket; one that was resumed has it already.
+    /// Puts the end into a session that is about to become a ticket, unless it was resumed and has one
+    /// already.
     private func setEnd(of session: OpaquePointer?) -> Bool {
         guard let session else { return false }
         let now = clock()
         var end = Self.end(of: session) ?? now + TicketKeyRing.period
-        // What is left of it becomes the ticket's lifetime, which the client is told.
+        // The time that is left becomes the ticket's lifetime, which the client receives.
         guard SSL_SESSION_set_timeout(session, max(0, end - now)) == 1 else { return false }
         return SSL_SESSION_set1_ticket_appdata(session, &end, MemoryLayout<Int>.size) == 1
     }

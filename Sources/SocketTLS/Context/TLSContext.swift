@@ -1,33 +1,21 @@
 // Rules of a context:
-//  1. It holds what many connections share and nothing of a single one: no server name, no timeout, no trust
+//  1. It holds what many connections share, and nothing of a single one: no server name, timeout or trust
 //     mode.
-//  2. It is never changed after it was built, but for its ticket keys, which have a lock: connections on any
-//     thread may share it.
-//  3. All that openssl.cnf may change is set again, after `SSL_CTX_new` (`ContextParameters`). Only a
+//  2. It never changes after it is built, except for its ticket keys, which have a lock. So connections on
+//     any thread may share it.
+//  3. Everything that openssl.cnf may change is set again after `SSL_CTX_new` (`ContextParameters`). Only a
 //     security level higher than ours counts.
-//  4. Nothing is resumed, and there is no session cache: resumption would skip the decision about the
-//     certificate. The exception is a server that asks for none and whose settings want tickets
+//  4. No session is resumed, and there is no session cache: resumption would skip the decision about the
+//     certificate. The exception is a server that asks for no certificates and whose settings enable tickets
 //     (`SessionTickets`).
 
 internal import COpenSSL
 internal import SocketBuffers
 
-/// Owns one `SSL_CTX`: versions, identity, roots and protocols, shared by every connection whose settings
-/// agree on them.
+/// Owns one `SSL_CTX`: the versions, identity, roots and protocols of every connection whose settings agree
+/// on them.
 package final class TLSContext: Sendable {
-    /// The context for `settings`: one that exists already, or a new one.
-    ///
-    /// Building one reads the roots (4 to 28 ms for the system's, once): never call this on an event loop.
-    /// Throws `invalidSettings`, `invalidCertificate` or `internalError`.
-    package static func context(
-        for settings: TLSSettings, in cache: ContextCache = .shared
-    ) throws(TLSError) -> TLSContext {
-        try settings.validate()
-        let key = ContextKey(settings)
-        return try cache.context(for: key) { () throws(TLSError) in try TLSContext(key) }
-    }
-
-    /// One that no one shares, and whose session tickets age by `ticketClock`, in seconds.
+    /// A context that no one else shares. Its session tickets age by `ticketClock`, in seconds.
     package convenience init(
         for settings: TLSSettings, ticketClock: @escaping @Sendable () -> Int
     ) throws(TLSError) {
@@ -55,7 +43,7 @@ package final class TLSContext: Sendable {
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 
-    /// The `SSL_OP_*` that it has.
+    /// The context's `SSL_OP_*`.
     package var options: UInt64 { SSL_CTX_get_options(handle.context) }
 
     private static func setVersions(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
@@ -100,8 +88,8 @@ package final class TLSContext: Sendable {
         if key.isServer { try nameAcceptedIssuers(key, on: context) }
     }
 
-    /// What the sessions of this context have in common with no others. Without it OpenSSL refuses to go on
-    /// once a client certificate was shown.
+    /// Sets an identifier that distinguishes the sessions of this context from all others. Without one
+    /// OpenSSL refuses to go on after a client certificate.
     private static func identifySessions(on context: OpaquePointer) throws(TLSError) {
         var identifier = [UInt8](repeating: 0, count: Int(SSL_MAX_SID_CTX_LENGTH))
         try OpenSSLCall.requireSuccess("RAND_bytes") { RAND_bytes(&identifier, Int32(identifier.count)) }
@@ -110,14 +98,14 @@ package final class TLSContext: Sendable {
         }
     }
 
-    /// Tells clients which issuers are accepted, so that they can choose; the system's bundle would be far
-    /// too long.
+    /// Names the accepted issuers to clients, so that they can choose a certificate. The system's bundle
+    /// would be far too long.
     private static func nameAcceptedIssuers(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
         let certificates = try key.roots.listedCertificates()
         let names = try OpenSSLCall.require("sk_X509_NAME_new_null", or: .internalError, noMemoryForNames) {
             COpenSSL_sk_X509_NAME_new()
         }
-        // The context owns them from here on, also when one cannot be added.
+        // The context owns the names from here on, even if one cannot be added.
         SSL_CTX_set_client_CA_list(context, names)
         for certificate in certificates {
             let name = try OpenSSLCall.require("X509_NAME_dup", or: .internalError, noMemoryForNames) {
@@ -145,9 +133,8 @@ package final class TLSContext: Sendable {
 
 /// Owns one reference to an `SSL_CTX`.
 final class ContextHandle: @unchecked Sendable {
-    // Unchecked: the context is set up by the one thread that makes it; after that OpenSSL only reads it, and
-    // counts references, but for the ticket keys that its callbacks reach, which have a lock
-    // (`SessionTickets`).
+    // Unchecked: one thread sets the context up. After that OpenSSL only reads it and counts references,
+    // except for the ticket keys that its callbacks reach, which have a lock (`SessionTickets`).
     let context: OpaquePointer
 
     init(isServer: Bool) throws(TLSError) {

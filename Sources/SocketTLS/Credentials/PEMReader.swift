@@ -1,15 +1,14 @@
-// Reads PEM with a passphrase callback that is always set: without one OpenSSL asks on the terminal and
-// waits.
+// The passphrase callback is always set: without one OpenSSL asks on the terminal and waits.
 
 internal import COpenSSL
 internal import Glibc
 
-/// A read-only memory BIO over PEM text, and the passphrase for what is encrypted in it.
+/// A read-only memory BIO over PEM text, and the passphrase for its encrypted blocks.
 final class PEMReader {
     private let text: SecretBytes
     private let passphrase: SecretBytes?
     private let bio: OpaquePointer
-    /// OpenSSL met an encrypted block.
+    /// OpenSSL has met an encrypted block.
     private(set) var askedForPassphrase = false
 
     init(_ text: SecretBytes, passphrase: String? = nil, or code: TLSError.Code) throws(TLSError) {
@@ -44,11 +43,11 @@ final class PEMReader {
         if let certificate { return certificate }
         if entries.last?.isEndOfPEM == true { return nil }
         throw TLSError(
-            .invalidCertificate, "The text is not a certificate in PEM form.", operation: "PEM_read_bio_X509",
+            .invalidCertificate, "The PEM text has a certificate that cannot be decoded.", operation: "PEM_read_bio_X509",
             openSSLStack: entries.map(\.text))
     }
 
-    /// The first private key, or nil when it cannot be read; the errors say why.
+    /// The first private key, or nil if it cannot be read; the errors say why.
     func privateKey() -> (key: OpaquePointer?, entries: [OpenSSLError]) {
         ERR_clear_error()
         let key = PEM_read_bio_PrivateKey(bio, nil, answerPassphrase, Unmanaged.passUnretained(self).toOpaque())
@@ -73,4 +72,18 @@ private func answerPassphrase(
 
 extension OpenSSLError {
     fileprivate var isEndOfPEM: Bool { library == Int32(ERR_LIB_PEM) && reason == PEM_R_NO_START_LINE }
+}
+
+/// A growing memory BIO, for the OpenSSL functions that print.
+package enum MemoryBIO {
+    /// What `print` writes; nil if it fails or writes nothing.
+    package static func text(_ print: (OpaquePointer) -> Int32) -> String? {
+        guard let bio = BIO_new(BIO_s_mem()) else { return nil }
+        defer { BIO_free(bio) }
+        guard print(bio) >= 0 else { return nil }
+        var start: UnsafeMutablePointer<CChar>?
+        let length = COpenSSL_BIO_memoryData(bio, &start)
+        guard let start, length > 0 else { return nil }
+        return String(decoding: UnsafeRawBufferPointer(start: start, count: length), as: UTF8.self)
+    }
 }

@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-/// A private key: RSA, EC or Ed25519, or any other kind that OpenSSL can sign with.
+/// A private key: RSA, EC, Ed25519, or any other kind that OpenSSL can sign with.
 ///
 /// Two keys are equal when their public halves are. The key cannot be read back.
 public struct PrivateKey: Sendable, Hashable {
@@ -10,15 +10,15 @@ public struct PrivateKey: Sendable, Hashable {
 
     /// The first private key in a PEM text: PKCS#8 or a traditional form, encrypted or not.
     ///
-    /// The library's own copies of the text and the passphrase are wiped; the strings themselves are the
-    /// caller's. Throws `invalidPrivateKey` when there is no key, or when the passphrase is missing or wrong.
+    /// The library wipes its own copies of the text and the passphrase; the strings themselves belong to the
+    /// caller. Throws `invalidPrivateKey` if there is no key, or if the passphrase is missing or wrong.
     public init(pem: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(SecretBytes(pem), passphrase: passphrase, source: "The text")
     }
 
     /// The first private key in a PEM file; see `init(pem:passphrase:)`.
     ///
-    /// Throws `invalidPrivateKey` when the file cannot be read, too.
+    /// Throws `invalidPrivateKey` if the file cannot be read, too.
     public init(file path: String, passphrase: String? = nil) throws(TLSError) {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidPrivateKey)
         try self.init(contents, passphrase: passphrase, source: "The file \"\(path)\"")
@@ -49,7 +49,7 @@ public struct PrivateKey: Sendable, Hashable {
     private static func complaint(_ source: String, _ isEncrypted: Bool, _ passphrase: String?) -> String {
         switch (isEncrypted, passphrase) {
         case (true, nil): "\(source) has an encrypted private key, and no passphrase was given."
-        case (true, _): "The passphrase does not fit the private key, or the key is damaged."
+        case (true, _): "\(source) has an encrypted private key, and the passphrase is wrong or the key is damaged."
         case (false, _): "\(source) has no private key in PEM form."
         }
     }
@@ -63,9 +63,9 @@ public struct PrivateKey: Sendable, Hashable {
     }
 }
 
-/// Owns one reference to an `EVP_PKEY`, which OpenSSL wipes when the last one goes.
+/// Owns one reference to an `EVP_PKEY`, which OpenSSL wipes with the last reference.
 final class EVPKeyHandle: @unchecked Sendable {
-    // Unchecked: the key is never changed after it was decoded, and OpenSSL locks what it caches inside.
+    // Unchecked: the key never changes after it is decoded, and OpenSSL locks what it caches in it.
     let key: OpaquePointer
 
     init(owning key: OpaquePointer) {

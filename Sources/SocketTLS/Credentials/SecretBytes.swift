@@ -1,7 +1,7 @@
 internal import COpenSSL
 internal import Glibc
 
-/// Bytes that are wiped before their memory is given back: keys, passphrases, and files that hold them.
+/// Bytes that are wiped before their memory is freed: keys, passphrases, and files that hold them.
 final class SecretBytes {
     private let storage: UnsafeMutableRawBufferPointer
 
@@ -10,8 +10,8 @@ final class SecretBytes {
         storage.copyBytes(from: text.utf8)
     }
 
-    /// As many bytes that no one can guess. For OpenSSL's callbacks: nil leaves the reason in its queue, for
-    /// the call that the callback belongs to.
+    /// So many bytes that no one can guess. For OpenSSL's callbacks: nil leaves the reason in OpenSSL's
+    /// queue, for the outer call.
     init?(randomCount count: Int) {
         storage = .allocate(byteCount: count, alignment: 1)
         guard RAND_priv_bytes(storage.baseAddress?.assumingMemoryBound(to: UInt8.self), Int32(count)) == 1 else { return nil }
@@ -28,9 +28,9 @@ final class SecretBytes {
 
     var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(storage) }
 
-    /// Reads a whole file. `code` says what the file was meant to be.
+    /// Reads a whole file. Errors have `code`, which says what the file should contain.
     static func contents(ofFile path: String, or code: TLSError.Code) throws(TLSError) -> SecretBytes {
-        // The system call would see the part before it, which is another file.
+        // The system call would see only the part before the NUL, which names another file.
         guard !path.utf8.contains(0) else {
             throw TLSError(code, "The path \"\(path.printable)\" contains a NUL character.", operation: "open")
         }
@@ -48,7 +48,7 @@ final class SecretBytes {
         return try read(Int(facts.st_size), from: descriptor, path, code)
     }
 
-    /// No bundle of certificates comes near it; it keeps a wrong path from filling the memory.
+    /// Far larger than any bundle of certificates: it keeps a wrong path from filling the memory.
     private static let sizeLimit = 64 * 1024 * 1024
 
     private static func read(

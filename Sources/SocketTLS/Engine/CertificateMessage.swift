@@ -1,22 +1,22 @@
 internal import Glibc
 
-/// The handshake message in which a peer shows its certificates (RFC 5246, 7.4.2; RFC 8446, 4.4.2), before
-/// OpenSSL takes it apart.
+/// The handshake message with a peer's certificates (RFC 5246, 7.4.2; RFC 8446, 4.4.2), before OpenSSL
+/// decodes it.
 ///
-/// OpenSSL decodes every certificate and key in it, at a fifth of a millisecond each, before anyone is asked:
-/// a message of the smallest ones costs a hundred times what it costs to send. So they are counted first.
+/// OpenSSL decodes every certificate and key in it, at 0.2 ms each, before it asks anyone: a message of the
+/// smallest certificates costs a hundred times what it costs to send. So we count them first.
 struct CertificateMessage {
     private var bytes: Slice<UnsafeRawBufferPointer>
     private let hasExtensions: Bool
 
-    /// - Parameter message: With its header of four bytes.
+    /// - Parameter message: The message with its header of four bytes.
     init(_ message: UnsafeRawBufferPointer, isTLS13: Bool) {
         bytes = message.dropFirst(4)
         hasExtensions = isTLS13
     }
 
-    /// Where the first certificate begins, when there are more than `limit`; nil for fewer, and for what
-    /// OpenSSL will refuse by itself.
+    /// Where the first certificate begins, if there are more than `limit`; nil for fewer, and for a message
+    /// that OpenSSL refuses by itself.
     func startOfFirst(whenMoreThan limit: Int) -> Int? {
         var rest = self
         if hasExtensions, !rest.skip(lengthOf: 1) { return nil }
@@ -26,11 +26,11 @@ struct CertificateMessage {
         return rest.bytes.isEmpty ? nil : start
     }
 
-    /// True when a key in it is on a curve that is described and not named (RFC 3279, 2.3.5): the kinds of
-    /// field of such a description have the object identifiers 1.2.840.10045.1.1 and 1.2.840.10045.1.2, which
+    /// True if a key in it is on a curve that is described and not named (RFC 3279, 2.3.5). Such a
+    /// description contains one of the object identifiers 1.2.840.10045.1.1 and 1.2.840.10045.1.2, which
     /// occur nowhere else.
     ///
-    /// The contents of the identifiers alone are looked for, since their length can be written in several
+    /// Only the contents of the identifiers are searched for, because their length can be encoded in several
     /// ways.
     var describesCurve: Bool {
         var rest = UnsafeRawBufferPointer(rebasing: bytes)
@@ -42,7 +42,7 @@ struct CertificateMessage {
         return false
     }
 
-    /// What the two identifiers have in common.
+    /// The bytes that the two identifiers have in common.
     private static let kindsOfField: [UInt8] = [0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x01]
 
     private mutating func skipCertificate() -> Bool {

@@ -1,13 +1,12 @@
-/// The first handshake message of a client (RFC 5246, 7.4.1.2; RFC 8446, 4.1.2), before OpenSSL takes it
-/// apart.
+/// The first handshake message of a client (RFC 5246, 7.4.1.2; RFC 8446, 4.1.2), before OpenSSL decodes it.
 ///
-/// OpenSSL searches the whole list of groups for each key share, and has no bound for either but the size of
-/// the message: one of 65 kB with both lists full took it 70 to 90 milliseconds. So what is in the lists is
-/// counted first. Each bound is several times what any client sends.
+/// OpenSSL searches the whole list of groups for each key share, and limits neither but by the size of the
+/// message: a message of 65 kB with both lists full took 70 to 90 ms. So we count the entries first. Each
+/// limit is several times what any client sends.
 struct ClientHelloMessage {
     private static let bytesOfMessage = 16 * 1024
     private static let bytesOfCipherSuites = 2 * 256
-    /// By the number of the extension: the most bytes of its contents, and what they are.
+    /// For each extension number: the most bytes of its contents, and their name.
     private static let bytesOfExtensions: [Int: (limit: Int, name: String)] = [
         10: (2 + 2 * 64, "groups"), 13: (2 + 2 * 128, "signature algorithms"), 16: (4096, "application protocols"),
         47: (4096, "certificate authorities"), 50: (2 + 2 * 128, "signature algorithms"),
@@ -18,17 +17,17 @@ struct ClientHelloMessage {
     private let count: Int
     private var bytes: Slice<UnsafeRawBufferPointer>
 
-    /// Where the length of the session's identifier is: behind the header (4), the version (2) and the random
+    /// The offset of the session identifier's length: behind the header (4), the version (2) and the random
     /// bytes (32).
     static let sessionIdentifier = 38
 
-    /// - Parameter message: With its header of four bytes.
+    /// - Parameter message: The message with its header of four bytes.
     init(_ message: UnsafeRawBufferPointer) {
         count = message.count
         bytes = message.dropFirst(Self.sessionIdentifier)
     }
 
-    /// What there is too much of; nil when there is not, and for what OpenSSL will refuse by itself.
+    /// What the message has too much of; nil if nothing, and for a message that OpenSSL refuses by itself.
     var excess: String? {
         if count > Self.bytesOfMessage { return "bytes" }
         var rest = self

@@ -1,17 +1,17 @@
 // Rules of the BIO:
-//  1. OpenSSL reads what the owner appended to `received` and appends to `output`; nothing else is between it
-//     and the network.
-//  2. No bytes: "try again", unless the transport has ended, then end of file. `BIO_CTRL_EOF` answers
-//     likewise: it is what turns an end without close_notify into an error.
-//  3. While `isHeld`, nothing is read (see TrustGate).
-//  4. "Try again" for writing is only said while OpenSSL reads or shakes hands (`limitsOutput`), and only far
-//     over the limit that the engine checks before it writes: said inside `SSL_write`, a record would be
-//     encrypted and not sent.
-//  5. What OpenSSL writes once it has been told of the end, as an answer to that, is dropped: the peer has
-//     closed. When it is this side that gives up (`abandon()`), it is what the peer gets; as long as alerts
-//     are in plaintext, in the words of RFC 8446, 6.1.
-//  6. Once poisoned (`poisonGiven`), OpenSSL is given a header that no TLS has: the way to make it stop in
-//     the middle of a call and send an alert.
+//  1. OpenSSL reads what the owner appends to `received`, and writes to `output`. Nothing else lies between
+//     it and the network.
+//  2. Without bytes the BIO says "try again"; after the end of the transport it says end of file.
+//     `BIO_CTRL_EOF` says the same, which turns an end without close_notify into an error.
+//  3. While `isHeld`, OpenSSL gets nothing to read (see TrustGate).
+//  4. A write gets "try again" only while OpenSSL reads or shakes hands (`limitsOutput`), and only far over
+//     the limit that the engine checks before it writes. Inside `SSL_write` it would leave a record encrypted
+//     and not sent.
+//  5. What OpenSSL writes in answer to the end of the transport is dropped, because the peer has closed. When
+//     this side gives up (`abandon()`), the peer gets it. While alerts are in plaintext, they become those of
+//     RFC 8446, 6.1.
+//  6. A poisoned BIO (`poisonGiven`) gives OpenSSL a header that no version of TLS has. This makes OpenSSL
+//     stop in the middle of a call and send an alert.
 
 internal import COpenSSL
 internal import Glibc
@@ -19,36 +19,35 @@ internal import SocketBuffers
 
 /// The bytes between OpenSSL and the owner of an engine; the data of its one `BIO`.
 ///
-/// A class of its own, so that the callbacks never touch a property that the engine is using.
+/// A separate class, so that the callbacks never touch a property that the engine is using.
 final class EngineBIO {
     /// The old `sslPreBuffer`: ciphertext that OpenSSL has not read yet.
     let received = PreBuffer()
     let output = PreBuffer()
-    /// What OpenSSL's other callbacks tell the engine. They hold this object, and the engine holds both.
-    unowned var events: EngineEvents?
-    // Unchecked: the engine has one user at a time, and no access is under way while OpenSSL calls back. What
-    // is below is looked at for every record.
-    /// The first bytes ever read, which tell TLS from other protocols; empty once it is known to be TLS.
+    // Unchecked: the engine has one user at a time, and accesses nothing while OpenSSL calls back. Every
+    // record reads these properties.
+    /// The first bytes of the connection, which distinguish TLS from other protocols; empty once it is known
+    /// to be TLS.
     @exclusivity(unchecked) private(set) var firstBytes: [UInt8] = []
     @exclusivity(unchecked) private var remembersFirstBytes = true
     @exclusivity(unchecked) var hasReachedEndOfFile = false
     @exclusivity(unchecked) var isHeld = false
     @exclusivity(unchecked) var limitsOutput = false
-    /// How much of the poison OpenSSL has been given; nil: it gets none.
+    /// How many bytes of the poison OpenSSL has read; nil when the BIO is not poisoned.
     @exclusivity(unchecked) private var poisonGiven: UInt8?
 
-    /// OpenSSL has been told of the end, and still reads: it has nothing to say that anyone would hear.
+    /// OpenSSL has read the end of the transport: no one would receive what it writes.
     @exclusivity(unchecked) private(set) var dropsOutput = false
     @exclusivity(unchecked) private var isAbandoned = false
 
-    /// More output than this is not taken while OpenSSL reads: a backstop, since the engine bounds what
-    /// provokes it.
+    /// The most output that the BIO takes while OpenSSL reads: a backstop, since the engine limits what
+    /// provokes output.
     static let outputLimitWhileReading = 512 * 1024
 
-    /// Something of the peer has reached OpenSSL, if only its end.
+    /// OpenSSL has read bytes of the peer, or its end.
     @exclusivity(unchecked) private(set) var hasHeardFromPeer = false
 
-    /// Has OpenSSL believe that the transport has ended, so that it says goodbye.
+    /// Tells OpenSSL that the transport has ended, so that it sends its last alerts.
     func abandon() {
         received.reset()
         isHeld = false
@@ -87,10 +86,10 @@ final class EngineBIO {
         return .moved(bytes.count)
     }
 
-    /// The alerts user_canceled and close_notify, when the record is an alert in plaintext.
+    /// The alerts user_canceled and close_notify, if the record is an alert in plaintext; otherwise nil.
     ///
-    /// Their version is that of TLS 1.2 and 1.3, which the peer may have chosen already: OpenSSL refuses
-    /// those of another.
+    /// They carry the version of TLS 1.2 and 1.3. The peer may have chosen one of them already, and OpenSSL
+    /// refuses alerts of another version.
     private static func cancellation(insteadOf record: UnsafeRawBufferPointer) -> [UInt8]? {
         guard record.count == 7, record[0] == UInt8(SSL3_RT_ALERT) else { return nil }
         return [TLSAlert.userCanceled, .closeNotify].flatMap { [21, 3, 3, 0, 2, UInt8(SSL3_AL_WARNING), $0.rawValue] }
@@ -100,7 +99,7 @@ final class EngineBIO {
         hasReachedEndOfFile && received.isEmpty && poisonGiven == nil
     }
 
-    /// TLS 1.3 objects to its type, TLS 1.2 to its length.
+    /// TLS 1.3 rejects its type, TLS 1.2 its length.
     private static let poison: [UInt8] = [0x16, 0x03, 0x03, 0xFF, 0xFF]
 
     private func readPoison(from start: Int, into buffer: UnsafeMutableRawPointer, _ capacity: Int) -> Transfer {
@@ -134,7 +133,7 @@ final class EngineBIO {
 // MARK: - The method
 
 extension EngineBIO {
-    /// A `BIO` over this object, which must outlive it or be cleared from it by `detach(_:)`.
+    /// A `BIO` over this object. The object must outlive the BIO, or be removed from it by `detach(_:)`.
     func makeBIO() -> OpaquePointer? {
         guard let method = Self.method.pointer, let bio = BIO_new(method) else { return nil }
         BIO_set_data(bio, Unmanaged.passUnretained(self).toOpaque())
@@ -146,11 +145,11 @@ extension EngineBIO {
         if let bio { BIO_set_data(bio, nil) }
     }
 
-    /// The one method of the process.
+    /// The process has one method for all its BIOs.
     private static let method = Method()
 
     private struct Method: @unchecked Sendable {
-        // Unchecked: made once, then only read.
+        // Unchecked: it is made once, then only read.
         let pointer: OpaquePointer?
 
         init() {
@@ -161,14 +160,14 @@ extension EngineBIO {
                 && BIO_meth_set_read(method) { bio, buffer, capacity in EngineBIO.answerRead(bio, buffer, capacity) } == 1
                 && BIO_meth_set_write(method) { bio, bytes, count in EngineBIO.answerWrite(bio, bytes, count) } == 1
                 && BIO_meth_set_ctrl(method) { bio, command, _, _ in EngineBIO.answerControl(bio, command) } == 1
-            // Without it no engine can be made, and each says so.
+            // Without a method, making an engine fails with an error.
             pointer = isComplete ? method : nil
         }
     }
 
-    /// Nil when `bio` has been detached. The reference is not counted, which would cost more than the rest of
-    /// a callback: the engine, which is calling OpenSSL, holds this object.
-    static func owner(of bio: OpaquePointer?) -> Unmanaged<EngineBIO>? {
+    /// Nil if `bio` is detached. The reference is not counted, since that would cost more than the rest of a
+    /// callback: the engine, which is calling OpenSSL, holds this object.
+    private static func owner(of bio: OpaquePointer?) -> Unmanaged<EngineBIO>? {
         guard let bio, let data = BIO_get_data(bio) else { return nil }
         return Unmanaged.fromOpaque(data)
     }
@@ -197,7 +196,7 @@ extension EngineBIO {
         }
     }
 
-    /// Most questions are whether the kernel encrypts (`BIO_CTRL_GET_KTLS_SEND`), several for each record.
+    /// Most calls ask whether the kernel encrypts (`BIO_CTRL_GET_KTLS_SEND`), several times for each record.
     private static func answerControl(_ bio: OpaquePointer?, _ command: Int32) -> Int {
         switch command {
         case BIO_CTRL_FLUSH: 1

@@ -1,20 +1,32 @@
-// The C callbacks of a context. Each finds its engine's events from the SSL, records a fact, and returns: no
-// call on the same SSL, and no user code, is made from here. The way to the events is the BIO that the SSL
-// reads from: ex_data would be 0.1 KiB a connection.
+// The C callbacks of a context. Each finds its engine's events from the SSL, records a fact, and returns. It
+// makes no other call on the same SSL, and runs no user code.
 
 internal import COpenSSL
 
 enum EngineCallbacks {
-    /// - Parameter judgesClients: It is for a server that asks for certificates, and may have to refuse one.
+    /// - Parameter judgesClients: True for a server that asks for certificates, and may have to refuse one.
     static func install(on context: OpaquePointer, judgesClients: Bool) throws(TLSError) {
         installVerification(on: context)
         installObservation(on: context)
         if judgesClients { try installRefusal(on: context) }
     }
 
+    // MARK: - The way from an SSL to its events
+
+    // An SSL has no free pointer: ex_data costs 0.1 KiB a connection. Its BIO has two. One leads to the
+    // `EngineBIO`, which moves bytes and does not know the events. The other is for callbacks, and leads to
+    // the events.
+
+    /// Lets the callbacks of `ssl` find `events`. The caller keeps them alive until it sets nil.
+    static func setEvents(_ events: EngineEvents?, of ssl: OpaquePointer) {
+        guard let bio = SSL_get_rbio(ssl) else { return }
+        let pointer = events.map { Unmanaged.passUnretained($0).toOpaque().assumingMemoryBound(to: CChar.self) }
+        BIO_set_callback_arg(bio, pointer)
+    }
+
     private static func events(of ssl: OpaquePointer?) -> EngineEvents? {
-        guard let ssl else { return nil }
-        return EngineBIO.owner(of: SSL_get_rbio(ssl))?.takeUnretainedValue().events
+        guard let ssl, let bio = SSL_get_rbio(ssl), let pointer = BIO_get_callback_arg(bio) else { return nil }
+        return Unmanaged<EngineEvents>.fromOpaque(pointer).takeUnretainedValue()
     }
 
     // MARK: - Verification
@@ -60,19 +72,19 @@ enum EngineCallbacks {
         }
     }
 
-    // OpenSSL is about to decode the messages below, which are its own memory, and has no way to be told to
-    // stop: one that would cost too much is damaged, so that OpenSSL fails at the beginning.
+    // OpenSSL is about to decode these messages, which lie in its own memory, and offers no way to stop it.
+    // We damage a message that would cost too much, so that OpenSSL fails at its beginning.
 
     private static func limitHello(_ message: UnsafeRawBufferPointer, _ events: EngineEvents) {
         guard let excess = ClientHelloMessage(message).excess, message.count > ClientHelloMessage.sessionIdentifier else {
             return
         }
-        // The longest identifier has 32 bytes.
+        // An identifier has at most 32 bytes.
         UnsafeMutableRawBufferPointer(mutating: message)[ClientHelloMessage.sessionIdentifier] = 0xFF
         events.excessOfHello = excess
     }
 
-    /// Too many certificates, or a key on a curve that is described instead of named, whose decoding alone
+    /// Refuses too many certificates, and a key on a curve that is described instead of named: decoding one
     /// can take a fifth of a second.
     private static func limitCertificates(
         in message: UnsafeRawBufferPointer, isTLS13: Bool, of ssl: OpaquePointer, _ events: EngineEvents
@@ -95,10 +107,11 @@ enum EngineCallbacks {
 
     // MARK: - Refusal
 
-    /// Gives a TLS 1.3 server a way to send an alert after its handshake, for which OpenSSL has no call: an
-    /// extension of session tickets that is never added, and that can fail with any alert. Number 0xFF5A is
-    /// for private use (RFC 8446, 11); a client may mean something else by it, and OpenSSL refuses an
-    /// extension in any message that it is not registered for: hence the ClientHello, where it is ignored.
+    /// Lets a TLS 1.3 server send an alert after its handshake, for which OpenSSL has no call: an extension
+    /// of session tickets that is never added, but can fail with any alert. Its number, 0xFF5A, is for
+    /// private use (RFC 8446, 11), so a client may send it with another meaning. It is registered for the
+    /// ClientHello too, where it is ignored, because OpenSSL refuses an extension in a message that it is not
+    /// registered for.
     private static func installRefusal(on context: OpaquePointer) throws(TLSError) {
         try OpenSSLCall.requireSuccess("SSL_CTX_add_custom_ext") {
             SSL_CTX_add_custom_ext(

@@ -1,30 +1,31 @@
 internal import COpenSSL
 internal import SocketBuffers
 
-/// What OpenSSL's callbacks told an engine, and what they answer; reached from an `SSL` by its BIO.
+/// The facts that OpenSSL's callbacks record for an engine, and what they return; `EngineCallbacks` finds
+/// them from an `SSL`.
 ///
-/// A class of its own, so that the callbacks never touch a property that the engine is using.
+/// A separate class, so that the callbacks never touch a property that the engine is using.
 final class EngineEvents {
     let bio: EngineBIO
     let isServer: Bool
-    /// The name that the peer's certificate must be for, when one is expected.
+    /// The name that the peer's certificate must be for, if a name is expected.
     let expectedName: String?
     var gate: TrustGate
     /// The fatal alert that was sent.
     private(set) var sentAlert: TLSAlert?
-    /// The peer has announced that it gives the handshake up (RFC 8446, 6.1).
+    /// The peer has cancelled the handshake (RFC 8446, 6.1).
     private(set) var isCancelled = false
     var isEstablished = false
-    /// What the client sent too much of in its first message.
+    /// What the client's first message has too much of.
     var excessOfHello: String?
     /// The next session ticket becomes this alert instead: see `EngineCallbacks.installRefusal(on:)`.
     var alertInsteadOfTicket: TLSAlert?
-    /// OpenSSL has no limit of its own, works through thousands of messages in one call, and answers each
+    /// OpenSSL has no limit of its own: it processes thousands of messages in one call, and answers each
     /// KeyUpdate.
     private var allowance = MessageAllowance()
     private let clock: @Sendable () -> Int
 
-    /// - Parameter clock: Nanoseconds, which never go back.
+    /// - Parameter clock: Nanoseconds that never go back.
     init(bio: EngineBIO, isServer: Bool, expectedName: String?, gate: TrustGate, clock: @escaping @Sendable () -> Int) {
         self.bio = bio
         self.clock = clock
@@ -52,18 +53,18 @@ final class EngineEvents {
     func sawHandshakeMessage(_ type: UInt8, version: Int32) {
         spendAllowance()
         if !isEstablished, isServer, version == TLS1_2_VERSION, type == UInt8(SSL3_MT_CERTIFICATE_VERIFY), gate.isUndecided {
-            // The client's last message before its Finished: the server's own Finished waits for the
+            // This is the client's last message before its Finished. The server's own Finished waits for the
             // decision.
             bio.isHeld = true
         }
     }
 
-    /// OpenSSL's verdict on a chain.
+    /// Passes OpenSSL's verdict on a chain to the gate.
     func judge(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
         gate.judge(trust(chain, verdict))
     }
 
-    /// A chain that is not even verified, or not looked at.
+    /// Refuses a chain that OpenSSL does not verify, or does not even decode.
     @discardableResult
     func refuse(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
         gate.refuse(trust(chain, verdict))
@@ -73,7 +74,7 @@ final class EngineEvents {
         PeerTrust(peer: isServer ? .client : .server, chain: chain, verdict: verdict, serverName: expectedName)
     }
 
-    /// What the verify callback does with a ruling of the gate.
+    /// Applies a ruling of the gate to the verification; returns what the verify callback returns.
     func apply(_ ruling: TrustGate.Ruling, to store: OpaquePointer, on ssl: OpaquePointer) -> Int32 {
         switch ruling {
         case .accept:
@@ -84,14 +85,14 @@ final class EngineEvents {
             return 0
         case .undecided:
             X509_STORE_CTX_set_error(store, X509_V_OK)
-            // On a server this call would silently accept for good: there the engine holds everything back
-            // (TrustGate, rule 6).
+            // On a server this call would accept the chain silently and for good. There the engine holds
+            // everything back instead (TrustGate, rule 6).
             if !isServer, COpenSSL_setRetryVerify(ssl) <= 0 { return 0 }
             return 1
         }
     }
 
-    /// OpenSSL's own reason, or else the one that becomes the alert bad_certificate.
+    /// OpenSSL's own reason, or the reason that becomes the alert bad_certificate.
     private var refusalCode: Int32 {
         switch gate.refusal {
         case .byVerification(let trust), .byDecision(let trust, _):

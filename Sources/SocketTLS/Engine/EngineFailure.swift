@@ -1,14 +1,18 @@
-// How a failed OpenSSL call becomes an error with someone to blame. The first that fits:
-//  1. the trust gate said no;               2. the peer flooded;             3. the peer sent a fatal alert,
-//     or gave up;
-//  4. the transport ended;                  5. the peer does not speak TLS;  6. the client has no
-//     certificate;
-//  7. the two sides have nothing in common; 8. the chain is too long;        9. this side failed; 10. the
-//     peer broke the rules.
+// How a failed OpenSSL call becomes an error that blames someone. The first rule that fits decides:
+//  1. The trust gate refused the peer.
+//  2. The peer flooded.
+//  3. The peer sent a fatal alert, or cancelled the handshake.
+//  4. The transport ended.
+//  5. The peer does not speak TLS.
+//  6. The client has no certificate.
+//  7. The two sides have nothing in common.
+//  8. The chain is too long.
+//  9. This side failed.
+// 10. The peer broke the rules.
 //
-// Rule 9 is narrow: whatever the bytes of a peer cause is the peer's. This side has failed when it has no
-// memory or no random numbers, when it was about to show or sign something of its own, when it was writing
-// data, and when nothing of the peer has come yet.
+// Rule 9 is narrow: what the peer's bytes cause is the peer's fault. This side has failed if it has no memory
+// or no random numbers, if it was about to send or sign something of its own, if it was writing data, and if
+// nothing has come from the peer yet.
 
 internal import COpenSSL
 
@@ -18,7 +22,7 @@ struct EngineFailure {
     let events: EngineEvents
     /// close_notify has arrived.
     let hasPeerClosed: Bool
-    /// A call that was to write has read from the peer first, to end a message that had come by half.
+    /// A write has read from the peer first, to complete a message of which half had arrived.
     var hasReadForWriting = false
     /// The message that OpenSSL was reading or writing.
     let state: OSSL_HANDSHAKE_STATE
@@ -57,7 +61,7 @@ struct EngineFailure {
         guard events.isFlooded else { return nil }
         return error(
             .tooManyKeyUpdates,
-            "The peer flooded: it sent more than \(MessageAllowance.burst) messages that are no data, faster than \(MessageAllowance.perSecond) a second."
+            "The peer flooded: it sent more than \(MessageAllowance.burst) messages other than data, faster than \(MessageAllowance.perSecond) a second."
         )
     }
 
@@ -75,7 +79,7 @@ struct EngineFailure {
         guard has(SSL_R_UNEXPECTED_EOF_WHILE_READING) || (entries.isEmpty && hasEnded) else { return nil }
         return isInHandshake
             ? error(.closedDuringHandshake, "The peer closed the connection before the TLS handshake was complete.")
-            : error(.truncated, "The peer closed the connection without close_notify: what it sent may be cut short.")
+            : error(.truncated, "The peer closed the connection without close_notify: its data may be incomplete.")
     }
 
     private var notTLSError: TLSError? {
@@ -92,7 +96,7 @@ struct EngineFailure {
             return error(.protocolViolation, "The ClientHello was refused: it has too many \(excess).")
         }
         if has(SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
-            return error(.clientCertificateMissing, "The client showed no certificate, and this server requires one.")
+            return error(.clientCertificateMissing, "The client sent no certificate, but this server requires one.")
         }
         if Self.nothingInCommon.contains(where: has) {
             return error(.noSharedParameters, "The two sides have no TLS parameters in common: \(words).")
@@ -100,10 +104,14 @@ struct EngineFailure {
         if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), state == TLS_ST_CR_CERT_REQ {
             return error(
                 .certificateTooLarge,
-                "The server names more accepted issuers than the settings allow: see maximumCertificateChainBytes.")
+                "The server names more accepted issuers than the settings allow: raise maximumCertificateChainBytes to accept them."
+            )
         }
         if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), Self.peerCertificateStates.contains(state) {
-            return error(.certificateTooLarge, "The peer's certificates have more bytes than the settings allow.")
+            return error(
+                .certificateTooLarge,
+                "The peer's certificates have more bytes than the settings allow: raise maximumCertificateChainBytes to accept them."
+            )
         }
         if isOurs { return error(.internalError, "OpenSSL failed: \(words).") }
         return error(.protocolViolation, "The peer broke the rules of TLS, or its bytes were changed on the way: \(words).")
@@ -122,7 +130,7 @@ struct EngineFailure {
 
     private static let peerCertificateStates = [TLS_ST_CR_CERT, TLS_ST_SR_CERT]
 
-    /// This side shows its certificate, signs with its key, or makes a ticket.
+    /// This side sends its certificate, signs with its key, or makes a ticket.
     private static let ownStates = [
         TLS_ST_SW_CERT, TLS_ST_SW_KEY_EXCH, TLS_ST_SW_CERT_VRFY, TLS_ST_SW_SESSION_TICKET, TLS_ST_CW_CERT, TLS_ST_CW_CERT_VRFY,
     ]
@@ -134,7 +142,7 @@ struct EngineFailure {
         SSL_R_VERSION_TOO_HIGH, SSL_R_WRONG_SSL_VERSION, SSL_R_UNKNOWN_PROTOCOL,
     ]
 
-    /// Text as text, anything else as numbers.
+    /// Quotes text as text, and anything else as numbers.
     private static func quoted(_ bytes: [UInt8]) -> String {
         let line = bytes.prefix { $0 != 0x0D && $0 != 0x0A }
         if line.count >= min(3, bytes.count), line.allSatisfy({ (0x20..<0x7F).contains($0) }) {

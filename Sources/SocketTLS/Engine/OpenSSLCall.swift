@@ -1,22 +1,22 @@
-// The one way to call an OpenSSL function that can fail. Its error queue belongs to the thread and outlives a
-// call, so that a stale entry turns a later "no bytes yet" into a fatal error. Rules:
+// The only way to call an OpenSSL function that can fail. OpenSSL's error queue belongs to the thread and
+// outlives a call: a stale entry would turn a later "no bytes yet" into a fatal error. Rules:
 //  1. The queue is cleared before the call.
-//  2. `SSL_get_error` is asked at once: it looks at BIO flags that the next call changes.
-//  3. The queue is drained after a call that has failed, on the same thread, before anything else runs. What
-//     one that has succeeded may have left is for the next call to clear: to look twice for each record took
-//     two in a hundred of an echo's instructions.
+//  2. `SSL_get_error` is called at once: it reads BIO flags that the next call changes.
+//  3. The queue is drained after a failed call, on the same thread, before anything else runs. The next call
+//     clears what a successful call may leave: a second check for each record took 2 % of an echo's
+//     instructions.
 
 internal import COpenSSL
 
 package enum OpenSSLCall {
-    /// Runs a call that can fail. OpenSSL's error queue is the answer's second half.
+    /// Runs a call that can fail; returns its value and OpenSSL's error queue.
     package static func attempt<Value>(_ body: () -> Value?) -> (value: Value?, errors: [OpenSSLError]) {
         OpenSSLError.clearQueue()
         let value = body()
         return (value, OpenSSLError.drainQueue())
     }
 
-    /// Runs a call whose failure is nil or not positive, and throws `code` with OpenSSL's error queue.
+    /// Runs a call that returns nil on failure; throws `code` with OpenSSL's error queue then.
     static func require<Value>(
         _ operation: String,
         or code: TLSError.Code,
@@ -30,8 +30,7 @@ package enum OpenSSLCall {
         return value
     }
 
-    /// Runs a call that answers 1 for success, and throws `code` with OpenSSL's error queue for anything
-    /// below.
+    /// Runs a call that returns 1 on success; throws `code` with OpenSSL's error queue for anything less.
     static func requireSuccess(
         _ operation: String,
         or code: TLSError.Code = .internalError,
@@ -41,7 +40,7 @@ package enum OpenSSLCall {
         _ = try require(operation, or: code, message()) { body() > 0 ? true : nil }
     }
 
-    /// Runs an I/O call on `ssl` and says how it ended.
+    /// Runs an I/O call on `ssl` and returns how it ended.
     static func perform(on ssl: OpaquePointer, _ body: () -> Int32) -> Outcome {
         OpenSSLError.clearQueue()
         let result = body()
@@ -75,13 +74,13 @@ package struct OpenSSLError: Sendable {
     let library: Int32
     package let text: String
 
-    /// Empties the queue of this thread. `ERR_clear_error` visits all sixteen places of it, every time; it
-    /// nearly always is empty.
+    /// Empties the queue of this thread. It is nearly always empty, and `ERR_clear_error` visits all of its
+    /// sixteen entries every time.
     static func clearQueue() {
         if ERR_peek_error() != 0 { ERR_clear_error() }
     }
 
-    /// Takes every entry from the queue of this thread, oldest first.
+    /// Removes and returns every entry of this thread's queue, oldest first.
     static func drainQueue() -> [OpenSSLError] {
         var entries: [OpenSSLError] = []
         var detail: UnsafePointer<CChar>?
@@ -103,12 +102,12 @@ package struct OpenSSLError: Sendable {
 
     var isFromSSL: Bool { library == ERR_LIB_SSL }
 
-    /// No memory, or no random numbers.
+    /// Memory or random numbers ran out.
     var isOfThisMachine: Bool {
         library == ERR_LIB_RAND || reason == COpenSSL_noMemoryReason()
     }
 
-    /// The alert that the peer sent, when this entry reports one.
+    /// The alert that the peer sent, if this entry reports one.
     var peerAlert: TLSAlert? {
         guard isFromSSL, reason > SSL_AD_REASON_OFFSET, reason <= SSL_AD_REASON_OFFSET + 255 else { return nil }
         return TLSAlert(rawValue: UInt8(reason - SSL_AD_REASON_OFFSET))

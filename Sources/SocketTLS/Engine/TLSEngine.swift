@@ -1,50 +1,48 @@
-// A TLS connection without a socket. The owner moves ciphertext, the engine turns it into plaintext and back.
-// Rules for the owner:
-//  1. One thread at a time: the engine has no lock of its own. Any thread will do; nothing is kept per thread
-//     between calls.
-//  2. Ciphertext from the transport is appended to `received`. When the transport has ended,
-//     `receiveEndOfFile()`.
-//  3. After EVERY call, whatever it answered, send what is in `output` and consume what was sent: a failed
-//     call leaves an alert there, a read may leave the answer to a KeyUpdate.
-//  4. First `handshake()`, again after every arrival, until `.complete` or `.failed`. Start with one call
-//     before anything arrives.
-//  5. After `.complete` call `read` at once: data may be waiting in `received` that no socket event will
-//     announce. Then read until `.incomplete` after every arrival, and after sending when `output` had
-//     reached `outputLimitForReading`: the answers to a peer that does not take them stop the reading.
-//  6. After `.awaitingTrust` ask, and call `decideTrust` once, then `handshake()`. Until then every call
-//     answers `.incomplete` and touches nothing; arrivals may be appended but are not looked at, so stop
-//     reading the transport when there are many.
+// A TLS connection without a socket. The owner moves ciphertext; the engine encrypts and decrypts it. Rules
+// for the owner:
+//  1. Call the engine from one thread at a time: it has no lock. Any thread will do, because nothing is kept
+//     per thread between calls.
+//  2. Append ciphertext from the transport to `received`. When the transport ends, call `receiveEndOfFile()`.
+//  3. After EVERY call, whatever it returns, send what is in `output` and consume what was sent: a failed
+//     call leaves an alert there, and a read may leave the answer to a KeyUpdate.
+//  4. Call `handshake()` once before anything arrives, then after every arrival, until it returns `.complete`
+//     or `.failed`.
+//  5. After `.complete` call `read` at once: `received` may hold data that no socket event will announce.
+//     Then read until `.incomplete` after every arrival, and again after sending when `output` had reached
+//     `outputLimitForReading`: reading stops when the peer does not take our answers.
+//  6. After `.awaitingTrust`, get a decision, call `decideTrust` once, then `handshake()`. Until then every
+//     call returns `.incomplete` and changes nothing. Arrivals may be appended, but the engine does not read
+//     them, so stop reading the transport when there are many.
 //  7. `write` takes at most 64 KiB a call, and nothing while `output` is at its limit: send, then write the
-//     same bytes again. It also answers `.incomplete` when a message of the peer is half there: write again
-//     after the next arrival.
-//  8. `.failed` is final, and for both directions. `.closed` ends only the reading: writing may go on
-//     (half-close).
-//  9. To end in order: `shutdown()`, send `output`, then close the transport's writing side. Nothing can be
-//     written after it.
+//     same bytes again. It also returns `.incomplete` when only half of a message has arrived from the peer:
+//     write again after the next arrival.
+//  8. `.failed` is final for both directions. `.closed` ends only reading; writing may go on (half-close).
+//  9. To close in order, call `shutdown()`, send `output`, then close the transport's writing side. Nothing
+//     can be written after that.
 //
-// Rules that hold inside:
-// 10. OpenSSL is only called through `OpenSSLCall`. Its callbacks reach `bio` and `events`, never the engine
+// Rules inside the engine:
+// 10. OpenSSL is called only through `OpenSSLCall`. Its callbacks reach `bio` and `events`, never the engine
 //     itself.
-// 11. Room in `output` is checked before `SSL_write`, which is therefore never told to try again by the BIO.
-// 12. OpenSSL is not asked to read when there is nothing to read: to find that out it takes a buffer of 16
-//     KiB and gives it back.
-// 13. No byte of data passes before the phase is `.established`, and that is only reached through the trust
-//     gate.
+// 11. The engine checks the room in `output` before `SSL_write`, so the BIO never tells that call to try
+//     again.
+// 12. The engine does not ask OpenSSL to read when there is nothing to read: OpenSSL would allocate and free
+//     a buffer of 16 KiB to find that out.
+// 13. No byte of data passes before the phase is `.established`, and only the trust gate leads to that phase.
 
 internal import COpenSSL
 package import SocketBuffers
 
-/// One TLS connection: ciphertext in and out of two buffers, plaintext in and out of calls. Not Sendable: its
-/// owner confines it.
+/// One TLS connection: two buffers for ciphertext, and calls for plaintext. Not Sendable: its owner confines
+/// it.
 package final class TLSEngine {
-    /// Ciphertext that has arrived: the `sslPreBuffer`. The owner appends to it, and only that.
+    /// Ciphertext that has arrived: the `sslPreBuffer`. The owner only appends to it.
     package let received: PreBuffer
-    /// Ciphertext to be sent. The owner sends and consumes it, and only that.
+    /// Ciphertext to be sent. The owner only sends and consumes it.
     package let output: PreBuffer
-    /// There is something in `output`.
+    /// Whether `output` holds anything.
     package var hasOutput: Bool { !output.isEmpty }
-    /// What was agreed on; nil before `.complete`. Put together again each time: to keep it would be a tenth
-    /// of a kilobyte on each connection.
+    /// What both sides agreed on; nil before `.complete`. Built again for each call: keeping it would take
+    /// 0.1 KiB on each connection.
     package var session: TLSSession? { events.isEstablished ? TLSSession(of: ssl, isServer: events.isServer) : nil }
 
     private let context: TLSContext
@@ -54,9 +52,9 @@ package final class TLSEngine {
     private var phase = Phase.handshaking
     private var hasReceivedClose = false
     private var hasSentClose = false
-    /// The handshake goes on when bytes arrive, and not before.
+    /// The handshake cannot go on before bytes arrive.
     private var waitsForBytes: Bool
-    /// OpenSSL could not send an answer to the peer: the next read must call it even when nothing has
+    /// OpenSSL could not send an answer to the peer: the next read must call OpenSSL even if nothing has
     /// arrived.
     private var hasUnsentAnswer = false
 
@@ -66,20 +64,20 @@ package final class TLSEngine {
         indirect case failed(TLSError)
     }
 
-    /// `write` answers `.incomplete` while `output` holds this many bytes or more.
+    /// `write` returns `.incomplete` while `output` holds this many bytes or more.
     package static let outputLimit = 128 * 1024
-    /// `read` answers `.incomplete` while `output` holds this many bytes or more. It is higher than
+    /// `read` returns `.incomplete` while `output` holds this many bytes or more. It is higher than
     /// `outputLimit`, so that two sides that both write before they read do not wait for each other.
     package static let outputLimitForReading = 256 * 1024
     /// The most data that one record holds.
     package static let recordLimit = 16 * 1024
-    /// The most that a record takes in `output`. No cipher of TLS 1.2 or 1.3 adds more than 85 bytes.
+    /// The most room that a record takes in `output`. No cipher of TLS 1.2 or 1.3 adds more than 85 bytes.
     package static let encryptedRecordLimit = recordLimit + 128
-    /// The most that one `write` takes: four records for the price of one call.
+    /// The most that one `write` takes: four records for one call.
     package static let writeLimit = 4 * recordLimit
 
-    /// A new connection. `context` is that of the same `settings`; `clock` tells nanoseconds that never go
-    /// back, for limits to a rate.
+    /// A new connection. `context` must be made from the same `settings`. `clock` returns nanoseconds that
+    /// never go back; limits to a rate use it.
     package init(
         context: TLSContext, settings: TLSSettings,
         clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
@@ -106,14 +104,15 @@ package final class TLSEngine {
     }
 
     deinit {
+        EngineCallbacks.setEvents(nil, of: ssl)
         EngineBIO.detach(SSL_get_rbio(ssl))
         SSL_free(ssl)
     }
 
     private func attach() throws(TLSError) {
-        bio.events = events
         let handle = try OpenSSLCall.require("BIO_new", or: .internalError, "OpenSSL has no memory for a BIO.") { bio.makeBIO() }
         SSL_set_bio(ssl, handle, handle)
+        EngineCallbacks.setEvents(events, of: ssl)
     }
 
     private func expect(_ name: ServerName, verifies: Bool) throws(TLSError) {
@@ -137,16 +136,16 @@ package final class TLSEngine {
 
 extension TLSEngine {
     package enum HandshakeAnswer {
-        /// Send `output`; call again when something has arrived.
+        /// Send `output`; call again when bytes have arrived.
         case incomplete
-        /// Ask, call `decideTrust`, then call again.
+        /// Get a decision, call `decideTrust`, then call again.
         case awaitingTrust(PeerTrust)
-        /// Data may be read and written, and `session` is there.
+        /// Data may be read and written, and `session` is available.
         case complete
         case failed(TLSError)
     }
 
-    /// Goes on with the handshake as far as it can.
+    /// Continues the handshake as far as it can.
     package func handshake() -> HandshakeAnswer {
         switch phase {
         case .failed(let error): return .failed(error)
@@ -172,11 +171,11 @@ extension TLSEngine {
         }
     }
 
-    /// A trust question was answered by `.awaitingTrust` and has no decision yet.
+    /// `handshake()` has returned `.awaitingTrust`, and there is no decision yet.
     package var isAwaitingTrust: Bool { events.gate.isAwaitingDecision }
 
-    /// The decision about the question of `.awaitingTrust`; call `handshake()` after it. Without an open
-    /// question, nothing happens.
+    /// Decides the question of `.awaitingTrust`; call `handshake()` after it. Without an open question,
+    /// nothing happens.
     package func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
         guard events.gate.decide(accepted, refusal) else { return }
         if accepted { bio.isHeld = false }
@@ -186,8 +185,8 @@ extension TLSEngine {
         events.gate.takeQuestion().map { .awaitingTrust($0) }
     }
 
-    /// Only a peer that the gate has accepted, whatever cipher suite was agreed on; a server may do without a
-    /// certificate when it does not require one.
+    /// Admits only a peer that the gate has accepted, whatever the cipher suite. A server that does not
+    /// require a certificate may do without one.
     private func establish() -> HandshakeAnswer {
         let requiresCertificate = SSL_get_verify_mode(ssl) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0
         guard events.gate.admits(isOptional: events.isServer && !requiresCertificate) else {
@@ -202,9 +201,9 @@ extension TLSEngine {
         return .complete
     }
 
-    /// Gives up a handshake that takes too long: leaves the alerts user_canceled and close_notify in
-    /// `output`, or, once they must be encrypted, the one that OpenSSL has for a handshake that stops in the
-    /// middle (decode_error). Nothing else can be done with the engine after it.
+    /// Gives up a handshake that takes too long. It leaves the alerts user_canceled and close_notify in
+    /// `output` or, once alerts must be encrypted, OpenSSL's alert for a handshake that stops in the middle
+    /// (decode_error). The engine cannot be used afterwards.
     package func abandonHandshake() {
         guard case .handshaking = phase else { return }
         if isAwaitingTrust {
@@ -214,14 +213,14 @@ extension TLSEngine {
         }
         bio.abandon()
         _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
-        phase = .failed(TLSError(.closedDuringHandshake, "This side has given the TLS handshake up."))
+        phase = .failed(TLSError(.closedDuringHandshake, "This side gave up the TLS handshake."))
     }
 
-    /// A server that said no: the alert, by the way that is open at this point.
+    /// Sends the alert of a server that refuses a client, in the way that is possible at this point.
     private func refuseClient() -> TLSError {
         if bio.isHeld {
-            // TLS 1.2, before this side's ChangeCipherSpec: an alert is three plain numbers in a plain record
-            // (RFC 5246, 7.2).
+            // In TLS 1.2, before this side's ChangeCipherSpec, an alert is a record in plaintext (RFC 5246,
+            // 7.2).
             let record: [UInt8] = [21, 3, 3, 0, 2, 2, TLSAlert.badCertificate.rawValue]
             record.withUnsafeBytes { output.append($0) }
             events.sawAlert(.badCertificate, isFatal: true, isOurs: true)
@@ -249,11 +248,11 @@ extension TLSEngine {
 
 extension TLSEngine {
     package enum ReadAnswer {
-        /// This many bytes, more than none, were appended to the buffer.
+        /// So many bytes, at least one, were appended to the buffer.
         case bytes(Int)
-        /// Nothing to read until more has arrived.
+        /// There is nothing to read until more bytes arrive.
         case incomplete
-        /// The peer has sent close_notify: it will send nothing more.
+        /// The peer has sent close_notify, and sends nothing more.
         case closed
         indirect case failed(TLSError)
     }
@@ -272,7 +271,7 @@ extension TLSEngine {
         while total < limit, mayHaveData, hasRoomForAnswers {
             let answer = readRecord(into: buffer, limit: limit - total)
             guard case .bytes(let count) = answer else {
-                // What ended the loop is remembered, and answered the next time.
+                // The engine remembers what ended the loop, and returns it the next time.
                 return total > 0 ? .bytes(total) : answer
             }
             total += count
@@ -282,7 +281,8 @@ extension TLSEngine {
 
     private var hasRoomForAnswers: Bool { output.count < Self.outputLimitForReading }
 
-    /// False when `read` would have nothing to say. An end that came right behind data is still to be told.
+    /// False if `read` would return `.incomplete`. An end that came right behind data has not been returned
+    /// yet.
     package var mayHaveAnswer: Bool {
         if case .failed = phase { return true }
         return hasReceivedClose || mayHaveData
@@ -319,14 +319,14 @@ extension TLSEngine {
     }
 
     package enum WriteAnswer {
-        /// The first so many bytes are encrypted, in `output`.
+        /// The first so many bytes are encrypted and in `output`.
         case accepted(Int)
-        /// Nothing was taken: see rule 7.
+        /// No bytes were taken: see rule 7.
         case incomplete
         indirect case failed(TLSError)
     }
 
-    /// Encrypts the beginning of `bytes`.
+    /// Encrypts as many of the first `bytes` as it can take.
     package func write(_ bytes: UnsafeRawBufferPointer) -> WriteAnswer {
         switch phase {
         case .failed(let error): return .failed(error)
@@ -335,7 +335,7 @@ extension TLSEngine {
         }
         if hasSentClose {
             return .failed(
-                TLSError(.internalError, "Data was written after close_notify had been sent.", operation: "SSL_write_ex"))
+                TLSError(.internalError, "Data was written after close_notify was sent.", operation: "SSL_write_ex"))
         }
         guard !bytes.isEmpty else { return .accepted(0) }
         guard output.count < Self.outputLimit else { return .incomplete }
@@ -352,7 +352,7 @@ extension TLSEngine {
         }
     }
 
-    /// Puts close_notify into `output`, once, if it is legal now: never during a handshake or after a
+    /// Puts close_notify into `output`, once, if it is legal now: not during a handshake, and not after a
     /// failure.
     package func shutdown() {
         guard case .established = phase, !hasSentClose else { return }

@@ -1,7 +1,7 @@
 internal import COpenSSL
 internal import FoundationEssentials
 
-/// The first thing that OpenSSL found wrong with a chain, and the certificate it found it in.
+/// The first fault that OpenSSL found in a chain, and the certificate that has it.
 struct CertificateFault {
     private let code: Int32
     private let depth: Int
@@ -62,7 +62,7 @@ struct CertificateFault {
 }
 
 extension CertificateFault {
-    /// The verdict on a chain that costs too much to verify; nil when it does not.
+    /// The verdict on a chain that is too expensive to verify; nil if it is not.
     static func excess(in chain: [Certificate]) -> PeerTrust.Verdict? {
         for (depth, certificate) in chain.enumerated() {
             guard let complaint = PeerKeyBounds.complaint(about: certificate.handle.x509) else { continue }
@@ -88,5 +88,49 @@ extension TLSError.Code {
         case X509_V_ERR_CERT_CHAIN_TOO_LONG: self = .certificateTooLarge
         default: self = .certificateRejected
         }
+    }
+}
+
+/// What a peer's certificates may cost this side: how expensive it is to verify a signature with their keys.
+///
+/// OpenSSL's own bound for RSA is 16,384 bits, and keys of up to 3,072 bits may have an exponent of any
+/// length: two hundred times the cost of a usual one.
+enum PeerKeyBounds {
+    private static let bitsOfRSA: Int32 = 8192
+    private static let bitsOfExponent: Int32 = 64
+    private static let bitsOfCurve: Int32 = 521
+
+    /// What is wrong with the key of a certificate, as the end of a sentence; nil if nothing is, or if
+    /// OpenSSL cannot use the key at all.
+    static func complaint(about certificate: OpaquePointer) -> String? {
+        guard let key = X509_get0_pubkey(certificate) else { return nil }
+        let bits = EVP_PKEY_get_bits(key)
+        if EVP_PKEY_is_a(key, "RSA") == 1 || EVP_PKEY_is_a(key, "RSA-PSS") == 1 {
+            if bits > bitsOfRSA { return "has an RSA key of \(bits) bits, and no more than \(bitsOfRSA) are accepted" }
+            let exponent = bitsOfExponent(of: key)
+            return exponent > Self.bitsOfExponent
+                ? "has an RSA key with an exponent of \(exponent) bits, and no more than \(Self.bitsOfExponent) are accepted"
+                : nil
+        }
+        if EVP_PKEY_is_a(key, "EC") == 1 {
+            if bits > bitsOfCurve { return "has a key on a curve of \(bits) bits, and no more than \(bitsOfCurve) are accepted" }
+            return describesItsCurve(key) ? "has a key on a curve without a name" : nil
+        }
+        return refusedKinds.contains { EVP_PKEY_is_a(key, $0) == 1 } ? "has a key of a kind that is not accepted" : nil
+    }
+
+    private static let refusedKinds = ["DSA", "DH", "X9.42 DH"]
+
+    private static func bitsOfExponent(of key: OpaquePointer) -> Int32 {
+        var exponent: OpaquePointer?
+        guard EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_RSA_E, &exponent) == 1 else { return .max }
+        defer { BN_free(exponent) }
+        return BN_num_bits(exponent)
+    }
+
+    private static func describesItsCurve(_ key: OpaquePointer) -> Bool {
+        var answer: Int32 = 0
+        guard EVP_PKEY_get_int_param(key, OSSL_PKEY_PARAM_EC_DECODED_FROM_EXPLICIT_PARAMS, &answer) == 1 else { return true }
+        return answer != 0
     }
 }

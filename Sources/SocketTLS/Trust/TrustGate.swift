@@ -1,17 +1,18 @@
 // Rules of the gate:
-//  1. OpenSSL judges the chain once; when its callback runs again, the gate answers from what it knows.
-//  2. `.builtIn`: OpenSSL's verdict is the decision, and no one is asked.
+//  1. OpenSSL judges the chain once; when its callback runs again, the gate repeats its ruling.
+//  2. `.builtIn`: OpenSSL's verdict is the decision; no one is asked.
 //  3. `.delegate`: OpenSSL's no is the decision; its yes is a question.
 //  4. `.manual`: always a question.
-//  5. A question is put once, and the first decision counts. A decision without an open question changes
+//  5. A question is asked once, and the first decision counts. A decision without an open question changes
 //     nothing.
-//  6. While a question is open the client's handshake is parked by OpenSSL. OpenSSL cannot park a server, so
-//     there the certificate passes for the moment and the engine lets no data up or down until the decision.
-//  7. A peer without a certificate is not a question: no one is asked, and only a server that merely asks for
-//     one lets it in.
-//  8. What may not even be verified, such as a chain that is too long, is refused in every mode.
+//  6. While a question is open, OpenSSL pauses the client's handshake. OpenSSL cannot pause a server: there
+//     the certificate passes for the moment, and the engine lets no data through in either direction until
+//     the decision.
+//  7. A peer without a certificate is not a question: no one is asked. Only a server that does not require a
+//     certificate admits it.
+//  8. A chain that may not even be verified, such as one that is too long, is refused in every mode.
 
-/// Who may decide about the peer's certificate, and what was decided.
+/// Who may decide about the peer's certificate, and the decision.
 struct TrustGate {
     private let evaluation: TLSSettings.TrustEvaluation
     private var state = State.unjudged
@@ -27,7 +28,7 @@ struct TrustGate {
         indirect case refused(Refusal)
     }
 
-    /// Who said no.
+    /// Who refused the peer.
     enum Refusal: Equatable {
         case byVerification(PeerTrust)
         /// The chain is more than this side verifies.
@@ -35,14 +36,14 @@ struct TrustGate {
         case byDecision(PeerTrust, TrustRefusal)
     }
 
-    /// What OpenSSL's verify callback answers.
+    /// What OpenSSL's verify callback returns.
     enum Ruling: Equatable {
         case accept
         case refuse
         case undecided
     }
 
-    /// What the gate knows already, or nil when the chain has not been judged.
+    /// The ruling, or nil if the chain has not been judged.
     var ruling: Ruling? {
         switch state {
         case .unjudged: nil
@@ -57,19 +58,19 @@ struct TrustGate {
         return nil
     }
 
-    /// A question is open, whether or not it was put.
+    /// A question is open, whether or not it has been asked.
     var isUndecided: Bool {
         if case .asking = state { return true }
         return false
     }
 
-    /// A question was put and waits for its decision.
+    /// A question has been asked and waits for its decision.
     var isAwaitingDecision: Bool {
         if case .asking(_, isPut: true) = state { return true }
         return false
     }
 
-    /// OpenSSL has judged the peer's chain.
+    /// Takes OpenSSL's verdict on the peer's chain.
     mutating func judge(_ trust: PeerTrust) -> Ruling {
         if let ruling { return ruling }
         switch (evaluation, trust.verdict) {
@@ -80,13 +81,14 @@ struct TrustGate {
         return ruling ?? .refuse
     }
 
-    /// The peer's chain may not be verified at all.
+    /// Refuses a chain that may not be verified at all.
     mutating func refuse(_ trust: PeerTrust) -> Ruling {
         state = .refused(.byExcess(trust))
         return .refuse
     }
 
-    /// The connection may be established. `isOptional`: this side can do without a certificate of the peer.
+    /// Whether the connection may be established. `isOptional`: this side does not require a certificate of
+    /// the peer.
     func admits(isOptional: Bool) -> Bool {
         switch state {
         case .unjudged: isOptional
@@ -95,14 +97,14 @@ struct TrustGate {
         }
     }
 
-    /// The question, the first time it is taken.
+    /// Returns the open question once.
     mutating func takeQuestion() -> PeerTrust? {
         guard case .asking(let trust, isPut: false) = state else { return nil }
         state = .asking(trust, isPut: true)
         return trust
     }
 
-    /// The answer to the question. Returns false when it answers nothing.
+    /// Decides the open question. Returns false without one.
     mutating func decide(_ accepted: Bool, _ refusal: TrustRefusal) -> Bool {
         guard case .asking(let trust, isPut: true) = state else { return false }
         state = accepted ? .accepted : .refused(.byDecision(trust, refusal))
@@ -110,9 +112,9 @@ struct TrustGate {
     }
 }
 
-/// Why a trust question was answered with no.
+/// Why a trust question ended with a refusal.
 package enum TrustRefusal: Sendable, Hashable {
-    /// The trust callback said no.
+    /// The trust callback refused the peer.
     case rejected
     /// The trust callback did not answer in time.
     case timedOut

@@ -2,8 +2,8 @@ import AsyncSockets
 import Logging
 import SocketBuffers
 
-/// Writes down what the sockets log. It takes the place of their logger for the whole process: tell the lines
-/// of one test by their metadata.
+/// Records what the sockets log. It replaces their logger for the whole process: the metadata says which test
+/// a line belongs to.
 enum LogRecorder {
     struct Line: Sendable {
         let level: Logger.Level

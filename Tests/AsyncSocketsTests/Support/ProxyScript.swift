@@ -1,8 +1,7 @@
 import AsyncSockets
 import AsyncSocketsTesting
 
-/// What a well-behaved proxy of each kind says and hears, for a scripted one. The host asked for is always
-/// `peer.example:4242`.
+/// The script of a correct proxy of each kind. The client always asks for the host `peer.example:4242`.
 enum ProxyScript: CaseIterable, Sendable {
     case socks5
     case http
@@ -25,7 +24,7 @@ enum ProxyScript: CaseIterable, Sendable {
         }
     }
 
-    /// Everything up to the request, which is heard and not answered.
+    /// Everything up to the request, which gets no answer.
     var untilRequest: [ScriptedPeer.Step] {
         switch self {
         case .socks5:
@@ -36,7 +35,7 @@ enum ProxyScript: CaseIterable, Sendable {
         }
     }
 
-    /// The answer that makes the tunnel stand.
+    /// The answer that establishes the tunnel.
     var success: [UInt8] {
         switch self {
         case .socks5: [5, 0, 0, 1, 192, 0, 2, 1, 0x10, 0x92]
@@ -44,7 +43,7 @@ enum ProxyScript: CaseIterable, Sendable {
         }
     }
 
-    /// A tunnel that stands, with `bytes` in the same segment as the answer.
+    /// An established tunnel, with `bytes` in the same segment as the answer.
     func tunnel(andAtOnce bytes: String = "", inPiecesOf pieces: Int? = nil) -> [ScriptedPeer.Step] {
         untilRequest + [.send(success + Array(bytes.utf8), inPiecesOf: pieces)]
     }

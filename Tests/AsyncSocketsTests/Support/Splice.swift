@@ -3,7 +3,7 @@ import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
 
-/// A proxy with a client at its far end, which puts what the client says first into one segment with its own
+/// A proxy with a client at its far end. It puts the client's first bytes into one segment with its own
 /// reply.
 struct Splice {
     /// The socket at the far end of the tunnel.
@@ -27,7 +27,7 @@ struct Splice {
             atListener: atListener, link: link)
     }
 
-    /// Serves the connection that asks for a tunnel, and copies everything in both directions from then on.
+    /// Serves the connection that asks for a tunnel, and then copies everything in both directions.
     func join(_ kind: ProxyScript) async throws {
         let near = try await atListener.accepted()
         let atNear = Recorder()

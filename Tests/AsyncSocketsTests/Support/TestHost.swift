@@ -4,14 +4,14 @@ import SocketCore
 import SocketTestSupport
 
 extension Resolver {
-    /// One that has the same addresses for every name.
+    /// A resolver that has the same addresses for every name.
     static func answering(_ addresses: [SocketAddress]) -> Resolver {
         Resolver(concurrency: 1) { _ in .success(addresses) }
     }
 }
 
 extension AsyncSocket {
-    /// A socket to which every name is a host with these addresses.
+    /// A socket whose resolver has these addresses for every name.
     static func client(
         of addresses: [SocketAddress], delay: Double = 3_600, delegate: Recorder, loop: EventLoop? = nil
     ) -> AsyncSocket {
@@ -22,12 +22,8 @@ extension AsyncSocket {
         return client
     }
 
-    /// Connects to the host that `client(of:delay:delegate:loop:)` made up.
+    /// Connects to the host of `client(of:delay:delegate:loop:)`.
     func connectToHost(withTimeout timeout: Double = 60) throws {
         try connect(toHost: "host.test", onPort: 1, withTimeout: timeout)
     }
-}
-
-extension FullBacklog {
-    var address: SocketAddress? { SocketAddress(literal: "127.0.0.1", port: port) }
 }

@@ -2,7 +2,7 @@ import AsyncSockets
 import FoundationEssentials
 import SocketBuffers
 
-/// Sends back what it gets, over TLS if it has settings for it, and remembers who came.
+/// Sends back what it gets, over TLS if it has settings for it, and keeps the ports of its clients.
 final class EchoServer: AsyncSocketDelegate, Sendable {
     private let listener = AsyncSocket()
     private let settings: TLSSettings?
@@ -16,7 +16,7 @@ final class EchoServer: AsyncSocketDelegate, Sendable {
 
     var port: UInt16 { listener.localPort }
 
-    /// The ports of those who have come.
+    /// The ports of its clients.
     var peers: [UInt16] { connections.withLock { $0.map(\.connectedPort) } }
 
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {

@@ -1,7 +1,7 @@
 import AsyncSocketsTesting
 import Foundation
 
-/// Postfix, with nothing but its SMTP server on one port: it takes mail for everybody and throws it away.
+/// Postfix, with nothing but its SMTP server on one port: it takes mail for every address and discards it.
 struct Postfix {
     let port: UInt16
     let program: Program
@@ -42,7 +42,7 @@ struct Postfix {
         ]
         _ = try folder.write(settings.map { "\($0) = \($1)\n" }.sorted().joined(), to: "etc/main.cf")
         _ = try folder.write(Self.services(on: port), to: "etc/master.cf")
-        // Makes the folders of the queue; it complains of what a real installation would want beside them.
+        // Makes the folders of the queue; it warns about what a real installation would have beside them.
         let check = Process()
         check.executableURL = URL(fileURLWithPath: "/usr/sbin/postfix")
         check.arguments = ["-c", configuration, "check"]

@@ -2,7 +2,7 @@ import Foundation
 import SocketBuffers
 import Testing
 
-/// A program that someone else wrote, started for one test and ended with it.
+/// A program that we did not write, started for one test and ended with it.
 final class Program: Sendable {
     private let process: Locked<Process>
     /// What it prints goes to a file, not to a pipe: when the program has ended, all of it is there.
@@ -67,13 +67,13 @@ final class Program: Sendable {
     }
 }
 
-/// A folder that is gone after the test.
+/// A folder that is deleted after the test.
 final class TemporaryFolder: Sendable {
     let path: String
 
     init() throws {
         path = FileManager.default.temporaryDirectory.appendingPathComponent("interop-\(UUID().uuidString)").path
-        // Daemons that change to a user of their own have to get in.
+        // Daemons that change to a user of their own need access.
         try FileManager.default.createDirectory(
             atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o755])
     }

@@ -39,7 +39,7 @@ extension RawPeer {
 final class ForgedKey {
     let pointer: OpaquePointer
 
-    /// A modulus and an exponent of so many bits, out of the air: nothing that it signs is good.
+    /// A random modulus and an exponent of this many bits: its signatures are not valid.
     init(rsaBits: Int32, exponentBits: Int32 = 17) throws {
         let (modulus, exponent, secret) = (BN_new(), BN_new(), BN_new())
         let builder = OSSL_PARAM_BLD_new()

@@ -2,7 +2,7 @@ import COpenSSL
 import SocketBuffers
 import SocketTLS
 
-/// A bare OpenSSL peer over memory BIOs, which does what our own engine never would.
+/// A bare OpenSSL peer over memory BIOs, which does what our own engine never does.
 final class RawPeer {
     private let context: OpaquePointer
     let ssl: OpaquePointer
@@ -13,8 +13,8 @@ final class RawPeer {
     /// The first fatal alert that came while it shook hands.
     private(set) var alertInHandshake: TLSAlert?
 
-    /// A client that trusts anybody, or a server; `customExtension` is the number of one that it sends and
-    /// that means nothing.
+    /// A client that trusts every certificate, or a server; `customExtension` is the number of one that it
+    /// sends and that means nothing.
     init(_ version: TLSVersion, serverPEM: String? = nil, clientPEM: String? = nil, customExtension: UInt32? = nil) throws {
         guard let context = SSL_CTX_new(serverPEM == nil ? TLS_client_method() : TLS_server_method()),
             customExtension.map({ Self.send($0, from: context) }) ?? true, let ssl = SSL_new(context),
@@ -54,7 +54,7 @@ final class RawPeer {
 
     private func show(_ pem: String) throws {
         let (certificate, key) = Array(pem.utf8).withUnsafeBytes { bytes in
-            // A BIO of this kind reads the memory that it was given, wherever that is.
+            // A BIO of this kind reads the caller's memory.
             let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
             defer { BIO_free(bio) }
             return (PEM_read_bio_X509(bio, nil, nil, nil), PEM_read_bio_PrivateKey(bio, nil, nil, nil))

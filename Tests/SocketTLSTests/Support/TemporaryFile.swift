@@ -1,6 +1,6 @@
 import Glibc
 
-/// A file that goes with its object.
+/// A file that is deleted with its object.
 final class TemporaryFile {
     let path: String
 

@@ -1,6 +1,6 @@
 import SocketBuffers
 
-/// A clock that goes when it is told to.
+/// A clock that the test moves.
 final class TestClock: Sendable {
     private let time = Locked((nanoseconds: 0, step: 0))
 
@@ -16,7 +16,7 @@ final class TestClock: Sendable {
         time.withLock { $0.nanoseconds += milliseconds * 1_000_000 }
     }
 
-    /// Goes on by so much whenever it is looked at.
+    /// Moves on by this much at each look.
     func step(milliseconds: Int) {
         time.withLock { $0.step = milliseconds * 1_000_000 }
     }

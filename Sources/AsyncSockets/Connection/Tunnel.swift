@@ -3,9 +3,9 @@
 //     to any other host.
 //  2. While it is negotiated nothing is served: reads and writes wait in their queues, and so does an
 //     upgrade.
-//  3. Bytes flow through the functions that every connection uses. What follows the proxy's last reply stays
-//     in `preBuffer`: it is what came first through the tunnel, and early bytes are judged at an upgrade as
-//     on any other connection.
+//  3. Bytes flow through the channel that every connection uses. What follows the proxy's last reply stays in
+//     `preBuffer`: it is what came first through the tunnel, and early bytes are judged at an upgrade as on
+//     any other connection.
 //  4. Until the tunnel is up, an end of the connection is a failure of the proxy. Afterwards it is the
 //     peer's.
 //  5. The connect timeout runs until the tunnel is up.
@@ -35,55 +35,45 @@ struct Tunnel: Sendable {
 }
 
 /// Asking a proxy for the connection.
-extension StreamConnection {
+extension Tunnel {
+    enum Answer {
+        case established
+        /// Nothing until the next event.
+        case incomplete
+        /// Go on in another turn.
+        case more
+        case failed(AsyncSocketError)
+    }
+
     /// The most bytes that are received at once while the proxy has the word.
     private static let receiveLimit = BufferPool.blockSize / 4
 
-    /// The connection to the proxy stands: asks it for the one that was wanted.
-    func negotiate(_ tunnel: Tunnel, over descriptor: SocketDescriptor) {
-        phase = .negotiating(descriptor, tunnel)
-        reads.mayHaveBytes = true
-        writes.canAcceptBytes = true
-        sendSmallWritesAtOnce(descriptor)
-        needsPump = true
-    }
-
     /// Exchanges messages with the proxy for as long as that gets ahead.
-    func pumpNegotiation(_ tunnel: Tunnel, _ descriptor: SocketDescriptor) {
-        var tunnel = tunnel
-        for _ in 0..<Self.roundsPerTurn {
-            sendOutput(of: &tunnel, to: descriptor)
-            guard tunnel.negotiation.output.isEmpty else { return waitForProxy(tunnel, descriptor) }
-            switch tunnel.negotiation.take(from: reads.preBuffer) {
-            case .established: return beginUsing(tunnel, descriptor)
-            case .failed(let failure): return close(AsyncSocketError(failure, of: tunnel.proxy))
+    mutating func negotiate(over channel: ByteChannel, _ preBuffer: PreBuffer) -> Answer {
+        for _ in 0..<ByteChannel.roundsPerTurn {
+            sendOutput(over: channel)
+            guard negotiation.output.isEmpty else { return wait(for: channel) }
+            switch negotiation.take(from: preBuffer) {
+            case .established: return .established
+            case .failed(let failure): return .failed(AsyncSocketError(failure, of: proxy))
             case .incomplete: break
             }
-            guard tunnel.negotiation.output.isEmpty else { continue }
-            guard receive(into: reads.preBuffer, limit: Self.receiveLimit, from: descriptor) else {
-                return waitForProxy(tunnel, descriptor)
-            }
+            guard negotiation.output.isEmpty else { continue }
+            guard case .bytes = channel.fill(preBuffer, limit: Self.receiveLimit) else { return wait(for: channel) }
         }
-        phase = .negotiating(descriptor, tunnel)
-        askForTurn()
+        return .more
     }
 
-    private func waitForProxy(_ tunnel: Tunnel, _ descriptor: SocketDescriptor) {
-        phase = .negotiating(descriptor, tunnel)
-        if let error = reads.ending ?? writes.ending { close(error.before(tunnel)) }
+    private func wait(for channel: ByteChannel) -> Answer {
+        channel.failure.map { .failed($0.before(self)) } ?? .incomplete
     }
 
-    private func sendOutput(of tunnel: inout Tunnel, to descriptor: SocketDescriptor) {
-        while writes.canSend, !tunnel.negotiation.output.isEmpty {
-            let answer = tunnel.negotiation.output.withUnsafeBytes { descriptor.send($0) }
-            if let count = noteSent(answer) { tunnel.negotiation.didSend(count) }
+    private mutating func sendOutput(over channel: ByteChannel) {
+        while !negotiation.output.isEmpty {
+            let count = negotiation.output.withUnsafeBytes { channel.send($0) }
+            guard count > 0 else { return }
+            negotiation.didSend(count)
         }
-    }
-
-    private func beginUsing(_ tunnel: Tunnel, _ descriptor: SocketDescriptor) {
-        guard stand(descriptor) else { return }
-        report(.didConnect(host: tunnel.host, port: tunnel.port))
-        needsPump = true
     }
 }
 
@@ -104,7 +94,7 @@ extension AsyncSocketError {
     fileprivate func before(_ tunnel: Tunnel) -> AsyncSocketError {
         AsyncSocketError(
             .proxyFailed, blame: blame, operation: "connect",
-            message: "\(tunnel.proxy): the connection ended before the tunnel stood (\(message))", errno: errno
+            message: "\(tunnel.proxy): the connection ended before the tunnel was established (\(message))", errno: errno
         )
     }
 }

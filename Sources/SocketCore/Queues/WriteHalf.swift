@@ -2,18 +2,38 @@ internal import FoundationEssentials
 package import Glibc
 internal import SocketBuffers
 
-/// The queued writes of a connection. A packet passes two marks: its last byte is *handed on* (to the kernel,
-/// or to the TLS engine), and then it is *complete* (nothing of it waits in this process any more).
-package struct WriteQueue: ~Copyable {
-    private var packets = PacketQueue<WritePacket>()
+/// The sending half of a connection: the writes that wait, the clock of the oldest, and how full the queue
+/// is.
+///
+/// A packet passes two marks: its last byte is *handed on* (to the kernel, or to the TLS engine), and then it
+/// is *complete* (nothing of it waits in this process any more). A class for the same reason as `ReadHalf`.
+package final class WriteHalf {
+    // Private: another module would check the exclusivity of each access at run time.
+    @exclusivity(unchecked) private var packets = PacketQueue<WritePacket>()
+    @exclusivity(unchecked) private var timer = OperationTimer()
     /// How many packets at the front are handed on whole and not yet complete.
-    private var handedOnCount = 0
+    @exclusivity(unchecked) private var handedOnCount = 0
+    @exclusivity(unchecked) private var allWaiting = 0
+    /// Those of the waiting bytes that are in files, and use no memory.
+    @exclusivity(unchecked) private var fileWaiting = 0
+    @exclusivity(unchecked) private var closing = false
+    /// The delegate has been told of the high-water mark, and the queue has not been down to half of it
+    /// since.
+    @exclusivity(unchecked) private var isAbove = false
+
     /// The bytes of all packets that are not handed on.
-    package private(set) var waitingByteCount = 0
-    /// Those of them that are in files, and use no memory.
-    private var waitingFileByteCount = 0
+    package var waitingByteCount: Int { allWaiting }
+    /// The caller wants to write nothing after what is queued.
+    package var isClosing: Bool { closing }
+
+    package var isAboveHighWater: Bool { isAbove }
+
+    package func close() {
+        closing = true
+    }
+
     /// Those of them that are in memory.
-    package var waitingMemoryByteCount: Int { waitingByteCount - waitingFileByteCount }
+    package var waitingMemoryByteCount: Int { waitingByteCount - fileWaiting }
 
     package init() {}
 
@@ -21,8 +41,11 @@ package struct WriteQueue: ~Copyable {
     /// How far the oldest write has come that is not complete; nil when there is none.
     package var progress: OperationProgress? {
         guard let write = packets.front else { return nil }
-        return OperationProgress(tag: write.pointee.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
+        return OperationProgress(tag: write.pointee.completion.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
     }
+
+    /// The completion of the oldest write; nil when there is none.
+    package var completion: Completion<Void>? { packets.front?.pointee.completion }
 
     /// The seconds that the oldest write may take; nil when there is none.
     package var timeout: Double? {
@@ -35,28 +58,50 @@ package struct WriteQueue: ~Copyable {
     /// False, and nothing has changed, when more bytes would wait than an `Int` counts: files need no memory,
     /// and may be of any size.
     @discardableResult
-    package mutating func append(_ packet: consuming WritePacket) -> Bool {
+    package func append(_ packet: consuming WritePacket) -> Bool {
         let (sum, isTooMuch) = waitingByteCount.addingReportingOverflow(packet.count)
         guard !isTooMuch else { return false }
-        waitingByteCount = sum
-        if packet.file != nil { waitingFileByteCount += packet.count }
+        allWaiting = sum
+        if packet.file != nil { fileWaiting += packet.count }
         packets.append(packet)
         return true
     }
 
-    package mutating func appendStartTLS() {
+    package func appendStartTLS() {
         packets.appendStartTLS()
     }
 
-    package mutating func removeStartTLS() {
+    package func removeStartTLS() {
         packets.removeStartTLS()
     }
 
-    package mutating func removeAll() {
-        packets.removeAll()
+    /// Gives up the oldest write and hands out its completion; nil when there is none.
+    package func drop() -> Completion<Void>? {
         handedOnCount = 0
-        waitingByteCount = 0
-        waitingFileByteCount = 0
+        allWaiting = 0
+        fileWaiting = 0
+        return packets.drop()?.completion
+    }
+
+    /// The completion by which `waiter` is answered; nil when no write here is its.
+    package func completion(of waiter: AnyObject) -> Completion<Void>? {
+        packets.firstIndex { $0.pointee.completion.answers(waiter) }.flatMap { packets.anyPacket(at: $0)?.pointee.completion }
+    }
+
+    /// Removes the write of `waiter`, or detaches it when some of its bytes are on their way.
+    package func cancel(_ waiter: AnyObject) -> Cancellation {
+        guard let index = packets.firstIndex(where: { $0.pointee.completion.answers(waiter) }),
+            let write = packets.anyPacket(at: index)
+        else { return .tooLate }
+        guard write.pointee.handedOn == 0 else {
+            write.pointee.detach()
+            return .detached
+        }
+        allWaiting -= write.pointee.count
+        if write.pointee.file != nil { fileWaiting -= write.pointee.count }
+        packets.remove(at: index)
+        if index == 0 { timer.advance() }
+        return .removed
     }
 
     /// The file that is to be handed on next, and how much of it; nil when bytes are next, or nothing.
@@ -99,6 +144,12 @@ package struct WriteQueue: ~Copyable {
     /// - Returns: false, without having called `body`, when there are none.
     package func withNextParts(limit: Int, _ body: (UnsafeBufferPointer<iovec>) -> Void) -> Bool {
         guard limit > 0, let next = packets.packet(at: handedOnCount), next.pointee.file == nil else { return false }
+        if packets.packet(at: handedOnCount + 1) == nil {
+            return WritePacket.withRemainingBytes(of: next, limit: limit) { bytes in
+                var part = iovec(bytes)
+                withUnsafePointer(to: &part) { body(UnsafeBufferPointer(start: $0, count: 1)) }
+            }
+        }
         withUnsafeTemporaryAllocation(of: iovec.self, capacity: Self.partLimit) { room in
             addPart(at: handedOnCount, to: room, 0, limit: limit, mayGather: true, body)
         }
@@ -107,31 +158,83 @@ package struct WriteQueue: ~Copyable {
 
     /// Notes that the first `count` of the bytes that `withNextBytes` or `withNextParts` gave, or of the next
     /// file, were taken.
-    package mutating func handOn(_ count: Int) {
-        waitingByteCount -= count
+    package func handOn(_ count: Int) {
+        allWaiting -= count
         var left = count
         while left > 0, let write = packets.packet(at: handedOnCount) {
             let step = min(left, write.pointee.remaining)
             write.pointee.handOn(step)
-            if write.pointee.file != nil { waitingFileByteCount -= step }
+            if write.pointee.file != nil { fileWaiting -= step }
             left -= step
             if write.pointee.remaining == 0 { handedOnCount += 1 }
         }
     }
 
     /// The bytes of the packet at the front that were handed on since the last call, and its tag; nil when
-    /// there are none.
-    package mutating func takeProgress() -> (count: Int, tag: Int)? {
+    /// there are none, or no delegate to tell.
+    package func takeProgress() -> (count: Int, tag: Int)? {
         guard let write = packets.front, let count = write.pointee.takeProgress() else { return nil }
-        return (count, write.pointee.tag)
+        guard case .delegate(let tag) = write.pointee.completion else { return nil }
+        return (count, tag)
     }
 
-    /// Removes the oldest packet when its bytes were all handed on, and returns its tag.
-    package mutating func removeHandedOn() -> Int? {
-        guard handedOnCount > 0, let tag = packets.front?.pointee.tag else { return nil }
+    /// Removes the oldest packet when its bytes were all handed on, and hands out its completion.
+    package func removeHandedOn() -> Completion<Void>? {
+        guard handedOnCount > 0, let completion = packets.front?.pointee.completion else { return nil }
         packets.removeFront()
         handedOnCount -= 1
-        return tag
+        timer.advance()
+        return completion
+    }
+
+    // MARK: - How full
+
+    /// The bytes that wait, once, when they have reached `mark`.
+    package func takeHighWater(_ mark: Int?) -> Int? {
+        guard let mark, mark > 0, !isAbove, waitingByteCount >= mark else { return nil }
+        isAbove = true
+        return waitingByteCount
+    }
+
+    /// The bytes that wait, once, when they are down to half of `mark`.
+    package func takeLowWater(_ mark: Int?) -> Int? {
+        guard isAbove, waitingByteCount <= (mark ?? 0) / 2 else { return nil }
+        isAbove = false
+        return waitingByteCount
+    }
+
+    /// True when `count` more bytes would be too many. What can be sent does not count, nor do files, and one
+    /// write alone is never too much.
+    package func wouldExceed(_ limit: Int, with count: Int) -> Bool {
+        waitingMemoryByteCount > 0 && count > limit - waitingMemoryByteCount
+    }
+
+    // MARK: - Time
+
+    /// Starts the clock of the oldest write, unless it runs.
+    package func startClock() {
+        if let seconds = timeout { timer.startIfNeeded(seconds: seconds) }
+    }
+
+    package var hasDeadline: Bool { timer.deadline != nil }
+
+    /// When the oldest write has taken too long.
+    package var deadline: Deadline? { timer.deadline }
+
+    /// The oldest write, when it has taken too long, once.
+    package func takeLate(at now: Deadline) -> LateOperation? {
+        guard let elapsed = timer.takeExpiry(at: now), let progress, let completion else { return nil }
+        return LateOperation(
+            number: timer.operation, elapsed: elapsed, progress: progress, isDelegates: completion.isDelegates)
+    }
+
+    /// Lets a late write go on for `seconds` more; the time it had, when it is to end now. Nil, and nothing
+    /// changes, when it is not the oldest any more.
+    package func extend(_ number: UInt64, by seconds: Double) -> Double? {
+        guard number == timer.operation, let timeout else { return nil }
+        guard seconds > 0 else { return timeout }
+        timer.extend(by: seconds)
+        return nil
     }
 
     // MARK: - Parts

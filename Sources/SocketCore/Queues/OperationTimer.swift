@@ -1,5 +1,3 @@
-internal import SocketCore
-
 /// The clock of the read or write that is current. It starts when the operation becomes current, not when it
 /// was queued.
 struct OperationTimer {
@@ -43,4 +41,14 @@ struct OperationTimer {
         deadline = nil
         isStarted = false
     }
+}
+
+/// An operation that has taken too long.
+package struct LateOperation {
+    /// The number of the operation, for the answer to the question whether it may go on.
+    package let number: UInt64
+    package let elapsed: Double
+    package let progress: OperationProgress
+    /// The delegate is asked whether the operation may go on; otherwise it ends.
+    package let isDelegates: Bool
 }

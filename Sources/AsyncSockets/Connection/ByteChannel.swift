@@ -1,0 +1,427 @@
+// Rules of the channel:
+//  1. No one else touches the connection's descriptor or its engine. No one else asks whether the connection
+//     is secure: every verb does the same with and without TLS.
+//  2. Readiness is remembered until the kernel denies it: events are edge-triggered, and each is told once.
+//  3. After every call to the engine its output is sent, failed calls too: an alert may be in it.
+//  4. The end of the input and the failure of the output are final. With TLS the engine judges what an end of
+//     file means.
+//  5. A verb is bounded to a few rounds. `.more` asks for another turn, so that others on the loop have
+//     theirs.
+
+internal import Glibc
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// What a connection's bytes go through: the descriptor, what is known of its readiness, and TLS once it has
+/// begun.
+///
+/// Confined to the turn of the connection that owns it.
+final class ByteChannel {
+    private enum Layer {
+        case plain
+        case tls(TLSEngine)
+    }
+
+    private enum Input {
+        /// The kernel has no bytes, as far as is known.
+        case quiet
+        /// The kernel may have bytes: it has said so, and has not said since that there are none.
+        case ready
+        /// A FIN was received.
+        case endOfFile
+        /// A FIN was received, and the engine judges what that means.
+        case judged
+        /// The peer has sent close_notify.
+        case closed
+        indirect case failed(AsyncSocketError)
+    }
+
+    private enum Output {
+        /// The kernel takes bytes, or has not yet said that it does not (`kSocketCanAcceptBytes`).
+        case ready
+        /// An event says when to go on.
+        case full
+        /// The kernel had no memory: to be tried again.
+        case exhausted(until: Deadline?)
+        indirect case failed(StreamEnding.WriteFailure)
+    }
+
+    /// For the record of the connection, through which callers set options.
+    let descriptor: SocketDescriptor
+    @exclusivity(unchecked) private var layer = Layer.plain
+    @exclusivity(unchecked) private var input = Input.ready
+    @exclusivity(unchecked) private var output = Output.ready
+    /// A recv that brings less than there was room for has emptied the kernel's buffer, and whatever comes
+    /// after it is a new event (epoll(7)).
+    ///
+    /// Not so once the FIN has been announced, which is done once: then zero has still to be read. And not
+    /// where Linux stops a recv early: before urgent data (tcp(7)), and on a Unix-domain socket behind bytes
+    /// that descriptors came with (unix(7)).
+    @exclusivity(unchecked) private var trustsShortReads: Bool
+    /// The kernel has reported that the connection is broken in both directions.
+    @exclusivity(unchecked) private var hasHangup = false
+    /// The engine has taken nothing, since a message of the peer is half there: reading may complete it.
+    @exclusivity(unchecked) private(set) var isHeldUp = false
+
+    /// The most rounds of receiving or sending in one turn before others on the loop have theirs.
+    static let roundsPerTurn = 4
+    /// The most bytes that a call gives to the kernel, which copies so many in some fifty microseconds.
+    private static let sendLimit = 256 * 1024
+    /// The most bytes of a file that a call has the kernel send: no more than sendfile(2) moves at a time.
+    private static let fileLimit = 64 * 1024
+
+    /// A connected descriptor, which the loop watches.
+    init(_ descriptor: SocketDescriptor, of family: SocketAddress.Family?) {
+        self.descriptor = descriptor
+        trustsShortReads = family != .unix
+    }
+
+    /// What the event loop has said of the descriptor.
+    func note(_ events: LoopEvents) {
+        if events.contains(.readable), case .quiet = input { input = .ready }
+        if events.contains(.writable), case .full = output { output = .ready }
+        if events.contains(.readHangup) || events.contains(.urgent) { trustsShortReads = false }
+        if events.contains(.hangup) { hasHangup = true }
+    }
+
+    /// The kernel is to be asked for bytes, whatever the last event said.
+    func expectBytes() {
+        if case .quiet = input { input = .ready }
+    }
+
+    /// When to try again, after the kernel had no memory to send with.
+    var retry: Deadline? {
+        if case .exhausted(let deadline) = output { deadline } else { nil }
+    }
+
+    var isExhausted: Bool {
+        if case .exhausted = output { true } else { false }
+    }
+
+    func retryIfDue(at now: Deadline) {
+        if let retry, retry <= now { output = .ready }
+    }
+
+    /// The error that a hangup announced.
+    func takeError() -> AsyncSocketError? {
+        descriptor.takeError(of: "poll").map { AsyncSocketError($0, operation: "read") }
+    }
+
+    // MARK: - Ends
+
+    /// False as long as nothing has been heard of an end.
+    var hasNews: Bool {
+        switch input {
+        case .quiet, .ready, .judged: break
+        case .endOfFile, .closed, .failed: return true
+        }
+        if case .failed = output { return true }
+        return hasHangup
+    }
+
+    /// Says what has been heard of an end. To say it again changes nothing.
+    func tell(_ ending: inout StreamEnding) {
+        switch (input, layer) {
+        case (.endOfFile, .plain), (.closed, _): ending.note(.readEnded(.orderly))
+        case (.failed(let error), _): ending.note(.readEnded(.failed(error)))
+        case (.endOfFile, .tls), (.judged, _), (.quiet, _), (.ready, _): break
+        }
+        if case .failed(let failure) = output { ending.note(.writeFailed(failure)) }
+        if hasHangup { ending.note(.hangup) }
+    }
+
+    /// Why the connection is of no use to a handshake or a proxy's negotiation.
+    var failure: AsyncSocketError? {
+        switch input {
+        case .failed(let error): return error
+        case .endOfFile, .closed: return .closedByPeer
+        case .quiet, .ready, .judged: break
+        }
+        if case .failed(let failure) = output { return failure.error }
+        return nil
+    }
+
+    // MARK: - Receiving
+
+    enum FillAnswer {
+        case bytes
+        /// Nothing until the next event, or nothing any more.
+        case nothing
+        /// Much was received, and nothing for the reader: go on in another turn.
+        case more
+    }
+
+    /// The kernel may have bytes.
+    var mayReceive: Bool {
+        if case .ready = input { true } else { false }
+    }
+
+    /// False when `fill` would answer `.nothing`.
+    var mayHaveBytes: Bool {
+        if case .ready = input { return true }
+        if case .tls(let engine) = layer { return engine.mayHaveAnswer }
+        return false
+    }
+
+    /// Appends at most `limit` bytes for the reader to `buffer`.
+    func fill(_ buffer: PreBuffer, limit: Int) -> FillAnswer {
+        switch layer {
+        case .plain: receive(into: buffer, limit: limit)
+        case .tls(let engine): decrypt(with: engine, into: buffer, limit: limit)
+        }
+    }
+
+    /// One `recv`.
+    private func receive(into buffer: PreBuffer, limit: Int) -> FillAnswer {
+        guard case .ready = input else { return .nothing }
+        let room = buffer.writableBytes(minimum: min(limit, BufferPool.blockSize / 4))
+        let size = min(room.count, limit)
+        switch descriptor.receive(into: UnsafeMutableRawBufferPointer(start: room.baseAddress, count: size)) {
+        case .bytes(let count):
+            buffer.commit(count)
+            if count < size, trustsShortReads { input = .quiet }
+            return .bytes
+        case .wouldBlock:
+            buffer.commit(0)
+            input = .quiet
+            return .nothing
+        case .endOfFile:
+            buffer.commit(0)
+            // The kernel tells of a reset once: who receives after the send that met it is told of an end of
+            // file.
+            if case .failed(let failure) = output, failure.error.errno == ECONNRESET {
+                input = .failed(failure.error)
+            } else {
+                input = .endOfFile
+            }
+            return .nothing
+        case .failed(let error):
+            buffer.commit(0)
+            input = .failed(AsyncSocketError(error, operation: "read"))
+            return .nothing
+        }
+    }
+
+    private func decrypt(with engine: TLSEngine, into buffer: PreBuffer, limit: Int) -> FillAnswer {
+        for _ in 0..<Self.roundsPerTurn {
+            let answer = engine.read(into: buffer, limit: limit)
+            send(engine.output)
+            switch answer {
+            case .bytes: return .bytes
+            case .closed:
+                input = .closed
+                return .nothing
+            case .failed(let error):
+                input = .failed(AsyncSocketError(error, operation: "read"))
+                return .nothing
+            case .incomplete:
+                guard receiveCiphertext(for: engine) else { return .nothing }
+            }
+        }
+        // A peer that sends much ciphertext and no data (KeyUpdates, empty records) does not keep the others
+        // waiting.
+        return .more
+    }
+
+    /// One `recv` into `sslPreBuffer`, unless the engine has yet to take what is there. The engine is told of
+    /// an end of file: true then too, so that it is asked again.
+    private func receiveCiphertext(for engine: TLSEngine) -> Bool {
+        guard engine.received.count < BufferPool.blockSize else { return false }
+        if case .bytes = receive(into: engine.received, limit: BufferPool.blockSize) { return true }
+        guard case .endOfFile = input else { return false }
+        input = .judged
+        engine.receiveEndOfFile()
+        return true
+    }
+
+    // MARK: - Sending
+
+    enum SubmitAnswer {
+        /// Everything was taken.
+        case all
+        /// Some of it was taken: go on.
+        case more
+        /// Nothing more until the next event, or nothing any more.
+        case blocked
+    }
+
+    /// Something of what was submitted waits here, encrypted.
+    var hasUnsentBytes: Bool {
+        if case .tls(let engine) = layer { engine.hasOutput } else { false }
+    }
+
+    /// Hands on the next part of the writes at the front: to the kernel or, with TLS, to the engine and what
+    /// that makes of it to the kernel.
+    func submit(_ writes: WriteHalf) -> SubmitAnswer {
+        switch layer {
+        case .plain: submitPlain(writes)
+        case .tls(let engine): encrypt(writes, with: engine)
+        }
+    }
+
+    private func submitPlain(_ writes: WriteHalf) -> SubmitAnswer {
+        guard case .ready = output else { return .blocked }
+        var answer = SocketDescriptor.SendAnswer.bytes(0)
+        if let file = writes.nextFile {
+            // An error behind the first part would be lost to the bytes before it.
+            answer = descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.fileLimit))
+        } else if !writes.withNextParts(limit: Self.sendLimit, { answer = descriptor.send($0) }) {
+            return .all
+        }
+        guard let count = note(answer) else { return .blocked }
+        writes.handOn(count)
+        return writes.waitingByteCount > 0 ? .more : .all
+    }
+
+    /// The number of bytes that the kernel took, if it took any; otherwise notes why it did not.
+    private func note(_ answer: SocketDescriptor.SendAnswer) -> Int? {
+        switch answer {
+        case .bytes(let count): return count
+        case .wouldBlock: output = .full
+        case .exhausted: output = .exhausted(until: Deadline(after: SocketDescriptor.shortageSeconds))
+        case .failed(let error):
+            // The end may have come with bytes before it that the loop has not told of yet.
+            expectBytes()
+            trustsShortReads = false
+            let isFileBroken = error.errno == ENODATA || error.errno == EIO
+            output = .failed(
+                StreamEnding.WriteFailure(AsyncSocketError(error, operation: "write"), isFileBroken: isFileBroken))
+        }
+        return nil
+    }
+
+    /// Sends bytes that are in no queue; the number that the kernel took.
+    func send(_ bytes: UnsafeRawBufferPointer) -> Int {
+        guard case .ready = output else { return 0 }
+        return note(descriptor.send(bytes)) ?? 0
+    }
+
+    private func encrypt(_ writes: WriteHalf, with engine: TLSEngine) -> SubmitAnswer {
+        isHeldUp = false
+        send(engine.output)
+        guard case .ready = output, !engine.hasOutput, writes.waitingByteCount > 0 else {
+            return engine.hasOutput ? .blocked : .all
+        }
+        switch engine.encrypt(writes) {
+        case .incomplete: isHeldUp = true
+        case .produced: break
+        case .failed(let failure):
+            // The alert goes out while it can.
+            send(engine.output)
+            output = .failed(failure)
+        }
+        guard engine.hasOutput else { return .blocked }
+        send(engine.output)
+        if engine.hasOutput { return .blocked }
+        return writes.waitingByteCount > 0 ? .more : .all
+    }
+
+    /// Sends what the engine has produced.
+    private func send(_ bytes: PreBuffer) {
+        while !bytes.isEmpty, case .ready = output {
+            if let count = note(descriptor.send(bytes.readableBytes)) { bytes.consume(count) }
+        }
+        // No one will get it any more; and an engine that has too much to send reads nothing, so that the end
+        // would never be found.
+        if case .failed = output { bytes.reset() }
+    }
+
+    // MARK: - TLS
+
+    /// From here on bytes travel encrypted. Whatever the peer has sent early is ciphertext, or the handshake
+    /// fails: it is never plaintext again.
+    func beginTLS(_ engine: TLSEngine, feeding early: PreBuffer) {
+        early.moveAll(to: engine.received)
+        layer = .tls(engine)
+    }
+
+    enum HandshakeAnswer {
+        case complete(TLSSession?)
+        case awaitingTrust(PeerTrust)
+        /// Nothing until the next event.
+        case incomplete
+        /// Go on in another turn.
+        case more
+        case failed(AsyncSocketError)
+    }
+
+    /// Drives the handshake for as long as it gets ahead.
+    func handshake() -> HandshakeAnswer {
+        guard case .tls(let engine) = layer else { return .incomplete }
+        for _ in 0..<Self.roundsPerTurn {
+            let answer = engine.handshake()
+            send(engine.output)
+            switch answer {
+            case .complete: return .complete(engine.session)
+            case .awaitingTrust(let trust): return .awaitingTrust(trust)
+            case .failed(let error): return .failed(AsyncSocketError(error, operation: "startTLS"))
+            case .incomplete:
+                guard receiveCiphertext(for: engine) else {
+                    return failure.map { .failed($0.during("startTLS")) } ?? .incomplete
+                }
+            }
+        }
+        return .more
+    }
+
+    /// The verdict about the peer's certificate; `handshake()` goes on with it.
+    func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
+        if case .tls(let engine) = layer { engine.decideTrust(accepted, refusal: refusal) }
+    }
+
+    /// Gives up a handshake that takes too long. The peer learns of it when the channel closes.
+    func abandonHandshake() {
+        if case .tls(let engine) = layer { engine.abandonHandshake() }
+    }
+
+    /// Sends what is left to send while nothing else moves.
+    func flush() {
+        if case .tls(let engine) = layer { send(engine.output) }
+    }
+
+    // MARK: - Closing
+
+    /// Sends our FIN, and the close_notify before it; false when that has to wait for room.
+    func finishWriting() -> Bool {
+        if case .tls(let engine) = layer {
+            engine.shutdown()
+            send(engine.output)
+            guard !engine.hasOutput else { return false }
+        }
+        descriptor.shutdownWriting()
+        return true
+    }
+
+    /// Closes the descriptor, or has it closed once what was sent last has arrived.
+    func close(_ parting: StreamEnding.Parting, on loop: EventLoop) {
+        let engine: TLSEngine? = if case .tls(let engine) = layer { engine } else { nil }
+        if parting != .reset, let engine {
+            engine.shutdown()
+            send(engine.output)
+        }
+        loop.unwatch(descriptor)
+        // A close with unread bytes resets the connection, and a reset overtakes what we sent last: an alert,
+        // or the end of the data.
+        switch parting {
+        case .reset:
+            // The peer must not take the FIN for the end of what it was promised.
+            try? descriptor.set(.linger, to: 0)
+            descriptor.close()
+        case .atOnce where engine?.hasOutput != true: descriptor.close()
+        case .lingering, .atOnce:
+            LingeringClose.begin(with: descriptor, sending: engine?.output.readableBytes, on: loop)
+        }
+        input = .closed
+        output = .full
+    }
+}
+
+extension AsyncSocketError {
+    /// The same error, seen from a larger operation.
+    fileprivate func during(_ operation: String) -> AsyncSocketError {
+        var error = self
+        error.operation = operation
+        return error
+    }
+}

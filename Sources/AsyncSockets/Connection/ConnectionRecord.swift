@@ -1,0 +1,76 @@
+internal import SocketCore
+internal import SocketTLS
+
+/// What anyone may ask of a connection at any time, behind one lock.
+struct ConnectionRecord {
+    var snapshot = ConnectionSnapshot()
+    var claims = CallerClaims()
+    var live = LiveDescriptor()
+
+    /// Closed, or never to be connected, or given up by `disconnect()`: the socket may be used again.
+    var isOver: Bool { snapshot.isClosed || claims.isDisconnected }
+    /// True while a connection is established that the caller has not given up.
+    var isConnected: Bool { snapshot.isEstablished && !isOver }
+    /// Our own address, once the peer's is known.
+    var localAddress: SocketAddress? { snapshot.remoteAddress == nil ? nil : live.localAddress }
+
+    /// The connection has ended. Release the descriptor outside of the lock: what goes with the last reference
+    /// takes locks of its own.
+    mutating func close() -> SocketDescriptor? {
+        snapshot.isClosed = true
+        return live.withdraw()
+    }
+}
+
+/// What a connection has last said of itself: written inside its turn.
+struct ConnectionSnapshot {
+    var isEstablished = false
+    var isClosed = false
+    var isSecure = false
+    var remoteAddress: SocketAddress?
+    var session: CopyOnWrite<TLSSession>?
+}
+
+/// What callers have asked for: written on their own threads, before the connection hears of it.
+struct CallerClaims {
+    /// `disconnect()` was called.
+    var isDisconnected = false
+    /// `disconnect()` or a `disconnectAfter…` method was called: nothing new is taken.
+    var isClosing = false
+    /// `closeWriteStream()` was called.
+    var isWriteStreamClosing = false
+    /// `startTLS` was called: it can be only once.
+    var isUpgradeClaimed = false
+}
+
+/// The descriptor while the connection is up, and what it is made with. It leaves before it is closed, so that
+/// what is done to it under the lock is done to no other file.
+struct LiveDescriptor {
+    private(set) var descriptor: SocketDescriptor?
+    /// Set on every new descriptor.
+    var options = SocketOptionSet()
+    /// Those of the options that the descriptor, once the connection is up, may not have yet.
+    var lateOptions = SocketOptionSet()
+    /// What the local address was at the end.
+    private var lastAddress: CopyOnWrite<SocketAddress>?
+
+    /// Our own address: asked of the kernel, and not kept while the connection is up, since few want to know.
+    var localAddress: SocketAddress? {
+        guard let descriptor else { return lastAddress?.value }
+        return descriptor.localAddress
+    }
+
+    /// Takes a descriptor that is connected, and sets what it lacks.
+    mutating func adopt(_ descriptor: SocketDescriptor) throws(SystemError) {
+        try lateOptions.apply(toConnected: descriptor)
+        lateOptions = SocketOptionSet()
+        self.descriptor = descriptor
+    }
+
+    /// Takes the descriptor away, which is about to be closed.
+    mutating func withdraw() -> SocketDescriptor? {
+        lastAddress = localAddress.map { CopyOnWrite($0) }
+        defer { descriptor = nil }
+        return descriptor
+    }
+}

@@ -1,0 +1,50 @@
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// Queued writes on their way into an engine.
+extension TLSEngine {
+    enum EncryptAnswer {
+        /// All there was, or as much as a block of `output` holds.
+        case produced
+        /// The engine takes nothing before the peer's next message is complete.
+        case incomplete
+        case failed(StreamEnding.WriteFailure)
+    }
+
+    /// Encrypts queued writes until the block of `output` is full, or nothing is left to encrypt.
+    func encrypt(_ writes: WriteHalf) -> EncryptAnswer {
+        while writes.waitingByteCount > 0 {
+            let records = (BufferPool.blockSize - output.count) / Self.encryptedRecordLimit
+            guard records > 0 else { break }
+            do throws(SystemError) {
+                switch try encryptNext(of: writes, limit: records * Self.recordLimit) {
+                case .accepted(let count): writes.handOn(count)
+                case nil: return .produced
+                case .incomplete: return .incomplete
+                case .failed(let error):
+                    return .failed(.init(AsyncSocketError(error, operation: "write"), isFileBroken: false))
+                }
+            } catch {
+                return .failed(.init(AsyncSocketError(error, operation: "write"), isFileBroken: true))
+            }
+        }
+        return .produced
+    }
+
+    /// Encrypts at most `limit` bytes of one write, or several small writes as one record; nil when there is
+    /// nothing to encrypt.
+    private func encryptNext(of writes: WriteHalf, limit: Int) throws(SystemError) -> WriteAnswer? {
+        guard let file = writes.nextFile else {
+            var answer: WriteAnswer?
+            _ = writes.withNextBytes(limit: Self.recordLimit, alone: limit) { answer = write($0) }
+            return answer
+        }
+        let count = min(file.remaining, limit)
+        let scratch = PreBuffer()
+        defer { scratch.reset() }
+        let room = scratch.writableBytes(minimum: count).prefix(count)
+        scratch.commit(try file.region.read(at: file.position, into: UnsafeMutableRawBufferPointer(rebasing: room)))
+        return write(scratch.readableBytes)
+    }
+}

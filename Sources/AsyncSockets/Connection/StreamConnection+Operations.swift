@@ -1,0 +1,360 @@
+internal import FoundationEssentials
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// Who waits for a step in the life of a connection.
+enum LifecycleWaiter {
+    case connected(any OperationWaiter<Void>)
+    case secured(any OperationWaiter<TLSSession?>)
+
+    var object: AnyObject {
+        switch self {
+        case .connected(let waiter): waiter
+        case .secured(let waiter): waiter
+        }
+    }
+
+    func refuse(_ error: any Error) {
+        switch self {
+        case .connected(let waiter): waiter.complete(.failure(error))
+        case .secured(let waiter): waiter.complete(.failure(error))
+        }
+    }
+}
+
+// Reads, writes and startTLS: how they begin, and how each of them ends.
+extension StreamConnection {
+    // MARK: - Anywhere
+
+    func read(_ packet: consuming ReadPacket) {
+        guard isOpenToCallback else { return post(.read(packet)) }
+        let wasDelivering = outlet.leaveCallback()
+        enqueue(packet)
+        outlet.resumeCallback(wasDelivering)
+    }
+
+    func write(_ packet: consuming WritePacket) {
+        guard isOpenToCallback else { return post(.write(packet)) }
+        let wasDelivering = outlet.leaveCallback()
+        enqueue(packet)
+        outlet.resumeCallback(wasDelivering)
+    }
+
+    /// True when the delegate is being called here, and what it asks for can be done without a message.
+    private var isOpenToCallback: Bool { turn.isOpen(within: self) && !isOver }
+
+    // MARK: - Answers
+
+    func answer(_ completion: Completion<Data>, with data: consuming Data) {
+        switch completion {
+        case .delegate(let tag): outlet.append(.didRead(data, tag: tag))
+        case .waiter(let waiter): waiter.complete(.success(data))
+        case .answered: break
+        }
+    }
+
+    /// The operation is dropped, or was never taken. A delegate hears of that by the end of the connection.
+    func refuse<Value>(_ completion: Completion<Value>, _ error: (any Error)? = nil) {
+        if case .waiter(let waiter) = completion { waiter.complete(.failure(error ?? endError)) }
+    }
+
+    /// A waiter wants no answer any more, and gets `CancellationError`. One that waits for the connection or
+    /// for TLS closes it.
+    func cancel(_ waiter: any AnyObject & Sendable) {
+        let completion = reads.completion(of: waiter)
+        if reads.cancel(waiter) == .removed {
+            if let completion { refuse(completion, CancellationError()) }
+            needsPump = true
+        } else if let completion = writes.completion(of: waiter) {
+            guard writes.cancel(waiter) != .tooLate else { return }
+            refuse(completion, CancellationError())
+            needsPump = true
+        } else if let index = waiters.firstIndex(where: { $0.object === waiter }) {
+            waiters.remove(at: index).refuse(CancellationError())
+            close(nil)
+        }
+    }
+
+    // MARK: - Reads
+
+    func enqueue(_ packet: consuming ReadPacket) {
+        guard ending.intent == nil else { return refuse(packet.completion, AsyncSocketError.closing("read")) }
+        reads.append(packet)
+        ending.note(.readAsked)
+        needsPump = true
+    }
+
+    /// Gives the reads at the front what is in `preBuffer`, until one has to wait.
+    func serveReads() {
+        while reads.mayServe, let result = reads.serve() {
+            switch consume result {
+            case .incomplete:
+                if let (count, tag) = reads.takeProgress() { outlet.append(.didReadPartial(count, tag: tag)) }
+                return
+            case .complete(let data, let completion): answer(completion, with: data)
+            case .maxedOut(let maxLength): return close(.readMaxedOut(maxLength))
+            }
+        }
+    }
+
+    /// Ends the oldest read without completing it.
+    func abandonRead(_ error: AsyncSocketError) {
+        guard let (bytesSoFar, completion) = reads.abandon() else { return }
+        switch completion {
+        case .delegate(let tag): outlet.append(.didNotRead(bytesSoFar, tag: tag, error))
+        case .waiter(let waiter): waiter.complete(.failure(error))
+        case .answered: break
+        }
+    }
+
+    // MARK: - Writes
+
+    func enqueue(_ packet: consuming WritePacket) {
+        guard ending.intent == nil, !writes.isClosing else {
+            return refuse(packet.completion, AsyncSocketError.closing("write"))
+        }
+        guard packet.count > 0 else { return completeEmpty(packet.completion) }
+        // Nearly always nothing waits.
+        if writes.waitingMemoryByteCount > 0, !packet.isFile {
+            let limit = max(configuration.value.maximumPendingWriteBytes.count, 0)
+            if writes.wouldExceed(limit, with: packet.count) { pumpIfNeeded() }
+            if isOver { return refuse(packet.completion) }
+            if writes.wouldExceed(limit, with: packet.count) { return overflow(packet.completion, limit) }
+        }
+        let completion = packet.completion
+        guard writes.append(packet) else { return overflow(completion, .max) }
+        needsPump = true
+    }
+
+    private func overflow(_ completion: Completion<Void>, _ limit: Int) {
+        let error = AsyncSocketError.writeQueueFull(limit)
+        close(error)
+        refuse(completion, error)
+    }
+
+    /// A write without bytes is done; a delegate hears nothing of it, as it did in the original.
+    private func completeEmpty(_ completion: Completion<Void>) {
+        if case .waiter(let waiter) = completion { waiter.complete(.success(())) }
+    }
+
+    /// Nothing that was handed on waits here any more: those packets are complete.
+    func completeWrites() {
+        while let completion = writes.removeHandedOn() {
+            switch completion {
+            case .delegate(let tag): outlet.append(.didWrite(tag: tag))
+            case .waiter(let waiter): waiter.complete(.success(()))
+            case .answered: break
+            }
+        }
+        if let (count, tag) = writes.takeProgress() { outlet.append(.didWritePartial(count, tag: tag)) }
+        if writes.isAboveHighWater, let count = writes.takeLowWater(configuration.value.writeHighWaterMark) { outlet.append(.lowWater(count)) }
+    }
+
+    // MARK: - startTLS
+
+    func enqueue(_ request: TLSRequest) {
+        guard ending.intent == nil else {
+            request.waiter?.complete(.failure(AsyncSocketError.closing("startTLS")))
+            return
+        }
+        if let waiter = request.waiter { waiters.append(.secured(waiter)) }
+        upgrade.queue(request)
+        reads.appendStartTLS()
+        writes.appendStartTLS()
+        needsPump = true
+    }
+
+    /// Begins the handshake when both markers are at the front; true when it did.
+    func beginHandshakeIfDrained(_ channel: ByteChannel) -> Bool {
+        var drained: TLSUpgrade.DrainedQueues = []
+        if case .startTLS = reads.front { drained.insert(.startingReadTLS) }
+        if writes.isAtStartTLS { drained.insert(.startingWriteTLS) }
+        guard !drained.isEmpty, let request = upgrade.note(drained) else { return false }
+        return beginHandshake(request.settings, request.context, channel)
+    }
+
+    private func beginHandshake(_ settings: TLSSettings, _ context: TLSContext, _ channel: ByteChannel) -> Bool {
+        if settings.bytesBufferedAtUpgrade == .reject {
+            // Asked of the kernel whatever the last event said: a late injection may be there without one.
+            channel.expectBytes()
+            _ = channel.fill(reads.preBuffer, limit: ReadHalf.readAheadLimit)
+            guard reads.preBuffer.isEmpty else {
+                close(.bytesBufferedAtUpgrade(reads.preBuffer.count))
+                return false
+            }
+        }
+        do throws(TLSError) {
+            channel.beginTLS(try TLSEngine(context: context, settings: settings), feeding: reads.preBuffer)
+            upgrade.begin()
+            ending.note(.secured)
+            note("TLS handshake begins", ["as": settings.role == .server ? "server" : "client"])
+            clock = PhaseClock(.handshake(thenTrust: settings.trustTimeout), seconds: settings.handshakeTimeout)
+            return true
+        } catch {
+            close(AsyncSocketError(error, operation: "startTLS"))
+            return false
+        }
+    }
+
+    /// Drives the handshake for as long as it gets ahead; true when the state of the upgrade has changed.
+    func shakeHands(_ channel: ByteChannel) -> Bool {
+        switch channel.handshake() {
+        case .complete(let session):
+            didSecure(session)
+            return true
+        case .awaitingTrust(let trust):
+            clock = clock?.pauseForTrust()
+            upgrade.awaitTrust()
+            outlet.append(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted)) })
+            return true
+        case .failed(let error): close(error)
+        case .more: askForTurn()
+        case .incomplete: break
+        }
+        return false
+    }
+
+    private func didSecure(_ session: TLSSession?) {
+        clock = nil
+        upgrade.succeed()
+        reads.removeStartTLS()
+        writes.removeStartTLS()
+        let shared = session.map(LatestSession.share)
+        record.withLock { record in
+            record.snapshot.isSecure = true
+            record.snapshot.session = shared
+        }
+        note(
+            "TLS established",
+            ["version": session?.protocolVersion.description ?? "", "cipherSuite": session?.cipherSuite ?? ""])
+        if let index = waiters.firstIndex(where: { if case .secured = $0 { true } else { false } }),
+            case .secured(let waiter) = waiters.remove(at: index)
+        {
+            return waiter.complete(.success(session))
+        }
+        outlet.append(.didSecure)
+    }
+
+    /// The delegate's verdict. A second one, or one that comes too late, finds no one waiting.
+    func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
+        guard case .awaitingTrust = upgrade, case .connected(let channel) = phase else { return }
+        channel.decideTrust(accepted, refusal: refusal)
+        upgrade.resumeHandshake()
+        clock = clock?.resumeHandshake()
+        needsPump = true
+    }
+
+    // MARK: - Time
+
+    /// Asks the loop for an event at the earliest of the deadlines.
+    func armDeadline() {
+        guard hasDeadline, let earliest = earliestDeadline else { return }
+        // A deadline that has moved away is left armed: it comes early, finds nothing expired, and the next
+        // one is armed then.
+        if let armedDeadline, armedDeadline <= earliest { return }
+        guard let registration else { return }
+        armedDeadline = earliest
+        loop.setDeadline(earliest, of: registration)
+    }
+
+    /// False on most connections most of the time.
+    private var hasDeadline: Bool {
+        if reads.hasDeadline || writes.hasDeadline || clock != nil { return true }
+        if case .connected(let channel) = phase { return channel.isExhausted || ending.wakeTime != nil }
+        return true
+    }
+
+    private var earliestDeadline: Deadline? {
+        var earliest = Deadline.earlier(reads.deadline, writes.deadline)
+        if let clock { earliest = .earlier(earliest, clock.deadline) }
+        switch phase {
+        case .opening(let opening): earliest = .earlier(earliest, opening.deadline)
+        case .connected(let channel): earliest = .earlier(earliest, .earlier(channel.retry, ending.wakeTime))
+        case .negotiating(let channel, _): earliest = .earlier(earliest, channel.retry)
+        case .idle, .closed: break
+        }
+        return earliest
+    }
+
+    func expire() {
+        armedDeadline = nil
+        let now = Deadline.now
+        if let clock, let deadline = clock.deadline, deadline <= now { expire(clock) }
+        switch phase {
+        case .opening(let opening): follow(opening.expire(at: now), opening)
+        case .connected(let channel), .negotiating(let channel, _): channel.retryIfDue(at: now)
+        case .idle, .closed: break
+        }
+        expireRead(at: now)
+        expireWrite(at: now)
+    }
+
+    private func expire(_ clock: PhaseClock) {
+        switch clock.limit {
+        case .connect: close(.timeout(.connectTimeout, "connect", seconds: clock.seconds))
+        case .handshake:
+            if case .connected(let channel) = phase { channel.abandonHandshake() }
+            close(.timeout(.handshakeTimeout, "startTLS", seconds: clock.seconds))
+        case .trust:
+            // No verdict came in time: that is a no.
+            guard case .awaitingTrust = upgrade else { return self.clock = nil }
+            decideTrust(false, refusal: .timedOut)
+        }
+    }
+
+    private func expireRead(at now: Deadline) {
+        guard let late = reads.takeLate(at: now) else { return }
+        guard late.isDelegates else { return extendRead(late.number, by: 0) }
+        let question = TimedOutOperation(late) { [weak self] in self?.post(.extendRead(operation: late.number, seconds: $0)) }
+        outlet.append(.readTimedOut(question))
+    }
+
+    private func expireWrite(at now: Deadline) {
+        guard let late = writes.takeLate(at: now) else { return }
+        guard late.isDelegates else { return extendWrite(late.number, by: 0) }
+        let question = TimedOutOperation(late) { [weak self] in self?.post(.extendWrite(operation: late.number, seconds: $0)) }
+        outlet.append(.writeTimedOut(question))
+    }
+
+    /// The delegate's answer, which counts for the operation that was asked about and for no other.
+    func extendRead(_ number: UInt64, by seconds: Double) {
+        guard let timeout = reads.extend(number, by: seconds) else { return }
+        let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: timeout)
+        guard configuration.value.keepsConnectionOnReadTimeout else { return close(error) }
+        abandonRead(error)
+        needsPump = true
+    }
+
+    /// The delegate's answer, which counts for the operation that was asked about and for no other.
+    func extendWrite(_ number: UInt64, by seconds: Double) {
+        guard let timeout = writes.extend(number, by: seconds) else { return }
+        close(.timeout(.writeTimeout, "write", seconds: timeout))
+    }
+}
+
+extension AsyncSocketError {
+    fileprivate static func closing(_ operation: String) -> AsyncSocketError {
+        .badConfiguration(operation, "this side is closing the connection, and takes nothing new")
+    }
+
+    fileprivate static func readMaxedOut(_ maxLength: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .readMaxedOut, blame: .peer, operation: "read",
+            message: "what was waited for did not come within maxLength, \(maxLength) bytes")
+    }
+
+    fileprivate static func writeQueueFull(_ limit: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .writeQueueFull, blame: .caller, operation: "write",
+            message: "more than \(limit) bytes would have waited to be written")
+    }
+
+    fileprivate static func bytesBufferedAtUpgrade(_ count: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .bytesBufferedAtUpgrade, blame: .peer, operation: "startTLS",
+            message:
+                "\(count) bytes of plaintext came before the handshake: an injection, or a greeting or reply that was not read before startTLS"
+        )
+    }
+}

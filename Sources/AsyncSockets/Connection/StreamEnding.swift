@@ -1,0 +1,217 @@
+// Rules of an ending:
+//  1. Bytes that came before the end stay readable, whatever the end was. It counts when they have been read.
+//  2. A read to the end is complete with an orderly end (a FIN or, with TLS, a close_notify). Any other end
+//     gives it up, with the reason.
+//  3. After an orderly end, where half-close is allowed and our side is open, only the read side closes. That
+//     is said once, and reads that wait are given up. The connection ends when our side is finished too.
+//  4. What the caller wants comes before any other end: once what it waits for is done, the connection ends in
+//     good order.
+//  5. A file that cannot be read any more ends the connection at once, unread bytes or not.
+//  6. A write that has failed ends the connection when no byte that came before can still be read: the kernel
+//     has none that is wanted, and none lies unread. Bytes that lie unread hold the end up, but a write that
+//     waits to hear of it does so for the grace period only.
+//  7. Of two ends the peer's is told, since it came first: the failed write met it. Where only the read side
+//     has closed (rule 3), it is the failure of the write.
+//  8. A hangup while no one reads and no byte lies unread ends the connection, if the kernel knows an error.
+//  9. The last thing sent lingers, so that a reset does not overtake it: an alert, a handshake given up, the
+//     end of the data that the caller waited for. A broken file is a reset.
+
+internal import SocketCore
+
+/// How and when a connection ends: a value that hears of facts and decides.
+struct StreamEnding {
+    /// Why no byte will follow those that were received (`kSocketHasReadEOF`).
+    enum ReadEnd {
+        /// The peer has closed its side: a FIN or, with TLS, a close_notify.
+        case orderly
+        /// A truncation, a reset, an alert, or bytes that are no TLS.
+        indirect case failed(AsyncSocketError)
+
+        var error: AsyncSocketError {
+            switch self {
+            case .orderly: .closedByPeer
+            case .failed(let error): error
+            }
+        }
+    }
+
+    /// Why no byte can be sent any more.
+    struct WriteFailure {
+        let error: AsyncSocketError
+        /// A file that was being sent cannot be read any more: what the peer has is cut short.
+        let isFileBroken: Bool
+
+        init(_ error: AsyncSocketError, isFileBroken: Bool) {
+            self.error = error
+            self.isFileBroken = isFileBroken
+        }
+    }
+
+    enum Event {
+        case readEnded(ReadEnd)
+        case writeFailed(WriteFailure)
+        /// The kernel says that the connection is broken in both directions.
+        case hangup
+        /// Our FIN has been sent.
+        case finishedWriting
+        /// The caller wants an end.
+        case wanted(CloseIntent)
+        /// Someone wants to read: the grace period begins again with the next byte that no one takes.
+        case readAsked
+        /// TLS begins: what ended was the plaintext, and how the stream ends is the engine's to say.
+        case secured
+    }
+
+    /// What the two halves look like now.
+    struct Situation {
+        enum Reads {
+            /// A read waits, and bytes may come for it.
+            case waiting
+            case waitingForEnd
+            /// `startTLS` waits for the writes before it.
+            case atStartTLS
+            /// No read waits.
+            case idle
+        }
+
+        var reads = Reads.idle
+        /// Bytes wait for a read that no one has asked for.
+        var hasUnreadBytes = false
+        /// The kernel may have bytes that are wanted now.
+        var mayReceive = false
+        /// A write waits.
+        var hasWrites = false
+        var allowsHalfClose = false
+        var gracePeriod = 1.0
+        var now = Deadline.now
+    }
+
+    enum Action {
+        /// The read to the end that waits is complete.
+        case completeReadToEnd
+        /// The read that waits is given up.
+        indirect case abandonRead(AsyncSocketError)
+        case reportClosedReadSide
+        /// Ask the kernel why, and end the connection if it knows.
+        case askKernel
+        indirect case close(AsyncSocketError?)
+    }
+
+    /// How the descriptor is given up.
+    enum Parting {
+        case atOnce
+        case lingering
+        case reset
+    }
+
+    private(set) var readEnd: ReadEnd?
+    private indirect enum Failure {
+        case none
+        case some(WriteFailure)
+    }
+    private var failure = Failure.none
+    private(set) var intent: CloseIntent?
+    private var hasHangup = false
+    private var hasFinishedWriting = false
+    private var hasReportedReadSide = false
+    /// One read to the end is complete with the end; those behind it are reads like others.
+    private var hasCompletedReadToEnd = false
+    /// When a write that has failed is told of it, though bytes lie unread.
+    private(set) var wakeTime: Deadline?
+
+    var writeFailure: WriteFailure? {
+        if case .some(let failure) = failure { failure } else { nil }
+    }
+
+    /// False as long as nothing has been heard that could end the connection.
+    var mayDecide: Bool {
+        if readEnd != nil || intent != nil || hasHangup { return true }
+        if case .some = failure { return true }
+        return false
+    }
+
+    /// True once our FIN has been sent.
+    var isWritingFinished: Bool { hasFinishedWriting }
+
+    mutating func note(_ event: Event) {
+        switch event {
+        case .readEnded(let end): readEnd = end
+        case .writeFailed(let failure): self.failure = .some(failure)
+        case .hangup: hasHangup = true
+        case .finishedWriting: hasFinishedWriting = true
+        case .wanted(let intent): self.intent = (self.intent ?? []).union(intent)
+        case .readAsked: (wakeTime, hasCompletedReadToEnd) = (nil, false)
+        case .secured: readEnd = nil
+        }
+    }
+
+    /// What is to be done now; nil: nothing, or nothing more. Ask again after each action, with what has become
+    /// of the situation.
+    mutating func decide(_ situation: Situation) -> Action? {
+        if let action = decideReads(situation) { return action }
+        if let intent, intent.isMet(readsDone: situation.reads == .idle, writesDone: !situation.hasWrites) {
+            return .close(nil)
+        }
+        if let writeFailure, writeFailure.isFileBroken { return .close(writeFailure.error) }
+        let isHalfOpen = isHalfOpen(situation)
+        if let readEnd, isExhausted(situation), !isHalfOpen { return .close(readEnd.error) }
+        if let writeFailure, !mayStillRead(situation) {
+            return .close(isHalfOpen ? writeFailure.error : readEnd?.error ?? writeFailure.error)
+        }
+        if hasHangup, readEnd != nil || !wantsBytes(situation), !situation.hasUnreadBytes {
+            hasHangup = false
+            return .askKernel
+        }
+        return nil
+    }
+
+    /// Rules 2 and 3.
+    private mutating func decideReads(_ situation: Situation) -> Action? {
+        guard let readEnd else { return nil }
+        if situation.reads == .waitingForEnd, !hasCompletedReadToEnd {
+            hasCompletedReadToEnd = true
+            if case .failed(let error) = readEnd { return .abandonRead(error) }
+            return .completeReadToEnd
+        }
+        guard isHalfOpen(situation), isExhausted(situation) else { return nil }
+        if !hasReportedReadSide {
+            hasReportedReadSide = true
+            return .reportClosedReadSide
+        }
+        return situation.reads == .idle ? nil : .abandonRead(.closedByPeer)
+    }
+
+    private func isHalfOpen(_ situation: Situation) -> Bool {
+        guard situation.allowsHalfClose, !hasFinishedWriting, case .orderly = readEnd else { return false }
+        return true
+    }
+
+    private func isExhausted(_ situation: Situation) -> Bool {
+        switch situation.reads {
+        case .waiting, .waitingForEnd: true
+        case .atStartTLS: false
+        case .idle: !situation.hasUnreadBytes
+        }
+    }
+
+    private func wantsBytes(_ situation: Situation) -> Bool {
+        situation.reads != .atStartTLS
+    }
+
+    /// Rule 6.
+    private mutating func mayStillRead(_ situation: Situation) -> Bool {
+        guard situation.hasUnreadBytes else { return situation.mayReceive }
+        guard situation.hasWrites else { return true }
+        let end = wakeTime ?? Deadline(after: situation.gracePeriod, from: situation.now)
+        wakeTime = end
+        guard let end else { return true }
+        return end > situation.now
+    }
+
+    /// Rule 9.
+    func parting(with error: AsyncSocketError?) -> Parting {
+        if let writeFailure, writeFailure.isFileBroken { return .reset }
+        let isLastWordOurs = error?.tls != nil || error?.code == .handshakeTimeout || intent?.contains(.afterWrites) == true
+        return isLastWordOurs ? .lingering : .atOnce
+    }
+}

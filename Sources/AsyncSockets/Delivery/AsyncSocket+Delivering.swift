@@ -1,0 +1,114 @@
+// All calls of user code are in this file: those to the delegate, and those to the bodies of `perform(_:)`.
+// (What a packet holds may also run some when it is released: a deallocator of `Data`.)
+
+internal import Dispatch
+internal import Logging
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+internal import Synchronization
+
+extension AsyncSocket: EventSocket {
+    typealias Event = DelegateEvent
+    typealias Delegate = any AsyncSocketDelegate
+    typealias Source = StreamConnection
+
+    var delegateChangeCount: Int { delegateChanges.load(ordering: .acquiring) }
+
+    func copyDelegate(to delegate: inout (any AsyncSocketDelegate)?, _ queue: inout DispatchQueue?) {
+        // Where they are: each copy of the delegate would be counted, and a weakly referenced object's count is
+        // expensive.
+        state.withLock { $0.audience.copy(to: &delegate, &queue) }
+    }
+
+    func beginCallbacks(of source: StreamConnection) {
+        callback.open(for: source)
+    }
+
+    func endCallbacks() {
+        callback.close()
+    }
+
+    /// - Parameter delegate: nil when there is none (any more): questions then get the answer that ends the
+    ///   connection.
+    func deliver(_ event: DelegateEvent, to delegate: (any AsyncSocketDelegate)?) {
+        switch event {
+        case .didAccept(let connection):
+            deliver(connection, to: delegate)
+        case .didStopListening(let listener):
+            vacate(listener)
+            deliver(.didDisconnect(nil), to: delegate)
+        case .didConnect(let host, let port):
+            delegate?.socket(self, didConnectToHost: host, port: port)
+        case .didConnectToPath(let path):
+            delegate?.socket(self, didConnectToPath: path)
+        case .progressed(let progress):
+            delegate?.socket(self, connectionProgressed: progress)
+        case .didRead(let data, let tag):
+            delegate?.socket(self, didRead: data, withTag: tag)
+        case .didReadPartial(let count, let tag):
+            delegate?.socket(self, didReadPartialDataOfLength: count, tag: tag)
+        case .didNotRead(let data, let tag, let error):
+            delegate?.socket(self, didNotReadDataWithTag: tag, bytesSoFar: data, dueToError: error)
+        case .didCloseReadStream:
+            delegate?.socketDidCloseReadStream(self)
+        case .didWrite(let tag):
+            delegate?.socket(self, didWriteDataWithTag: tag)
+        case .didWritePartial(let count, let tag):
+            delegate?.socket(self, didWritePartialDataOfLength: count, tag: tag)
+        case .highWater(let count):
+            delegate?.socket(self, writeQueueReachedHighWater: count)
+        case .lowWater(let count):
+            delegate?.socket(self, writeQueueReachedLowWater: count)
+        case .readTimedOut(let late):
+            late.answer(
+                delegate?.socket(
+                    self, shouldTimeoutReadWithTag: late.tag, elapsed: late.elapsed, bytesDone: late.bytesDone) ?? 0)
+        case .writeTimedOut(let late):
+            late.answer(
+                delegate?.socket(
+                    self, shouldTimeoutWriteWithTag: late.tag, elapsed: late.elapsed, bytesDone: late.bytesDone) ?? 0)
+        case .didReceiveTrust(let trust, let answer):
+            guard let delegate else { return answer(false) }
+            delegate.socket(self, didReceive: trust, completionHandler: answer)
+        case .didSecure:
+            delegate?.socketDidSecure(self)
+        case .didDisconnect(let error):
+            delegate?.socketDidDisconnect(self, withError: error)
+            delegate?.socketDidDisconnect(self, withError: error as (any Error)?)
+        }
+    }
+
+    /// Makes a socket of an accepted connection and hands it to the delegate.
+    private func deliver(_ accepted: AcceptedConnection, to delegate: (any AsyncSocketDelegate)?) {
+        guard let delegate else { return accepted.log(.noDelegate) }
+        guard accepted.listener.isOpen else { return }
+        let socketQueue = delegate.newSocketQueueForConnection(fromAddress: accepted.peer, on: self)
+        guard accepted.listener.isOpen else { return }
+        do throws(AsyncSocketError) {
+            var socket = try makeChild(socketQueue)
+            let connection = try socket.prepare(accepted)
+            // What happens on the connection is delivered after the socket itself: so it begins to live only
+            // after that.
+            delegate.socket(self, didAcceptNewSocket: socket)
+            if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.log(.notKept) }
+            connection.begin(with: accepted.descriptor)
+        } catch {
+            logger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
+        }
+    }
+}
+
+/// What the caller wants done with the descriptor.
+struct PerformedBody: Sendable {
+    private let body: @Sendable (Int32?) -> Void
+
+    init(_ body: @escaping @Sendable (Int32?) -> Void) {
+        self.body = body
+    }
+
+    /// - Parameter descriptor: nil when there is none.
+    func run(with descriptor: Int32?) {
+        body(descriptor)
+    }
+}

@@ -1,0 +1,286 @@
+// Rules of delivery:
+//  1. Events reach the delegate in the order in which they happened, one at a time, and no lock is held
+//     meanwhile. The socket's `deliver(_:to:)` calls user code; nothing here does.
+//  2. Those for a delegate queue wait in an `EventBacklog`.
+//  3. Inline (no delegate queue, or the delegate queue is the socket queue): they are delivered inside the
+//     turn, on the loop or on the socket queue; never inside a call that the caller makes.
+//  4. Once the socket has taken up something else, nothing but the end is delivered of this source, and
+//     nothing of the other before that (`end`).
+//  5. A delegate is called on the queue that was set together with it, and nowhere else (`DelegateSlot`).
+//  6. While the outlet is held back nothing is delivered: the end of what the socket did before comes first,
+//     or the callback that brings an accepted socket.
+
+internal import Dispatch
+internal import SocketBuffers
+internal import SocketCore
+internal import Synchronization
+
+/// A socket whose delegate hears of events.
+protocol EventSocket: AnyObject, Sendable {
+    associatedtype Event: SocketEvent
+    associatedtype Delegate
+    associatedtype Source: EventSource
+
+    /// A queue on which the socket's state is handled, and inline delegates are called.
+    var socketQueue: DispatchQueue? { get }
+    /// The queue on which the delegate is called; nil: inline.
+    var delegateQueue: DispatchQueue? { get }
+    /// How often the delegate was changed.
+    var delegateChangeCount: Int { get }
+    /// The delegate and its queue, as they are now.
+    func copyDelegate(to delegate: inout Delegate?, _ queue: inout DispatchQueue?)
+    /// Calls the delegate. This is where user code runs.
+    func deliver(_ event: Event, to delegate: Delegate?)
+    /// On this thread, until `endCallbacks()`: what the delegate asks for goes to `source` at once.
+    func beginCallbacks(of source: Source)
+    func endCallbacks()
+}
+
+/// What a delegate hears: a plain value.
+protocol SocketEvent: Sendable {
+    /// The last event of its source.
+    var isEnd: Bool { get }
+    /// Adds the progress that `next` tells of to this one's; false when they do not tell of the same.
+    mutating func absorb(_ next: Self) -> Bool
+    var isProgress: Bool { get }
+}
+
+/// What events come from, and what the delegate's requests go to while it is called inline.
+protocol EventSource: AnyObject, Sendable {
+    var loop: EventLoop { get }
+    /// Does what the delegate has asked for in callbacks.
+    func serveRequests()
+    /// Makes known how far things have come, before the delegate can ask on a queue of its own.
+    func publishProgress()
+    /// Has the turn taken again soon.
+    func askForTurn()
+}
+
+/// The events of one source on their way to the delegate of its socket.
+///
+/// Confined to the turn of its source, or to the loop of a listener; `supersede()` and `end` are for anyone.
+final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
+    // Unchecked: see above. The runtime reads weak references atomically.
+    @exclusivity(unchecked) private weak var socket: Socket?
+    @exclusivity(unchecked) private var outbox = Ring<Socket.Event>()
+    /// The queue that events have to be sent to; nil when they are delivered inline.
+    @exclusivity(unchecked) private(set) var queue: DispatchQueue?
+    /// Made when there is a delegate queue to send the first event to.
+    @exclusivity(unchecked) private var backlog: EventBacklog<Socket.Event>?
+    @exclusivity(unchecked) var isHeldBack = false
+    /// User code is being called inside the turn.
+    @exclusivity(unchecked) private(set) var isDelivering = false
+    private let hasSuccessor = Atomic(false)
+    /// Reached when the delegate has heard of the end.
+    let end = Milestone()
+
+    /// The most events that one inline delivery brings before others on the loop have their turn.
+    private static var deliveryLimit: Int { 16 }
+
+    init(of socket: Socket) {
+        self.socket = socket
+    }
+
+    // MARK: - One source after the other
+
+    var isSuperseded: Bool { hasSuccessor.load(ordering: .relaxed) }
+
+    /// The socket has taken up something else.
+    func supersede() {
+        hasSuccessor.store(true, ordering: .relaxed)
+    }
+
+    // MARK: - Where to deliver
+
+    /// What is delivered from now on is delivered on `delegateQueue`.
+    func callBack(on delegateQueue: DispatchQueue?, unlessItIs socketQueue: DispatchQueue?) {
+        queue = delegateQueue === socketQueue ? nil : delegateQueue
+    }
+
+    /// The socket has another delegate queue. It is asked for it: of two changes that overtake each other on
+    /// the way here the later one stays.
+    func changeQueue() {
+        if let socket { callBack(on: socket.delegateQueue, unlessItIs: socket.socketQueue) }
+    }
+
+    // MARK: - Delivering
+
+    var isEmpty: Bool { outbox.isEmpty }
+
+    func append(_ event: consuming Socket.Event) {
+        outbox.append(event)
+    }
+
+    /// What follows is no callback, even if it was called by one; returns whether it was. Hand that to
+    /// `resumeCallback(_:)` afterwards.
+    func leaveCallback() -> Bool {
+        defer { isDelivering = false }
+        return isDelivering
+    }
+
+    func resumeCallback(_ wasDelivering: Bool) {
+        isDelivering = wasDelivering
+    }
+
+    /// Delivers what waits, here and now where that may be.
+    func deliver(on executor: TurnExecutor, for source: Socket.Source) {
+        guard !outbox.isEmpty, !isHeldBack else { return }
+        // No one else has told it of a new queue: the socket's changes go to the source after this one.
+        if isSuperseded { changeQueue() }
+        if queue != nil {
+            source.publishProgress()
+            send(on: executor == .loop ? source.loop : nil)
+        } else if let backlog, !backlog.isIdle(orElse: { [weak source] in source?.askForTurn() }) {
+            // The delegate has come inline: what waits for the queue that it had goes first.
+        } else if executor != .caller {
+            deliverInline(source)
+        } else {
+            source.askForTurn()
+        }
+    }
+
+    /// For a source without a turn, on its loop: the same, without callbacks that act at once. What would be
+    /// inline goes to the socket queue, if there is one.
+    func deliver(onLoop loop: EventLoop) {
+        if let socket { queue = socket.delegateQueue ?? socket.socketQueue }
+        if queue != nil { return send(on: loop) }
+        if let backlog, !backlog.isIdle(orElse: { loop.run { self.deliver(onLoop: loop) } }) { return }
+        var recipient = EventRecipient(socket)
+        while isInline(&recipient), let event = outbox.popFirst() { deliver(event, to: &recipient) }
+        if !outbox.isEmpty { send(on: loop) }
+    }
+
+    private func deliverInline(_ source: Socket.Source) {
+        var delivered = 0
+        var recipient = EventRecipient(socket)
+        recipient.beginCallbacks(of: source)
+        while delivered < Self.deliveryLimit, isInline(&recipient), let event = outbox.popFirst() {
+            isDelivering = true
+            deliver(event, to: &recipient)
+            isDelivering = false
+            delivered += 1
+            // What is queued in several callbacks is served together.
+            if outbox.isEmpty { source.serveRequests() }
+        }
+        recipient.endCallbacks()
+        if !outbox.isEmpty { source.askForTurn() }
+    }
+
+    /// True when events are delivered inside the turn. The delegate may have moved to a queue of its own since
+    /// this was last asked.
+    private func isInline(_ recipient: inout EventRecipient<Socket>) -> Bool {
+        recipient.update()
+        if !recipient.isInline, queue == nil { queue = recipient.queue }
+        return queue == nil
+    }
+
+    /// Calls the delegate, which may be called here.
+    private func deliver(_ event: consuming Socket.Event, to recipient: inout EventRecipient<Socket>) {
+        let isEnd = event.isEnd
+        if isEnd || !isSuperseded { recipient.deliver(event) }
+        if isEnd { end.reach() }
+    }
+
+    // MARK: - On a delegate queue
+
+    private func send(on loop: EventLoop?) {
+        guard let queue else { return }
+        let backlog = backlog ?? EventBacklog()
+        self.backlog = backlog
+        guard let ticket = backlog.take(&outbox, isOnLoop: loop != nil) else { return }
+        if let loop { return loop.afterBatch(self, on: queue) }
+        queue.async { self.run(upTo: ticket, on: queue) }
+    }
+
+    /// On the loop, when the batch has been handled.
+    func takeTicket() -> Int {
+        backlog?.takeTicket() ?? 0
+    }
+
+    /// On `queue`: delivers what came before `ticket` was taken.
+    func run(upTo ticket: Int, on queue: DispatchQueue) {
+        guard let backlog, let events = backlog.begin(upTo: ticket) else { return }
+        deliver(events, of: backlog, on: queue)
+    }
+
+    /// This block alone has events, until none is left that was promised.
+    private func deliver(_ first: [Socket.Event], of backlog: EventBacklog<Socket.Event>, on queue: DispatchQueue) {
+        var recipient = EventRecipient(socket)
+        var events = first[...]
+        while true {
+            while let event = events.first {
+                if let other = recipient.queueInstead(of: queue) {
+                    backlog.putBack(events)
+                    return other.async { self.goOn(with: backlog, on: other) }
+                }
+                events.removeFirst()
+                deliver(event, to: &recipient)
+            }
+            guard let more = backlog.next() else { break }
+            events = more[...]
+        }
+        backlog.finish()
+    }
+
+    /// On the queue that the delegate has moved to.
+    private func goOn(with backlog: EventBacklog<Socket.Event>, on queue: DispatchQueue) {
+        guard let events = backlog.next() else { return backlog.finish() }
+        deliver(events, of: backlog, on: queue)
+    }
+}
+
+/// Whom events are delivered to: the socket and its delegate, held for one delivery, since a weak reference
+/// is expensive to follow.
+struct EventRecipient<Socket: EventSocket>: ~Copyable {
+    private var socket: Socket?
+    private var delegate: Socket.Delegate?
+    private(set) var queue: DispatchQueue?
+    /// The delegate may be called on the socket's loop or its socket queue.
+    private(set) var isInline = true
+    private var changeCount = -1
+
+    fileprivate init(_ socket: Socket?) {
+        self.socket = socket
+        update()
+    }
+
+    /// The socket, which is kept here: to count references to what is referenced weakly too is expensive.
+    private var unretained: Unmanaged<Socket>? { socket.map(Unmanaged.passUnretained) }
+
+    func beginCallbacks(of source: Socket.Source) {
+        unretained?._withUnsafeGuaranteedRef { $0.beginCallbacks(of: source) }
+    }
+
+    func endCallbacks() {
+        unretained?._withUnsafeGuaranteedRef { $0.endCallbacks() }
+    }
+
+    /// The queue on which the delegate has to be called instead, when it may not be called on `place`.
+    mutating func queueInstead(of place: DispatchQueue?) -> DispatchQueue? {
+        update()
+        return queue === place ? nil : queue
+    }
+
+    /// Looks for the delegate again, if it was changed.
+    mutating func update() {
+        guard let socket = unretained else { return }
+        let changeCount = socket._withUnsafeGuaranteedRef { $0.delegateChangeCount }
+        guard changeCount != self.changeCount else { return }
+        self.changeCount = changeCount
+        // Not under the lock: the last reference to the old one may be here, and its deinit may call the
+        // socket.
+        delegate = nil
+        queue = nil
+        socket._withUnsafeGuaranteedRef { socket in
+            socket.copyDelegate(to: &delegate, &queue)
+            isInline = queue == nil || queue === socket.socketQueue
+        }
+    }
+
+    fileprivate mutating func deliver(_ event: consuming Socket.Event) {
+        // No one else has it any more, so no one wants to hear of it.
+        if isKnownUniquelyReferenced(&socket) { socket = nil }
+        guard let socket = unretained else { return }
+        socket._withUnsafeGuaranteedRef { $0.deliver(event, to: delegate) }
+    }
+}

@@ -1,0 +1,140 @@
+package import AsyncSockets
+internal import FoundationEssentials
+package import Glibc
+
+extension RawSocket {
+    /// A socket that is neither bound nor connected, with the arguments of socket(2).
+    package convenience init(
+        _ domain: Int32, _ type: __socket_type = SOCK_STREAM, protocol number: Int32 = 0, waitLimit: WaitLimit = .oneMinute
+    ) throws(LoopbackError) {
+        let descriptor = socket(domain, Int32(type.rawValue | SOCK_CLOEXEC.rawValue), number)
+        guard descriptor >= 0 else { throw .system("socket") }
+        self.init(owning: descriptor, waitLimit: waitLimit)
+    }
+
+    /// The two ends of a connection that the kernel makes without a network.
+    package static func pair(
+        _ type: __socket_type = SOCK_STREAM, waitLimit: WaitLimit = .oneMinute
+    ) throws(LoopbackError) -> (RawSocket, RawSocket) {
+        var ends: [Int32] = [-1, -1]
+        let answer = socketpair(AF_UNIX, Int32(type.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends)
+        guard answer == 0 else { throw .system("socketpair") }
+        return (RawSocket(owning: ends[0], waitLimit: waitLimit), RawSocket(owning: ends[1], waitLimit: waitLimit))
+    }
+
+    // MARK: - Listening
+
+    /// A socket that is bound and does not listen: it reserves the address, and connections to it are
+    /// refused. When it closes, the file of a Unix-domain socket remains.
+    package static func bound(
+        to address: SocketAddress, _ type: __socket_type = SOCK_STREAM, waitLimit: WaitLimit = .oneMinute
+    ) throws(LoopbackError) -> RawSocket {
+        let socket = try RawSocket(address.domain, type, waitLimit: waitLimit)
+        guard socket.call(bind, address) == 0 else { throw .system("bind") }
+        return socket
+    }
+
+    /// A socket that is bound to a port of a loopback address and does not listen.
+    package static func refusing(_ host: String = SocketAddress.loopbackHost) throws(LoopbackError) -> RawSocket {
+        try bound(to: .loopback(host))
+    }
+
+    package static func listening(
+        on address: SocketAddress, backlog: Int32 = 8, waitLimit: WaitLimit = .oneMinute
+    ) throws(LoopbackError) -> RawSocket {
+        let listener = try bound(to: address, waitLimit: waitLimit)
+        guard listen(listener.descriptor, backlog) == 0 else { throw .system("listen") }
+        return listener
+    }
+
+    /// Listens on a port of a loopback address that the system chooses.
+    package static func listening(
+        _ host: String = SocketAddress.loopbackHost, backlog: Int32 = 8, waitLimit: WaitLimit = .oneMinute
+    ) throws(LoopbackError) -> RawSocket {
+        try listening(on: .loopback(host), backlog: backlog, waitLimit: waitLimit)
+    }
+
+    /// Waits for a connection.
+    package func accepted() throws(LoopbackError) -> RawSocket {
+        while true {
+            try waitLimit.wait(for: Int16(POLLIN), on: descriptor, "accept")
+            // This does not block: Linux keeps a connection that ends before it is accepted.
+            let accepted = accept(descriptor, nil, nil)
+            if accepted < 0 && [EAGAIN, EINTR, ECONNABORTED].contains(errno) { continue }
+            guard accepted >= 0 else { throw .system("accept") }
+            _ = fcntl(accepted, F_SETFD, FD_CLOEXEC)
+            let socket = RawSocket(owning: accepted, waitLimit: waitLimit)
+            socket.sendAtOnce()
+            return socket
+        }
+    }
+
+    /// A port that is free on every address. The kernel gives it to no one else, because it is below the
+    /// range from which the kernel chooses.
+    package static func freePort() throws(LoopbackError) -> UInt16 {
+        for port in UInt16.random(in: 20_000..<30_000)..<32_000 {
+            guard let any = SocketAddress(literal: "::", port: port) else { break }
+            do throws(LoopbackError) {
+                _ = try bound(to: any)
+                return port
+            } catch {
+                guard error.errorNumber == EADDRINUSE else { throw error }
+            }
+        }
+        throw LoopbackError(.systemFailed, "No port is free.", operation: "bind")
+    }
+
+    // MARK: - Connecting
+
+    /// A connected socket.
+    package static func connected(
+        to address: SocketAddress, waitLimit: WaitLimit = .oneMinute
+    ) throws(LoopbackError) -> RawSocket {
+        let socket = try connecting(to: address, waitLimit: waitLimit)
+        try waitLimit.wait(for: Int16(POLLOUT), on: socket.descriptor, "connect")
+        var failure: Int32 = 0
+        var length = socklen_t(MemoryLayout<Int32>.size)
+        guard getsockopt(socket.descriptor, SOL_SOCKET, SO_ERROR, &failure, &length) == 0 else { throw .system("getsockopt") }
+        guard failure == 0 else { throw .system("connect", failure) }
+        _ = fcntl(socket.descriptor, F_SETFL, 0)
+        socket.sendAtOnce()
+        return socket
+    }
+
+    /// Starts to connect and does not wait. The descriptor is non-blocking.
+    package static func connecting(
+        to address: SocketAddress, waitLimit: WaitLimit = .oneMinute
+    ) throws(LoopbackError) -> RawSocket {
+        let socket = try RawSocket(address.domain, waitLimit: waitLimit)
+        _ = fcntl(socket.descriptor, F_SETFL, O_NONBLOCK)
+        let answer = socket.call(connect, address)
+        guard answer == 0 || errno == EINPROGRESS || errno == EINTR else { throw .system("connect") }
+        return socket
+    }
+
+    private func call(_ body: (Int32, UnsafePointer<sockaddr>?, socklen_t) -> Int32, _ address: SocketAddress) -> Int32 {
+        address.data.withUnsafeBytes {
+            body(descriptor, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), socklen_t($0.count))
+        }
+    }
+}
+
+extension SocketAddress {
+    /// The host on which a test listens and connects by default.
+    package static let loopbackHost = "127.0.0.1"
+
+    /// An address of this machine, such as `127.0.0.1` or `::1`. The system chooses a port in place of 0.
+    package static func loopback(
+        _ host: String = SocketAddress.loopbackHost, port: UInt16 = 0
+    ) throws(LoopbackError) -> SocketAddress {
+        guard let address = SocketAddress(literal: host, port: port) else {
+            throw LoopbackError(.systemFailed, "\(host) is not an address.", operation: "loopback")
+        }
+        return address
+    }
+
+    /// The address family at the start of a `sockaddr`, such as `AF_INET`.
+    fileprivate var domain: Int32 {
+        data.withUnsafeBytes { Int32($0.loadUnaligned(as: sa_family_t.self)) }
+    }
+}

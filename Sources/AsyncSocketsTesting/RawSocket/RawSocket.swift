@@ -1,0 +1,123 @@
+package import AsyncSockets
+internal import FoundationEssentials
+internal import Glibc
+
+/// The owner of one socket, made with only system calls. Its calls block until they are done or the wait
+/// limit is reached.
+///
+/// It shares only `SocketAddress` with the library, so a test sees what the kernel says. The descriptor is
+/// blocking, as socket(2) makes it: the calls of this type wait with poll(2), and then do not block.
+///
+/// Two threads may read and write. The descriptor closes with the last reference, so no one polls a number
+/// that belongs to another file.
+package final class RawSocket: Sendable {
+    package let descriptor: Int32
+    let waitLimit: WaitLimit
+
+    init(owning descriptor: Int32, waitLimit: WaitLimit) {
+        self.descriptor = descriptor
+        self.waitLimit = waitLimit
+    }
+
+    deinit { close(descriptor) }
+
+    /// Another descriptor of the same socket, which belongs to the caller and stays open in child processes.
+    package func duplicate() -> Int32 { dup(descriptor) }
+
+    // MARK: - Addresses
+
+    package var localAddress: SocketAddress {
+        get throws(LoopbackError) { try Self.localAddress(of: descriptor) }
+    }
+
+    package var localPort: UInt16 {
+        get throws(LoopbackError) { try localAddress.port ?? 0 }
+    }
+
+    package var peerAddress: SocketAddress {
+        get throws(LoopbackError) { try Self.address(of: descriptor, "getpeername", getpeername) }
+    }
+
+    /// The address of any socket, by its descriptor.
+    package static func localAddress(of descriptor: Int32) throws(LoopbackError) -> SocketAddress {
+        try address(of: descriptor, "getsockname", getsockname)
+    }
+
+    private static func address(
+        of descriptor: Int32, _ call: String,
+        _ ask: (Int32, UnsafeMutablePointer<sockaddr>?, UnsafeMutablePointer<socklen_t>?) -> Int32
+    ) throws(LoopbackError) -> SocketAddress {
+        // As large as a `sockaddr_storage`, and aligned like one.
+        var storage = [UInt64](repeating: 0, count: 16)
+        var length: socklen_t = 128
+        let answer = storage.withUnsafeMutableBytes {
+            ask(descriptor, $0.baseAddress?.assumingMemoryBound(to: sockaddr.self), &length)
+        }
+        guard answer == 0 else { throw .system(call) }
+        let data = storage.withUnsafeBytes { Data($0.prefix(Int(length))) }
+        guard let address = SocketAddress(data: data) else { throw .system(call, EAFNOSUPPORT) }
+        return address
+    }
+
+    // MARK: - Receiving
+
+    /// Whether there are bytes, an end or a connection to accept. Does not wait.
+    package var hasInput: Bool {
+        var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        return poll(&entry, 1, 0) == 1
+    }
+
+    /// Waits for bytes and returns all that have come, at most 64 KiB; an empty array means that the other
+    /// side has ended (FIN).
+    package func receive() throws(LoopbackError) -> [UInt8] {
+        while true {
+            try waitLimit.wait(for: Int16(POLLIN), on: descriptor, "receive")
+            var count = 0
+            let bytes = [UInt8](unsafeUninitializedCapacity: 65_536) { buffer, filled in
+                count = recv(descriptor, buffer.baseAddress, buffer.count, Int32(MSG_DONTWAIT))
+                filled = max(0, count)
+            }
+            if count >= 0 { return bytes }
+            if errno != EAGAIN && errno != EINTR { throw .system("recv") }
+        }
+    }
+
+    // MARK: - Sending and ending
+
+    /// Sends all bytes, in one segment if they fit; `waitLimit` is for this call only.
+    package func send(_ bytes: some Collection<UInt8>, waitLimit: WaitLimit? = nil) throws(LoopbackError) {
+        let flags = Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)
+        var rest = Array(bytes)[...]
+        while !rest.isEmpty {
+            let sent = rest.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, flags) }
+            if sent > 0 {
+                rest = rest.dropFirst(sent)
+            } else if errno == EAGAIN {
+                try (waitLimit ?? self.waitLimit).wait(for: Int16(POLLOUT), on: descriptor, "send")
+            } else if errno != EINTR {
+                throw .system("send")
+            }
+        }
+    }
+
+    /// Sends FIN: this side sends no more, but goes on receiving.
+    package func finish() {
+        _ = shutdown(descriptor, Int32(SHUT_WR))
+    }
+
+    /// Makes the last reference send RST instead of FIN.
+    package func resetWhenClosed() {
+        setOption(SO_LINGER, of: SOL_SOCKET, to: linger(l_onoff: 1, l_linger: 0))
+    }
+
+    /// Makes every `send` a separate segment (TCP_NODELAY).
+    func sendAtOnce() {
+        setOption(TCP_NODELAY, of: Int32(IPPROTO_TCP), to: Int32(1))
+    }
+
+    private func setOption<Value>(_ name: Int32, of level: Int32, to value: Value) {
+        withUnsafeBytes(of: value) { bytes in
+            _ = setsockopt(descriptor, level, name, bytes.baseAddress, socklen_t(bytes.count))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+// Rules of completion:
+//  1. Every operation that is accepted is answered exactly once: served, dropped, refused or cancelled.
+//  2. A queue that gives up an operation hands its completion out; whoever takes it out answers it.
+//  3. A delegate hears of a served operation by its tag. Of one that is dropped or refused it hears by the
+//     end of the connection; a waiter hears of each.
+//  4. A waiter waits for one operation. It is therefore also the operation's identifier.
+
+/// One who waits for the end of an operation.
+package protocol OperationWaiter<Value>: AnyObject, Sendable {
+    /// What the operation brings.
+    associatedtype Value: Sendable
+
+    /// The answer. Called inside the turn, once: resume a task, and run no user code.
+    func complete(_ result: Result<Value, any Error>)
+}
+
+/// Who is answered when an operation ends.
+package enum Completion<Value: Sendable>: Sendable {
+    /// The delegate, with the tag that the operation was given.
+    case delegate(tag: Int)
+    case waiter(any OperationWaiter<Value>)
+    /// The operation was cancelled while it was under way, and its answer was given then.
+    case answered
+
+    /// The tag for reports to a delegate; 0 for an operation that no delegate has asked for.
+    package var tag: Int {
+        if case .delegate(let tag) = self { tag } else { 0 }
+    }
+
+    /// True when the delegate is to be told of the operation.
+    package var isDelegates: Bool {
+        if case .delegate = self { true } else { false }
+    }
+
+    /// True when this answers `waiter`.
+    package func answers(_ waiter: AnyObject) -> Bool {
+        if case .waiter(let mine) = self { mine === waiter } else { false }
+    }
+}
+
+/// What became of an attempt to cancel an operation.
+package enum Cancellation: Sendable, Hashable {
+    /// The operation is gone, as if it had never been asked for.
+    case removed
+    /// The operation has begun and goes on; no one is answered when it ends.
+    case detached
+    /// The operation has ended already.
+    case tooLate
+}

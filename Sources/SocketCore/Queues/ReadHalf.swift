@@ -1,0 +1,202 @@
+package import FoundationEssentials
+package import SocketBuffers
+
+/// The receiving half of a connection: the reads that wait, the bytes that wait for reads, and the clock of
+/// the oldest read.
+///
+/// A class, so that the connection may use one part of it while another is in use. Exclusivity is not checked
+/// at run time: the turn sees to it.
+package final class ReadHalf {
+    // Private: another module would check the exclusivity of each access at run time.
+    @exclusivity(unchecked) private var packets = PacketQueue<ReadPacket>()
+    /// Bytes that were received (and decrypted) and that no read has taken yet.
+    package let preBuffer = PreBuffer()
+    @exclusivity(unchecked) private var timer = OperationTimer()
+
+    /// How many bytes are read ahead of any request, so that a FIN is noticed.
+    package static let readAheadLimit = 64 * 1024
+
+    package init() {}
+
+    /// What is at the front of the queue.
+    package enum Front {
+        case read
+        case startTLS
+        case nothing
+    }
+
+    /// What became of the read at the front.
+    package enum Answer {
+        /// The read is done, and gone from the queue.
+        case complete(Data, Completion<Data>)
+        case incomplete
+        /// So many bytes are there without the delimiter, or more before the end.
+        case maxedOut(Int)
+    }
+
+    // MARK: - The queue
+
+    package var isEmpty: Bool { packets.isEmpty }
+
+    package var front: Front {
+        if packets.front != nil { return .read }
+        return packets.isAtStartTLS ? .startTLS : .nothing
+    }
+
+    package func append(_ packet: consuming ReadPacket) {
+        packets.append(packet)
+    }
+
+    package func appendStartTLS() {
+        packets.appendStartTLS()
+    }
+
+    package func removeStartTLS() {
+        packets.removeStartTLS()
+    }
+
+    /// Gives up the oldest read and hands out its completion; nil when there is none.
+    package func drop() -> Completion<Data>? {
+        packets.drop()?.completion
+    }
+
+    /// The completion by which `waiter` is answered; nil when no read here is its.
+    package func completion(of waiter: AnyObject) -> Completion<Data>? {
+        packets.firstIndex { $0.pointee.completion.answers(waiter) }.flatMap { packets.anyPacket(at: $0)?.pointee.completion }
+    }
+
+    /// Removes the read of `waiter`. What it had collected goes back to the front of the buffer.
+    package func cancel(_ waiter: AnyObject) -> Cancellation {
+        guard let index = packets.firstIndex(where: { $0.pointee.completion.answers(waiter) }) else { return .tooLate }
+        packets.anyPacket(at: index)?.pointee.putBack(into: preBuffer)
+        packets.remove(at: index)
+        if index == 0 { timer.advance() }
+        return .removed
+    }
+
+    // MARK: - Bytes
+
+    /// True when the next bytes from the peer are wanted now.
+    package var wantsBytes: Bool {
+        switch front {
+        case .read: true
+        case .startTLS: false
+        case .nothing: preBuffer.count < Self.readAheadLimit
+        }
+    }
+
+    /// How many bytes may be fetched into `preBuffer` now.
+    package var room: Int {
+        packets.isEmpty ? Self.readAheadLimit - preBuffer.count : Self.readAheadLimit
+    }
+
+    /// True when bytes wait for a read: whatever becomes of the connection, they stay.
+    package var hasUnreadBytes: Bool {
+        !preBuffer.isEmpty && front == .nothing
+    }
+
+    /// True when no read could be served any more if no byte came.
+    package var isExhausted: Bool {
+        switch front {
+        case .read: true
+        case .startTLS: false
+        case .nothing: preBuffer.isEmpty
+        }
+    }
+
+    /// False when nothing can be served: no byte is there, and the read at the front, if there is one, wants
+    /// some.
+    package var mayServe: Bool {
+        !preBuffer.isEmpty || packets.front?.pointee.wantsNothing == true
+    }
+
+    /// Offers the read at the front what is in `preBuffer`; nil when no read is there.
+    package func serve() -> Answer? {
+        guard let read = packets.front else { return nil }
+        switch read.pointee.take(from: preBuffer) {
+        case .complete(let data):
+            let completion = read.pointee.completion
+            packets.removeFront()
+            timer.advance()
+            return .complete(data, completion)
+        case .incomplete: return .incomplete
+        case .maxedOut: return .maxedOut(read.pointee.maxLength)
+        }
+    }
+
+    /// True when the read at the front is complete with the end of the stream.
+    package var isAtReadToEnd: Bool {
+        packets.front?.pointee.isToEnd ?? false
+    }
+
+    /// The stream has ended in good order: the read to the end that is at the front is complete.
+    package func finishReadToEnd() -> (data: Data, completion: Completion<Data>)? {
+        guard isAtReadToEnd, let read = packets.front else { return nil }
+        let result = (read.pointee.finish(), read.pointee.completion)
+        removeFront()
+        return result
+    }
+
+    /// Gives up the read at the front, and takes what it has so far.
+    package func abandon() -> (bytesSoFar: Data, completion: Completion<Data>)? {
+        guard let read = packets.front else { return nil }
+        let result = (read.pointee.takeIncomplete(from: preBuffer), read.pointee.completion)
+        removeFront()
+        return result
+    }
+
+    private func removeFront() {
+        packets.removeFront()
+        timer.advance()
+    }
+
+    // MARK: - Progress
+
+    /// The bytes that have come for the read at the front since the last call, and its tag; nil when there
+    /// are none, or no delegate to tell.
+    package func takeProgress() -> (count: Int, tag: Int)? {
+        guard let read = packets.front, let count = read.pointee.newProgress(in: preBuffer) else { return nil }
+        guard case .delegate(let tag) = read.pointee.completion else { return nil }
+        return (count, tag)
+    }
+
+    /// How far the read at the front has come; nil when there is none.
+    package var progress: OperationProgress? {
+        guard let read = packets.front else { return nil }
+        return OperationProgress(
+            tag: read.pointee.completion.tag, bytesDone: read.pointee.bytesDone(in: preBuffer), total: read.pointee.total)
+    }
+
+    private var completion: Completion<Data>? { packets.front?.pointee.completion }
+
+    /// The seconds that the read at the front may take; nil when there is none.
+    package var timeout: Double? { packets.front?.pointee.timeout }
+
+    // MARK: - Time
+
+    /// Starts the clock of the oldest read, unless it runs.
+    package func startClock() {
+        if let seconds = timeout { timer.startIfNeeded(seconds: seconds) }
+    }
+
+    package var hasDeadline: Bool { timer.deadline != nil }
+
+    /// When the oldest read has taken too long.
+    package var deadline: Deadline? { timer.deadline }
+
+    /// The oldest read, when it has taken too long, once.
+    package func takeLate(at now: Deadline) -> LateOperation? {
+        guard let elapsed = timer.takeExpiry(at: now), let progress, let completion else { return nil }
+        return LateOperation(
+            number: timer.operation, elapsed: elapsed, progress: progress, isDelegates: completion.isDelegates)
+    }
+
+    /// Lets a late read go on for `seconds` more; the time it had, when it is to end now. Nil, and nothing
+    /// changes, when it is not the oldest any more.
+    package func extend(_ number: UInt64, by seconds: Double) -> Double? {
+        guard number == timer.operation, let timeout else { return nil }
+        guard seconds > 0 else { return timeout }
+        timer.extend(by: seconds)
+        return nil
+    }
+}

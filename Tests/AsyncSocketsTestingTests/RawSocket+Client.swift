@@ -1,0 +1,8 @@
+import AsyncSocketsTesting
+
+extension RawSocket {
+    /// A client on 127.0.0.1. Every call gives up after half a minute.
+    static func client(port: UInt16) throws -> RawSocket {
+        try connected(to: .loopback(port: port), waitLimit: WaitLimit(timeout: .seconds(30)))
+    }
+}

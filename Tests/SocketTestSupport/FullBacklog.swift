@@ -1,0 +1,17 @@
+package import AsyncSockets
+internal import AsyncSocketsTesting
+
+/// A listening socket whose backlog is full and which no one accepts from: the kernel drops further SYNs.
+package final class FullBacklog {
+    package let address: SocketAddress
+    private let sockets: [RawSocket]
+
+    package init() throws {
+        let listener = try RawSocket.listening(backlog: 0)
+        let address = try listener.localAddress
+        self.address = address
+        sockets = try [listener] + (0..<4).map { _ in try RawSocket.connecting(to: address) }
+    }
+
+    package var port: UInt16 { address.port ?? 0 }
+}
