@@ -20,8 +20,8 @@ import Testing
         return descriptor
     }
 
-    /// The listener looks at the quota once for each connection that comes and twice for each permit that
-    /// becomes free; it does not spin.
+    /// The listener looks at the quota once for each connection that comes and twice for each permit that is
+    /// returned; it does not spin.
     @Test func aFullListenerAsksOnlyWhenThereIsAReasonTo() async throws {
         let loop = try EventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)
@@ -38,7 +38,7 @@ import Testing
         acceptor.close()
     }
 
-    @Test func aConnectionThatIsDroppedGivesItsPlaceBack() async throws {
+    @Test func aConnectionThatIsDroppedReturnsItsPermit() async throws {
         let loop = try EventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)
         let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
@@ -46,6 +46,34 @@ import Testing
         var iterator = accepted.makeAsyncIterator()
         for _ in clients { _ = try #require(await iterator.next()) }
         acceptor.close()
+    }
+
+    @Test func aConnectionCountsUntilItsLingeringCloseIsOver() async throws {
+        let loop = try EventLoop()
+        let quota = AcceptQuota(limit: 1, loop: loop)
+        let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
+        let clients = try (0..<2).map { _ in try Self.connect(to: acceptor.localAddress) }
+        var iterator = accepted.makeAsyncIterator()
+        LingeringClose.begin(with: try #require(await iterator.next()), sending: nil, on: loop)
+        #expect(quota.openCount == 1)
+        for client in clients { client.close() }
+        _ = try #require(await iterator.next())
+        acceptor.close()
+    }
+
+    @Test func aDescriptorThatIsRelinquishedReturnsItsPermit() async throws {
+        let loop = try EventLoop()
+        let quota = AcceptQuota(limit: 1, loop: loop)
+        let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
+        let client = try Self.connect(to: acceptor.localAddress)
+        var iterator = accepted.makeAsyncIterator()
+        let connection = try #require(await iterator.next())
+        let owned = SocketDescriptor(adopting: connection.rawValue)
+        connection.relinquish()
+        connection.close()
+        #expect(quota.openCount == 0)
+        acceptor.close()
+        withExtendedLifetime((client, owned)) {}
     }
 
     @Test func twoListenersShareOneQuota() async throws {

@@ -117,7 +117,7 @@ private final class Handler: EventHandler {
     private func run(on loop: EventLoop, _ body: @escaping @Sendable (EventLoop) -> Void) {
         let own = Locked<LoopRegistration?>(nil)
         let registration = loop.register(
-            Handler { [unowned loop] _ in
+            Handler { _ in
                 body(loop)
                 if let own = own.withLock({ $0.take() }) { loop.deregister(own) }
             })
@@ -132,8 +132,8 @@ private final class Handler: EventHandler {
         let stop = Locked(false)
         let own = Locked<LoopRegistration?>(nil)
         let busy = loop.register(
-            Handler { [unowned loop] _ in
-                if !stop.withLock({ $0 }), let own = own.withLock({ $0 }) { loop.resume(own) }
+            Handler { [weak loop] _ in
+                if !stop.withLock({ $0 }), let own = own.withLock({ $0 }) { loop?.resume(own) }
             })
         own.withLock { $0 = busy }
         loop.resume(busy)
@@ -206,6 +206,25 @@ private final class Handler: EventHandler {
             #expect(await iterator.next() == .resumed)
         }
         loop.deregister(registration)
+    }
+
+    @Test func aCallOnALoopIsMadeThoughNoOneKeepsTheLoop() async throws {
+        let (calls, continuation) = AsyncStream<Void>.makeStream()
+        try EventLoop().run { continuation.finish() }
+        for await _ in calls {}
+    }
+
+    @Test func theEndOfALoopEndsItsRegistrations() async throws {
+        let (turns, continuation) = AsyncStream<Void>.makeStream()
+        var handler: Handler? = Handler { _ in continuation.yield() }
+        weak let end = handler
+        var loop: EventLoop? = try EventLoop()
+        if let handler, let loop { loop.resume(loop.register(handler)) }
+        var iterator = turns.makeAsyncIterator()
+        _ = await iterator.next()
+        handler = nil
+        loop = nil
+        while end != nil { await Task.yield() }
     }
 
     @Test func deadlinesThatAreReplacedOrWhoseOwnerLeavesAreNotKept() throws {

@@ -37,7 +37,7 @@ import Testing
         #expect(SocketAddress(literal: text, port: 80) == nil)
         #expect(throws: ProxyFailure.self) { try ProxyTarget(host: text, port: 80) }
         #expect(throws: ProxyFailure.self) {
-            try Proxy.http(host: text, port: 80).negotiation(for: ProxyTarget(host: "a", port: 1))
+            try ProxyNegotiation(through: .http(host: text, port: 80), to: ProxyTarget(host: "a", port: 1))
         }
         #expect(throws: InterfaceError.self) { try LocalInterface(text) }
         await #expect(throws: ResolveError.self) { try await Self.resolve(text).get() }
@@ -49,7 +49,7 @@ import Testing
         #expect(SocketAddress(literal: text, port: 80) == nil)
         #expect(throws: ProxyFailure.self) { try ProxyTarget(host: text, port: 80) }
         #expect(throws: ProxyFailure.self) {
-            try Proxy.socks5(host: text, port: 80).negotiation(for: ProxyTarget(host: "a", port: 1))
+            try ProxyNegotiation(through: .socks5(host: text, port: 80), to: ProxyTarget(host: "a", port: 1))
         }
         await #expect(throws: ResolveError.self) { try await Self.resolve(text).get() }
     }
@@ -67,7 +67,7 @@ import Testing
         }
         #expect(address.description == expected)
         #expect(throws: Never.self) {
-            try Proxy.http(host: text, port: 80).negotiation(for: ProxyTarget(host: "a", port: 1))
+            try ProxyNegotiation(through: .http(host: text, port: 80), to: ProxyTarget(host: "a", port: 1))
         }
     }
 
@@ -126,13 +126,13 @@ import Testing
     ])
     func hostileCredentialsNeverReachASOCKSProxy(_ name: String, _ password: String) throws {
         let proxy = Proxy.socks5(host: "a", port: 1, credentials: .init(username: name, password: password))
-        #expect(throws: ProxyFailure.self) { try proxy.negotiation(for: ProxyTarget(host: "a", port: 1)) }
+        #expect(throws: ProxyFailure.self) { try ProxyNegotiation(through: proxy, to: ProxyTarget(host: "a", port: 1)) }
     }
 
     @Test(arguments: [("a\0b", "x"), ("x", "a\0b"), ("a:b", "x"), ("a\r\nX: y", "x"), ("x", "a\nb"), ("x", "\u{7f}")])
     func hostileCredentialsNeverReachAnHTTPProxy(_ name: String, _ password: String) throws {
         let proxy = Proxy.http(host: "a", port: 1, credentials: .init(username: name, password: password))
-        #expect(throws: ProxyFailure.self) { try proxy.negotiation(for: ProxyTarget(host: "a", port: 1)) }
+        #expect(throws: ProxyFailure.self) { try ProxyNegotiation(through: proxy, to: ProxyTarget(host: "a", port: 1)) }
     }
 
     @Test func credentialsOutsideOfASCIIAreSentAsUTF8() throws {
@@ -140,7 +140,7 @@ import Testing
         for proxy in [
             Proxy.socks5(host: "a", port: 1, credentials: credentials), .http(host: "a", port: 1, credentials: credentials),
         ] {
-            #expect(throws: Never.self) { try proxy.negotiation(for: ProxyTarget(host: "a", port: 1)) }
+            #expect(throws: Never.self) { try ProxyNegotiation(through: proxy, to: ProxyTarget(host: "a", port: 1)) }
         }
     }
 

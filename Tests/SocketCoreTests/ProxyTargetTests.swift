@@ -43,7 +43,7 @@ import Testing
     @Test(arguments: [Proxy.socks5(host: "", port: 1), .http(host: "a\0b", port: 1), .http(host: "a", port: 0)])
     func aProxyThatIsNowhereIsRefused(_ proxy: Proxy) throws {
         let target = try ProxyTarget(host: "a", port: 1)
-        #expect(throws: ProxyFailure.self) { try proxy.negotiation(for: target) }
+        #expect(throws: ProxyFailure.self) { try ProxyNegotiation(through: proxy, to: target) }
     }
 
     @Test func noDescriptionShowsAPassword() {

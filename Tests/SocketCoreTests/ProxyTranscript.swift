@@ -50,7 +50,7 @@ extension Proxy {
             case .socks5: .socks5(host: "proxy", port: 1, credentials: credentials)
             case .http: .http(host: "proxy", port: 1, credentials: credentials)
             }
-        return try proxy.negotiation(for: ProxyTarget(host: host, port: port))
+        return try ProxyNegotiation(through: proxy, to: ProxyTarget(host: host, port: port))
     }
 }
 

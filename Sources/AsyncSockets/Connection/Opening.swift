@@ -71,7 +71,7 @@ final class Opening {
             var steps: [Step] = []
             if case .host = destination.target { steps.append(.progressed(.resolved(routes.map(\.destination)))) }
             let connector = Connector(
-                routes: routes, delay: destination.policy.attemptDelay, options: options, loop: loop, tell: tell)
+                routes: routes, delay: destination.policy.attemptDelay, options: options, loop: loop, deliver: tell)
             phase = .connecting(connector)
             return steps + translate(connector.begin())
         } catch {

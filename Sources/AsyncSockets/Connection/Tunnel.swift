@@ -27,7 +27,7 @@ struct Tunnel: Sendable {
         self.host = host
         self.port = port
         do throws(ProxyFailure) {
-            negotiation = try proxy.negotiation(for: ProxyTarget(host: host, port: port))
+            negotiation = try ProxyNegotiation(through: proxy, to: ProxyTarget(host: host, port: port))
         } catch {
             throw AsyncSocketError(error, of: proxy)
         }

@@ -1,8 +1,8 @@
 // Rules of the quota:
-//  1. A connection counts from before it is accepted until its descriptor is closed, whoever has it
-//     meanwhile: its `Place` goes with the descriptor.
-//  2. A listener that gets no place stops accepting; connections wait in the backlog. It is woken when a
-//     place becomes free, and by nothing else: what the kernel reports meanwhile costs one look at the quota.
+//  1. A connection counts from before `accept4` until its descriptor is closed, in all the hands that it goes
+//     through: its permit goes with the descriptor, whose end returns it.
+//  2. A listener without a permit stops accepting, and connections wait in the kernel's backlog. Only a
+//     returned permit or a higher limit wakes it; an event of the kernel costs one look at the quota.
 //  3. Lowering the limit closes nothing.
 
 internal import SocketBuffers
@@ -15,7 +15,7 @@ package final class AcceptQuota: Sendable {
         var waiting: Set<LoopRegistration> = []
         var refusals = 0
 
-        var hasPlace: Bool { limit.map { open < $0 } ?? true }
+        var hasRoom: Bool { limit.map { open < $0 } ?? true }
     }
 
     private let state: Locked<State>
@@ -23,27 +23,16 @@ package final class AcceptQuota: Sendable {
 
     /// - Parameters:
     ///   - limit: nil: no limit.
-    ///   - loop: Where the listeners are that are to be woken.
+    ///   - loop: The loop of the listeners.
     package init(limit: Int? = nil, loop: EventLoop) {
         state = Locked(State(limit: limit))
         self.loop = loop
     }
 
-    /// The permission to have one connection open; it is given back when it goes.
-    package struct Place: ~Copyable, Sendable {
-        private let quota: AcceptQuota
-
-        fileprivate init(in quota: AcceptQuota) {
-            self.quota = quota
-        }
-
-        deinit { quota.giveBack() }
-    }
-
-    /// A place for one more connection. When there is none, `waiter` gets a turn on its loop once there is.
-    func take(for waiter: LoopRegistration) -> Place? {
+    /// A permit for one more connection. Without one, `waiter` gets a turn on the loop when there is one.
+    func takePermit(for waiter: LoopRegistration) -> AcceptPermit? {
         let isTaken = state.withLock { state in
-            guard state.hasPlace else {
+            guard state.hasRoom else {
                 state.waiting.insert(waiter)
                 state.refusals += 1
                 return false
@@ -51,16 +40,14 @@ package final class AcceptQuota: Sendable {
             state.open += 1
             return true
         }
-        return isTaken ? Place(in: self) : nil
+        return isTaken ? AcceptPermit(of: self) : nil
     }
 
-    private func giveBack() {
-        wake {
-            $0.open -= 1
-        }
+    fileprivate func returnPermit() {
+        wake { $0.open -= 1 }
     }
 
-    /// Counts from the next connection on; a listener that waits goes on when there is room now.
+    /// Takes effect with the next connection. A listener that waits goes on if there is room now.
     package func setLimit(_ limit: Int?) {
         wake { $0.limit = limit }
     }
@@ -68,17 +55,38 @@ package final class AcceptQuota: Sendable {
     private func wake(after change: (inout State) -> Void) {
         let woken = state.withLock { state -> Set<LoopRegistration> in
             change(&state)
-            guard state.hasPlace else { return [] }
+            guard state.hasRoom, !state.waiting.isEmpty else { return [] }
             defer { state.waiting = [] }
             return state.waiting
         }
         for waiter in woken { loop.resume(waiter) }
     }
 
-    /// The connections that are open now.
+    /// How many connections are open.
     package var openCount: Int { state.withLock { $0.open } }
 
-    /// How often a listener has asked in vain; it grows by one at most for each connection that comes and
+    /// How often a listener got no permit. It grows by at most one for each connection that comes, and for
     /// each that ends.
     package var refusalCount: Int { state.withLock { $0.refusals } }
+}
+
+extension AcceptQuota: DescriptorObserver {
+    func descriptorDidClose() { returnPermit() }
+}
+
+/// The permission to accept one more connection. Its end returns it to the quota, unless it was handed over
+/// to a descriptor.
+struct AcceptPermit: ~Copyable {
+    private var quota: AcceptQuota?
+
+    fileprivate init(of quota: AcceptQuota) {
+        self.quota = quota
+    }
+
+    deinit { quota?.returnPermit() }
+
+    /// From here on the end of `descriptor` returns the permit.
+    consuming func handOver(to descriptor: SocketDescriptor) {
+        descriptor.observer = quota.take()
+    }
 }

@@ -1,24 +1,24 @@
 // Rules of a listener:
-//  1. One `accept4` after the other until EAGAIN, at most `batchLimit` in a turn on the loop; then others
-//     have theirs.
-//  2. An error that concerns one connection (ECONNABORTED and its like, accept(2)) skips that connection.
-//  3. Out of descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM): pause, at first for 50 ms and then
-//     twice as long up to a second, and never spin. The connections wait in the backlog meanwhile, and new
-//     ones do not shorten the pause.
-//  4. A connection is accepted only with a place in the quota; without one the listener waits until it gets a
-//     turn from there.
-//  5. The state is behind a lock, under which system calls are made and no one is called. The owner is told
-//     on the loop, with no lock held.
-//  6. `close` counts whenever it comes, before `start` too: when it has returned, nothing is accepted any
-//     more. The owner is told of it once, on the loop; after `discard` it is told of nothing.
+//  1. It calls `accept4` until EAGAIN, at most `batchLimit` times in a turn on the loop; then others have
+//     their turns.
+//  2. An error of one connection (such as ECONNABORTED, accept(2)) skips that connection.
+//  3. Without descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM) it pauses, at first for 50 ms and then
+//     twice as long up to a second, and never spins. Connections wait in the kernel's backlog, and new ones
+//     do not shorten the pause.
+//  4. It accepts a connection only with a permit of the quota. Without one it waits until the quota gives it
+//     a turn.
+//  5. The state is behind a lock. System calls are made with the lock held, and calls of the receiver on the
+//     loop without.
+//  6. After `close` it accepts nothing more, even if `start` comes later. The receiver learns of it once, on
+//     the loop; after `discard` it learns of nothing.
 
 internal import CLinux
 internal import Glibc
 internal import SocketBuffers
 
-/// A listening socket: hands every accepted connection to its owner.
+/// A listening socket, which hands every accepted connection to its receiver.
 package final class Acceptor: EventHandler, Sendable {
-    /// Who gets the connections and hears of troubles; called on the loop.
+    /// Who gets the connections; called on the loop.
     package struct Receiver: Sendable {
         let accepted: @Sendable (SocketDescriptor, SocketAddress) -> Void
         let paused: @Sendable (SystemError, Double) -> Void
@@ -36,14 +36,14 @@ package final class Acceptor: EventHandler, Sendable {
     }
 
     private enum Phase {
-        /// Bound and listening; nothing is accepted yet.
+        /// Listening; nothing is accepted yet.
         case bound
         case accepting
         /// Out of descriptors, until the deadline.
         case pausing
-        /// The descriptor is closed, and the owner is still to be told.
+        /// The descriptor is closed, and the receiver does not know yet.
         case closed
-        /// All is said.
+        /// The receiver knows.
         case retired
     }
 
@@ -68,11 +68,11 @@ package final class Acceptor: EventHandler, Sendable {
     private static let shortestPause = 0.05
     private static let longestPause = 1.0
 
-    /// Binds and listens; connections come once `start()` has been called. The loop keeps the listener alive
-    /// until `close()` or `discard()`.
+    /// Binds and listens; `start()` begins to accept. The loop keeps the acceptor alive until `close()` or
+    /// `discard()`.
     ///
     /// - Parameters:
-    ///   - options: Set on the descriptor before it is bound.
+    ///   - options: Set before the descriptor is bound.
     ///   - quota: How many connections may be open; nil: no limit.
     package init(
         on address: SocketAddress, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil, loop: EventLoop,
@@ -107,13 +107,13 @@ package final class Acceptor: EventHandler, Sendable {
         }
     }
 
-    /// Stops listening at once, and has the receiver told on the loop. Connections that no one has accepted
-    /// are reset by the kernel.
+    /// Stops listening at once; the receiver learns of it on the loop. The kernel resets the connections that
+    /// were not accepted.
     package func close() {
         change { shut(&$0, for: .closed) }
     }
 
-    /// Stops listening at once, and has no one told.
+    /// Stops listening at once; the receiver learns nothing.
     package func discard() {
         let registration = state.withLock { state in
             _ = shut(&state, for: .retired)
@@ -122,8 +122,8 @@ package final class Acceptor: EventHandler, Sendable {
         if let registration { loop.deregister(registration) }
     }
 
-    /// Uses the descriptor while it is open; nil afterwards. `body` runs with the lock held: it makes a
-    /// system call, and calls no one.
+    /// Nil when the descriptor is closed. `body` runs with the lock held: it makes a system call, and nothing
+    /// else.
     package func withDescriptor<Result, Failure: Error>(
         _ body: (SocketDescriptor) throws(Failure) -> Result
     ) throws(Failure) -> Result? {
@@ -135,13 +135,13 @@ package final class Acceptor: EventHandler, Sendable {
         }
     }
 
-    /// Changes the state, and gets a turn on the loop when `body` says that there is something to do there.
+    /// Changes the state, and asks for a turn on the loop if `body` says so.
     private func change(_ body: (inout State) -> Bool) {
         let registration = state.withLock { state in body(&state) ? state.registration : nil }
         if let registration { loop.resume(registration) }
     }
 
-    /// True when it was open until now.
+    /// False when it is closed already.
     private func shut(_ state: inout State, for phase: Phase) -> Bool {
         switch state.phase {
         case .closed, .retired: return false
@@ -158,30 +158,34 @@ package final class Acceptor: EventHandler, Sendable {
 
     package func handle(_ events: LoopEvents) {
         if events.contains(.deadline) { endPause() }
-        for _ in 0..<Self.batchLimit {
-            let (phase, registration) = state.withLock { ($0.phase, $0.registration) }
-            guard let registration else { return }
-            switch phase {
-            case .bound, .pausing, .retired: return
-            case .closed: return retire(registration)
-            case .accepting:
-                guard let place = quota.take(for: registration) else { return }
-                guard acceptOne(in: place, registration) else { return }
-            }
+        let (phase, registration) = state.withLock { ($0.phase, $0.registration) }
+        guard let registration else { return }
+        switch phase {
+        case .bound, .pausing, .retired: return
+        case .closed: retire(registration)
+        case .accepting: acceptSome(registration)
         }
-        change { _ in true }
     }
 
-    /// False when there is nothing more to accept for now.
-    private func acceptOne(in place: consuming AcceptQuota.Place, _ registration: LoopRegistration) -> Bool {
+    private func acceptSome(_ registration: LoopRegistration) {
+        for _ in 0..<Self.batchLimit {
+            guard let permit = quota.takePermit(for: registration) else { return }
+            guard acceptOne(with: permit, registration) else { return }
+        }
+        loop.resume(registration)
+    }
+
+    /// False when there is nothing more to accept now.
+    private func acceptOne(with permit: consuming AcceptPermit, _ registration: LoopRegistration) -> Bool {
         let answer = state.withLock { state -> SocketDescriptor.AcceptAnswer in
             guard case .accepting = state.phase else { return .none }
-            return descriptor.accept()
+            let answer = descriptor.accept()
+            if case .accepted = answer { state.pause = Self.shortestPause }
+            return answer
         }
-        switch answer {
+        switch consume answer {
         case .accepted(let connection, let peer):
-            state.withLock { $0.pause = Self.shortestPause }
-            connection.place = consume place
+            permit.handOver(to: connection)
             receiver.accepted(connection, peer)
             return true
         case .none: return false
@@ -224,7 +228,7 @@ extension SocketDescriptor {
         case skipped
         case exhausted(SystemError)
 
-        /// What an `errno` of accept4 means (accept(2)).
+        /// What an error of accept4 means (accept(2)).
         init(failure errno: CInt) {
             self =
                 switch errno {
@@ -237,7 +241,7 @@ extension SocketDescriptor {
 
     fileprivate func listen(on address: SocketAddress, options: SocketOptionSet, backlog: CInt) throws(SystemError) {
         if options.value(of: .reuseAddress) == nil { setFlag(level: SOL_SOCKET, option: SO_REUSEADDR) }
-        // Without it an IPv6 listener takes the IPv4 port too, and the two cannot share one number.
+        // Otherwise an IPv6 listener takes the IPv4 port of the same number too.
         if address.family == .ipv6 { setFlag(level: CInt(IPPROTO_IPV6), option: IPV6_V6ONLY) }
         guard address.withSockaddr({ bind(rawValue, $0, $1) }) == 0 else { throw SystemError("bind") }
         guard Glibc.listen(rawValue, backlog) == 0 else { throw SystemError("listen") }
@@ -247,16 +251,15 @@ extension SocketDescriptor {
         let flags = CInt(SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
         var storage = sockaddr_storage()
         var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-        // The address is asked for here: a peer that has reset the connection meanwhile has none later.
+        // Asked for here, since a peer that resets the connection has no address later.
         let connection = withUnsafeMutablePointer(to: &storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
                 retryingOnInterrupt { accept4(rawValue, address, &length, flags) }
             }
         }
-        if connection >= 0 {
-            let descriptor = SocketDescriptor(adopting: connection)
-            return SocketAddress(storage: storage, length: length).map { .accepted(descriptor, from: $0) } ?? .skipped
-        }
-        return AcceptAnswer(failure: errno)
+        guard connection >= 0 else { return AcceptAnswer(failure: errno) }
+        let descriptor = SocketDescriptor(adopting: connection)
+        guard let peer = SocketAddress(storage: &storage, length: length) else { return .skipped }
+        return .accepted(descriptor, from: peer)
     }
 }

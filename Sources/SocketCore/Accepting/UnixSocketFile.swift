@@ -1,21 +1,20 @@
 // Rules of the file of a Unix-domain listener:
-//  1. Nothing is removed to make room but a socket on which no one answers: connecting to it gives
-//     ECONNREFUSED. Whatever else is there stays, and the error says what it is.
-//  2. Between `bind` and `listen` a new socket answers no one either. So that no other process takes it for a
-//     dead one, all that a listener does from looking to listening is done under an advisory lock (`flock`)
-//     on the directory, and that what is removed is what was looked at is checked again.
-//  3. The lock is never waited for long. Without it, when someone else sits on it or the directory cannot be
-//     read, things go on as in any other server.
-//  4. The file goes when the listener does, and before its descriptor is closed, so that no one can have
-//     taken it for dead meanwhile; but only if it is still the one that the listener made: same device, same
-//     inode.
+//  1. A listener removes only a dead socket to make room: one to which connecting fails with ECONNREFUSED.
+//     Anything else stays, and the error says what it is.
+//  2. Between `bind` and `listen` a new socket looks dead too. So a listener holds an advisory lock (`flock`)
+//     on the directory from looking to listening, and checks before removing that the file is still the one
+//     it looked at.
+//  3. It waits for the lock for a short time only. Without the lock, because another process keeps it or the
+//     directory cannot be read, it goes on as any other server does.
+//  4. The file is removed before the descriptor of the listener is closed, so that no other process can take
+//     it for dead and replace it; and only if it is still the listener's: same device, same inode.
 
 internal import CLinux
 internal import Glibc
 
-/// The name in the file system that a Unix-domain listener has made, and takes away again.
+/// The file that a Unix-domain listener makes, and removes at its end.
 final class UnixSocketFile: Sendable {
-    /// Which file a name stands for.
+    /// Which file a path leads to.
     private struct Identity: Hashable {
         let device: dev_t
         let inode: ino_t
@@ -29,14 +28,14 @@ final class UnixSocketFile: Sendable {
         self.identity = identity
     }
 
-    /// Takes the name away, if it still stands for the same file.
+    /// Removes the file, unless another one has taken its path.
     func remove() {
         guard Self.look(at: path).map(Self.identity) == identity else { return }
         unlink(path)
     }
 
-    /// Has `listen` bind a socket to `address` and listen on it, after a dead socket there has been removed;
-    /// nil when the address has no file.
+    /// Removes a dead socket at `address`, and has `listen` bind to it and listen; nil when the address has
+    /// no file.
     static func make(
         for address: SocketAddress, _ listen: () throws(SystemError) -> Void
     ) throws(SystemError) -> UnixSocketFile? {
@@ -44,7 +43,7 @@ final class UnixSocketFile: Sendable {
             try listen()
             return nil
         }
-        // Absolute, since the working directory may be another one when the file is removed.
+        // Absolute, since the working directory may have changed when the file is removed.
         let path = absolute(name)
         return try whileHoldingLock(onDirectoryOf: path) { () throws(SystemError) in
             try clear(path, address)
@@ -53,33 +52,32 @@ final class UnixSocketFile: Sendable {
         }
     }
 
-    // MARK: - What is there
+    // MARK: - Clearing the path
 
     /// Removes a dead socket.
     ///
-    /// - Parameter expectSilence: Returns when no one answers on the socket there; a test lets something
-    ///   happen meanwhile.
+    /// - Parameter expectSilence: Throws when the socket is in use. A test changes the file in it.
     static func clear(
         _ path: [CChar], _ address: SocketAddress,
         expectSilence: ([CChar], SocketAddress) throws(SystemError) -> Void = UnixSocketFile.expectSilence
     ) throws(SystemError) {
         guard let file = look(at: path) else { return }
-        guard file.st_mode & S_IFMT == S_IFSOCK else { throw occupied(path, by: "there is \(kind(of: file)) already") }
+        guard file.st_mode & S_IFMT == S_IFSOCK else { throw occupied(path, by: "\(kind(of: file)) exists at this path") }
         try expectSilence(path, address)
-        // Someone may have put a new file there meanwhile.
+        // Another process may have made a new file there.
         guard look(at: path).map(identity) == identity(file) else {
-            throw occupied(path, by: "another socket has just appeared there")
+            throw occupied(path, by: "another socket has just appeared at this path")
         }
         guard unlink(path) == 0 || errno == ENOENT else { throw SystemError("unlink") }
     }
 
-    /// Returns when no one answers on the socket there.
+    /// Throws unless connecting to the socket is refused.
     static func expectSilence(at path: [CChar], _ address: SocketAddress) throws(SystemError) {
         switch try SocketDescriptor(streamOf: .unix).connect(to: address) {
         case .failed(let error) where error.errno == ECONNREFUSED || error.errno == ENOENT: return
         case .failed(let error) where error.errno != EAGAIN && error.errno != EPROTOTYPE:
-            throw occupied(path, by: "there is a socket already, and whether it is in use cannot be found out (\(error))")
-        case .connected, .inProgress, .failed: throw occupied(path, by: "there is a socket already, and it is in use")
+            throw occupied(path, by: "a socket exists at this path, and cannot be asked whether it is in use (\(error))")
+        case .connected, .inProgress, .failed: throw occupied(path, by: "the socket at this path is in use")
         }
     }
 
@@ -103,13 +101,13 @@ final class UnixSocketFile: Sendable {
     }
 
     private static func occupied(_ path: [CChar], by sentence: String) -> SystemError {
-        SystemError("bind", errno: EADDRINUSE, detail: "\(text(path)) cannot be listened on: \(sentence)")
+        SystemError("bind", errno: EADDRINUSE, detail: "\(text(path)): \(sentence)")
     }
 
-    // MARK: - The name
+    // MARK: - The path
 
-    /// The path in the file system, ending in a zero; nil for an address without one: other families,
-    /// abstract and unnamed sockets.
+    /// The path with a zero at its end; nil for an address without one: of another family, abstract or
+    /// unnamed.
     private static func pathBytes(of address: SocketAddress) -> [CChar]? {
         guard let name = address.sunPath?.prefix(while: { $0 != 0 }), !name.isEmpty else { return nil }
         return name.map { CChar(bitPattern: $0) } + [0]
@@ -132,18 +130,17 @@ final class UnixSocketFile: Sendable {
     ) throws(SystemError) -> Result {
         let name = path.lastIndex(of: slash) ?? 0
         let directory = open(Array(path[..<name]) + [slash, 0], O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        // Closing the descriptor gives the lock back.
+        // Closing the descriptor releases the lock.
         defer { if directory >= 0 { close(directory) } }
-        let patience = Deadline(after: lockPatience)
+        let deadline = Deadline(after: lockTimeout)
         while directory >= 0, flock(directory, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK || errno == EINTR,
-            patience.map({ Deadline.now < $0 }) == true
+            deadline.map({ Deadline.now < $0 }) == true
         {
             sched_yield()
         }
         return try body()
     }
 
-    /// Seconds. Others hold the lock for some ten microseconds, but a busy machine may not let them run for a
-    /// while.
-    private static let lockPatience = 0.25
+    /// Seconds. Others hold the lock for some ten microseconds, but a busy machine may not let them run.
+    private static let lockTimeout = 0.25
 }

@@ -1,13 +1,11 @@
-// Rules of a host's text, for everything that takes one: connecting, looking up, proxies, and what proxies
-// are asked for.
-//  1. It has 1 to 255 bytes, and no zero among them: C takes what is before the zero for the whole.
+// Rules of a host's text, wherever one is taken: connecting, resolving, proxies, and the targets of proxies.
+//  1. It has 1 to 255 bytes without a zero: C would take the bytes before the zero for the whole.
 //  2. With a colon or a bracket it is an IPv6 address, in brackets or not, or it is refused.
-//  3. When its last part is a number it is an IPv4 address in four decimal numbers, or it is refused. A dot
-//     at the end changes nothing about that. The shorthands and other bases of inet_aton(3) (`127.1`,
-//     `2130706433`, `0x7f.0.0.1`, `0177.0.0.1`) are refused: a filter that reads such a text differently than
-//     what connects is no filter. No name is lost, since no top-level domain is a number (RFC 3696, section
-//     2).
-//  4. Everything else is a name. Whether there is such a host is for the resolver to say.
+//  3. If its last part is a number it is an IPv4 address in four decimal numbers, or it is refused, with a
+//     dot at the end or without. The shorthands and other bases of inet_aton(3) (`127.1`, `2130706433`,
+//     `0x7f.0.0.1`, `0177.0.0.1`) are refused: a filter may read them differently from the code that
+//     connects. No name is lost, since no top-level domain is a number (RFC 3696, section 2).
+//  4. Everything else is a name. The resolver knows whether there is such a host.
 
 /// What the text that names a host means.
 package enum HostText: Hashable, Sendable {
@@ -22,15 +20,15 @@ package enum HostText: Hashable, Sendable {
         guard (1...Self.longest).contains(text.utf8.count) else {
             throw HostError("a host has 1 to \(Self.longest) bytes, and this one has \(text.utf8.count)")
         }
-        guard !text.utf8.contains(0) else { throw HostError("\(Self.quote(text)) has a zero byte in it") }
+        guard !text.utf8.contains(0) else { throw HostError("\(Self.quote(text)) has a zero byte") }
         if text.utf8.contains(where: { Self.ofIPv6Only.contains($0) }) {
             guard let address = SocketAddress(literal: Self.withoutBrackets(text), port: port), address.family == .ipv6 else {
-                throw HostError("\(Self.quote(text)) is no IPv6 address, and a name has neither colons nor brackets")
+                throw HostError("\(Self.quote(text)) is no IPv6 address, and a name has no colons or brackets")
             }
             self = .address(address)
         } else if Self.endsInNumber(text) {
             guard let address = SocketAddress(literal: text, port: port) else {
-                throw HostError("\(Self.quote(text)) ends in a number and is no IPv4 address: write four decimal numbers")
+                throw HostError("\(Self.quote(text)) ends in a number, and is no IPv4 address: write four decimal numbers")
             }
             self = .address(address)
         } else {
@@ -38,7 +36,7 @@ package enum HostText: Hashable, Sendable {
         }
     }
 
-    /// The longest domain name, and what a SOCKS request has room for (RFC 1035, section 2.3.4; RFC 1928,
+    /// The longest domain name, and the longest in a SOCKS request (RFC 1035, section 2.3.4; RFC 1928,
     /// section 5).
     private static let longest = 255
     private static let ofIPv6Only = Array(":[]".utf8)
@@ -51,7 +49,7 @@ package enum HostText: Hashable, Sendable {
         return String(decoding: bytes.dropFirst().dropLast(), as: UTF8.self)
     }
 
-    /// True when strtoul(3), which inet_aton asks, could read the last part as a number.
+    /// True when strtoul(3), which inet_aton calls, could read the last part as a number.
     private static func endsInNumber(_ text: String) -> Bool {
         guard let last = text.utf8.split(separator: UInt8(ascii: ".")).last, let first = last.first, isDigit(first) else {
             return false
@@ -71,7 +69,7 @@ package enum HostText: Hashable, Sendable {
 
 /// Why a text names no host.
 package struct HostError: Error, Hashable, Sendable {
-    /// One sentence without its capital.
+    /// One sentence, without its capital.
     package let message: String
 
     init(_ message: String) {

@@ -1,29 +1,30 @@
 // Rules of an interface's name:
-//  1. `name`, `address`, `name:port`, `address:port` or `:port`. An IPv6 address may stand in brackets, and
-//     must when a port follows.
-//  2. With two colons or more outside brackets it is an IPv6 address: the text of an interface's alias, such
-//     as `eth0:1`, reads as a port.
-//  3. A name that the kernel knows goes before everything else; then come addresses, as
-//     `SocketAddress(literal:)` reads them, `localhost` and `loopback`.
+//  1. It is `name`, `address`, `name:port`, `address:port` or `:port`. An IPv6 address may have brackets, and
+//     must have them before a port.
+//  2. With two colons or more outside brackets it is an IPv6 address. The number of an alias, such as
+//     `eth0:1`, reads as a port.
+//  3. A name that the kernel knows comes first; then addresses, as `SocketAddress(literal:)` reads them,
+//     `localhost` and `loopback`.
 
 internal import CLinux
 internal import Glibc
 
-/// One of this machine's network interfaces or addresses, as the user of a socket names it, with a port of
-/// our own.
+/// One of this machine's network interfaces or addresses, as the user of a socket names it, with a local
+/// port.
 package struct LocalInterface: Hashable, Sendable {
-    /// What to bind to, IPv4 before IPv6, each with the port.
+    /// The addresses to bind to, IPv4 before IPv6, each with the port.
     package let addresses: [SocketAddress]
-    /// The text it was made of.
+    /// The text that it was made from.
     package let text: String
     /// The kernel's number of the interface, which is the scope of link-local addresses on it; 0 when no
     /// interface is named.
     private let index: UInt32
 
-    /// Looks the interface up, in the kernel's list and nowhere else.
+    /// Looks the interface up in the kernel's list.
     package init(_ text: String) throws(InterfaceError) {
         guard text.utf8.count <= Self.longest else {
-            throw InterfaceError("the name of an interface has \(text.utf8.count) bytes, and no interface has")
+            throw InterfaceError(
+                "an interface is named by at most \(Self.longest) bytes, and this text has \(text.utf8.count)")
         }
         let (name, port) = try Self.split(text)
         let known = try Self.list()
@@ -39,22 +40,20 @@ package struct LocalInterface: Hashable, Sendable {
         } else if name == "localhost" || name == "loopback" {
             (addresses, index) = (Self.literals(["127.0.0.1", "::1"], port), 0)
         } else {
-            throw InterfaceError("there is no interface \(text)")
+            throw InterfaceError("no interface is named \(text)")
         }
         guard !addresses.isEmpty else { throw InterfaceError("the interface \(text) has no address") }
     }
 
-    /// Where a connection to `destination` has to come from; nil when there is no address of its family.
+    /// The source of a connection to `destination`; nil when the interface has no address of that family.
     ///
-    /// A link-local destination is met from a link-local address and any other from a global one, if there
-    /// are both.
+    /// A link-local destination has a link-local source and any other a global one, if there are both.
     package func source(for destination: SocketAddress) -> SocketAddress? {
         let candidates = addresses.filter { $0.family == destination.family }
         return candidates.first { $0.isLinkLocal == destination.isLinkLocal } ?? candidates.first
     }
 
-    /// A link-local `destination` without a scope gets this interface's (RFC 4007, section 6); every other
-    /// one is left alone.
+    /// `destination`; a link-local one without a scope gets this interface's (RFC 4007, section 6).
     package func withScope(_ destination: SocketAddress) -> SocketAddress {
         destination.withScope(ifMissing: index)
     }
@@ -72,10 +71,10 @@ package struct LocalInterface: Hashable, Sendable {
     }
 }
 
-/// Why there is no such interface.
+/// Why a text names no interface that can be used.
 package struct InterfaceError: Error, Hashable, Sendable {
     package let message: String
-    /// The system call that failed, when the text was not to blame.
+    /// The system call that failed, if the text is not to blame.
     package let cause: SystemError?
 
     init(_ message: String) {
@@ -83,25 +82,25 @@ package struct InterfaceError: Error, Hashable, Sendable {
         cause = nil
     }
 
-    /// The kernel has not said which interfaces there are.
+    /// The kernel gave no list of its interfaces.
     init(_ cause: SystemError) {
-        message = "no list of interfaces: \(cause)"
+        message = "the list of interfaces cannot be read: \(cause)"
         self.cause = cause
     }
 }
 
-// MARK: - Reading its name
+// MARK: - Reading the text
 
 extension LocalInterface {
     private static func split(_ text: String) throws(InterfaceError) -> (name: String, port: UInt16) {
         if text.hasPrefix("["), let end = text.firstIndex(of: "]") {
             let address = String(text[text.index(after: text.startIndex)..<end])
             guard SocketAddress(literal: address, port: 0)?.family == .ipv6 else {
-                throw InterfaceError("\(text) has brackets around something else than an IPv6 address")
+                throw InterfaceError("\(text) has brackets around what is no IPv6 address")
             }
             let rest = text[text.index(after: end)...]
             if rest.isEmpty { return (address, 0) }
-            guard rest.first == ":" else { throw InterfaceError("\(text) goes on after its bracket") }
+            guard rest.first == ":" else { throw InterfaceError("\(text) has something other than a port after its bracket") }
             return (address, try port(rest.dropFirst(), of: text))
         }
         let colons = text.indices.filter { text[$0] == ":" }
@@ -117,13 +116,13 @@ extension LocalInterface {
     }
 }
 
-// MARK: - What the kernel knows
+// MARK: - The kernel's list
 
 extension LocalInterface {
     private struct Entry {
         let name: String
         let index: UInt32
-        /// Nil for an interface, or an address of a family, that has nothing to do with IP.
+        /// Nil for an interface without an address, and for an address of another family than IP.
         let address: SocketAddress?
     }
 
@@ -139,10 +138,10 @@ extension LocalInterface {
         return entries
     }
 
-    /// The kernel's number of an interface; 0 for one that has gone meanwhile.
+    /// The kernel's number of an interface; 0 for one that is gone by now.
     private static func index(of name: String) throws(InterfaceError) -> UInt32 {
         let index = if_nametoindex(name)
-        // It makes a socket to ask with (if_nametoindex(3)): without one a link-local address would lose its
+        // The call opens a socket (if_nametoindex(3)). If that fails, a link-local address must not lose its
         // scope in silence.
         guard index != 0 || errno == ENODEV || errno == ENXIO else { throw InterfaceError(SystemError("if_nametoindex")) }
         return index
@@ -159,4 +158,46 @@ extension LocalInterface {
         }
         return SocketAddress(UnsafeRawBufferPointer(start: address, count: length))
     }
+}
+
+// MARK: - Interfaces and addresses
+
+extension SocketAddress {
+    /// True for an IPv6 address of `fe80::/10`, which names a host only together with an interface (RFC 4291,
+    /// section 2.5.6).
+    fileprivate var isLinkLocal: Bool {
+        guard let bytes = ipv6Bytes else { return false }
+        return bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
+    }
+
+    /// The same address; a link-local one without a scope gets `scope`.
+    fileprivate func withScope(ifMissing scope: UInt32) -> SocketAddress {
+        guard isLinkLocal else { return self }
+        var address = self
+        withUnsafeMutableBytes(of: &address.storage) { bytes in
+            guard bytes.load(fromByteOffset: Self.scopeOffset, as: UInt32.self) == 0 else { return }
+            bytes.storeBytes(of: scope, toByteOffset: Self.scopeOffset, as: UInt32.self)
+        }
+        return address
+    }
+
+    /// True for the same IP address, whatever the port and the scope.
+    fileprivate func isSameHost(as other: SocketAddress) -> Bool {
+        switch (family, other.family) {
+        case (.ipv4, .ipv4): ipv4Bytes == other.ipv4Bytes
+        case (.ipv6, .ipv6): ipv6Bytes == other.ipv6Bytes
+        default: false
+        }
+    }
+
+    private var ipv4Bytes: [UInt8]? { family == .ipv4 ? bytes(from: Self.ipv4Offset, count: 4) : nil }
+    private var ipv6Bytes: [UInt8]? { family == .ipv6 ? bytes(from: Self.ipv6Offset, count: 16) : nil }
+
+    private func bytes(from offset: Int, count: Int) -> [UInt8] {
+        withUnsafeBytes(of: storage) { Array($0[offset..<offset + count]) }
+    }
+
+    private static let ipv4Offset = MemoryLayout<sockaddr_in>.offset(of: \.sin_addr) ?? 4
+    private static let ipv6Offset = MemoryLayout<sockaddr_in6>.offset(of: \.sin6_addr) ?? 8
+    private static let scopeOffset = MemoryLayout<sockaddr_in6>.offset(of: \.sin6_scope_id) ?? 24
 }

@@ -6,7 +6,7 @@ extension SocketAddress {
     /// The longest path, in bytes of UTF-8: `sun_path` has 108, and the last is a zero.
     public static let longestUnixPath = 107
 
-    /// The longest abstract name, in bytes of UTF-8: a zero stands before it, and none behind.
+    /// The longest abstract name, in bytes of UTF-8: `sun_path` has 108, and the first is a zero.
     public static let longestAbstractName = 107
 
     /// The socket at a path; nil when it is empty, has a zero byte in it or is longer than `longestUnixPath`.
@@ -17,8 +17,8 @@ extension SocketAddress {
     }
 
     /// The socket with an abstract name, which is in no file system and vanishes with its last user (Linux
-    /// only); nil when the name is empty or longer than `longestAbstractName`. Every process in the network
-    /// namespace may connect to it, whoever it belongs to.
+    /// only); nil when the name is empty or longer than `longestAbstractName`. Every process of every user in
+    /// the network namespace may connect to it.
     public init?(abstractName name: String) {
         guard !name.isEmpty, name.utf8.count <= Self.longestAbstractName else { return nil }
         self.init(sunPath: [0] + Array(name.utf8))
@@ -30,7 +30,7 @@ extension SocketAddress {
         withUnsafeMutableBytes(of: &storage) {
             UnsafeMutableRawBufferPointer(rebasing: $0[Self.pathOffset...]).copyBytes(from: sunPath)
         }
-        self.init(storage: storage, length: socklen_t(Self.pathOffset + sunPath.count))
+        self.init(storage: &storage, length: socklen_t(Self.pathOffset + sunPath.count))
     }
 
     /// The path of a Unix-domain socket; nil for any other address, an abstract name and a socket without a
@@ -41,13 +41,13 @@ extension SocketAddress {
     }
 
     /// The abstract name of a Unix-domain socket, without the zero before it; nil for any other address.
-    /// Bytes that are no UTF-8 are replaced.
+    /// Bytes that are not UTF-8 become replacement characters.
     public var abstractName: String? {
         guard let bytes = sunPath, bytes.count > 1, bytes.first == 0 else { return nil }
         return String(decoding: bytes.dropFirst(), as: UTF8.self)
     }
 
-    /// What the kernel has after the family; nil for an IP address.
+    /// The bytes after the family; nil for an address of another family.
     var sunPath: [UInt8]? {
         guard family == .unix else { return nil }
         return withUnsafeBytes(of: storage) { Array($0.prefix(Int(length)).dropFirst(Self.pathOffset)) }

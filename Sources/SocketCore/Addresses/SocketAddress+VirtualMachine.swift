@@ -6,11 +6,11 @@ internal import Glibc
 extension SocketAddress {
     /// A port of a machine: 0 for the hypervisor, 1 for this machine itself, 2 for the host, more for guests.
     ///
-    /// What is there to be reached is for the kernel to say: without the transport that it takes, connecting
-    /// and listening fail with `.connectFailed` or `.system` and an `errno` such as `EADDRNOTAVAIL`.
+    /// The kernel decides what can be reached: without the transport that it takes, connecting and listening
+    /// fail with `.connectFailed` or `.system` and an `errno` such as `EADDRNOTAVAIL`.
     ///
     /// - Parameters:
-    ///   - port: The port; `anyVirtualMachinePort` has the kernel choose one for a listener.
+    ///   - port: The port; `anyVirtualMachinePort` lets the kernel choose one for a listener.
     ///   - contextID: The machine's CID; nil: any, for a listener.
     public init(virtualMachinePort port: UInt32, contextID: UInt32?) {
         var storage = sockaddr_storage()
@@ -23,10 +23,10 @@ extension SocketAddress {
         self.storage = storage
     }
 
-    /// Has the kernel choose a port (`VMADDR_PORT_ANY`).
+    /// Lets the kernel choose a port (`VMADDR_PORT_ANY`).
     public static let anyVirtualMachinePort = UInt32.max
 
-    /// This machine itself (`VMADDR_CID_LOCAL`), where the kernel has the loopback transport.
+    /// This machine itself (`VMADDR_CID_LOCAL`), if the kernel has the loopback transport.
     public static let localContextID: UInt32 = 1
 
     /// The machine's context identifier; nil for an address of another family.
@@ -38,15 +38,5 @@ extension SocketAddress {
     private var virtualMachine: sockaddr_vm? {
         guard family == .virtualMachine else { return nil }
         return withUnsafeBytes(of: storage) { $0.load(as: sockaddr_vm.self) }
-    }
-}
-
-extension SocketAddress.Family {
-    /// IPv4 or IPv6.
-    package var isInternet: Bool {
-        switch self {
-        case .ipv4, .ipv6: true
-        case .unix, .virtualMachine: false
-        }
     }
 }

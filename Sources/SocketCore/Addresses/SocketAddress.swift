@@ -4,15 +4,13 @@ internal import Glibc
 
 /// The address of one end of a socket: IPv4, IPv6, Unix-domain, or of a virtual machine.
 ///
-/// It holds a `sockaddr` as the kernel gave or takes it; nothing is resolved or looked up. For what the class
-/// methods of `GCDAsyncSocket` said about an address in a `Data`, ask `SocketAddress(data:)` for its `host`,
-/// `port` and `family`.
+/// It holds the kernel's `sockaddr`, and resolves nothing. The `host`, `port` and `family` of
+/// `SocketAddress(data:)` take the place of the class methods of `GCDAsyncSocket` for an address in a `Data`.
 public struct SocketAddress: Sendable {
-    // Two of these are kept for each connection, and most need no more than the head: a `sockaddr_storage`
-    // has 128 bytes.
+    // Each connection keeps two addresses, and most fit into the head: a `sockaddr_storage` has 128 bytes.
     private var head = sockaddr_in6()
     var length: socklen_t
-    /// What does not fit into `head`: most of a Unix-domain path.
+    /// The bytes behind `head`: most of a Unix-domain path.
     private var tail: [UInt8]?
 
     var storage: sockaddr_storage {
@@ -49,41 +47,42 @@ public struct SocketAddress: Sendable {
     }
 
     /// The address in `data`, a `sockaddr_in`, `sockaddr_in6`, `sockaddr_un` or `sockaddr_vm` in memory
-    /// order; nil when it is none of these or too short for its family.
+    /// order; nil for anything else, and for too few bytes.
     public init?(data: Data) {
-        guard data.count >= MemoryLayout<sa_family_t>.size, data.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
-        var storage = sockaddr_storage()
-        withUnsafeMutableBytes(of: &storage) { _ = data.copyBytes(to: $0) }
-        self.init(storage: storage, length: socklen_t(data.count))
+        guard let address = data.withUnsafeBytes({ SocketAddress($0) }) else { return nil }
+        self = address
     }
 
-    /// A `sockaddr` in memory.
+    /// What the kernel wrote into `storage`.
+    init?(storage: UnsafePointer<sockaddr_storage>, length: socklen_t) {
+        self.init(UnsafeRawBufferPointer(start: storage, count: min(Int(length), MemoryLayout<sockaddr_storage>.size)))
+    }
+
+    /// A `sockaddr` in memory; nil for another family, and for too few bytes.
     init?(_ bytes: UnsafeRawBufferPointer) {
-        guard bytes.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
-        var storage = sockaddr_storage()
-        withUnsafeMutableBytes(of: &storage) { $0.copyMemory(from: bytes) }
-        self.init(storage: storage, length: socklen_t(bytes.count))
-    }
-
-    init?(storage: sockaddr_storage, length: socklen_t) {
+        let family = MemoryLayout<sa_family_t>.size
+        guard bytes.count >= family, bytes.count <= MemoryLayout<sockaddr_storage>.size else { return nil }
         let minimum: Int
-        switch CInt(storage.ss_family) {
+        switch CInt(bytes.loadUnaligned(as: sa_family_t.self)) {
         case AF_INET: minimum = MemoryLayout<sockaddr_in>.size
         case AF_INET6: minimum = MemoryLayout<sockaddr_in6>.size
         case AF_VSOCK: minimum = MemoryLayout<sockaddr_vm>.size
-        case AF_UNIX: minimum = MemoryLayout<sa_family_t>.size
+        case AF_UNIX: minimum = family
         default: return nil
         }
-        guard length >= minimum else { return nil }
-        self.length = length
-        self.storage = storage
+        guard bytes.count >= minimum else { return nil }
+        length = socklen_t(bytes.count)
+        withUnsafeMutableBytes(of: &head) {
+            $0.copyMemory(from: UnsafeRawBufferPointer(start: bytes.baseAddress, count: min(bytes.count, Self.headSize)))
+        }
+        if bytes.count > Self.headSize { tail = Array(bytes.dropFirst(Self.headSize)) }
     }
 
     /// An address literal: four decimal numbers (`192.0.2.1`), or IPv6 (`2001:db8::1`), which may have a zone
     /// (`fe80::1%eth0`, RFC 4007, section 11).
     ///
-    /// Nil for everything else: a name, brackets, an empty zone or one of an interface that does not exist, a
-    /// text with a zero byte in it, and the shorthands and other bases of inet_aton(3), such as `127.1`,
+    /// Nil for everything else: a name, brackets, an empty zone or that of an interface that does not exist,
+    /// a text with a zero byte, and the shorthands and other bases of inet_aton(3), such as `127.1`,
     /// `2130706433`, `0x7f.0.0.1` and `0177.0.0.1`, which programs read differently.
     public init?(literal: String, port: UInt16) {
         guard literal.utf8.count <= Self.longestLiteral, !literal.utf8.contains(0) else { return nil }
@@ -175,7 +174,7 @@ public struct SocketAddress: Sendable {
     private static let ipv4PortOffset = MemoryLayout<sockaddr_in>.offset(of: \.sin_port) ?? 2
     private static let ipv6PortOffset = MemoryLayout<sockaddr_in6>.offset(of: \.sin6_port) ?? 2
 
-    /// The address as the kernel's `sockaddr`, for code that wants those bytes.
+    /// The bytes of the kernel's `sockaddr`.
     public var data: Data {
         withUnsafeBytes(of: storage) { Data($0.prefix(Int(length))) }
     }
@@ -203,7 +202,7 @@ extension SocketAddress: CustomStringConvertible {
     /// `127.0.0.1:25`, `[::1]:25`, `unix:/run/service` for a path, `unix:@service` for an abstract name and
     /// `unix:` for a socket without either.
     ///
-    /// Control characters in a path or name, which the peer may have chosen, are shown as question marks.
+    /// Control characters in a path or name, which the peer may have chosen, become question marks.
     public var description: String {
         if let contextID, let virtualMachinePort { return "vsock:\(contextID):\(virtualMachinePort)" }
         guard let host, let port else { return "unix:" + Self.printable(unixPath ?? abstractName.map { "@" + $0 } ?? "") }
@@ -214,5 +213,37 @@ extension SocketAddress: CustomStringConvertible {
         var printable = String.UnicodeScalarView()
         printable.append(contentsOf: text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 })
         return String(printable)
+    }
+}
+
+extension SocketAddress.Family {
+    /// IPv4 or IPv6.
+    package var isInternet: Bool {
+        switch self {
+        case .ipv4, .ipv6: true
+        case .unix, .virtualMachine: false
+        }
+    }
+}
+
+/// The versions of IP that a socket may use.
+package struct AddressFamilies: OptionSet, Hashable, Sendable {
+    package let rawValue: UInt8
+
+    package init(rawValue: UInt8) {
+        self.rawValue = rawValue
+    }
+
+    package static let ipv4 = AddressFamilies(rawValue: 1 << 0)
+    package static let ipv6 = AddressFamilies(rawValue: 1 << 1)
+    package static let both: AddressFamilies = [.ipv4, .ipv6]
+
+    /// True for an address that a socket may use: of one of the families, or no IP address.
+    package func allows(_ family: SocketAddress.Family) -> Bool {
+        switch family {
+        case .ipv4: contains(.ipv4)
+        case .ipv6: contains(.ipv6)
+        case .unix, .virtualMachine: true
+        }
     }
 }

@@ -1,12 +1,12 @@
 // Rules of connecting:
-//  1. `HappyEyeballs` decides; this is the only place that opens, binds and connects sockets.
-//  2. Each attempt owns a descriptor and a registration of its own on the loop. Both go when it fails, is
-//     cancelled, or has won.
-//  3. Who wins hands its descriptor out, unwatched, and the connector holds nothing any more.
-//  4. A TCP connection whose two ends are one address is a socket that has connected to itself: refused (RFC
-//     9293, 3.5, simultaneous open).
-//  5. A Unix-domain listener with a full backlog says EAGAIN and never that it has room again (connect(2)):
-//     it is asked again, in growing intervals.
+//  1. `HappyEyeballs` decides. Only the connector opens, binds and connects sockets.
+//  2. Each attempt owns a descriptor and a registration on the loop. It loses both when it fails, is
+//     cancelled, or wins.
+//  3. The winner's descriptor is handed out unwatched, and the connector holds nothing more.
+//  4. A TCP socket whose two ends have one address has connected to itself: that counts as refused (RFC 9293,
+//     section 3.5, simultaneous open).
+//  5. A Unix-domain listener with a full backlog fails with EAGAIN, and no event says that it has room again
+//     (connect(2)): the connector tries again, in growing intervals.
 
 internal import Glibc
 
@@ -14,18 +14,18 @@ internal import Glibc
 ///
 /// Confined to the turn of the connection that owns it.
 package final class Connector {
-    /// What has come about, in this order.
+    /// What has happened, in this order.
     package enum Step {
         case trying(SocketAddress)
         case failed(SocketAddress, SystemError)
         case connected(SocketDescriptor)
-        /// All have failed.
+        /// All attempts have failed.
         case exhausted([(address: SocketAddress, error: SystemError)])
     }
 
     private struct Attempt {
         let descriptor: SocketDescriptor
-        /// Nil when the kernel had no need to wait.
+        /// Nil when the kernel connected at once.
         let registration: LoopRegistration?
     }
 
@@ -33,25 +33,25 @@ package final class Connector {
     private let delay: Double
     private let options: SocketOptionSet
     private let loop: EventLoop
-    private let tell: @Sendable (Int, LoopEvents) -> Void
+    private let deliver: @Sendable (Int, LoopEvents) -> Void
     private var race: HappyEyeballs
     private var attempts: [Int: Attempt] = [:]
     private var delayEnd: Deadline?
     private var retry: Retry?
 
     /// - Parameters:
-    ///   - delay: Seconds between the beginning of one attempt and that of the next.
-    ///   - options: Set on each descriptor before it is bound or connected.
-    ///   - tell: Called on the loop when there is something to `handle`, with the number of the attempt.
+    ///   - delay: Seconds from the beginning of one attempt to that of the next.
+    ///   - options: Set before each descriptor is bound or connected.
+    ///   - deliver: Called on the loop with what `handle` takes.
     package init(
         routes: [Route], delay: Double, options: SocketOptionSet = SocketOptionSet(), loop: EventLoop,
-        tell: @escaping @Sendable (_ number: Int, _ events: LoopEvents) -> Void
+        deliver: @escaping @Sendable (_ number: Int, _ events: LoopEvents) -> Void
     ) {
         self.routes = routes
         self.delay = max(delay, 0)
         self.options = options
         self.loop = loop
-        self.tell = tell
+        self.deliver = deliver
         race = HappyEyeballs(attemptCount: routes.count)
     }
 
@@ -62,8 +62,7 @@ package final class Connector {
         advance(.began)
     }
 
-    /// The kernel has something to say about an attempt. Unknown numbers are those of attempts that have
-    /// ended.
+    /// The loop has events for an attempt. An unknown number is that of an attempt that has ended.
     package func handle(_ events: LoopEvents, of number: Int) -> [Step] {
         guard let attempt = attempts[number], let outcome = attempt.descriptor.connectOutcome(events) else { return [] }
         return advance(event(outcome, of: number))
@@ -82,7 +81,7 @@ package final class Connector {
         return steps
     }
 
-    /// Ends every attempt; nothing of them is left.
+    /// Ends every attempt.
     package func cancel() {
         for number in attempts.keys { drop(number) }
         delayEnd = nil
@@ -91,7 +90,7 @@ package final class Connector {
 
     // MARK: - Acting
 
-    /// Has the race decide about an event and about what comes of acting on its decisions; each attempt
+    /// Performs what the race decides about an event, and about the events that this brings. Each attempt
     /// begins and fails at most once.
     private func advance(_ event: HappyEyeballs.Event) -> [Step] {
         var steps: [Step] = []
@@ -122,7 +121,7 @@ package final class Connector {
         }
     }
 
-    /// Begins an attempt; returns what has come of it, if that is known at once.
+    /// Begins an attempt; returns its outcome if that is known at once.
     private func start(_ number: Int, after previous: Retry?) -> HappyEyeballs.Event? {
         let route = routes[number]
         do throws(SystemError) {
@@ -133,7 +132,7 @@ package final class Connector {
                 attempts[number] = Attempt(descriptor: descriptor, registration: nil)
                 return descriptor.connectOutcome([.writable, .hangup]).map { event($0, of: number) }
             case .inProgress:
-                // Watched only now: a socket that has not begun to connect reports a hang-up.
+                // Watched only now: a socket that has not begun to connect has a hangup.
                 attempts[number] = Attempt(descriptor: descriptor, registration: try watch(descriptor, number))
                 return nil
             case .failed(let error) where error.errno == EAGAIN && route.destination.family == .unix:
@@ -148,7 +147,7 @@ package final class Connector {
     }
 
     private func watch(_ descriptor: SocketDescriptor, _ number: Int) throws(SystemError) -> LoopRegistration {
-        let registration = loop.register(AttemptHandler(number: number, tell: tell))
+        let registration = loop.register(AttemptHandler(number: number, deliver: deliver))
         do throws(SystemError) {
             try loop.watch(descriptor, for: registration)
         } catch {
@@ -169,7 +168,7 @@ package final class Connector {
         release(number)?.close()
     }
 
-    /// The attempt's descriptor, which the loop has nothing to do with any more.
+    /// Takes an attempt off the loop, and returns its descriptor.
     private func release(_ number: Int) -> SocketDescriptor? {
         if retry?.number == number { retry = nil }
         guard let attempt = attempts.removeValue(forKey: number) else { return nil }
@@ -181,7 +180,7 @@ package final class Connector {
     }
 }
 
-/// When to ask a full backlog again.
+/// When to try again after a full backlog.
 private struct Retry {
     let number: Int
     let time: Deadline
@@ -195,17 +194,50 @@ private struct Retry {
     }
 }
 
-/// Carries the events of one attempt to whoever owns the connector.
+/// Carries the events of one attempt to the owner of the connector.
 private final class AttemptHandler: EventHandler {
     private let number: Int
-    private let tell: @Sendable (Int, LoopEvents) -> Void
+    private let deliver: @Sendable (Int, LoopEvents) -> Void
 
-    init(number: Int, tell: @escaping @Sendable (Int, LoopEvents) -> Void) {
+    init(number: Int, deliver: @escaping @Sendable (Int, LoopEvents) -> Void) {
         self.number = number
-        self.tell = tell
+        self.deliver = deliver
     }
 
     func handle(_ events: LoopEvents) {
-        tell(number, events)
+        deliver(number, events)
+    }
+}
+
+/// How an attempt to connect ended.
+private enum ConnectOutcome {
+    case connected
+    case failed(SystemError)
+}
+
+extension SocketDescriptor {
+    /// Binds the source of the connection; call it before `connect`.
+    ///
+    /// With port 0 the kernel chooses one when it knows the destination, so that many connections can share a
+    /// port (`IP_BIND_ADDRESS_NO_PORT`, ip(7)). Any other port may be in use by a connection to another host,
+    /// or by one that is over.
+    fileprivate func useSource(_ source: SocketAddress) throws(SystemError) {
+        if source.port == 0 {
+            setFlag(level: CInt(IPPROTO_IP), option: IP_BIND_ADDRESS_NO_PORT)
+        } else {
+            setFlag(level: SOL_SOCKET, option: SO_REUSEADDR)
+        }
+        guard source.withSockaddr({ Glibc.bind(rawValue, $0, $1) }) == 0 else { throw SystemError("bind") }
+    }
+
+    /// Nil while the attempt is under way.
+    fileprivate func connectOutcome(_ events: LoopEvents) -> ConnectOutcome? {
+        guard !events.isDisjoint(with: [.writable, .hangup]) else { return nil }
+        if let error = takeError(of: "connect") { return .failed(error) }
+        guard let peer = remoteAddress else {
+            return events.contains(.hangup) ? .failed(SystemError("connect", errno: ECONNRESET)) : nil
+        }
+        let isItself = peer.family.isInternet && peer == localAddress
+        return isItself ? .failed(SystemError("connect", errno: ECONNREFUSED)) : .connected
     }
 }

@@ -2,14 +2,14 @@
 //  1. Attempts begin one after the other, in the order of the addresses: the preferred family first, then the
 //     families in turn.
 //  2. The next one begins when the delay has passed since the last one began, or at once when one fails.
-//  3. Those that have begun go on beside each other, but never more than `limit`.
+//  3. At most `limit` of them are under way at a time.
 //  4. The first to connect wins: the others are cancelled, and no more begin.
-//  5. When the last one has failed, all has failed, and every failure is known.
-//  6. What comes from an attempt that has ended, or after the race is over, changes nothing.
+//  5. The race is lost when the last one has failed. Every failure is known then.
+//  6. An event of an attempt that has ended, or after the race, changes nothing.
 
 /// Decides which address of a host to try, when, and which connection to keep.
 ///
-/// A plain value; the `Connector` acts. Attempts go by their number, which is their place in the order.
+/// A plain value; the `Connector` acts. An attempt is named by its position in the order.
 package struct HappyEyeballs: Sendable {
     /// What has happened.
     package enum Event: Sendable {
@@ -19,27 +19,27 @@ package struct HappyEyeballs: Sendable {
         case connected(Int)
     }
 
-    /// What is to be done.
+    /// What the connector does.
     package enum Action: Hashable, Sendable {
         case start(Int)
         /// Ends an attempt that is under way.
         case cancel(Int)
-        /// Begins the delay anew.
+        /// Begins the delay again.
         case armDelay
         case disarmDelay
-        /// The race is won by this attempt.
+        /// This attempt wins.
         case win(Int)
         /// The race is lost.
         case giveUp
     }
 
-    /// Why attempts have failed, in the order in which they did.
+    /// Why attempts have failed, in the order of their failures.
     package private(set) var failures: [(number: Int, error: SystemError)] = []
     private var untried: Range<Int>
     private var underWay: Set<Int> = []
     private var isOver = false
 
-    /// The most attempts at a time. A host's addresses are chosen by whoever answers for its name, and each
+    /// The most attempts at a time. A stranger's name server chooses the addresses of a host, and each
     /// attempt holds a descriptor.
     package static let limit = 8
 
@@ -73,8 +73,8 @@ package struct HappyEyeballs: Sendable {
         return [.start(number), untried.isEmpty ? .disarmDelay : .armDelay]
     }
 
-    /// Rule 1. Each family keeps the order it has, which is that of the system's resolver (RFC 6724); of
-    /// equal addresses the first one stays.
+    /// Rule 1. Each family keeps its order, which is that of the system's resolver (RFC 6724). Of equal
+    /// addresses the first one stays.
     package static func order(_ addresses: [SocketAddress], preferring preferred: SocketAddress.Family) -> [SocketAddress] {
         var known: Set<SocketAddress> = []
         let distinct = addresses.filter { known.insert($0).inserted }

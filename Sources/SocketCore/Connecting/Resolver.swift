@@ -1,18 +1,18 @@
 // Rules of the resolver:
-//  1. `getaddrinfo` blocks and cannot be cancelled: it never runs on an event loop or on a global queue, nor
-//     on a concurrent queue, which has its threads from a global one: on Linux the tasks of Swift share them,
+//  1. `getaddrinfo` blocks and cannot be cancelled. So it never runs on an event loop, on a global queue or
+//     on a concurrent queue, which uses the threads of a global one: on Linux the tasks of Swift share them,
 //     and there are only as many as processors.
-//  2. Each serial queue, a lane, does one lookup at a time. With all lanes taken the others wait in line,
-//     first come, first served.
-//  3. A lookup that is cancelled while it waits is never begun, and its completion is never called. One that
-//     is under way ends by itself.
+//  2. Each serial queue, a lane, does one lookup at a time. When no lane is free the others wait, first come,
+//     first served.
+//  3. A lookup that is cancelled while it waits never begins, and its completion is never called. A lookup
+//     that has begun ends by itself.
 
 internal import CLinux
 internal import Dispatch
 internal import Glibc
 internal import SocketBuffers
 
-/// What a host name is asked for.
+/// Which addresses of a host are wanted.
 package struct HostQuery: Hashable, Sendable {
     package let host: String
     package let port: UInt16
@@ -24,9 +24,9 @@ package struct HostQuery: Hashable, Sendable {
         self.families = families
     }
 
-    /// The addresses that are known without asking anybody: those of a literal, and of `localhost` and the
-    /// names below it (RFC 6761, section 6.3). None for a text that is no host: the system's resolver could
-    /// take it for one.
+    /// The addresses that are known without a lookup: those of a literal, and of `localhost` and the names
+    /// below it (RFC 6761, section 6.3); nil for other names. A text that is no host has none, since the
+    /// system's resolver could take it for one.
     fileprivate var knownAddresses: [SocketAddress]? {
         do throws(HostError) {
             if case .address(let address) = try HostText(host, port: port) { return [address] }
@@ -39,7 +39,7 @@ package struct HostQuery: Hashable, Sendable {
     }
 }
 
-/// A host name that has no usable address, and why.
+/// Why a host name has no usable address.
 package struct ResolveError: Error, Hashable, Sendable {
     package let query: HostQuery
     /// `EAI_…` of getaddrinfo(3).
@@ -51,14 +51,14 @@ package struct ResolveError: Error, Hashable, Sendable {
             ?? String(cString: gai_strerror(code))
     }
 
-    /// - Parameter errno: Counts with `EAI_SYSTEM` only.
+    /// - Parameter errno: Kept with `EAI_SYSTEM` only.
     package init(_ query: HostQuery, code: CInt, errno: CInt = 0) {
         self.query = query
         self.code = code
         self.errno = code == EAI_SYSTEM ? errno : nil
     }
 
-    /// True when the resolver has answered, and knows no such address; false when it could not tell.
+    /// True when the resolver says that there is no such address; false when it could not find out.
     package var isAnswer: Bool {
         [EAI_NONAME, Self.noData, Self.addressFamily].contains(code)
     }
@@ -68,19 +68,19 @@ package struct ResolveError: Error, Hashable, Sendable {
     private static let addressFamily: CInt = -9
 }
 
-/// Host names into addresses, on a few threads of its own.
+/// Turns host names into addresses, on a few threads of its own.
 package final class Resolver: Sendable {
     package typealias Answer = Result<[SocketAddress], ResolveError>
     package typealias Completion = @Sendable (Answer) -> Void
 
-    /// The one that asks the system.
+    /// Asks the system.
     package static let system = Resolver(concurrency: 8, lookUp: askSystem)
 
     private let lookUp: @Sendable (HostQuery) -> Answer
-    private let line: Locked<Line>
+    private let backlog: Locked<Backlog>
 
     /// The lookups that wait, by their tickets, which grow by one.
-    private struct Line {
+    private struct Backlog {
         var freeLanes: [DispatchQueue]
         var waiting: [UInt64: @Sendable () -> Void] = [:]
         var nextTicket: UInt64 = 0
@@ -95,35 +95,34 @@ package final class Resolver: Sendable {
         }
     }
 
-    /// A lookup that has been asked for.
+    /// A lookup that may still wait.
     package struct Lookup: Sendable {
         fileprivate let resolver: Resolver
         fileprivate let ticket: UInt64
 
-        /// Takes the lookup out of the line. False when it is not there any more: it has been begun, and its
-        /// completion is or will be called.
+        /// Has the lookup not begin. False when it has begun: its completion has been called, or will be.
         @discardableResult package func cancel() -> Bool {
-            resolver.line.withLock { $0.waiting.removeValue(forKey: ticket) } != nil
+            resolver.backlog.withLock { $0.waiting.removeValue(forKey: ticket) } != nil
         }
     }
 
-    /// - Parameter lookUp: Finds the addresses; it may block. Tests bring their own.
+    /// - Parameter lookUp: Finds the addresses; it may block.
     package init(concurrency: Int, lookUp: @escaping @Sendable (HostQuery) -> Answer) {
         self.lookUp = lookUp
-        line = Locked(Line(freeLanes: (0..<concurrency).map { DispatchQueue(label: "AsyncSockets.Resolver.\($0)") }))
+        backlog = Locked(Backlog(freeLanes: (0..<concurrency).map { DispatchQueue(label: "AsyncSockets.Resolver.\($0)") }))
     }
 
-    /// Resolves a name or an address literal, and calls `completion`: at once (and then returns nil) for what
-    /// needs no asking, or else from a thread of the resolver.
+    /// Resolves a name or an address literal. If no lookup is needed it calls `completion` at once, and
+    /// returns nil; otherwise a thread of the resolver calls it.
     package func resolve(_ query: HostQuery, completion: @escaping Completion) -> Lookup? {
         if let known = query.knownAddresses {
             completion(known.isEmpty ? .failure(ResolveError(query, code: EAI_NONAME)) : .success(known))
             return nil
         }
-        let (ticket, lane) = line.withLock { line in
-            line.waiting[line.nextTicket] = { [lookUp] in completion(lookUp(query)) }
-            defer { line.nextTicket += 1 }
-            return (line.nextTicket, line.freeLanes.popLast())
+        let (ticket, lane) = backlog.withLock { backlog in
+            backlog.waiting[backlog.nextTicket] = { [lookUp] in completion(lookUp(query)) }
+            defer { backlog.nextTicket += 1 }
+            return (backlog.nextTicket, backlog.freeLanes.popLast())
         }
         if let lane { lane.async { self.work(on: lane) } }
         return Lookup(resolver: self, ticket: ticket)
@@ -134,9 +133,9 @@ package final class Resolver: Sendable {
     }
 
     private func takeNext(on lane: DispatchQueue) -> (@Sendable () -> Void)? {
-        line.withLock { line in
-            let next = line.takeFirst()
-            if next == nil { line.freeLanes.append(lane) }
+        backlog.withLock { backlog in
+            let next = backlog.takeFirst()
+            if next == nil { backlog.freeLanes.append(lane) }
             return next
         }
     }
@@ -145,9 +144,8 @@ package final class Resolver: Sendable {
 // MARK: - The system's resolver
 
 extension Resolver {
-    /// `AI_ADDRCONFIG` spares a machine with one IP version the question for the other, but overlooks
-    /// addresses that are only on the loopback interface: a name that it finds nothing for is asked for again
-    /// without.
+    /// `AI_ADDRCONFIG` spares a machine with one IP version the lookup of the other, but overlooks addresses
+    /// that are only on the loopback interface: a name without an answer is looked up again without it.
     private static func askSystem(_ query: HostQuery) -> Answer {
         let answer = askSystem(query, flags: AI_ADDRCONFIG)
         guard case .failure(let error) = answer, error.isAnswer else { return answer }

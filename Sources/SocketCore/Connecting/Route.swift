@@ -1,17 +1,17 @@
-/// One way to a host: where to, and from which address of ours.
+/// One way to a host: its destination and its source.
 package struct Route: Hashable, Sendable {
     package let destination: SocketAddress
     /// Nil: the kernel chooses.
     package let source: SocketAddress?
 }
 
-/// What the user of a socket allows for its connections, and how the ways are tried.
+/// Which routes the user of a socket allows, and in which order they are tried.
 package struct RoutePolicy: Sendable {
     package var families: AddressFamilies
     package var preferredFamily: SocketAddress.Family
-    /// Where connections have to leave from; nil: the kernel chooses.
+    /// The source of connections; nil: the kernel chooses.
     package var interface: LocalInterface?
-    /// Seconds between the beginning of one attempt and that of the next.
+    /// Seconds from the beginning of one attempt to that of the next.
     package var attemptDelay: Double
 
     package init(
@@ -24,7 +24,7 @@ package struct RoutePolicy: Sendable {
         self.attemptDelay = attemptDelay
     }
 
-    /// The ways to `addresses`, in the order in which they are tried: at least one.
+    /// The routes to `addresses`, at least one, in the order in which they are tried.
     package func routes(to addresses: [SocketAddress]) throws(NoRoute) -> [Route] {
         let enabled = addresses.filter { families.allows($0.family) }
         guard !enabled.isEmpty else { throw .familyDisabled(addresses) }
@@ -41,8 +41,8 @@ package struct RoutePolicy: Sendable {
 
 /// Why none of a host's addresses may be used.
 package enum NoRoute: Error, Sendable {
-    /// All are of a family that is disabled.
+    /// All are of disabled families.
     case familyDisabled([SocketAddress])
-    /// The interface has no address of a family that the host has one of.
+    /// The interface has no address of the host's families.
     case notFromInterface(String, [SocketAddress])
 }

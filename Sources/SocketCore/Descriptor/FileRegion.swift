@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// A part of an open file, to be sent. The file is closed when the last write of it is gone.
+/// A part of an open file, to be sent. The file is closed with the last reference.
 package final class FileRegion: Sendable {
     package let offset: Int
     package let length: Int
@@ -9,7 +9,7 @@ package final class FileRegion: Sendable {
 
     /// Opens a regular file.
     ///
-    /// - Parameter length: nil: to the end of the file, as it is now.
+    /// - Parameter length: nil means to the end that the file has now.
     package init(path: String, offset: Int, length: Int?) throws(SystemError) {
         descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         guard descriptor >= 0 else { throw SystemError("open") }
@@ -35,7 +35,7 @@ package final class FileRegion: Sendable {
         return Int(status.st_size)
     }
 
-    /// Reads into `room` what stands `position` bytes behind the region's beginning.
+    /// Reads into `room`, from `position` bytes after the beginning of the region.
     ///
     /// - Returns: the number of bytes; never zero, unless `room` is empty.
     package func read(at position: Int, into room: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
@@ -45,14 +45,14 @@ package final class FileRegion: Sendable {
         return count
     }
 
-    /// The file has become shorter than the region: what was promised to the peer cannot be sent.
+    /// The file has become shorter than the region.
     static func shrunk(_ call: String) -> SystemError {
         SystemError(call, errno: ENODATA)
     }
 }
 
 extension SocketDescriptor {
-    /// Sends at most `count` bytes of a file, from `position` in the region on, without bringing them into
+    /// Sends at most `count` bytes of a file, from `position` in the region on, without copying them into
     /// this process (sendfile(2)).
     package func send(_ file: FileRegion, at position: Int, count: Int) -> SendAnswer {
         var start = off_t(file.offset + position)

@@ -1,14 +1,13 @@
 // Rules of a lingering close:
-//  1. What the engine had still to say (`output`: the rest of a record, an alert, a close_notify) is sent
-//     before the FIN.
-//  2. What the peer still sends is discarded. Closing at once would answer it with a reset, and a reset makes
-//     the peer drop what it has not read yet.
-//  3. It is over when both sides are done, when the connection breaks, or after a second (five when there was
-//     something to send) or `byteLimit` bytes.
+//  1. It sends the rest of our bytes (`output`: of a record, an alert, a close_notify), and then the FIN.
+//  2. It discards what the peer still sends. Closing at once would answer that with a reset, and a reset
+//     makes the peer drop what it has not read yet.
+//  3. It ends when both sides are done, when the connection breaks, after its grace period (one second, or
+//     five with something to send), or after `byteLimit` bytes.
 
 internal import SocketBuffers
 
-/// The last moments of a connection that its owner is done with, and whose last bytes shall still arrive.
+/// Closes a connection slowly, so that a reset does not overtake our last bytes.
 package final class LingeringClose: EventHandler, @unchecked Sendable {
     // Unchecked: after `begin` only the loop touches it.
     private let descriptor: SocketDescriptor
@@ -20,16 +19,16 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
     private var peerIsDone = false
 
     private static let byteLimit = 1024 * 1024
-    private static let seconds = (discarding: 1.0, sending: 5.0)
+    private static let gracePeriod = (discarding: 1.0, sending: 5.0)
 
-    /// Takes over a descriptor that has left the loop, and what is still to be sent on it.
+    /// Takes over a descriptor that has left the loop, and the bytes that it still has to send.
     package static func begin(with descriptor: SocketDescriptor, sending output: UnsafeRawBufferPointer?, on loop: EventLoop) {
         let closing = LingeringClose(descriptor, loop)
         if let output { closing.output.append(output) }
         let registration = loop.register(closing)
         closing.registration = registration
         closing.sendRest()
-        loop.setDeadline(Deadline(after: closing.hasSentAll ? seconds.discarding : seconds.sending), of: registration)
+        loop.setDeadline(Deadline(after: closing.hasSentAll ? gracePeriod.discarding : gracePeriod.sending), of: registration)
         do throws(SystemError) {
             try loop.watch(descriptor, for: registration)
         } catch {
@@ -58,7 +57,7 @@ package final class LingeringClose: EventHandler, @unchecked Sendable {
             switch descriptor.send(output.readableBytes) {
             case .bytes(let count): output.consume(count)
             case .wouldBlock: return
-            // There is no event to wait for, and the rest is not worth more.
+            // No event follows, and the rest is not worth a timer.
             case .exhausted, .failed: output.reset()
             }
         }

@@ -1,26 +1,31 @@
 // Rules of a descriptor:
-//  1. One owner. It is closed once, after it has left its event loop.
-//  2. Always non-blocking and close-on-exec; never a SIGPIPE.
-//  3. A closed descriptor answers every call with EBADF and touches no number that the kernel may have given
-//     to someone else.
+//  1. It has one owner. It is closed once, after it has left its event loop.
+//  2. It is non-blocking and close-on-exec, and never raises SIGPIPE.
+//  3. When it is closed every call fails with EBADF, and none touches a number that the kernel may have
+//     reused.
 
 internal import CLinux
 package import Glibc
 
+/// Who learns of the end of a descriptor: one call, on any thread, when it is closed or relinquished.
+protocol DescriptorObserver: AnyObject, Sendable {
+    func descriptorDidClose()
+}
+
 /// A stream socket as the kernel knows it.
 ///
 /// One thread uses it at a time: inside the turn of a connection or its connector, under the lock of an
-/// acceptor, and on the loop in a lingering close. From other threads the options and the address of a connection's
-/// descriptor are asked for and set, under the lock of the connection's facts.
-package final class SocketDescriptor: @unchecked Sendable {
+/// acceptor, or on the loop in a lingering close. Other threads read and set the options of a connection's
+/// descriptor, and read its address, under the lock of the connection's facts.
+package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
     // Unchecked: `rawValue` changes only in `close` and `relinquish`. An acceptor closes its descriptor under
-    // its lock; that of a connection has left the facts before, under their lock, so that no other thread can
-    // reach it.
+    // its lock. A connection takes its descriptor out of the facts first, under their lock, so that no other
+    // thread can reach it.
     @exclusivity(unchecked) package private(set) var rawValue: CInt
-    /// For an accepted connection: what counts it as open.
-    var place: AcceptQuota.Place?
+    /// Set before the descriptor has its owner, and not afterwards.
+    @exclusivity(unchecked) var observer: (any DescriptorObserver)?
 
-    /// What came of asking the kernel for bytes.
+    /// The kernel's answer to `receive`.
     package enum ReceiveAnswer {
         case bytes(Int)
         case wouldBlock
@@ -28,12 +33,12 @@ package final class SocketDescriptor: @unchecked Sendable {
         case failed(SystemError)
     }
 
-    /// What came of giving the kernel bytes.
+    /// The kernel's answer to `send`.
     package enum SendAnswer {
         case bytes(Int)
-        /// Full: an event says when to go on.
+        /// There is no room: an event says when to go on.
         case wouldBlock
-        /// The kernel has no memory, though the socket may have room: no event follows, so try again after
+        /// The kernel has no memory, though the socket may have room. No event follows: try again after
         /// `shortageSeconds`.
         case exhausted
         case failed(SystemError)
@@ -48,10 +53,10 @@ package final class SocketDescriptor: @unchecked Sendable {
         }
     }
 
-    /// How long to leave a kernel without memory alone.
+    /// How long to wait for a kernel without memory.
     package static let shortageSeconds = 0.01
 
-    /// What came of asking for a connection.
+    /// The kernel's answer to `connect`.
     package enum ConnectAnswer {
         case connected
         case inProgress
@@ -63,10 +68,8 @@ package final class SocketDescriptor: @unchecked Sendable {
         self.rawValue = rawValue
     }
 
-    /// A new stream socket, with `options` set.
-    package convenience init(
-        streamOf family: SocketAddress.Family, options: SocketOptionSet = SocketOptionSet()
-    ) throws(SystemError) {
+    /// A new stream socket; one of Multipath TCP if that is wanted and the kernel has it.
+    package convenience init(streamOf family: SocketAddress.Family, wantsMultipath: Bool = false) throws(SystemError) {
         let domain: CInt =
             switch family {
             case .ipv4: AF_INET
@@ -76,11 +79,10 @@ package final class SocketDescriptor: @unchecked Sendable {
             }
         let type = CInt(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
         var descriptor: CInt = -1
-        if options.usesMultipathTCP, family.isInternet { descriptor = socket(domain, type, CInt(IPPROTO_MPTCP)) }
+        if wantsMultipath, family.isInternet { descriptor = socket(domain, type, CInt(IPPROTO_MPTCP)) }
         if descriptor < 0 { descriptor = socket(domain, type, 0) }
         guard descriptor >= 0 else { throw SystemError("socket") }
         self.init(adopting: descriptor)
-        try options.apply(toNew: self)
     }
 
     deinit { close() }
@@ -94,7 +96,7 @@ package final class SocketDescriptor: @unchecked Sendable {
         return errno == EAGAIN ? .wouldBlock : .failed(SystemError("recv"))
     }
 
-    /// Sends the parts one behind the other, as much of them as there is room for.
+    /// Sends the parts one after the other, as far as there is room.
     package func send(_ parts: UnsafeBufferPointer<iovec>) -> SendAnswer {
         if parts.count == 1 { return send(UnsafeRawBufferPointer(start: parts[0].iov_base, count: parts[0].iov_len)) }
         var message = msghdr()
@@ -116,11 +118,11 @@ package final class SocketDescriptor: @unchecked Sendable {
     package func connect(to address: SocketAddress) -> ConnectAnswer {
         let result = address.withSockaddr { Glibc.connect(rawValue, $0, $1) }
         if result == 0 { return .connected }
-        // An interrupted connect goes on by itself, as one in progress does (POSIX).
+        // An interrupted connect goes on by itself (POSIX).
         return errno == EINPROGRESS || errno == EINTR ? .inProgress : .failed(SystemError("connect"))
     }
 
-    /// The error that an event announced (`SO_ERROR`); reading it clears it.
+    /// The error that an event announced (`SO_ERROR`). Reading clears it.
     package func takeError(of call: String) -> SystemError? {
         var code: CInt = 0
         var size = socklen_t(MemoryLayout<CInt>.size)
@@ -135,15 +137,21 @@ package final class SocketDescriptor: @unchecked Sendable {
 
     package func close() {
         guard rawValue >= 0 else { return }
-        // Linux releases the number even when close is interrupted: never call it twice.
+        // Linux releases the number even if close is interrupted: never call it twice.
         _ = Glibc.close(rawValue)
-        rawValue = -1
-        place = nil
+        leave()
     }
 
     /// Gives up the descriptor without closing it: it belongs to someone else.
     package func relinquish() {
+        guard rawValue >= 0 else { return }
+        leave()
+    }
+
+    private func leave() {
         rawValue = -1
+        observer?.descriptorDidClose()
+        observer = nil
     }
 
     // MARK: - Facts and options
@@ -159,12 +167,30 @@ package final class SocketDescriptor: @unchecked Sendable {
         let result = withUnsafeMutablePointer(to: &storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { ask(rawValue, $0, &length) }
         }
-        guard result == 0 else { return nil }
-        return SocketAddress(storage: storage, length: length)
+        return result == 0 ? SocketAddress(storage: &storage, length: length) : nil
     }
 
-    /// Small writes go out at once (`TCP_NODELAY`): queued writes are coalesced here already, so Nagle would
-    /// only add delay.
+    /// True when both sides have agreed on Multipath TCP (RFC 8684): the socket is one of MPTCP, and has not
+    /// fallen back.
+    package var isMultipath: Bool {
+        var kind: CInt = 0
+        var length = socklen_t(MemoryLayout<CInt>.size)
+        guard getsockopt(rawValue, SOL_SOCKET, SO_PROTOCOL, &kind, &length) == 0, kind == CInt(IPPROTO_MPTCP) else {
+            return false
+        }
+        var facts = mptcp_info()
+        length = socklen_t(MemoryLayout<mptcp_info>.size)
+        guard getsockopt(rawValue, SOL_MPTCP, MPTCP_INFO, &facts, &length) == 0 else { return false }
+        return facts.mptcpi_flags & Self.hasFallenBack == 0 && facts.mptcpi_flags & Self.hasPeersKey != 0
+    }
+
+    // `MPTCP_INFO_FLAG_FALLBACK` and `MPTCP_INFO_FLAG_REMOTE_KEY_RECEIVED` of linux/mptcp.h, whose macros
+    // Swift does not import.
+    private static let hasFallenBack: UInt32 = 1 << 0
+    private static let hasPeersKey: UInt32 = 1 << 1
+
+    /// Has small writes leave at once (`TCP_NODELAY`). Queued writes are put together here, so Nagle's
+    /// algorithm would only add delay.
     package func setNoDelay() {
         setFlag(level: CInt(IPPROTO_TCP), option: TCP_NODELAY)
     }
@@ -172,5 +198,47 @@ package final class SocketDescriptor: @unchecked Sendable {
     func setFlag(level: CInt, option: CInt) {
         var on: CInt = 1
         _ = setsockopt(rawValue, level, option, &on, socklen_t(MemoryLayout<CInt>.size))
+    }
+}
+
+// MARK: - Descriptors that someone else has made
+
+extension SocketDescriptor {
+    /// The peer of a connected TCP or Unix-domain stream. It does not change the descriptor.
+    ///
+    /// - Throws: EBADF, ENOTSOCK, ESOCKTNOSUPPORT for another type or protocol, EAFNOSUPPORT for another
+    ///   family, ENOTCONN.
+    package static func peerOfConnectedStream(_ rawValue: CInt) throws(SystemError) -> SocketAddress {
+        // Borrowed, and left open.
+        let descriptor = SocketDescriptor(adopting: rawValue)
+        defer { descriptor.relinquish() }
+        guard try descriptor.option(SO_TYPE, "SO_TYPE") == CInt(SOCK_STREAM.rawValue) else {
+            throw SystemError("getsockopt(SO_TYPE)", errno: ESOCKTNOSUPPORT)
+        }
+        let domain = try descriptor.option(SO_DOMAIN, "SO_DOMAIN")
+        guard [AF_INET, AF_INET6, AF_UNIX].contains(domain) else {
+            throw SystemError("getsockopt(SO_DOMAIN)", errno: EAFNOSUPPORT)
+        }
+        let kind = try descriptor.option(SO_PROTOCOL, "SO_PROTOCOL")
+        guard domain == AF_UNIX || kind == CInt(IPPROTO_TCP) || kind == CInt(IPPROTO_MPTCP) else {
+            throw SystemError("getsockopt(SO_PROTOCOL)", errno: ESOCKTNOSUPPORT)
+        }
+        guard let peer = descriptor.remoteAddress else { throw SystemError("getpeername", errno: ENOTCONN) }
+        return peer
+    }
+
+    /// Takes over an open socket, and makes it non-blocking and close-on-exec.
+    package convenience init(takingOver rawValue: CInt) {
+        // No call fails for an open socket (fcntl(2)).
+        _ = fcntl(rawValue, F_SETFD, FD_CLOEXEC)
+        _ = fcntl(rawValue, F_SETFL, fcntl(rawValue, F_GETFL) | CInt(SOCK_NONBLOCK.rawValue))
+        self.init(adopting: rawValue)
+    }
+
+    private func option(_ option: CInt, _ name: String) throws(SystemError) -> CInt {
+        var value: CInt = 0
+        var size = socklen_t(MemoryLayout<CInt>.size)
+        guard getsockopt(rawValue, SOL_SOCKET, option, &value, &size) == 0 else { throw SystemError("getsockopt(\(name))") }
+        return value
     }
 }

@@ -1,25 +1,25 @@
 internal import FoundationEssentials
 internal import Glibc
 
-/// A setting of the kernel's for one socket, with the type of its value: `socket.setOption(.keepAlive, to:
+/// One of the kernel's options of a socket, with the type of its value: `socket.setOption(.keepAlive, to:
 /// true)`.
 ///
-/// Those that are there are the static properties of this type. The manual pages socket(7), tcp(7), ip(7) and
-/// ipv6(7) describe each under its `name`.
+/// The static properties of this type are the options. The manual pages socket(7), tcp(7), ip(7) and ipv6(7)
+/// describe each under its `name`.
 public struct SocketOption<Value: Sendable>: Sendable {
     /// The kernel's name for it, such as `SO_KEEPALIVE`.
     public let name: String
 
-    /// When the option counts.
+    /// When an option takes effect.
     enum Scope: Sendable {
-        /// From the moment it is set, for every socket.
+        /// At once, on every socket.
         case always
-        /// Before the socket is bound or connected: an accepted one does not get it.
+        /// Only on a socket that is not bound or connected yet: an accepted one does not get it.
         case unbound
     }
 
-    /// Where the kernel keeps it.
-    struct Place: Sendable {
+    /// What the kernel calls an option.
+    struct Key: Sendable {
         let level: CInt
         let option: CInt
 
@@ -29,24 +29,24 @@ public struct SocketOption<Value: Sendable>: Sendable {
         }
     }
 
-    /// The same everywhere, or one for each IP family.
-    enum Places: Sendable {
-        case one(Place)
-        case byFamily(ipv4: Place, ipv6: Place)
+    /// One key, or one for each IP family.
+    enum Keys: Sendable {
+        case one(Key)
+        case byFamily(ipv4: Key, ipv6: Key)
     }
 
-    let places: Places
+    let keys: Keys
     let scope: Scope
-    /// The value as the kernel takes it; nil when it is none.
+    /// The value as the kernel takes it; nil when the option has no such value.
     let encode: @Sendable (Value) -> [UInt8]?
     let decode: @Sendable ([UInt8]) -> Value?
 
     init(
-        _ name: String, _ places: Places, scope: Scope = .always,
+        _ name: String, _ keys: Keys, scope: Scope = .always,
         encode: @escaping @Sendable (Value) -> [UInt8]?, decode: @escaping @Sendable ([UInt8]) -> Value?
     ) {
         self.name = name
-        self.places = places
+        self.keys = keys
         self.scope = scope
         self.encode = encode
         self.decode = decode
@@ -57,7 +57,7 @@ public struct SocketOption<Value: Sendable>: Sendable {
 
 extension SocketOption where Value == Bool {
     static func flag(_ name: String, _ level: CInt, _ option: CInt, scope: Scope = .always) -> SocketOption {
-        SocketOption(name, .one(Place(level, option)), scope: scope) {
+        SocketOption(name, .one(Key(level, option)), scope: scope) {
             CInt($0 ? 1 : 0).kernelBytes
         } decode: {
             CInt(kernelBytes: $0).map { $0 != 0 }
@@ -66,8 +66,8 @@ extension SocketOption where Value == Bool {
 }
 
 extension SocketOption where Value == Int {
-    static func number(_ name: String, _ places: Places, scope: Scope = .always) -> SocketOption {
-        SocketOption(name, places, scope: scope) {
+    static func number(_ name: String, _ keys: Keys, scope: Scope = .always) -> SocketOption {
+        SocketOption(name, keys, scope: scope) {
             CInt(exactly: $0)?.kernelBytes
         } decode: {
             CInt(kernelBytes: $0).map(Int.init)
@@ -76,10 +76,10 @@ extension SocketOption where Value == Int {
 }
 
 extension SocketOption where Value == TimeInterval {
-    /// - Parameter unitsPerSecond: 1 or 1000. What is between two units is rounded up, so that a short time
-    ///   does not become none.
+    /// - Parameter unitsPerSecond: 1 or 1000. A fraction is rounded up, so that a short time does not become
+    ///   zero.
     static func time(_ name: String, _ level: CInt, _ option: CInt, unitsPerSecond: Double) -> SocketOption {
-        SocketOption(name, .one(Place(level, option))) {
+        SocketOption(name, .one(Key(level, option))) {
             CInt(exactly: ($0 * unitsPerSecond).rounded(.up))?.kernelBytes
         } decode: {
             CInt(kernelBytes: $0).map { Double($0) / unitsPerSecond }
@@ -88,9 +88,9 @@ extension SocketOption where Value == TimeInterval {
 }
 
 extension SocketOption where Value == String {
-    /// - Parameter limit: The bytes that the kernel has room for, a zero at the end among them.
+    /// - Parameter limit: The bytes that the kernel has room for, with the zero at the end.
     static func text(_ name: String, _ level: CInt, _ option: CInt, limit: Int) -> SocketOption {
-        SocketOption(name, .one(Place(level, option))) {
+        SocketOption(name, .one(Key(level, option))) {
             let bytes = Array($0.utf8)
             return bytes.count < limit && !bytes.contains(0) ? bytes : nil
         } decode: {
@@ -101,9 +101,8 @@ extension SocketOption where Value == String {
 
 extension SocketOption where Value == TimeInterval? {
     static func resetting(_ name: String, _ level: CInt, _ option: CInt) -> SocketOption {
-        SocketOption(name, .one(Place(level, option))) { seconds in
-            // With a time the kernel makes close(2) wait, non-blocking descriptor or not, and an event loop
-            // would stand still.
+        SocketOption(name, .one(Key(level, option))) { seconds in
+            // With a time close(2) waits, even for a non-blocking descriptor, and so would the event loop.
             guard seconds == nil || seconds == 0 else { return nil }
             return CInt(seconds == nil ? 0 : 1).kernelBytes + CInt(0).kernelBytes
         } decode: { bytes in

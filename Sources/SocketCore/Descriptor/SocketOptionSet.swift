@@ -1,7 +1,7 @@
 internal import Glibc
 
-/// What descriptors are made with: the protocol, and options that wait to be set on them, each with its last
-/// value, in the order in which they were first set.
+/// What a user wants of new descriptors: the protocol, and options, each with its last value, in the order in
+/// which they were first set.
 package struct SocketOptionSet: Sendable {
     private struct Entry {
         let name: String
@@ -12,12 +12,12 @@ package struct SocketOptionSet: Sendable {
     }
 
     private var entries: [Entry] = []
-    /// Ask the kernel for Multipath TCP, and do with TCP where it has none.
+    /// Use Multipath TCP if the kernel has it, and TCP otherwise.
     package var usesMultipathTCP = false
 
     package init() {}
 
-    /// Keeps a value, in place of the one before.
+    /// Replaces the value that the option had.
     package mutating func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
         guard option.encode(value) != nil else { throw SystemError("setsockopt(\(option.name))", errno: EINVAL) }
         let entry = Entry(
@@ -31,46 +31,54 @@ package struct SocketOptionSet: Sendable {
         }
     }
 
-    /// The value that was set; nil when none was.
+    /// The value that was set; nil if none was.
     package func value<Value>(of option: SocketOption<Value>) -> Value? {
-        entries.first { $0.name == option.name }?.value as? Value
+        guard let entry = entries.first(where: { $0.name == option.name }) else { return nil }
+        return entry.value as? Value
     }
 
-    /// Sets them all on a descriptor that is new.
-    func apply(toNew descriptor: SocketDescriptor) throws(SystemError) {
+    /// Sets all of them.
+    fileprivate func apply(toNew descriptor: SocketDescriptor) throws(SystemError) {
         for entry in entries { try entry.apply(descriptor) }
     }
 
-    /// Those that an accepted descriptor does not have from its listener. To set one again may take a
-    /// privilege that the process has given up since.
+    /// Those that an accepted descriptor does not inherit from its listener. Only these are set: setting an
+    /// option again may take a privilege that the process has given up since.
     package func notInherited(by descriptor: SocketDescriptor) -> SocketOptionSet {
+        guard !entries.isEmpty else { return self }
         var missing = self
         missing.entries.removeAll { $0.isSet(descriptor) }
         return missing
     }
 
-    /// Sets those that count for a connection that stands.
+    /// Sets those that take effect on an established connection.
     package func apply(toConnected descriptor: SocketDescriptor) throws(SystemError) {
         for entry in entries where !entry.isForUnboundOnly { try entry.apply(descriptor) }
     }
 }
 
 extension SocketDescriptor {
-    /// Sets an option at once.
+    /// A new stream socket, with `options` set.
+    convenience init(streamOf family: SocketAddress.Family, options: SocketOptionSet) throws(SystemError) {
+        try self.init(streamOf: family, wantsMultipath: options.usesMultipathTCP)
+        try options.apply(toNew: self)
+    }
+
+    /// Sets one option.
     package func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
         let call = "setsockopt(\(option.name))"
         guard let bytes = option.encode(value) else { throw SystemError(call, errno: EINVAL) }
-        let place = try place(of: option, call)
-        guard setsockopt(rawValue, place.level, place.option, bytes, socklen_t(bytes.count)) == 0 else { throw SystemError(call) }
+        let key = try key(of: option, call)
+        guard setsockopt(rawValue, key.level, key.option, bytes, socklen_t(bytes.count)) == 0 else { throw SystemError(call) }
     }
 
-    /// Asks the kernel for an option's value.
+    /// The kernel's value of an option.
     package func value<Value>(of option: SocketOption<Value>) throws(SystemError) -> Value {
         let call = "getsockopt(\(option.name))"
-        let place = try place(of: option, call)
+        let key = try key(of: option, call)
         var bytes = [UInt8](repeating: 0, count: 32)
         var length = socklen_t(bytes.count)
-        guard getsockopt(rawValue, place.level, place.option, &bytes, &length) == 0 else { throw SystemError(call) }
+        guard getsockopt(rawValue, key.level, key.option, &bytes, &length) == 0 else { throw SystemError(call) }
         guard let value = option.decode(Array(bytes.prefix(Int(length)))) else { throw SystemError(call, errno: EINVAL) }
         return value
     }
@@ -83,9 +91,9 @@ extension SocketDescriptor {
         }
     }
 
-    private func place<Value>(of option: SocketOption<Value>, _ call: String) throws(SystemError) -> SocketOption<Value>.Place {
-        switch option.places {
-        case .one(let place): return place
+    private func key<Value>(of option: SocketOption<Value>, _ call: String) throws(SystemError) -> SocketOption<Value>.Key {
+        switch option.keys {
+        case .one(let key): return key
         case .byFamily(let ipv4, let ipv6):
             var domain: CInt = 0
             var length = socklen_t(MemoryLayout<CInt>.size)

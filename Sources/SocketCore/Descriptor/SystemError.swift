@@ -4,9 +4,9 @@ internal import Glibc
 package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     package let call: String
     package let errno: CInt
-    /// What to say in place of the kernel's words.
+    /// Replaces the kernel's words.
     package let detail: String?
-    /// What the call was about: an address, for example.
+    /// What the call failed for, such as an address.
     private var subject: String?
 
     package init(_ call: String, errno: CInt, detail: String? = nil) {
@@ -15,7 +15,7 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
         self.detail = detail
     }
 
-    /// The same error, with what it is about: `127.0.0.1:8080: address already in use`.
+    /// The same error with its subject: `127.0.0.1:8080: address already in use`.
     package func about(_ address: SocketAddress) -> SystemError {
         guard detail == nil else { return self }
         var error = self
@@ -23,12 +23,12 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
         return error
     }
 
-    /// Reads `errno`: make one at once after the call that failed.
+    /// Reads `errno`: make it right after the call that failed.
     init(_ call: String) {
         self.init(call, errno: Glibc.errno)
     }
 
-    /// True when the kernel knows no such address family, or has no address of it to bind to.
+    /// True when the kernel lacks the address family, or has no such address to bind to.
     package var isFamilyMissing: Bool {
         errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL
     }
@@ -39,7 +39,7 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
         detail ?? "\(subject ?? call): \(reason)"
     }
 
-    /// The kernel's words as they stand within a sentence.
+    /// The kernel's words, without their capital.
     private var reason: String {
         let words = String(cString: strerror(errno))
         guard let second = words.dropFirst().first, second.isLowercase else { return words }

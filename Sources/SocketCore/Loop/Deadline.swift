@@ -12,10 +12,10 @@ package struct Deadline: Comparable, Hashable, Sendable {
         return Deadline(nanoseconds: UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec))
     }
 
-    /// Before all others.
+    /// Earlier than every other.
     package static var distantPast: Deadline { Deadline(nanoseconds: 0) }
 
-    /// `seconds` from `start`; nil when `seconds` is negative, infinite or not a number, which means: never.
+    /// `seconds` from `start`; nil, which means never, when `seconds` is negative, infinite or not a number.
     package init?(after seconds: Double, from start: Deadline = .now) {
         guard seconds >= 0, seconds.isFinite else { return nil }
         // A century is as good as never, and keeps the sum in range.
@@ -35,7 +35,7 @@ package struct Deadline: Comparable, Hashable, Sendable {
     }
 
     var timerSpecification: itimerspec {
-        // A timer set to zero is disarmed, so the earliest point is one nanosecond after boot.
+        // Zero disarms a timer, so the earliest point is one nanosecond after boot.
         let point = max(nanoseconds, 1)
         return itimerspec(
             it_interval: timespec(),

@@ -1,23 +1,23 @@
-// Rules of giving memory back:
-//  1. glibc keeps what is freed below the end of each of its arenas, and the loops' threads come and go
-//     through all of them: without this, each burst of connections leaves the memory of its greatest moment
-//     behind, and the next one uses other arenas.
-//  2. A loop asks when an eighth of those that were registered at its busiest time have gone, and at least
-//     `LoopTable.leastDeparture`: connections that come and go in equal numbers ask for nothing. It is also
-//     asked for when connections have ended with `bytesForTrim` waiting in memory: a few peers that never
-//     read leave as much behind.
-//  3. It is done on a queue of its own, a second after it was asked for, and at most once in five, and in a
-//     hundred times as long as it last took: what leaves together is given back together. Meanwhile no loop
-//     waits, but for an arena that it allocates in at that moment.
-//  4. Only what is free is given back. M_ARENA_MAX and its like (mallopt(3)) would change the whole program,
-//     and are its own to set.
+// Rules of trimming the heap:
+//  1. glibc keeps freed memory below the end of each of its arenas, and the threads of the loops use all of
+//     them in turn. So each burst of connections would leave its memory behind, and the next would use other
+//     arenas.
+//  2. A loop asks for a trim when an eighth of the registrations of its busiest time have left, and at least
+//     `LoopTable.leastDeparture`. Connections that come and go in equal numbers ask for none. Connections
+//     that end with `bytesForTrim` waiting in memory ask for one too: a few peers that never read leave as
+//     much.
+//  3. A queue of its own trims a second after the request, so that what is freed together is returned
+//     together; at most once in five seconds, and once in a hundred times as long as the last trim took. A
+//     loop waits only if it allocates in the very arena that is being trimmed.
+//  4. Only free memory is returned. M_ARENA_MAX and its like (mallopt(3)) change the whole program, and are
+//     for the program to set.
 
 internal import CLinux
 internal import Dispatch
 internal import SocketBuffers
 internal import Synchronization
 
-/// Gives memory that bursts of connections have left behind back to the system (malloc_trim(3)).
+/// Returns the memory of past connections to the system (malloc_trim(3)).
 package final class HeapTrimmer: Sendable {
     package static let shared = HeapTrimmer()
 
@@ -40,20 +40,20 @@ package final class HeapTrimmer: Sendable {
 
     private init() {}
 
-    /// How often it was done.
+    /// The number of trims.
     package var count: Int { state.withLock { $0.count } }
 
-    /// The longest time that it has taken.
+    /// How long the longest trim took.
     package var longestSeconds: Double { state.withLock { $0.longestSeconds } }
 
-    /// So many bytes that waited have gone with their connection.
+    /// `count` bytes that waited to be sent were freed with their connection.
     package func noteFreed(_ count: Int) {
         guard freed.add(count, ordering: .relaxed).newValue >= Self.bytesForTrim else { return }
         freed.store(0, ordering: .relaxed)
         ask()
     }
 
-    /// Has memory given back soon.
+    /// Asks for a trim.
     func ask() {
         let wait = state.withLock { state -> Double? in
             guard !state.isAskedFor else { return nil }

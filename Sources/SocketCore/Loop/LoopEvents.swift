@@ -1,7 +1,7 @@
 internal import CLinux
 package import Dispatch
 
-/// What an event loop has to tell the owner of a registration.
+/// What an event loop delivers to a handler.
 package struct LoopEvents: OptionSet, Hashable, Sendable {
     package let rawValue: UInt32
 
@@ -16,16 +16,16 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
     @inlinable package static var writable: LoopEvents { LoopEvents(rawValue: 1 << 1) }
     /// The peer's FIN has arrived (`EPOLLRDHUP`): read on until zero.
     @inlinable package static var readHangup: LoopEvents { LoopEvents(rawValue: 1 << 2) }
-    /// The connection is gone in both directions, or has an error (`EPOLLHUP`, `EPOLLERR`).
+    /// The connection is broken in both directions, or has an error (`EPOLLHUP`, `EPOLLERR`).
     @inlinable package static var hangup: LoopEvents { LoopEvents(rawValue: 1 << 3) }
     /// The deadline of the registration has passed.
     @inlinable package static var deadline: LoopEvents { LoopEvents(rawValue: 1 << 4) }
     /// The turn that was asked for with `resume(_:)`.
     @inlinable package static var resumed: LoopEvents { LoopEvents(rawValue: 1 << 5) }
-    /// Urgent data is on its way (`EPOLLPRI`): a recv stops before it, whatever stands behind.
+    /// Urgent data is on its way (`EPOLLPRI`): a recv stops before it, whatever follows.
     @inlinable package static var urgent: LoopEvents { LoopEvents(rawValue: 1 << 6) }
 
-    // In place of `SetAlgebra`'s, which look the type up at run time when another module calls them.
+    // The one of `SetAlgebra` looks the type up at run time when another module calls it.
 
     @inlinable
     package func contains(_ events: LoopEvents) -> Bool {
@@ -51,22 +51,27 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
     }
 }
 
-/// Who is told about events. The loop holds it strongly from `register` to `deregister`.
+/// Who handles events. The loop keeps it alive from `register` to `deregister`.
 package protocol EventHandler: AnyObject, Sendable {
-    /// Called on the loop, with no lock held. Bounded: a handler with more to do asks for another turn with
-    /// `resume(_:)`.
+    /// The loop calls it with no lock held. A call is short: a handler with more to do asks for another turn
+    /// with `resume(_:)`.
     func handle(_ events: LoopEvents)
 }
 
-/// Something to be run on a queue when a loop has handled its batch of events.
+/// What an event loop can watch. Its owner closes it after it has left the loop.
+package protocol LoopDescriptor: AnyObject {
+    var rawValue: CInt { get }
+}
+
+/// Work for a queue when a loop has handled its batch of events.
 package protocol BatchedWork: AnyObject, Sendable {
-    /// On the loop, just before it is put on the queue: what belongs to it, as a number for `run(upTo:on:)`.
+    /// On the loop, just before the work goes to its queue: how much of it there is, for `run(upTo:on:)`.
     func takeTicket() -> Int
     /// On `queue`.
     func run(upTo ticket: Int, on queue: DispatchQueue)
 }
 
-/// A place in the table of an event loop. Stale ones are recognised by their generation and ignored.
+/// An entry in the table of an event loop. The generation tells a stale one, which the loop ignores.
 package struct LoopRegistration: Hashable, Sendable {
     let index: UInt32
     let generation: UInt32
@@ -76,8 +81,8 @@ package struct LoopRegistration: Hashable, Sendable {
         self.generation = generation
     }
 
-    /// The 64 bits that an epoll event carries: never a pointer and never a descriptor, since descriptors are
-    /// reused.
+    /// The 64 bits that an epoll event carries. A descriptor would not do, since the kernel reuses its
+    /// number.
     init(eventData: UInt64) {
         self.init(index: UInt32(truncatingIfNeeded: eventData), generation: UInt32(truncatingIfNeeded: eventData >> 32))
     }

@@ -1,10 +1,8 @@
 internal import SocketBuffers
 
-/// Who is registered with an event loop, their deadlines, and who asked for another turn.
-///
-/// A plain value; the loop keeps it behind its lock.
+/// The handlers of an event loop, their deadlines, and the turns that they asked for.
 struct LoopTable {
-    /// Who has something to do, and why.
+    /// A handler and what it is called for.
     struct Ready {
         let handler: any EventHandler
         let events: LoopEvents
@@ -21,10 +19,10 @@ struct LoopTable {
     private var freeIndices: [UInt32] = []
     private var deadlines = DeadlineHeap()
     private var resumed: [LoopRegistration] = []
-    /// The most registrations there were since the last departure of many.
+    /// The most registrations since many of them left last.
     private var peak = 0
-    /// With fewer gone there is little memory to give back: less than twelve megabytes, as half-open
-    /// handshakes need the most.
+    /// Fewer than this leave little memory to return: less than twelve megabytes, since a half-open handshake
+    /// needs the most.
     static let leastDeparture = 256
 
     var hasResumed: Bool { !resumed.isEmpty }
@@ -48,7 +46,7 @@ struct LoopTable {
         return handler
     }
 
-    /// True, once, when many have gone: an eighth of those there were, and at least `leastDeparture`.
+    /// True, once, when many have left: an eighth of the registrations, and at least `leastDeparture`.
     mutating func noteDeparture() -> Bool {
         let count = registrationCount
         guard peak - count >= Self.leastDeparture, count <= peak - peak / 8 else { return false }
@@ -60,9 +58,9 @@ struct LoopTable {
         isCurrent(registration) ? slots[Int(registration.index)].handler : nil
     }
 
-    // MARK: - Turns asked for
+    // MARK: - Turns
 
-    /// True when the loop has to be told; false when the registration already waits, or is gone.
+    /// False when the registration already waits for its turn, or has ended.
     mutating func resume(_ registration: LoopRegistration) -> Bool {
         guard isCurrent(registration), !slots[Int(registration.index)].isResumed else { return false }
         slots[Int(registration.index)].isResumed = true
@@ -70,7 +68,7 @@ struct LoopTable {
         return true
     }
 
-    /// Moves those who asked for a turn to the back of `ready`.
+    /// Moves those that wait for a turn to the back of `ready`.
     mutating func takeResumed(into ready: inout Ring<Ready>) {
         for registration in resumed where isCurrent(registration) {
             slots[Int(registration.index)].isResumed = false
@@ -89,8 +87,7 @@ struct LoopTable {
         if deadlines.count > 2 * registrationCount + 64 { dropStaleDeadlines() }
     }
 
-    /// Each registration has one deadline at most: when there are many more entries, most of them were
-    /// replaced or have lost their owner.
+    /// Each registration has at most one deadline: of many more entries most are stale.
     private mutating func dropStaleDeadlines() {
         deadlines.removeAll { [slots] deadline, registration in
             let slot = slots[Int(registration.index)]
@@ -98,14 +95,13 @@ struct LoopTable {
         }
     }
 
-    /// How many entries the heap has, stale ones among them.
+    /// With stale entries: those of ended registrations and of replaced deadlines.
     var deadlineCount: Int { deadlines.count }
 
     /// Moves those whose deadline has passed to the back of `ready`.
     mutating func takeExpired(at now: Deadline, into ready: inout Ring<Ready>) {
         while let earliest = deadlines.earliest, earliest <= now, let registration = deadlines.removeEarliest() {
-            // An entry that was replaced or whose owner has left stays in the heap until its time comes, and
-            // counts for nothing.
+            // A stale entry stays in the heap until its time comes.
             guard isCurrent(registration), slots[Int(registration.index)].deadline == earliest else { continue }
             slots[Int(registration.index)].deadline = nil
             if let handler = slots[Int(registration.index)].handler { ready.append(Ready(handler: handler, events: .deadline)) }
@@ -116,5 +112,54 @@ struct LoopTable {
         registration.index < slots.count
             && slots[Int(registration.index)].generation == registration.generation
             && slots[Int(registration.index)].handler != nil
+    }
+}
+
+/// Deadlines, the earliest first: a binary heap.
+struct DeadlineHeap {
+    private var entries: [(deadline: Deadline, registration: LoopRegistration)] = []
+
+    var earliest: Deadline? { entries.first?.deadline }
+    var count: Int { entries.count }
+
+    /// A sorted array is a heap.
+    mutating func removeAll(where isStale: (Deadline, LoopRegistration) -> Bool) {
+        entries.removeAll { isStale($0.deadline, $0.registration) }
+        entries.sort { $0.deadline < $1.deadline }
+    }
+
+    mutating func insert(_ deadline: Deadline, _ registration: LoopRegistration) {
+        entries.append((deadline, registration))
+        var child = entries.count - 1
+        while child > 0 {
+            let parent = (child - 1) / 2
+            guard entries[child].deadline < entries[parent].deadline else { return }
+            entries.swapAt(child, parent)
+            child = parent
+        }
+    }
+
+    mutating func removeEarliest() -> LoopRegistration? {
+        guard let first = entries.first else { return nil }
+        let last = entries.removeLast()
+        if !entries.isEmpty {
+            entries[0] = last
+            siftDown()
+        }
+        return first.registration
+    }
+
+    private mutating func siftDown() {
+        var parent = 0
+        while true {
+            var smallest = parent
+            for child in [2 * parent + 1, 2 * parent + 2]
+            where child < entries.count && entries[child].deadline < entries[smallest].deadline {
+                smallest = child
+            }
+            if smallest == parent { return }
+            entries.swapAt(parent, smallest)
+            parent = smallest
+        }
     }
 }

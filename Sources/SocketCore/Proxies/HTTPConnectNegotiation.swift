@@ -1,22 +1,22 @@
 // Rules of CONNECT (RFC 9110, section 9.3.6; RFC 9112):
-//  1. One request; the credentials, if any, are in it.
-//  2. A response is read line by line. Lines end with CRLF; a bare CR or LF ends the negotiation (RFC 9112,
-//     section 2.2, allows us to be lenient, but where the head ends is where the tunnel begins, and no one
-//     may differ about that).
-//  3. 1xx responses are skipped, but for 101, which no one asked for. 2xx: the tunnel begins behind the empty
-//     line; Content-Length and Transfer-Encoding mean nothing there. Everything else is a refusal, told with
-//     the status line and without waiting for more.
+//  1. There is one request, with the credentials if there are any.
+//  2. Responses are read line by line. A line ends with CRLF, and a bare CR or LF ends the negotiation: RFC
+//     9112, section 2.2, allows to be lenient, but the tunnel begins where the head ends, and all must agree
+//     where that is.
+//  3. A 1xx response is skipped, except 101, which was not asked for. After a 2xx response the tunnel begins
+//     behind the empty line; Content-Length and Transfer-Encoding mean nothing there. Anything else is a
+//     refusal: the error has the status line, and does not wait for more.
 //  4. All heads together have at most `headLimit` bytes.
 
 internal import FoundationEssentials
 internal import SocketBuffers
 
-/// An HTTP client that asks for a tunnel, up to the tunnel.
+/// An HTTP client that asks for a tunnel.
 package struct HTTPConnectNegotiation: Sendable {
-    /// The most bytes that a proxy may say before the tunnel is up.
+    /// The most bytes that a proxy may send before the tunnel is established.
     package static let headLimit = 16 * 1024
 
-    /// What the next line belongs to.
+    /// What the next line is.
     private enum Expected {
         case statusLine
         case fields(ofInterimResponse: Bool)
@@ -33,7 +33,7 @@ package struct HTTPConnectNegotiation: Sendable {
         output = Array("\(head)\r\n".utf8)[...]
     }
 
-    /// Takes whole lines; true when the tunnel is up.
+    /// Takes whole lines; true when the tunnel is established.
     mutating func isEstablished(by buffer: PreBuffer) throws(ProxyFailure) -> Bool {
         while output.isEmpty, let line = try takeLine(from: buffer) {
             switch expected {
@@ -49,9 +49,9 @@ package struct HTTPConnectNegotiation: Sendable {
         return false
     }
 
-    // MARK: - What we send
+    // MARK: - The request
 
-    /// The target as RFC 9112, section 3.2.3, wants it.
+    /// The target in authority form (RFC 9112, section 3.2.3).
     private static func authority(of target: ProxyTarget) -> String {
         switch target {
         case .name(let name, let port): "\(name):\(port)"
@@ -59,27 +59,27 @@ package struct HTTPConnectNegotiation: Sendable {
         }
     }
 
-    /// Credentials as RFC 7617, section 2, wants them.
+    /// The credentials of the scheme "Basic" (RFC 7617, section 2).
     private static func basic(_ credentials: Proxy.Credentials) throws(ProxyFailure) -> String {
         let isControl: (UInt8) -> Bool = { $0 < 0x20 || $0 == 0x7f }
         guard !credentials.username.utf8.contains(where: isControl), !credentials.password.utf8.contains(where: isControl) else {
-            throw ProxyFailure(.invalid, "the proxy's user name or password has a control character in it")
+            throw ProxyFailure(.invalid, "the user name or password for the proxy has a control character")
         }
         guard !credentials.username.utf8.contains(UInt8(ascii: ":")) else {
-            throw ProxyFailure(.invalid, "the proxy's user name has a colon in it, which would end it in HTTP")
+            throw ProxyFailure(.invalid, "the user name for the proxy has a colon, which would end it in HTTP")
         }
         return Data("\(credentials.username):\(credentials.password)".utf8).base64EncodedString()
     }
 
-    // MARK: - What we receive
+    // MARK: - The responses
 
-    /// The next line without its end; nil when it is not there yet.
+    /// The next line without its end; nil while it is incomplete.
     private mutating func takeLine(from buffer: PreBuffer) throws(ProxyFailure) -> [UInt8]? {
         if case .statusLine = expected { try StatusLine.checkBeginning(buffer.readableBytes) }
         let lineFeed = UInt8(ascii: "\n")
         let end = withUnsafeBytes(of: lineFeed) { buffer.endOfFirst($0) }
         guard byteCount + (end ?? buffer.count) <= Self.headLimit else {
-            throw ProxyFailure(.misbehaved, "its answer has more than \(Self.headLimit) bytes")
+            throw ProxyFailure(.misbehaved, "its response has more than \(Self.headLimit) bytes before the tunnel")
         }
         guard let end else { return nil }
         byteCount += end
@@ -87,7 +87,7 @@ package struct HTTPConnectNegotiation: Sendable {
         buffer.consume(end)
         let carriageReturn = UInt8(ascii: "\r")
         guard line.firstIndex(of: carriageReturn) == line.count - 1 else {
-            throw ProxyFailure(.misbehaved, "a line of its answer does not end with CRLF: \(ProxyFailure.quote(line))")
+            throw ProxyFailure(.misbehaved, "a line of its response does not end with CRLF: \(ProxyFailure.quote(line))")
         }
         return line.dropLast()
     }
@@ -95,11 +95,11 @@ package struct HTTPConnectNegotiation: Sendable {
     /// True when another response follows this one.
     private func isInterim(_ line: StatusLine) throws(ProxyFailure) -> Bool {
         switch line.code {
-        case 101: throw ProxyFailure(.misbehaved, "it changes the protocol unasked: \(line.quoted)")
+        case 101: throw ProxyFailure(.misbehaved, "it changes the protocol without being asked: \(line.quoted)")
         case 100..<200: return true
         case 200..<300: return false
-        // 407 is the proxy's word for it (RFC 9110, section 15.5.8); tinyproxy answers 401 to credentials
-        // that it does not know.
+        // 407 is the status of a proxy (RFC 9110, section 15.5.8); tinyproxy answers 401 to credentials that
+        // it does not know.
         case 401, 407: throw ProxyFailure(.authenticationRequired, "it answered \(line.quoted)")
         default: throw ProxyFailure(.refused, "it answered \(line.quoted)")
         }
@@ -109,19 +109,19 @@ package struct HTTPConnectNegotiation: Sendable {
 /// The first line of a response: `HTTP/1.1 200 Connection established`.
 private struct StatusLine {
     let code: Int
-    /// The line, fit to be shown.
+    /// The line, fit for a message.
     let quoted: String
 
     private static let beginning = Array("HTTP/1.".utf8)
 
-    /// Ends the negotiation when `bytes` cannot become a response of HTTP/1, however they go on.
+    /// Throws when `bytes` cannot be the beginning of a response of HTTP/1.
     static func checkBeginning(_ bytes: UnsafeRawBufferPointer) throws(ProxyFailure) {
         guard !zip(bytes, beginning).allSatisfy(==) else { return }
-        throw ProxyFailure(.misbehaved, "it speaks no HTTP/1: \(ProxyFailure.quote(bytes))")
+        throw ProxyFailure(.misbehaved, "it does not speak HTTP/1: \(ProxyFailure.quote(bytes))")
     }
 
-    /// `HTTP-version SP status-code SP [ reason-phrase ]` (RFC 9112, section 4); the last space may be
-    /// missing where there is no reason.
+    /// `HTTP-version SP status-code SP [ reason-phrase ]` (RFC 9112, section 4). Without a reason the last
+    /// space may be missing.
     init(_ line: [UInt8]) throws(ProxyFailure) {
         quoted = ProxyFailure.quote(line)
         let isDigit: (UInt8) -> Bool = { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
@@ -129,8 +129,8 @@ private struct StatusLine {
         let digits = line.dropFirst(9).prefix(3)
         guard line.count >= 12, isDigit(line[7]), line[8] == space, digits.allSatisfy(isDigit),
             line.count == 12 || line[12] == space
-        else { throw ProxyFailure(.misbehaved, "its status line is none: \(quoted)") }
+        else { throw ProxyFailure(.misbehaved, "its response has no status line: \(quoted)") }
         code = digits.reduce(0) { $0 * 10 + Int($1 - UInt8(ascii: "0")) }
-        guard (100..<600).contains(code) else { throw ProxyFailure(.misbehaved, "there is no such status: \(quoted)") }
+        guard (100..<600).contains(code) else { throw ProxyFailure(.misbehaved, "its response has no valid status: \(quoted)") }
     }
 }

@@ -1,10 +1,9 @@
-/// A proxy that makes connections on your behalf: where it is, what it speaks, and what it may want to know
-/// about you.
+/// A proxy that makes connections for you: where it is, what it speaks, and your credentials.
 ///
-/// Set it as `socket.proxy` before `connect`. Nothing is checked here: `connect` throws `.badParameter` for a
-/// proxy or credentials that cannot be used.
+/// Set it as `socket.proxy` before `connect`, which throws `.badParameter` for a proxy or credentials that
+/// cannot be used.
 public struct Proxy: Sendable, Hashable {
-    /// The protocol between us and a proxy.
+    /// The protocol that a proxy speaks.
     public enum Kind: Sendable, Hashable {
         /// SOCKS version 5 (RFC 1928); with credentials, also the method "username/password" (RFC 1929).
         case socks5
@@ -13,32 +12,33 @@ public struct Proxy: Sendable, Hashable {
         case http
     }
 
-    /// What it speaks.
+    /// Its protocol.
     public let kind: Kind
-    /// The proxy's own name or address, as `connect(toHost:onPort:)` takes them. It is resolved here.
+    /// The name or address of the proxy itself, as `connect(toHost:onPort:)` takes it. This machine resolves
+    /// it.
     public let host: String
-    /// The port on which it listens.
+    /// Its port.
     public let port: UInt16
-    /// Who we are, where the proxy wants to know.
+    /// The user name and password, if the proxy wants them.
     public let credentials: Credentials?
 
     /// A SOCKS 5 proxy.
     ///
-    /// It is offered to go without authentication and, when there are credentials, to take these; the choice
-    /// is the proxy's. They travel in plaintext.
+    /// The proxy chooses between no authentication and the credentials, if there are any. They travel in
+    /// plaintext.
     ///
     /// - Parameters:
     ///   - host: The proxy's name or address.
     ///   - port: Its port; 1080 is customary.
-    ///   - credentials: User name and password, each of 1 to 255 bytes (RFC 1929, section 2) without a zero
-    ///     among them; nil: none.
+    ///   - credentials: User name and password, each of 1 to 255 bytes (RFC 1929, section 2) without a zero;
+    ///     nil: none.
     public static func socks5(host: String, port: UInt16, credentials: Credentials? = nil) -> Proxy {
         Proxy(kind: .socks5, host: host, port: port, credentials: credentials)
     }
 
-    /// An HTTP proxy that knows CONNECT.
+    /// An HTTP proxy with the method CONNECT.
     ///
-    /// Credentials are sent with the request, without waiting to be asked. They travel in plaintext.
+    /// The credentials are a part of the request, asked for or not. They travel in plaintext.
     ///
     /// - Parameters:
     ///   - host: The proxy's name or address.
@@ -49,7 +49,7 @@ public struct Proxy: Sendable, Hashable {
         Proxy(kind: .http, host: host, port: port, credentials: credentials)
     }
 
-    /// What a proxy may ask of its users.
+    /// A user name and a password for a proxy.
     public struct Credentials: Sendable, Hashable {
         /// The user's name.
         public let username: String
@@ -83,17 +83,33 @@ extension Proxy.Credentials: CustomStringConvertible, CustomDebugStringConvertib
     public var customMirror: Mirror { Mirror(self, children: ["username": username]) }
 }
 
-extension Proxy {
-    /// The conversation that has the proxy make a connection to `target`.
-    ///
-    /// - Throws: `.invalid` for anything that the protocol has no room for. Nothing that is sent is made of
-    ///   unchecked text.
-    package func negotiation(for target: ProxyTarget) throws(ProxyFailure) -> ProxyNegotiation {
-        _ = try HostText(ofProxy: host, port: port)
-        guard port > 0 else { throw ProxyFailure(.invalid, "no proxy listens on port 0") }
-        return switch kind {
-        case .socks5: .socks5(try SOCKS5Negotiation(target: target, credentials: credentials))
-        case .http: .http(try HTTPConnectNegotiation(target: target, credentials: credentials))
-        }
+/// Why there is no connection through a proxy.
+package struct ProxyFailure: Error, Sendable, Hashable {
+    package enum Kind: Sendable, Hashable {
+        /// The proxy or the target cannot be put into a request; nothing was sent.
+        case invalid
+        /// The proxy wants credentials: any, or better ones.
+        case authenticationRequired
+        /// The proxy understood the request, and refused it.
+        case refused
+        /// The answer is not of the proxy's protocol.
+        case misbehaved
+    }
+
+    package let kind: Kind
+    /// One sentence, without its capital. It quotes the proxy in printable ASCII, up to a limit.
+    package let message: String
+
+    init(_ kind: Kind, _ message: String) {
+        self.kind = kind
+        self.message = message
+    }
+}
+
+extension ProxyFailure {
+    /// Bytes of a stranger for a message: the first `limit` of them, as printable ASCII in quotation marks.
+    static func quote(_ bytes: some Sequence<UInt8>, limit: Int = 100) -> String {
+        let printable = bytes.prefix(limit).map { (0x20...0x7e).contains($0) ? $0 : UInt8(ascii: "?") }
+        return "\"\(String(decoding: printable, as: UTF8.self))\""
     }
 }

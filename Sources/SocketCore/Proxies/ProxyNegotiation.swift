@@ -1,11 +1,11 @@
 // Rules of a negotiation:
-//  1. It holds no socket: `output` is to be sent, `take(from:)` is to be called with what was received, until
-//     it answers something other than `incomplete`.
-//  2. It takes the proxy's replies out of the buffer and not one byte more: what comes behind the last reply
-//     is the tunnel's. A reply that is there before the request has left is not looked at: otherwise the
-//     tunnel would stand before it was asked for.
-//  3. It decides with the first byte that decides. A proxy that is no proxy is not waited for.
-//  4. What it takes in before it decides is bounded: by the protocol in SOCKS, by
+//  1. It holds no socket. Its owner sends `output`, and calls `take(from:)` with the received bytes until the
+//     answer is another one than `incomplete`.
+//  2. It takes the proxy's replies out of the buffer and not one byte more: the tunnel begins after the last
+//     reply. It reads no reply before the request has been sent: otherwise the tunnel could be established
+//     before it was asked for.
+//  3. It fails with the first byte that cannot be right, and does not wait for more from what is no proxy.
+//  4. What it takes before it decides is bounded: by the protocol in SOCKS, and by
 //     `HTTPConnectNegotiation.headLimit` in HTTP.
 
 package import SocketBuffers
@@ -15,16 +15,28 @@ package enum ProxyNegotiation: Sendable {
     case socks5(SOCKS5Negotiation)
     case http(HTTPConnectNegotiation)
 
-    /// What came of the bytes received so far.
+    /// What the bytes so far mean.
     package enum Answer: Sendable, Hashable {
-        /// The proxy has more to say, maybe only after what is in `output`.
+        /// The proxy has more to say, maybe only after `output` is sent.
         case incomplete
-        /// The tunnel is up; the next byte comes from its other end.
+        /// The tunnel is established; the next byte comes from its other end.
         case established
         case failed(ProxyFailure)
     }
 
-    /// What is to be sent.
+    /// A conversation that has `proxy` make a connection to `target`.
+    ///
+    /// - Throws: `.invalid` for anything that the protocol cannot carry. All text in a request is checked.
+    package init(through proxy: Proxy, to target: ProxyTarget) throws(ProxyFailure) {
+        _ = try HostText(ofProxy: proxy.host, port: proxy.port)
+        guard proxy.port > 0 else { throw ProxyFailure(.invalid, "a proxy cannot have port 0") }
+        switch proxy.kind {
+        case .socks5: self = .socks5(try SOCKS5Negotiation(target: target, credentials: proxy.credentials))
+        case .http: self = .http(try HTTPConnectNegotiation(target: target, credentials: proxy.credentials))
+        }
+    }
+
+    /// The bytes to send.
     package var output: ArraySlice<UInt8> {
         switch self {
         case .socks5(let negotiation): negotiation.output
@@ -44,7 +56,7 @@ package enum ProxyNegotiation: Sendable {
         }
     }
 
-    /// Takes what is the proxy's out of `buffer`.
+    /// Takes the proxy's replies out of `buffer`.
     package mutating func take(from buffer: PreBuffer) -> Answer {
         do throws(ProxyFailure) {
             return try isEstablished(by: buffer) ? .established : .incomplete

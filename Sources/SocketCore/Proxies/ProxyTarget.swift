@@ -1,8 +1,8 @@
-/// Where a proxy shall connect to: checked, so that it can stand in a request as it is.
+/// What a proxy connects to, checked so that it can be put into a request as it is.
 package enum ProxyTarget: Sendable, Hashable {
     /// A name that the proxy resolves: letters, digits, hyphens, underscores and dots, at most 255 bytes.
     case name(String, port: UInt16)
-    /// An IPv4 or IPv6 address, of no zone.
+    /// An IPv4 or IPv6 address without a zone.
     case address(SocketAddress)
 
     /// - Parameter host: A name or an address, as `HostText` reads it.
@@ -14,9 +14,9 @@ package enum ProxyTarget: Sendable, Hashable {
     }
 
     package init(_ address: SocketAddress) throws(ProxyFailure) {
-        guard let host = address.host else { throw ProxyFailure(.invalid, "a proxy connects to no Unix-domain socket") }
+        guard let host = address.host else { throw ProxyFailure(.invalid, "a proxy cannot connect to a Unix-domain socket") }
         guard !host.utf8.contains(UInt8(ascii: "%")) else {
-            throw ProxyFailure(.invalid, "the zone of \(host) means something on this machine only, and nothing to a proxy")
+            throw ProxyFailure(.invalid, "the zone of \(host) has a meaning on this machine only, and none for a proxy")
         }
         self = .address(address)
     }
@@ -29,7 +29,7 @@ package enum ProxyTarget: Sendable, Hashable {
         return host
     }
 
-    /// No byte that means anything in a request line or a header field is among them.
+    /// No such byte has a meaning in a request line or a header field.
     private static func isAllowed(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "0")...UInt8(ascii: "9"):
@@ -41,7 +41,7 @@ package enum ProxyTarget: Sendable, Hashable {
 }
 
 extension HostText {
-    /// The host that a proxy is asked for, or that of the proxy itself.
+    /// The host of a proxy, or of a proxy's target.
     init(ofProxy text: String, port: UInt16) throws(ProxyFailure) {
         do throws(HostError) {
             try self.init(text, port: port)

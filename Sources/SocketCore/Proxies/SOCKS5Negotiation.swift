@@ -1,18 +1,17 @@
 // Rules of SOCKS 5 (RFC 1928, RFC 1929):
-//  1. We offer "no authentication required" and, with credentials, "username/password". The proxy's choice
-//     must be one of these.
-//  2. Each message of ours follows the reply to the one before it; each reply is exactly as long as the RFC
+//  1. We offer "no authentication required" and, with credentials, "username/password". The proxy must choose
+//     one of these.
+//  2. Each of our messages follows the reply to the one before it. Each reply is exactly as long as the RFC
 //     says.
-//  3. Byte for byte: a version, a reserved byte or an address type that is not in the RFC ends it, and so
-//     does a refusal, without waiting for the rest.
-//  4. The address that the proxy reports (BND.ADDR) is skipped: it may be that of a machine behind it, and
-//     says nothing that could be relied on.
+//  3. A version, a reserved byte or an address type that is not in the RFC ends the negotiation at that byte,
+//     and so does a refusal.
+//  4. The bound address in the reply (BND.ADDR) is skipped: it may be that of a machine behind the proxy.
 
 internal import SocketBuffers
 
-/// A SOCKS 5 client, up to the tunnel.
+/// A SOCKS 5 client that asks for a tunnel.
 package struct SOCKS5Negotiation: Sendable {
-    /// Which reply comes next.
+    /// The next reply.
     private enum Awaited {
         case method
         case authentication
@@ -32,7 +31,7 @@ package struct SOCKS5Negotiation: Sendable {
     var output: ArraySlice<UInt8>
     private var awaited = Awaited.method
     private let request: [UInt8]
-    /// The message with the credentials; nil without any.
+    /// The message with the credentials, if there are any.
     private let authentication: [UInt8]?
 
     init(target: ProxyTarget, credentials: Proxy.Credentials?) throws(ProxyFailure) {
@@ -42,7 +41,7 @@ package struct SOCKS5Negotiation: Sendable {
         output = [Self.version, UInt8(methods.count)] + methods
     }
 
-    /// Takes whole replies; true when the tunnel is up.
+    /// Takes whole replies; true when the tunnel is established.
     mutating func isEstablished(by buffer: PreBuffer) throws(ProxyFailure) -> Bool {
         while output.isEmpty {
             switch awaited {
@@ -59,7 +58,7 @@ package struct SOCKS5Negotiation: Sendable {
         return false
     }
 
-    // MARK: - What we send
+    // MARK: - The requests
 
     private static func request(for target: ProxyTarget) -> [UInt8] {
         let (type, address, port): (AddressType, [UInt8], UInt16)
@@ -78,10 +77,10 @@ package struct SOCKS5Negotiation: Sendable {
         guard let credentials else { return nil }
         let (name, password) = (Array(credentials.username.utf8), Array(credentials.password.utf8))
         guard (1...255).contains(name.count), (1...255).contains(password.count) else {
-            throw ProxyFailure(.invalid, "SOCKS has room for a user name and a password of 1 to 255 bytes each")
+            throw ProxyFailure(.invalid, "SOCKS takes a user name and a password of 1 to 255 bytes each")
         }
         guard !name.contains(0), !password.contains(0) else {
-            throw ProxyFailure(.invalid, "the proxy's user name or password has a zero byte in it, which may end it")
+            throw ProxyFailure(.invalid, "the user name or password for the proxy has a zero byte, which may end it")
         }
         return [authenticationVersion, UInt8(name.count)] + name + [UInt8(password.count)] + password
     }
@@ -94,9 +93,9 @@ package struct SOCKS5Negotiation: Sendable {
             output += authentication
             awaited = .authentication
         case (Method.noneAcceptable, nil):
-            throw ProxyFailure(.authenticationRequired, "it takes nobody without authentication")
+            throw ProxyFailure(.authenticationRequired, "it requires authentication: set the proxy's credentials")
         case (Method.noneAcceptable, _):
-            throw ProxyFailure(.authenticationRequired, "it takes no user name and password")
+            throw ProxyFailure(.authenticationRequired, "it accepts no user name and password")
         default:
             throw ProxyFailure(.misbehaved, "it chose authentication method \(method), which was not offered")
         }
@@ -107,7 +106,7 @@ package struct SOCKS5Negotiation: Sendable {
         awaited = .connection
     }
 
-    // MARK: - What we receive
+    // MARK: - The replies
 
     private func takeMethod(from buffer: PreBuffer) throws(ProxyFailure) -> UInt8? {
         let bytes = buffer.readableBytes
@@ -123,7 +122,7 @@ package struct SOCKS5Negotiation: Sendable {
         try check(bytes, at: 0, is: Self.authenticationVersion, "the version of its authentication reply")
         guard bytes.count >= 2 else { return false }
         guard bytes[1] == 0 else {
-            throw ProxyFailure(.authenticationRequired, "it did not accept the user name and password (status \(bytes[1]))")
+            throw ProxyFailure(.authenticationRequired, "it refused the user name and password (status \(bytes[1]))")
         }
         buffer.consume(2)
         return true
@@ -143,7 +142,7 @@ package struct SOCKS5Negotiation: Sendable {
         _ bytes: UnsafeRawBufferPointer, at index: Int, is expected: UInt8, _ name: String
     ) throws(ProxyFailure) {
         guard bytes.count > index, bytes[index] != expected else { return }
-        throw ProxyFailure(.misbehaved, "\(name) is \(bytes[index]) and should be \(expected): it speaks no SOCKS 5")
+        throw ProxyFailure(.misbehaved, "\(name) is \(bytes[index]) and should be \(expected): it does not speak SOCKS 5")
     }
 
     private enum AddressType: UInt8 {
@@ -152,7 +151,7 @@ package struct SOCKS5Negotiation: Sendable {
         case ipv6 = 4
     }
 
-    /// The length of a whole reply, as soon as it can be known.
+    /// The length of the whole reply; nil while it cannot be known.
     private func replyLength(_ bytes: UnsafeRawBufferPointer) throws(ProxyFailure) -> Int? {
         guard bytes.count >= 4 else { return nil }
         let header = 4, port = 2
@@ -164,7 +163,7 @@ package struct SOCKS5Negotiation: Sendable {
         }
     }
 
-    /// A reply code, in the words of RFC 1928, section 6.
+    /// A reply code in the words of RFC 1928, section 6.
     private static func replyName(_ code: UInt8) -> String {
         let names = [
             "general SOCKS server failure", "connection not allowed by ruleset", "Network unreachable", "Host unreachable",
@@ -176,9 +175,9 @@ package struct SOCKS5Negotiation: Sendable {
 }
 
 extension SocketAddress {
-    /// The IPv4 or IPv6 address alone, in network byte order.
+    /// The bytes of the IPv4 or IPv6 address, in network byte order.
     fileprivate var hostBytes: [UInt8] {
-        // sockaddr_in has its address at offset 4, sockaddr_in6 at 8 (ip(7), ipv6(7)).
+        // sockaddr_in has the address at offset 4, and sockaddr_in6 at 8 (ip(7), ipv6(7)).
         switch family {
         case .ipv4: Array(data.dropFirst(4).prefix(4))
         case .ipv6: Array(data.dropFirst(8).prefix(16))

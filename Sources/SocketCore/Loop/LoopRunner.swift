@@ -1,0 +1,241 @@
+// Rules of the loop:
+//  1. One epoll descriptor, watched by one dispatch source on one serial queue. While there is traffic the
+//     source's handler stays in `epoll_wait`. It returns, and holds no thread, when a whole period of the
+//     idle timer has passed without an event.
+//  2. Nothing is ever put on the loop's queue: a busy loop would never get to it. Others reach the loop by
+//     its lock, by `epoll_ctl`, by the `eventfd` (another turn is wanted) and by a `timerfd` (a deadline).
+//  3. A descriptor is added once, edge-triggered, and deleted before it is closed.
+//  4. An event names an entry of the table and its generation. What has left the table gets no more events,
+//     whichever descriptor has its number now.
+//  5. Handlers run with no lock held, one after the other; one with more to do goes to the back of the list.
+
+internal import CLinux
+internal import Dispatch
+internal import Glibc
+internal import SocketBuffers
+
+/// What an event loop does on its thread, and what others change about it meanwhile.
+///
+/// The dispatch source owns it: so it lives until the last run is over, and the loop needs no weak reference
+/// to itself. An object with weak references keeps its count in a table of its own, and each retain and
+/// release costs three times as much.
+final class LoopRunner: @unchecked Sendable {
+    // Unchecked: `ready`, `departures`, `events`, `hasServed` and `isIdle` are only used by `run()`, which a
+    // serial queue runs; all else is immutable or locked.
+    private let epoll: OwnedDescriptor
+    private let timer: OwnedDescriptor
+    private let wake: OwnedDescriptor
+    /// Fires periodically while the loop runs: one timer for many waits. With a limit on each wait the kernel
+    /// would set a timer for each.
+    private let idleTimer: OwnedDescriptor
+    private let state = Locked(State())
+    @exclusivity(unchecked) private var ready = Ring<LoopTable.Ready>()
+    @exclusivity(unchecked) private var departures: [(queue: DispatchQueue, work: [any BatchedWork])] = []
+    /// Something has come since the idle timer last fired.
+    @exclusivity(unchecked) private var hasServed = false
+    @exclusivity(unchecked) private var isIdle = false
+    private let events = UnsafeMutableBufferPointer<epoll_event>.allocate(capacity: LoopRunner.batchSize)
+
+    private struct State {
+        var table = LoopTable()
+        var armed: Deadline?
+        var isWoken = false
+        var thread: pthread_t?
+
+        /// True on the thread that runs the loop.
+        var isCurrent: Bool {
+            if let thread { pthread_equal(thread, pthread_self()) != 0 } else { false }
+        }
+    }
+
+    private static let batchSize = 128
+    /// With fewer connections than this in a batch the loop goes on at once.
+    private static let yieldThreshold = 4
+    /// An idle loop keeps its thread for between once and twice this.
+    private static let idlePeriod = 2_000_000
+    private static let timerData = UInt64.max
+    private static let wakeData = UInt64.max - 1
+    private static let idleTimerData = UInt64.max - 2
+
+    init() throws(SystemError) {
+        epoll = try OwnedDescriptor("epoll_create1", epoll_create1(CInt(EPOLL_CLOEXEC)))
+        timer = try .timer()
+        wake = try OwnedDescriptor("eventfd", eventfd(0, CInt(EFD_NONBLOCK | EFD_CLOEXEC)))
+        idleTimer = try .timer()
+        let interest = EPOLLIN.rawValue | EPOLLET.rawValue
+        try add(timer.rawValue, interest, data: Self.timerData)
+        try add(wake.rawValue, interest, data: Self.wakeData)
+        try add(idleTimer.rawValue, interest, data: Self.idleTimerData)
+    }
+
+    deinit { events.deallocate() }
+
+    // MARK: - From any thread
+
+    /// What the dispatch source watches.
+    var descriptor: CInt { epoll.rawValue }
+
+    /// True on the thread that runs the loop.
+    var isCurrent: Bool { state.withLock { $0.isCurrent } }
+
+    /// Calls `body` with the lock held.
+    func withTable<Result>(_ body: (inout LoopTable) -> Result) -> Result {
+        state.withLock { body(&$0.table) }
+    }
+
+    func add(_ descriptor: CInt, _ interest: UInt32, data: UInt64) throws(SystemError) {
+        var event = epoll_event(events: interest, data: epoll_data_t(u64: data))
+        guard epoll_ctl(epoll.rawValue, EPOLL_CTL_ADD, descriptor, &event) == 0 else { throw SystemError("epoll_ctl") }
+    }
+
+    func remove(_ descriptor: CInt) {
+        _ = epoll_ctl(epoll.rawValue, EPOLL_CTL_DEL, descriptor, nil)
+    }
+
+    func resume(_ registration: LoopRegistration) {
+        let mustWake = state.withLock { state in
+            guard state.table.resume(registration), !state.isWoken else { return false }
+            // The loop looks at the list before it leaves, so only other threads need the eventfd.
+            if state.isCurrent { return false }
+            state.isWoken = true
+            return true
+        }
+        if mustWake { eventfd_write(wake.rawValue, 1) }
+    }
+
+    func setDeadline(_ deadline: Deadline?, of registration: LoopRegistration) {
+        state.withLock { state in
+            state.table.setDeadline(deadline, of: registration)
+            armTimer(&state)
+        }
+    }
+
+    private func armTimer(_ state: inout State) {
+        guard let earliest = state.table.earliestDeadline else { return }
+        if let armed = state.armed, armed <= earliest { return }
+        state.armed = earliest
+        var specification = earliest.timerSpecification
+        timerfd_settime(timer.rawValue, CInt(TFD_TIMER_ABSTIME), &specification, nil)
+    }
+
+    // MARK: - On the loop
+
+    /// Serves events until there have been none for a while.
+    func run() {
+        state.withLock { $0.thread = pthread_self() }
+        setIdleTimer(Self.idlePeriod)
+        var mustPoll = true
+        while true {
+            let count = epoll_wait(epoll.rawValue, events.baseAddress, CInt(Self.batchSize), mustPoll || isIdle ? 0 : -1)
+            if count < 0 {
+                if errno == EINTR { continue }
+                // Someone has closed the descriptor: do not ask again and again.
+                isIdle = true
+            }
+            mustPoll = serve(eventCount: Int(max(count, 0)))
+            if count <= 0, !mustPoll, isIdle, leave() { return }
+        }
+    }
+
+    /// - Parameter period: Nanoseconds; zero stops the timer.
+    private func setIdleTimer(_ period: Int) {
+        isIdle = false
+        hasServed = false
+        let interval = timespec(tv_sec: 0, tv_nsec: period)
+        var specification = itimerspec(it_interval: interval, it_value: interval)
+        timerfd_settime(idleTimer.rawValue, 0, &specification, nil)
+    }
+
+    /// Serves one batch; true when handlers wait for another turn.
+    private func serve(eventCount: Int) -> Bool {
+        state.withLock { state in
+            // Turns that were asked for are older than what the kernel says now, and come first.
+            state.table.takeResumed(into: &ready)
+            for event in events.prefix(eventCount) { collect(event, &state) }
+        }
+        // Room for a full batch and as many turns is kept, so that it is not allocated again each time.
+        while let next = ready.popFirst(keepingCapacity: 2 * Self.batchSize) { next.handler.handle(next.events) }
+        if !departures.isEmpty { depart() }
+        return state.withLock { $0.table.hasResumed }
+    }
+
+    private func collect(_ event: epoll_event, _ state: inout State) {
+        switch event.data.u64 {
+        case Self.wakeData:
+            var count: eventfd_t = 0
+            eventfd_read(wake.rawValue, &count)
+            state.isWoken = false
+        case Self.timerData:
+            timer.takeExpirations()
+            state.armed = nil
+            state.table.takeExpired(at: .now, into: &ready)
+            armTimer(&state)
+        case Self.idleTimerData:
+            idleTimer.takeExpirations()
+            isIdle = !hasServed
+            hasServed = false
+        case let data:
+            hasServed = true
+            isIdle = false
+            guard let handler = state.table.handler(of: LoopRegistration(eventData: data)) else { return }
+            ready.append(LoopTable.Ready(handler: handler, events: LoopEvents(epoll: event.events)))
+        }
+    }
+
+    /// In a handler: has `work` run on `queue` after this batch of events.
+    func afterBatch(_ work: any BatchedWork, on queue: DispatchQueue) {
+        if let index = departures.lastIndex(where: { $0.queue === queue }) {
+            departures[index].work.append(work)
+        } else {
+            departures.append((queue, [work]))
+        }
+    }
+
+    private func depart() {
+        var count = 0
+        for (queue, work) in departures {
+            count += work.count
+            let tickets = work.map { $0.takeTicket() }
+            queue.async {
+                for (work, ticket) in zip(work, tickets) { work.run(upTo: ticket, on: queue) }
+            }
+        }
+        departures.removeAll(keepingCapacity: true)
+        // Where queue and loop share a processor, the queue goes first. Otherwise each answer that it sends
+        // wakes the loop, which takes the processor away from it for one event: half of the cost of an echo.
+        if count >= Self.yieldThreshold { sched_yield() }
+    }
+
+    /// Returns the thread, unless a turn has been asked for meanwhile.
+    private func leave() -> Bool {
+        let leaves = state.withLock { state in
+            guard !state.table.hasResumed else { return false }
+            state.thread = nil
+            return true
+        }
+        if leaves { setIdleTimer(0) }
+        return leaves
+    }
+}
+
+/// A descriptor of the loop's own, closed with its last reference.
+private final class OwnedDescriptor: Sendable {
+    let rawValue: CInt
+
+    init(_ call: String, _ rawValue: CInt) throws(SystemError) {
+        guard rawValue >= 0 else { throw SystemError(call) }
+        self.rawValue = rawValue
+    }
+
+    static func timer() throws(SystemError) -> OwnedDescriptor {
+        try OwnedDescriptor("timerfd_create", timerfd_create(CLOCK_MONOTONIC, CInt(TFD_NONBLOCK | TFD_CLOEXEC)))
+    }
+
+    deinit { close(rawValue) }
+
+    /// Reads a timer, so that the next expiration is another event.
+    func takeExpirations() {
+        var count: UInt64 = 0
+        _ = read(rawValue, &count, MemoryLayout<UInt64>.size)
+    }
+}
