@@ -11,6 +11,7 @@
 #include <linux/mptcp.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <linux/futex.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -22,6 +23,7 @@
 #include <sys/eventfd.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -70,6 +72,20 @@ static inline ssize_t CLinux_sendfile_without_signal(int socket, int file, off_t
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = error;
     return sent;
+}
+
+/// `futex`, which glibc does not declare: sleeps while `word` has the value `expected`.
+static inline void CLinux_futex_wait(void *word, uint32_t expected) {
+    int error = errno;
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+    errno = error;
+}
+
+/// `futex`: wakes one thread that sleeps on `word`.
+static inline void CLinux_futex_wake(void *word) {
+    int error = errno;
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = error;
 }
 
 #endif

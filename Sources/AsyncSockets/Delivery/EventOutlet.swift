@@ -65,7 +65,7 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
     @exclusivity(unchecked) private var outbox = Ring<Socket.Event>()
     /// The queue that events have to be sent to; nil when they are delivered inline.
     @exclusivity(unchecked) private(set) var queue: DispatchQueue?
-    /// Made when there is a delegate queue to send the first event to.
+    /// Made once, when there is a delegate queue to send the first event to.
     @exclusivity(unchecked) private var backlog: EventBacklog<Socket.Event>?
     @exclusivity(unchecked) var isHeldBack = false
     /// User code is being called inside the turn.
@@ -198,8 +198,9 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
 
     private func send(on loop: EventLoop?) {
         guard let queue else { return }
-        let backlog = backlog ?? EventBacklog()
-        self.backlog = backlog
+        // Set once: blocks on the queue read it.
+        if backlog == nil { backlog = EventBacklog() }
+        guard let backlog else { return }
         guard let ticket = backlog.take(&outbox, isOnLoop: loop != nil) else { return }
         if let loop { return loop.afterBatch(self, on: queue) }
         queue.async { self.run(upTo: ticket, on: queue) }

@@ -1,0 +1,41 @@
+import Foundation
+import SocketBuffers
+import Testing
+
+@Suite(.timeLimit(.minutes(5))) struct LockedTests {
+    /// Each thread gives its processor away with the lock held, so that the others have to sleep.
+    @Test func noChangeIsLostWhenThreadsWaitForTheLock() async {
+        let (threads, rounds) = (8, 2000)
+        let count = Locked(0)
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<threads {
+                group.addTask {
+                    await withCheckedContinuation { continuation in
+                        Thread {
+                            for _ in 0..<rounds {
+                                count.withLock { count in
+                                    let before = count
+                                    sched_yield()
+                                    count = before + 1
+                                }
+                            }
+                            continuation.resume()
+                        }.start()
+                    }
+                }
+            }
+        }
+        #expect(count.withLock { $0 } == threads * rounds)
+    }
+
+    @Test func anErrorReleasesTheLock() throws {
+        let value = Locked(0)
+        #expect(throws: CancellationError.self) {
+            try value.withLock { value in
+                value = 1
+                throw CancellationError()
+            }
+        }
+        #expect(value.withLock { $0 } == 1)
+    }
+}
