@@ -119,8 +119,8 @@ extension AsyncSocket {
         let outlet = EventOutlet(of: self)
         let setup = Listener.Setup(
             loop: loop, options: options, quota: quota, logger: logger,
-            accepted: { connection in
-                outlet.append(.didAccept(connection))
+            accepted: { descriptor, peer, listener in
+                outlet.append(.didAccept(AcceptedConnection(descriptor: descriptor, peer: peer, listener: listener)))
                 outlet.deliver(onLoop: loop)
             },
             ended: { listener in

@@ -71,10 +71,17 @@ extension AsyncSocket {
     ///   connected yet.
     public func perform(_ body: @escaping @Sendable (_ descriptor: Int32?) -> Void) {
         switch state.withLock({ $0.occupation }) {
-        case .connection(let connection): connection.post(.perform(PerformedBody(body)))
-        case .listening(let listener, _): runOnSocketQueue { listener.perform(PerformedBody(body)) }
-        case .nothing: runOnSocketQueue { PerformedBody(body).run(with: nil) }
+        case .connection(let connection): connection.post(.perform(body))
+        case .listening(let listener, _): runOnSocketQueue { Self.perform(body, on: listener) }
+        case .nothing: runOnSocketQueue { Self.call(body, with: nil) }
         }
+    }
+
+    /// With a second descriptor of the listener's socket, since the first one may be closed at any time.
+    private static func perform(_ body: (Int32?) -> Void, on listener: Listener) {
+        let copy = listener.duplicateDescriptor()
+        call(body, with: copy)
+        if let copy { Glibc.close(copy) }
     }
 
     private func runOnSocketQueue(_ body: @escaping @Sendable () -> Void) {
@@ -120,4 +127,24 @@ extension AsyncSocketError {
     }
 
     private static let misuses: Set<Int32> = [EINVAL, EOPNOTSUPP, ENOPROTOOPT, EDOM]
+}
+
+// MARK: - Multipath TCP
+
+extension AsyncSocket {
+    /// Whether to ask for Multipath TCP (RFC 8684), which may use several paths for one connection. False at
+    /// first. It counts from the next `connect` or `accept` on.
+    ///
+    /// Where the kernel has none (`net.mptcp.enabled`), or the peer does not take part, it is TCP without a
+    /// word: `isMultipathTCP` says which. Which paths are used is for the system's path manager to say
+    /// (ip-mptcp(8)). Some options of TCP are unknown to such a socket, and `setOption` throws then.
+    public var usesMultipathTCP: Bool {
+        get { state.withLock { $0.options.usesMultipathTCP } }
+        set { state.withLock { $0.options.usesMultipathTCP = newValue } }
+    }
+
+    /// True while a connection is up that both sides have agreed to make with Multipath TCP.
+    public var isMultipathTCP: Bool {
+        connection?.record.withLock { $0.live.descriptor?.isMultipath } ?? false
+    }
 }

@@ -36,7 +36,7 @@ public final class AsyncSocket: Sendable {
     }
 
     let state: Locked<State>
-    let callback = CallbackPlace()
+    let callback = CallbackPlace<StreamConnection>()
     /// How often the delegate was changed: who keeps it for a while can see whether it still is the one.
     let delegateChanges = Atomic(0)
     let socketQueue: DispatchQueue?

@@ -1,3 +1,5 @@
+public import Glibc
+
 /// A queue in a ring buffer.
 ///
 /// Elements are read and changed in place: those of this project have a hundred bytes with references among
@@ -20,7 +22,7 @@ public struct Ring<Element>: ~Copyable {
     @inlinable
     deinit {
         for offset in 0..<count { place(offset).deinitialize(count: 1) }
-        memory?.deallocate()
+        free(memory)
     }
 
     /// The number of elements.
@@ -81,17 +83,24 @@ public struct Ring<Element>: ~Copyable {
 
     @inlinable
     mutating func grow() {
-        let larger = UnsafeMutablePointer<Element>.allocate(capacity: Int(max(capacity * 2, 1)))
+        let larger = Self.allocate(Int(max(capacity * 2, 1)))
         for offset in 0..<count { (larger + offset).moveInitialize(from: place(offset), count: 1) }
-        memory?.deallocate()
+        free(memory)
         memory = larger
         capacity = max(capacity * 2, 1)
         head = 0
     }
 
+    /// By malloc(3): `UnsafeMutablePointer.allocate` asks for an alignment, and costs twice as much.
+    @inlinable
+    static func allocate(_ capacity: Int) -> UnsafeMutablePointer<Element> {
+        guard let memory = malloc(capacity * MemoryLayout<Element>.stride) else { preconditionFailure("out of memory") }
+        return memory.bindMemory(to: Element.self, capacity: capacity)
+    }
+
     @inlinable
     mutating func dropMemory() {
-        memory?.deallocate()
+        free(memory)
         memory = nil
         capacity = 0
         head = 0

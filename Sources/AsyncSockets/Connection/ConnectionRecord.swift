@@ -14,8 +14,8 @@ struct ConnectionRecord {
     /// Our own address, once the peer's is known.
     var localAddress: SocketAddress? { snapshot.remoteAddress == nil ? nil : live.localAddress }
 
-    /// The connection has ended. Release the descriptor outside of the lock: what goes with the last reference
-    /// takes locks of its own.
+    /// The connection has ended. Release the descriptor outside of the lock: what goes with the last
+    /// reference takes locks of its own.
     mutating func close() -> SocketDescriptor? {
         snapshot.isClosed = true
         return live.withdraw()
@@ -43,8 +43,8 @@ struct CallerClaims {
     var isUpgradeClaimed = false
 }
 
-/// The descriptor while the connection is up, and what it is made with. It leaves before it is closed, so that
-/// what is done to it under the lock is done to no other file.
+/// The descriptor while the connection is up, and what it is made with. It leaves before it is closed, so
+/// that what is done to it under the lock is done to no other file.
 struct LiveDescriptor {
     private(set) var descriptor: SocketDescriptor?
     /// Set on every new descriptor.

@@ -13,8 +13,8 @@ final class Opening {
     }
 
     private enum Phase {
-        /// The descriptor of the connection before has yet to be closed: it may have the port that this one is
-        /// to have.
+        /// The descriptor of the connection before has yet to be closed: it may have the port that this one
+        /// is to have.
         case waiting
         /// nil: the answer is on its way.
         case resolving(Resolver.Lookup?)
@@ -62,7 +62,8 @@ final class Opening {
 
     /// Tries addresses.
     ///
-    /// - Parameter tell: Called on the loop when there is something to `handle`, with the number of the attempt.
+    /// - Parameter tell: Called on the loop when there is something to `handle`, with the number of the
+    ///   attempt.
     func connect(
         to addresses: [SocketAddress], _ options: SocketOptionSet, _ tell: @escaping @Sendable (Int, LoopEvents) -> Void
     ) -> [Step] {

@@ -41,7 +41,8 @@ package enum TurnExecutor {
 }
 
 /// What is known at the entrance of a turn, in one word: whether someone is inside, and the mail. Any other
-/// word than the two below is the address of the newest letter, with the lowest bit set when no one is inside.
+/// word than the two below is the address of the newest letter, with the lowest bit set when no one is
+/// inside.
 private enum Gate {
     static let free: UInt = 0
     static let taken: UInt = 1
@@ -83,8 +84,8 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
     /// Has `owner`, whose field this is, receive `message`: at once when the turn is free, or else as soon as
     /// those before it are done.
     ///
-    /// - Parameter executor: Where the caller is, for `finishTurn(on:)`; a queue of the turn's own goes before
-    ///   it.
+    /// - Parameter executor: Where the caller is, for `finishTurn(on:)`; a queue of the turn's own goes
+    ///   before it.
     package func post<Owner: TurnOwner>(_ message: Message, to owner: Owner, from executor: TurnExecutor = .caller)
     where Owner.Message == Message {
         if queue == nil, move(from: Gate.free, to: Gate.taken) {

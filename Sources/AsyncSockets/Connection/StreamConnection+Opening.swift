@@ -82,10 +82,7 @@ extension StreamConnection {
 
     /// Tells whoever asked for the connection.
     private func deliverConnected(_ event: DelegateEvent) {
-        guard let index = waiters.firstIndex(where: { if case .connected = $0 { true } else { false } }),
-            case .connected(let waiter) = waiters.remove(at: index)
-        else { return outlet.append(event) }
-        waiter.complete(.success(()))
+        if !waiters.answerConnected() { outlet.append(event) }
     }
 
     /// Takes over a descriptor that is connected, such as an accepted one.

@@ -3,26 +3,6 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// Who waits for a step in the life of a connection.
-enum LifecycleWaiter {
-    case connected(any OperationWaiter<Void>)
-    case secured(any OperationWaiter<TLSSession?>)
-
-    var object: AnyObject {
-        switch self {
-        case .connected(let waiter): waiter
-        case .secured(let waiter): waiter
-        }
-    }
-
-    func refuse(_ error: any Error) {
-        switch self {
-        case .connected(let waiter): waiter.complete(.failure(error))
-        case .secured(let waiter): waiter.complete(.failure(error))
-        }
-    }
-}
-
 // Reads, writes and startTLS: how they begin, and how each of them ends.
 extension StreamConnection {
     // MARK: - Anywhere
@@ -70,8 +50,7 @@ extension StreamConnection {
             guard writes.cancel(waiter) != .tooLate else { return }
             refuse(completion, CancellationError())
             needsPump = true
-        } else if let index = waiters.firstIndex(where: { $0.object === waiter }) {
-            waiters.remove(at: index).refuse(CancellationError())
+        } else if waiters.refuse(waiter, CancellationError()) {
             close(nil)
         }
     }
@@ -148,7 +127,9 @@ extension StreamConnection {
             }
         }
         if let (count, tag) = writes.takeProgress() { outlet.append(.didWritePartial(count, tag: tag)) }
-        if writes.isAboveHighWater, let count = writes.takeLowWater(configuration.value.writeHighWaterMark) { outlet.append(.lowWater(count)) }
+        if writes.isAboveHighWater, let count = writes.takeLowWater(configuration.value.writeHighWaterMark) {
+            outlet.append(.lowWater(count))
+        }
     }
 
     // MARK: - startTLS
@@ -158,68 +139,37 @@ extension StreamConnection {
             request.waiter?.complete(.failure(AsyncSocketError.closing("startTLS")))
             return
         }
-        if let waiter = request.waiter { waiters.append(.secured(waiter)) }
+        waiters.add(secured: request.waiter)
         upgrade.queue(request)
         reads.appendStartTLS()
         writes.appendStartTLS()
         needsPump = true
     }
 
-    /// Begins the handshake when both markers are at the front; true when it did.
-    func beginHandshakeIfDrained(_ channel: ByteChannel) -> Bool {
-        var drained: TLSUpgrade.DrainedQueues = []
-        if case .startTLS = reads.front { drained.insert(.startingReadTLS) }
-        if writes.isAtStartTLS { drained.insert(.startingWriteTLS) }
-        guard !drained.isEmpty, let request = upgrade.note(drained) else { return false }
-        return beginHandshake(request.settings, request.context, channel)
-    }
-
-    private func beginHandshake(_ settings: TLSSettings, _ context: TLSContext, _ channel: ByteChannel) -> Bool {
-        if settings.bytesBufferedAtUpgrade == .reject {
-            // Asked of the kernel whatever the last event said: a late injection may be there without one.
-            channel.expectBytes()
-            _ = channel.fill(reads.preBuffer, limit: ReadHalf.readAheadLimit)
-            guard reads.preBuffer.isEmpty else {
-                close(.bytesBufferedAtUpgrade(reads.preBuffer.count))
-                return false
-            }
-        }
-        do throws(TLSError) {
-            channel.beginTLS(try TLSEngine(context: context, settings: settings), feeding: reads.preBuffer)
-            upgrade.begin()
+    /// Goes on towards TLS; true when that has changed what can be done.
+    func advanceUpgrade(_ channel: ByteChannel) -> Bool {
+        switch upgrade.advance(over: channel, reads, writes) {
+        case .waiting: return false
+        case .more: askForTurn()
+        case .failed(let error): close(error)
+        case .began(let settings):
             ending.note(.secured)
-            note("TLS handshake begins", ["as": settings.role == .server ? "server" : "client"])
             clock = PhaseClock(.handshake(thenTrust: settings.trustTimeout), seconds: settings.handshakeTimeout)
+            note("TLS handshake begins", ["as": settings.role == .server ? "server" : "client"])
             return true
-        } catch {
-            close(AsyncSocketError(error, operation: "startTLS"))
-            return false
-        }
-    }
-
-    /// Drives the handshake for as long as it gets ahead; true when the state of the upgrade has changed.
-    func shakeHands(_ channel: ByteChannel) -> Bool {
-        switch channel.handshake() {
-        case .complete(let session):
-            didSecure(session)
-            return true
-        case .awaitingTrust(let trust):
+        case .asks(let trust):
             clock = clock?.pauseForTrust()
-            upgrade.awaitTrust()
             outlet.append(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted)) })
             return true
-        case .failed(let error): close(error)
-        case .more: askForTurn()
-        case .incomplete: break
+        case .secured(let session):
+            didSecure(session)
+            return true
         }
         return false
     }
 
     private func didSecure(_ session: TLSSession?) {
         clock = nil
-        upgrade.succeed()
-        reads.removeStartTLS()
-        writes.removeStartTLS()
         let shared = session.map(LatestSession.share)
         record.withLock { record in
             record.snapshot.isSecure = true
@@ -228,12 +178,7 @@ extension StreamConnection {
         note(
             "TLS established",
             ["version": session?.protocolVersion.description ?? "", "cipherSuite": session?.cipherSuite ?? ""])
-        if let index = waiters.firstIndex(where: { if case .secured = $0 { true } else { false } }),
-            case .secured(let waiter) = waiters.remove(at: index)
-        {
-            return waiter.complete(.success(session))
-        }
-        outlet.append(.didSecure)
+        if !waiters.answerSecured(session) { outlet.append(.didSecure) }
     }
 
     /// The delegate's verdict. A second one, or one that comes too late, finds no one waiting.
@@ -261,7 +206,7 @@ extension StreamConnection {
     /// False on most connections most of the time.
     private var hasDeadline: Bool {
         if reads.hasDeadline || writes.hasDeadline || clock != nil { return true }
-        if case .connected(let channel) = phase { return channel.isExhausted || ending.wakeTime != nil }
+        if case .connected(let channel) = phase { return channel.retry != nil || ending.wakeTime != nil }
         return true
     }
 
@@ -330,31 +275,5 @@ extension StreamConnection {
     func extendWrite(_ number: UInt64, by seconds: Double) {
         guard let timeout = writes.extend(number, by: seconds) else { return }
         close(.timeout(.writeTimeout, "write", seconds: timeout))
-    }
-}
-
-extension AsyncSocketError {
-    fileprivate static func closing(_ operation: String) -> AsyncSocketError {
-        .badConfiguration(operation, "this side is closing the connection, and takes nothing new")
-    }
-
-    fileprivate static func readMaxedOut(_ maxLength: Int) -> AsyncSocketError {
-        AsyncSocketError(
-            .readMaxedOut, blame: .peer, operation: "read",
-            message: "what was waited for did not come within maxLength, \(maxLength) bytes")
-    }
-
-    fileprivate static func writeQueueFull(_ limit: Int) -> AsyncSocketError {
-        AsyncSocketError(
-            .writeQueueFull, blame: .caller, operation: "write",
-            message: "more than \(limit) bytes would have waited to be written")
-    }
-
-    fileprivate static func bytesBufferedAtUpgrade(_ count: Int) -> AsyncSocketError {
-        AsyncSocketError(
-            .bytesBufferedAtUpgrade, blame: .peer, operation: "startTLS",
-            message:
-                "\(count) bytes of plaintext came before the handshake: an injection, or a greeting or reply that was not read before startTLS"
-        )
     }
 }

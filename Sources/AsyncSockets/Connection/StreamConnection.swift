@@ -1,16 +1,17 @@
 // Rules of a connection:
 //  1. All state below is touched inside the turn only. Anyone may post a message; no one waits.
-//  2. This is the only performer: values decide (`TLSUpgrade`, `StreamEnding`, `ReadPacket`, `WriteHalf`), and
-//     the connection acts. Bytes move through its `ByteChannel` and nowhere else.
+//  2. This is the only performer: values decide (`TLSUpgrade`, `StreamEnding`, `ReadPacket`, `WriteHalf`),
+//     and the connection acts. Bytes move through its `ByteChannel` and nowhere else.
 //  3. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is
 //     queued together is served together.
 //  4. The delegate hears by the `outlet`, when the pump has done its work, and by nothing else. A waiter is
 //     answered at once.
 //  5. Every operation is answered once: served, refused, cancelled, or dropped by `close`.
-//  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last event.
+//  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last
+//     event.
 //  7. The loop keeps the connection alive until it is closed and its last event is on its way.
-//  8. Two notions of "over": inside the turn the phase is `.closed`; for callers `ConnectionRecord.isOver`
-//     is true, from `disconnect()` on.
+//  8. Two notions of "over": inside the turn the phase is `.closed`; for callers `ConnectionRecord.isOver` is
+//     true, from `disconnect()` on.
 
 internal import Dispatch
 internal import FoundationEssentials
@@ -23,30 +24,7 @@ internal import SocketTLS
 final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked Sendable {
     // Unchecked: by rule 1. `registration` and `waitsForClosing` are set before the first message.
 
-    /// What can be asked of a connection.
-    enum Message: Sendable {
-        indirect case connect(Destination, timeout: Double, waiter: (any OperationWaiter<Void>)? = nil)
-        case predecessorIsClosed
-        case predecessorHasEnded
-        indirect case resolved(Resolver.Answer)
-        case attempt(Int, LoopEvents)
-        case adopt(SocketDescriptor)
-        case events(LoopEvents)
-        case read(ReadPacket)
-        case write(WritePacket)
-        indirect case startTLS(TLSRequest)
-        case verdict(Bool)
-        case extendRead(operation: UInt64, seconds: Double)
-        case extendWrite(operation: UInt64, seconds: Double)
-        indirect case cancel(any AnyObject & Sendable)
-        case close(CloseIntent)
-        case closeWriteStream
-        case configure(SocketConfiguration.Shared)
-        case changeDelegateQueue
-        indirect case fail(AsyncSocketError)
-        indirect case perform(PerformedBody)
-        case retire
-    }
+    typealias Message = ConnectionMessage
 
     let log: ConnectionLog
     let loop: EventLoop
@@ -70,7 +48,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     let writes = WriteHalf()
     @exclusivity(unchecked) var ending = StreamEnding()
     /// Who waits for the connection, and for TLS.
-    @exclusivity(unchecked) var waiters: [LifecycleWaiter] = []
+    @exclusivity(unchecked) var waiters = LifecycleWaiters()
     /// Something has changed that may let bytes move.
     @exclusivity(unchecked) var needsPump = false
     @exclusivity(unchecked) var armedDeadline: Deadline?
@@ -144,7 +122,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     private func serve(_ message: Message) {
         switch message {
         case .connect(let destination, let timeout, let waiter):
-            if let waiter { waiters.append(.connected(waiter)) }
+            waiters.add(connected: waiter)
             connect(to: destination, timeout: timeout)
         case .predecessorIsClosed: beginToConnect()
         case .predecessorHasEnded: outlet.isHeldBack = false
@@ -173,7 +151,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .perform(let body):
             pumpIfNeeded()
             publishProgress()
-            body.run(with: record.withLock { $0.live.descriptor?.rawValue })
+            AsyncSocket.call(body, with: record.withLock { $0.live.descriptor?.rawValue })
         case .retire: break
         }
     }
@@ -188,7 +166,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .predecessorIsClosed: closed.reach()
         case .predecessorHasEnded, .adopt: outlet.isHeldBack = false
         case .changeDelegateQueue: outlet.changeQueue()
-        case .perform(let body): body.run(with: nil)
+        case .perform(let body): AsyncSocket.call(body, with: nil)
         case .retire: retireIfSilent()
         case .resolved, .attempt, .events, .verdict, .extendRead, .extendWrite, .cancel, .close, .closeWriteStream,
             .configure, .fail:
@@ -256,24 +234,10 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     }
 
     private func pump(_ channel: ByteChannel) {
-        var goesOn = true
-        while goesOn {
-            switch upgrade {
-            case .plaintext, .secure:
-                exchange(channel)
-                goesOn = false
-            case .queuedTLS:
-                exchange(channel)
-                goesOn = beginHandshakeIfDrained(channel)
-            case .handshaking:
-                goesOn = shakeHands(channel)
-            case .awaitingTrust:
-                channel.flush()
-                goesOn = false
-            }
-            if isOver { return }
-        }
-        finishPump(channel)
+        repeat {
+            if upgrade.isOpenForData { exchange(channel) }
+        } while !isOver && advanceUpgrade(channel)
+        if !isOver { finishPump(channel) }
     }
 
     private func exchange(_ channel: ByteChannel) {
@@ -364,8 +328,8 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         close(nil)
     }
 
-    /// Ends everything, once: the descriptor, the queues, the buffers, the engine. `didDisconnect` is the last
-    /// event.
+    /// Ends everything, once: the descriptor, the queues, the buffers, the engine. `didDisconnect` is the
+    /// last event.
     func close(_ error: AsyncSocketError?) {
         let ended = phase
         if case .closed = ended { return }
@@ -399,8 +363,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         reads.preBuffer.reset()
         while let completion = reads.drop() { refuse(completion) }
         while let completion = writes.drop() { refuse(completion) }
-        for waiter in waiters { waiter.refuse(endError) }
-        waiters = []
+        waiters.refuseAll(endError)
     }
 
     /// Why an operation fails that comes after the end, or was dropped by it.
@@ -428,7 +391,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
 
     /// Says in the log what has happened, at the level `debug`. Never what was read or written.
     func note(_ message: String, _ details: @autoclosure () -> [String: String] = [:]) {
-        guard let logger = ConnectionLog.logger(configuration.value.logger) else { return }
-        log.write(message, details(), peer: record.withLock { $0.snapshot.remoteAddress }, to: logger)
+        guard ConnectionLog.isWritten(by: configuration) else { return }
+        log.write(message, details(), peer: record.withLock { $0.snapshot.remoteAddress }, configuration.value.logger)
     }
 }

@@ -4,8 +4,8 @@
 //     gives it up, with the reason.
 //  3. After an orderly end, where half-close is allowed and our side is open, only the read side closes. That
 //     is said once, and reads that wait are given up. The connection ends when our side is finished too.
-//  4. What the caller wants comes before any other end: once what it waits for is done, the connection ends in
-//     good order.
+//  4. What the caller wants comes before any other end: once what it waits for is done, the connection ends
+//     in good order.
 //  5. A file that cannot be read any more ends the connection at once, unread bytes or not.
 //  6. A write that has failed ends the connection when no byte that came before can still be read: the kernel
 //     has none that is wanted, and none lies unread. Bytes that lie unread hold the end up, but a write that
@@ -145,8 +145,8 @@ struct StreamEnding {
         }
     }
 
-    /// What is to be done now; nil: nothing, or nothing more. Ask again after each action, with what has become
-    /// of the situation.
+    /// What is to be done now; nil: nothing, or nothing more. Ask again after each action, with what has
+    /// become of the situation.
     mutating func decide(_ situation: Situation) -> Action? {
         if let action = decideReads(situation) { return action }
         if let intent, intent.isMet(readsDone: situation.reads == .idle, writesDone: !situation.hasWrites) {
@@ -213,5 +213,22 @@ struct StreamEnding {
         if let writeFailure, writeFailure.isFileBroken { return .reset }
         let isLastWordOurs = error?.tls != nil || error?.code == .handshakeTimeout || intent?.contains(.afterWrites) == true
         return isLastWordOurs ? .lingering : .atOnce
+    }
+}
+
+/// When a connection is to end, as its caller has asked (`kDisconnectAfterReads`, `kDisconnectAfterWrites`).
+///
+/// From the moment one is set, no new read or write is taken (`kForbidReadsWrites`).
+struct CloseIntent: OptionSet, Sendable {
+    let rawValue: UInt8
+
+    /// Once every queued read is complete.
+    static let afterReads = CloseIntent(rawValue: 1 << 0)
+    /// Once every queued write is complete.
+    static let afterWrites = CloseIntent(rawValue: 1 << 1)
+
+    /// True when what it waits for is done.
+    func isMet(readsDone: Bool, writesDone: Bool) -> Bool {
+        (!contains(.afterReads) || readsDone) && (!contains(.afterWrites) || writesDone)
     }
 }

@@ -16,8 +16,8 @@ extension AsyncSocket: EventSocket {
     var delegateChangeCount: Int { delegateChanges.load(ordering: .acquiring) }
 
     func copyDelegate(to delegate: inout (any AsyncSocketDelegate)?, _ queue: inout DispatchQueue?) {
-        // Where they are: each copy of the delegate would be counted, and a weakly referenced object's count is
-        // expensive.
+        // Where they are: each copy of the delegate would be counted, and a weakly referenced object's count
+        // is expensive.
         state.withLock { $0.audience.copy(to: &delegate, &queue) }
     }
 
@@ -97,18 +97,11 @@ extension AsyncSocket: EventSocket {
             logger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
         }
     }
-}
 
-/// What the caller wants done with the descriptor.
-struct PerformedBody: Sendable {
-    private let body: @Sendable (Int32?) -> Void
-
-    init(_ body: @escaping @Sendable (Int32?) -> Void) {
-        self.body = body
-    }
-
+    /// Calls the body of `perform(_:)`.
+    ///
     /// - Parameter descriptor: nil when there is none.
-    func run(with descriptor: Int32?) {
+    static func call(_ body: (Int32?) -> Void, with descriptor: Int32?) {
         body(descriptor)
     }
 }

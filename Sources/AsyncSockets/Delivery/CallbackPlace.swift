@@ -3,7 +3,7 @@ internal import Synchronization
 
 /// Which connection of a socket is calling the delegate inline, so that what the delegate asks for in return
 /// finds the connection at once.
-struct CallbackPlace: ~Copyable, Sendable {
+struct CallbackPlace<Source: EventSource>: ~Copyable, Sendable {
     /// The thread; zero: none. A thread finds its own number here only while that connection delivers.
     private let thread = Atomic<pthread_t>(0)
     /// The address of the connection. It lives, as long as the thread is in the callback.
@@ -11,7 +11,7 @@ struct CallbackPlace: ~Copyable, Sendable {
 
     /// Before and after callbacks of `connection`. Never on two threads at a time: all connections of a
     /// socket deliver on its one loop, or on its queue.
-    func open(for connection: StreamConnection) {
+    func open(for connection: Source) {
         self.connection.store(UInt(bitPattern: Unmanaged.passUnretained(connection).toOpaque()), ordering: .relaxed)
         thread.store(pthread_self(), ordering: .relaxed)
     }
@@ -23,11 +23,11 @@ struct CallbackPlace: ~Copyable, Sendable {
     /// False, without having called `body`, when this is no callback, or when the socket may have another
     /// connection by now.
     @inline(__always)
-    func withConnection(_ body: (StreamConnection) -> Void) -> Bool {
+    func withConnection(_ body: (Source) -> Void) -> Bool {
         guard thread.load(ordering: .relaxed) == pthread_self(),
             let address = UnsafeRawPointer(bitPattern: connection.load(ordering: .relaxed))
         else { return false }
-        return Unmanaged<StreamConnection>.fromOpaque(address)._withUnsafeGuaranteedRef { connection in
+        return Unmanaged<Source>.fromOpaque(address)._withUnsafeGuaranteedRef { connection in
             guard connection.isCurrent else { return false }
             body(connection)
             return true

@@ -2,7 +2,8 @@ internal import FoundationEssentials
 internal import SocketCore
 internal import SocketTLS
 
-/// Something that the delegate is to hear of. A plain value: it waits until the state it speaks of is consistent.
+/// Something that the delegate is to hear of. A plain value: it waits until the state it speaks of is
+/// consistent.
 ///
 /// What is rare is indirect, so that what is frequent is small: each event is moved several times.
 enum DelegateEvent: Sendable {

@@ -100,8 +100,8 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
         }
     }
 
-    /// False while events wait or are being delivered, which others must not overtake: then `sequel` is called
-    /// when that is over.
+    /// False while events wait or are being delivered, which others must not overtake: then `sequel` is
+    /// called when that is over.
     func isIdle(orElse sequel: @escaping @Sendable () -> Void) -> Bool {
         state.withLock { state in
             let isIdle = state.events.isEmpty && !state.isOut

@@ -15,47 +15,6 @@ internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-/// A socket whose delegate hears of events.
-protocol EventSocket: AnyObject, Sendable {
-    associatedtype Event: SocketEvent
-    associatedtype Delegate
-    associatedtype Source: EventSource
-
-    /// A queue on which the socket's state is handled, and inline delegates are called.
-    var socketQueue: DispatchQueue? { get }
-    /// The queue on which the delegate is called; nil: inline.
-    var delegateQueue: DispatchQueue? { get }
-    /// How often the delegate was changed.
-    var delegateChangeCount: Int { get }
-    /// The delegate and its queue, as they are now.
-    func copyDelegate(to delegate: inout Delegate?, _ queue: inout DispatchQueue?)
-    /// Calls the delegate. This is where user code runs.
-    func deliver(_ event: consuming Event, to delegate: Delegate?)
-    /// On this thread, until `endCallbacks()`: what the delegate asks for goes to `source` at once.
-    func beginCallbacks(of source: Source)
-    func endCallbacks()
-}
-
-/// What a delegate hears: a plain value.
-protocol SocketEvent: Sendable {
-    /// The last event of its source.
-    var isEnd: Bool { get }
-    /// Adds the progress that `next` tells of to this one's; false when they do not tell of the same.
-    mutating func absorb(_ next: Self) -> Bool
-    var isProgress: Bool { get }
-}
-
-/// What events come from, and what the delegate's requests go to while it is called inline.
-protocol EventSource: AnyObject, Sendable {
-    var loop: EventLoop { get }
-    /// Does what the delegate has asked for in callbacks.
-    func serveRequests()
-    /// Makes known how far things have come, before the delegate can ask on a queue of its own.
-    func publishProgress()
-    /// Has the turn taken again soon.
-    func askForTurn()
-}
-
 /// The events of one source on their way to the delegate of its socket.
 ///
 /// Confined to the turn of its source, or to the loop of a listener; `supersede()` and `end` are for anyone.
@@ -178,8 +137,8 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
         if !outbox.isEmpty { source.askForTurn() }
     }
 
-    /// True when events are delivered inside the turn. The delegate may have moved to a queue of its own since
-    /// this was last asked.
+    /// True when events are delivered inside the turn. The delegate may have moved to a queue of its own
+    /// since this was last asked.
     private func isInline(_ recipient: borrowing EventRecipient<Socket>) -> Bool {
         if !recipient.isInline, queue == nil { queue = recipient.queue }
         return queue == nil

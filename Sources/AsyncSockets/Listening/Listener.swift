@@ -19,7 +19,7 @@ final class Listener: Sendable {
         let quota: AcceptQuota
         let logger: Logger
         /// Called on the loop.
-        let accepted: @Sendable (AcceptedConnection) -> Void
+        let accepted: @Sendable (SocketDescriptor, SocketAddress, Listener) -> Void
         /// Called on the loop, once, when the last of its acceptors has ended.
         let ended: @Sendable (Listener) -> Void
     }
@@ -105,7 +105,7 @@ final class Listener: Sendable {
         Acceptor.Receiver(
             accepted: { [weak self] descriptor, peer in
                 guard let self, isOpen else { return }
-                setup.accepted(AcceptedConnection(descriptor: descriptor, peer: peer, listener: self))
+                setup.accepted(descriptor, peer, self)
             },
             paused: { [logger] reason, seconds in
                 logger.warning("accepting pauses", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
@@ -158,14 +158,11 @@ final class Listener: Sendable {
         try acceptors.first?.withDescriptor { (descriptor) throws(SystemError) in try descriptor.value(of: option) }
     }
 
-    /// Calls `body` with a second descriptor of the first acceptor's socket, since the first one may be
-    /// closed at any time.
-    func perform(_ body: PerformedBody) {
+    /// A second descriptor of the first acceptor's socket, which the caller closes; nil when it is closed.
+    func duplicateDescriptor() -> Int32? {
         let copy = acceptors.first.flatMap { acceptor in
             acceptor.withDescriptor { fcntl($0.rawValue, F_DUPFD_CLOEXEC, 0) }
         }
-        guard let copy, copy >= 0 else { return body.run(with: nil) }
-        defer { Glibc.close(copy) }
-        body.run(with: copy)
+        return copy.flatMap { $0 < 0 ? nil : $0 }
     }
 }

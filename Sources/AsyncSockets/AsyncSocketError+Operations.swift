@@ -76,3 +76,21 @@ extension SystemError {
         call != "connect" || isFamilyMissing || errno == ENETUNREACH || errno == EINVAL
     }
 }
+
+extension AsyncSocketError {
+    static func closing(_ operation: String) -> AsyncSocketError {
+        .badConfiguration(operation, "this side is closing the connection, and takes nothing new")
+    }
+
+    static func readMaxedOut(_ maxLength: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .readMaxedOut, blame: .peer, operation: "read",
+            message: "what was waited for did not come within maxLength, \(maxLength) bytes")
+    }
+
+    static func writeQueueFull(_ limit: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .writeQueueFull, blame: .caller, operation: "write",
+            message: "more than \(limit) bytes would have waited to be written")
+    }
+}

@@ -23,35 +23,11 @@ final class ByteChannel {
         case tls(TLSEngine)
     }
 
-    private enum Input {
-        /// The kernel has no bytes, as far as is known.
-        case quiet
-        /// The kernel may have bytes: it has said so, and has not said since that there are none.
-        case ready
-        /// A FIN was received.
-        case endOfFile
-        /// A FIN was received, and the engine judges what that means.
-        case judged
-        /// The peer has sent close_notify.
-        case closed
-        indirect case failed(AsyncSocketError)
-    }
-
-    private enum Output {
-        /// The kernel takes bytes, or has not yet said that it does not (`kSocketCanAcceptBytes`).
-        case ready
-        /// An event says when to go on.
-        case full
-        /// The kernel had no memory: to be tried again.
-        case exhausted(until: Deadline?)
-        indirect case failed(StreamEnding.WriteFailure)
-    }
-
     /// For the record of the connection, through which callers set options.
     let descriptor: SocketDescriptor
     @exclusivity(unchecked) private var layer = Layer.plain
-    @exclusivity(unchecked) private var input = Input.ready
-    @exclusivity(unchecked) private var output = Output.ready
+    @exclusivity(unchecked) private var input = InputReadiness.ready
+    @exclusivity(unchecked) private var output = OutputReadiness.ready
     /// A recv that brings less than there was room for has emptied the kernel's buffer, and whatever comes
     /// after it is a new event (epoll(7)).
     ///
@@ -92,13 +68,7 @@ final class ByteChannel {
     }
 
     /// When to try again, after the kernel had no memory to send with.
-    var retry: Deadline? {
-        if case .exhausted(let deadline) = output { deadline } else { nil }
-    }
-
-    var isExhausted: Bool {
-        if case .exhausted = output { true } else { false }
-    }
+    var retry: Deadline? { output.retry }
 
     func retryIfDue(at now: Deadline) {
         if let retry, retry <= now { output = .ready }
@@ -112,14 +82,7 @@ final class ByteChannel {
     // MARK: - Ends
 
     /// False as long as nothing has been heard of an end.
-    var hasNews: Bool {
-        switch input {
-        case .quiet, .ready, .judged: break
-        case .endOfFile, .closed, .failed: return true
-        }
-        if case .failed = output { return true }
-        return hasHangup
-    }
+    var hasNews: Bool { input.isEnded || output.isFailed || hasHangup }
 
     /// Says what has been heard of an end. To say it again changes nothing.
     func tell(_ ending: inout StreamEnding) {
@@ -133,15 +96,7 @@ final class ByteChannel {
     }
 
     /// Why the connection is of no use to a handshake or a proxy's negotiation.
-    var failure: AsyncSocketError? {
-        switch input {
-        case .failed(let error): return error
-        case .endOfFile, .closed: return .closedByPeer
-        case .quiet, .ready, .judged: break
-        }
-        if case .failed(let failure) = output { return failure.error }
-        return nil
-    }
+    var failure: AsyncSocketError? { input.error ?? output.error }
 
     // MARK: - Receiving
 

@@ -26,13 +26,13 @@ struct ConnectionLog {
         self.role = role
     }
 
-    /// The logger to write to; nil when nothing would come of it.
-    static func logger(_ own: Logger?) -> Logger? {
-        if let own { return own.logLevel <= .debug ? own : nil }
-        return socketLog.withLock { $0.logLevel <= .debug ? $0 : nil }
+    /// False when nothing would come of writing.
+    static func isWritten(by configuration: SocketConfiguration.Shared) -> Bool {
+        (configuration.value.logger?.logLevel ?? socketLog.withLock { $0.logLevel }) <= .debug
     }
 
-    func write(_ message: String, _ details: [String: String], peer: SocketAddress?, to logger: Logger) {
+    func write(_ message: String, _ details: [String: String], peer: SocketAddress?, _ logger: Logger?) {
+        let logger = logger ?? socketLog.withLock { $0 }
         var metadata = details.mapValues { Logger.MetadataValue.string($0) }
         metadata["connection"] = "\(number)"
         metadata["role"] = "\(role.rawValue)"

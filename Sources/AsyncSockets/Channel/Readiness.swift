@@ -1,0 +1,54 @@
+internal import SocketCore
+
+/// What is known of bytes to receive.
+enum InputReadiness {
+    /// The kernel has none, as far as is known.
+    case quiet
+    /// The kernel may have bytes: it has said so, and has not said since that there are none.
+    case ready
+    /// A FIN was received.
+    case endOfFile
+    /// A FIN was received, and the engine judges what that means.
+    case judged
+    /// The peer has sent close_notify.
+    case closed
+    indirect case failed(AsyncSocketError)
+
+    var isEnded: Bool {
+        switch self {
+        case .quiet, .ready, .judged: false
+        case .endOfFile, .closed, .failed: true
+        }
+    }
+
+    var error: AsyncSocketError? {
+        switch self {
+        case .failed(let error): error
+        case .endOfFile, .closed: .closedByPeer
+        case .quiet, .ready, .judged: nil
+        }
+    }
+}
+
+/// What is known of room for bytes to send.
+enum OutputReadiness {
+    /// The kernel takes bytes, or has not yet said that it does not (`kSocketCanAcceptBytes`).
+    case ready
+    /// An event says when to go on.
+    case full
+    /// The kernel had no memory: to be tried again.
+    case exhausted(until: Deadline?)
+    indirect case failed(StreamEnding.WriteFailure)
+
+    var isFailed: Bool {
+        if case .failed = self { true } else { false }
+    }
+
+    var error: AsyncSocketError? {
+        if case .failed(let failure) = self { failure.error } else { nil }
+    }
+
+    var retry: Deadline? {
+        if case .exhausted(let deadline) = self { deadline } else { nil }
+    }
+}

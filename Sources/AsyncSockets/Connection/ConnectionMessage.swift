@@ -1,0 +1,27 @@
+internal import SocketCore
+internal import SocketTLS
+
+/// What can be asked of a connection.
+enum ConnectionMessage: Sendable {
+    indirect case connect(Destination, timeout: Double, waiter: (any OperationWaiter<Void>)? = nil)
+    case predecessorIsClosed
+    case predecessorHasEnded
+    indirect case resolved(Resolver.Answer)
+    case attempt(Int, LoopEvents)
+    case adopt(SocketDescriptor)
+    case events(LoopEvents)
+    case read(ReadPacket)
+    case write(WritePacket)
+    indirect case startTLS(TLSRequest)
+    case verdict(Bool)
+    case extendRead(operation: UInt64, seconds: Double)
+    case extendWrite(operation: UInt64, seconds: Double)
+    indirect case cancel(any AnyObject & Sendable)
+    case close(CloseIntent)
+    case closeWriteStream
+    case configure(SocketConfiguration.Shared)
+    case changeDelegateQueue
+    indirect case fail(AsyncSocketError)
+    indirect case perform(@Sendable (Int32?) -> Void)
+    case retire
+}

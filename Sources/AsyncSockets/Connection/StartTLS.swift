@@ -1,0 +1,78 @@
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// Performing what `TLSUpgrade` decides, on the channel and on the markers in both queues.
+extension TLSUpgrade {
+    /// What has come about.
+    enum Step {
+        /// Nothing, until something else happens.
+        case waiting
+        /// Go on in another turn.
+        case more
+        case began(TLSSettings)
+        case asks(PeerTrust)
+        case secured(TLSSession?)
+        case failed(AsyncSocketError)
+    }
+
+    /// Goes on as far as it can by itself.
+    mutating func advance(over channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf) -> Step {
+        switch self {
+        case .plaintext, .secure: return .waiting
+        case .queuedTLS: return beginIfDrained(channel, reads, writes)
+        case .handshaking: return shakeHands(channel, reads, writes)
+        case .awaitingTrust:
+            channel.flush()
+            return .waiting
+        }
+    }
+
+    /// Begins the handshake when both markers are at the front.
+    private mutating func beginIfDrained(_ channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf) -> Step {
+        var drained: DrainedQueues = []
+        if case .startTLS = reads.front { drained.insert(.startingReadTLS) }
+        if writes.isAtStartTLS { drained.insert(.startingWriteTLS) }
+        guard !drained.isEmpty, let request = note(drained) else { return .waiting }
+        if request.settings.bytesBufferedAtUpgrade == .reject {
+            // Asked of the kernel whatever the last event said: a late injection may be there without one.
+            channel.expectBytes()
+            _ = channel.fill(reads.preBuffer, limit: ReadHalf.readAheadLimit)
+            guard reads.preBuffer.isEmpty else { return .failed(.bytesBufferedAtUpgrade(reads.preBuffer.count)) }
+        }
+        do throws(TLSError) {
+            let engine = try TLSEngine(context: request.context, settings: request.settings)
+            channel.beginTLS(engine, feeding: reads.preBuffer)
+            begin()
+            return .began(request.settings)
+        } catch {
+            return .failed(AsyncSocketError(error, operation: "startTLS"))
+        }
+    }
+
+    private mutating func shakeHands(_ channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf) -> Step {
+        switch channel.handshake() {
+        case .complete(let session):
+            succeed()
+            reads.removeStartTLS()
+            writes.removeStartTLS()
+            return .secured(session)
+        case .awaitingTrust(let trust):
+            awaitTrust()
+            return .asks(trust)
+        case .failed(let error): return .failed(error)
+        case .more: return .more
+        case .incomplete: return .waiting
+        }
+    }
+}
+
+extension AsyncSocketError {
+    fileprivate static func bytesBufferedAtUpgrade(_ count: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .bytesBufferedAtUpgrade, blame: .peer, operation: "startTLS",
+            message:
+                "\(count) bytes of plaintext came before the handshake: an injection, or a greeting or reply that was not read before startTLS"
+        )
+    }
+}
