@@ -26,7 +26,10 @@ struct InstructionRun {
         "plain-echo-64B-64": 3_500, "tls-echo-64B-64": 20_500, "plain-lines": nil, "accept": 20_000, "handshake": nil,
         "resumed": nil, "plain-receive": nil, "tls-receive": nil, "plain-send": nil, "tls-send": nil,
     ]
-    private static let lengths = (short: 1.5, long: 4.0)
+    /// Seconds. A bulk transfer under callgrind takes a while for each of its rounds.
+    private static func lengths(of workload: Workload) -> (short: Double, long: Double) {
+        workload.mode == .receive || workload.mode == .source ? (4, 12) : (1.5, 4)
+    }
 
     func run() throws -> [Row] {
         var rows: [Row] = []
@@ -37,8 +40,9 @@ struct InstructionRun {
 <<<<<<< HEAD
                 let file = try stripped(bench.file(of: server))
                 defer { try? FileManager.default.removeItem(at: file) }
-                let short = try count(workload, server, file, seconds: Self.lengths.short)
-                let long = try count(workload, server, file, seconds: Self.lengths.long)
+                let lengths = Self.lengths(of: workload)
+                let short = try count(workload, server, file, seconds: lengths.short)
+                let long = try count(workload, server, file, seconds: lengths.long)
                 guard long.units > short.units else { throw BenchError("\(name): the longer run has done no more") }
 =======
                 let short = try count(workload, server, seconds: Self.lengths.short)
@@ -46,6 +50,7 @@ struct InstructionRun {
                 guard long.units > short.units else { throw BenchError("\(name): the longer run did no more operations") }
 >>>>>>> words
                 let slope = (long.instructions - short.instructions) / (long.units - short.units)
+                progress("\(name), \(server.name): \(Int(slope.rounded())) instructions")
                 rows.append(
                     Row(workload: name, server: server.name, instructions: slope, goal: server.name == Server.ours ? goal : nil))
             }
