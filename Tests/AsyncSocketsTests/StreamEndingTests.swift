@@ -2,7 +2,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The rules of `StreamEnding`, one after the other, as transcripts: what is heard, and what is done about it.
+/// The rules of `StreamEnding` as transcripts: what is heard, and what is done about it.
 @Suite struct StreamEndingTests {
     private typealias Transcript = EndingTranscript
 
@@ -200,6 +200,9 @@ import Testing
     @Test func aReadThatTheEndCompletesIsDoneForTheCaller() {
         var it = Transcript(reads: [.waitingForEnd])
         #expect(it.hear(.wanted(.afterReads), .finReceived) == [.completeReadToEnd, .close(nil)])
+        // The last write was complete when the end was found.
+        it = Transcript(reads: [.waitingForEnd])
+        #expect(it.hear(.wanted(.afterWrites), .finReceived) == [.completeReadToEnd, .close(nil)])
         it = Transcript(reads: [.waiting], allowsHalfClose: true)
         #expect(it.hear(.wanted(.afterReads), .finReceived) == [.closeReadSide, .abandonRead(.closedByPeer), .close(nil)])
         it = Transcript(hasWrites: true, allowsHalfClose: true)
