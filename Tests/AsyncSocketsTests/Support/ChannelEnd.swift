@@ -111,5 +111,10 @@ extension StreamEnding {
 
 /// Bytes that are easily told from others.
 func pattern(_ count: Int) -> Data {
-    Data((0..<count).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ $0 >> 11) })
+    var bytes = Data(capacity: count)
+    while bytes.count < count { bytes += patternBlock.prefix(count - bytes.count) }
+    return bytes
 }
+
+/// As long as a prime, so that no two blocks of a buffer begin alike.
+private let patternBlock = Data((0..<65_521).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ $0 >> 11) })
