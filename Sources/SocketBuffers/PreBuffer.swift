@@ -1,5 +1,5 @@
 // Rules of the read buffer:
-//  1. Bytes enter at the back and leave at the front, in order. Only a read that is cancelled puts back what
+//  1. Bytes enter at the back and leave at the front, in order. Only a read that is given up puts back what
 //     it had taken.
 //  2. An empty buffer owns no memory: the block goes back to the pool with the last byte.
 //  3. No byte is searched twice for the same delimiter: `searchedTo` marks where the next search begins.

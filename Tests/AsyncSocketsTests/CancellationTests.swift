@@ -63,6 +63,18 @@ import Testing
         #expect(try await rest.value() == Data("rest"))
     }
 
+    /// A waiter gets no bytes with its error, so none may be lost with it.
+    @Test(arguments: [false, true])
+    func whatALateReadHadCollectedIsForTheNext(isSecure: Bool) async throws {
+        let (socket, _, _) = try await start(isSecure: isSecure, [.send("0123456789"), .wait(for: try TestSignal())])
+        socket.keepsConnectionOnReadTimeout = true
+        let late = Operations().read(.length(100), on: socket, timeout: 0.05)
+        #expect(try await late.outcome() == .failed(.readTimeout))
+        #expect(try await Operations().read(.length(10), on: socket).value() == Data("0123456789"))
+        #expect(late.outcomes == [.failed(.readTimeout)])
+        socket.disconnect()
+    }
+
     @Test func theNextReadHasTheWholeOfItsTime() async throws {
         let (socket, _, _) = try await start(isSecure: false, [.wait(for: try TestSignal())])
         socket.keepsConnectionOnReadTimeout = true
