@@ -48,12 +48,13 @@ import Testing
         }
         let destination = Destination(
             target: .host("127.0.0.1", port: port), tunnel: tunnel, policy: RoutePolicy(), resolver: .system)
-        connection.post(.connect(destination, timeout: failure == .timeout ? 0.1 : 60, waiter: waiter))
         let operations = Operations()
         operations.read(.anyBytes, on: socket)
         operations.write(Data("hello"), on: socket)
         operations.startTLS(try TestCertificates.client(), on: socket)
         operations.read(.end, on: socket)
+        // Last: a refusal may come before the next line.
+        connection.post(.connect(destination, timeout: failure == .timeout ? 0.1 : 60, waiter: waiter))
         if failure == .disconnect { socket.disconnect() }
         if failure == .cancellation { socket.cancel(waiter) }
         try await operations.expect(failure.outcome)
