@@ -60,7 +60,7 @@ let package = Package(
             name: "AsyncSocketsTests",
             dependencies: [
                 "AsyncSockets", "AsyncSocketsTesting", "CLinux", "EngineProbe", "SocketBuffers", "SocketCore",
-                "SocketTestSupport",
+                "SocketTLS", "SocketTestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict

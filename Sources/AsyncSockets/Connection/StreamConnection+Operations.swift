@@ -267,7 +267,7 @@ extension StreamConnection {
         guard let timeout = reads.extend(number, by: seconds) else { return }
         let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: timeout)
         guard configuration.value.keepsConnectionOnReadTimeout else { return close(error) }
-        abandonRead(error)
+        if let completion = reads.withdrawWaiters() { refuse(completion, error) } else { abandonRead(error) }
         needsPump = true
     }
 

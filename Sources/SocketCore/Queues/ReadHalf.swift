@@ -146,6 +146,16 @@ package final class ReadHalf {
         return result
     }
 
+    /// Gives up the read at the front, if a waiter has asked for it: its error brings no bytes, so what it has
+    /// collected stays for the next one.
+    package func withdrawWaiters() -> Completion<Data>? {
+        guard let read = packets.front, !read.pointee.completion.isDelegates else { return nil }
+        let completion = read.pointee.completion
+        read.pointee.putBack(into: preBuffer)
+        removeFront()
+        return completion
+    }
+
     private func removeFront() {
         packets.removeFront()
         timer.advance()

@@ -1,0 +1,108 @@
+import AsyncSockets
+import FoundationEssentials
+import SocketBuffers
+import SocketCore
+import SocketTestSupport
+import Testing
+
+/// What an operation came to.
+enum Outcome: Equatable, Sendable {
+    case served
+    case cancelled
+    case failed(AsyncSocketError.Code)
+
+    init(_ error: any Error) {
+        switch error {
+        case let error as AsyncSocketError: self = .failed(error.code)
+        case is CancellationError: self = .cancelled
+        default:
+            Issue.record("an operation failed with \(error)")
+            self = .cancelled
+        }
+    }
+}
+
+/// One who waits for an operation, and counts the answers: there must be one.
+final class CountingWaiter<Value: Sendable>: OperationWaiter, Sendable {
+    private let answers = Locked<[Result<Value, any Error>]>([])
+
+    func complete(_ result: Result<Value, any Error>) {
+        answers.withLock { $0.append(result) }
+    }
+
+    var outcomes: [Outcome] {
+        answers.withLock { $0 }.map { result in
+            switch result {
+            case .success: .served
+            case .failure(let error): Outcome(error)
+            }
+        }
+    }
+
+    /// Waits for the answer.
+    func outcome() async throws -> Outcome {
+        try await eventually("the waiter is answered") { !outcomes.isEmpty }
+        return try #require(outcomes.first)
+    }
+
+    func value() async throws -> Value {
+        try await eventually("the waiter is answered") { !outcomes.isEmpty }
+        return try #require(answers.withLock { $0.first }).get()
+    }
+}
+
+/// The operations of a test, each with a waiter of its own.
+final class Operations {
+    private var outcomes: [(name: String, list: @Sendable () -> [Outcome])] = []
+
+    private func add<Value>(_ name: String) -> CountingWaiter<Value> {
+        let waiter = CountingWaiter<Value>()
+        outcomes.append((name, { waiter.outcomes }))
+        return waiter
+    }
+
+    @discardableResult
+    func read(
+        _ goal: ReadPacket.Goal, on socket: AsyncSocket, maxLength: ByteLimit = .mebibytes(1), timeout: Double = -1
+    ) -> CountingWaiter<Data> {
+        let waiter: CountingWaiter<Data> = add("read \(outcomes.count): \(goal)")
+        socket.read(goal, maxLength: maxLength, timeout: timeout, for: waiter)
+        return waiter
+    }
+
+    @discardableResult
+    func write(_ data: Data, on socket: AsyncSocket, timeout: Double = -1) -> CountingWaiter<Void> {
+        let waiter: CountingWaiter<Void> = add("write \(outcomes.count): \(data.count) bytes")
+        socket.write(data, timeout: timeout, for: waiter)
+        return waiter
+    }
+
+    @discardableResult
+    func startTLS(_ settings: TLSSettings, on socket: AsyncSocket) -> CountingWaiter<TLSSession?> {
+        let waiter: CountingWaiter<TLSSession?> = add("startTLS \(outcomes.count)")
+        socket.startTLS(settings: settings, for: waiter)
+        return waiter
+    }
+
+    var count: Int { outcomes.count }
+
+    /// Waits until all are answered.
+    func areAnswered() async throws {
+        try await eventually("every operation is answered") { outcomes.allSatisfy { !$0.list().isEmpty } }
+    }
+
+    /// Each has been answered, once, and so.
+    func expect(_ outcome: Outcome, _ comment: String = "") async throws {
+        try await areAnswered()
+        for (name, list) in outcomes { #expect(list() == [outcome], "\(name) \(comment)") }
+    }
+}
+
+extension AsyncSocket {
+    /// Waits until everything that was asked for before has been seen to, also when the connection is over.
+    func settle() async {
+        await withCheckedContinuation { continuation in
+            perform { _ in continuation.resume() }
+        }
+    }
+}
