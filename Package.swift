@@ -40,7 +40,7 @@ let package = Package(
         ),
         .target(
             name: "SocketTestSupport",
-            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers"],
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketCore"],
             path: "Tests/SocketTestSupport",
             swiftSettings: strict
         ),
@@ -55,7 +55,8 @@ let package = Package(
         ),
         .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: strict),
         .testTarget(
-            name: "SocketCoreTests", dependencies: ["AsyncSocketsTesting", "SocketCore", "SocketBuffers"], swiftSettings: strict),
+            name: "SocketCoreTests", dependencies: ["AsyncSocketsTesting", "SocketCore", "SocketBuffers", "SocketTestSupport"],
+            swiftSettings: strict),
         .testTarget(
             name: "AsyncSocketsTests",
             dependencies: [

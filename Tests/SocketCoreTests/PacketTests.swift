@@ -2,6 +2,7 @@ import Foundation
 import Glibc
 import SocketBuffers
 import SocketCore
+import SocketTestSupport
 import Testing
 
 @Suite struct PacketTests {
@@ -257,21 +258,5 @@ import Testing
         append("\r\n", to: buffer)
         #expect(text(packet.take(from: buffer))?.utf8.count == 16 << 20 + 2)
         #expect(early == 0)
-    }
-}
-
-extension ReadPacket {
-    fileprivate init(goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int) {
-        self.init(goal: goal, maxLength: maxLength, timeout: timeout, completion: .delegate(tag: tag))
-    }
-}
-
-extension WritePacket {
-    fileprivate init(data: Data, timeout: Double, tag: Int) {
-        self.init(data: data, timeout: timeout, completion: .delegate(tag: tag))
-    }
-
-    fileprivate init(file: FileRegion, timeout: Double, tag: Int) {
-        self.init(file: file, timeout: timeout, completion: .delegate(tag: tag))
     }
 }

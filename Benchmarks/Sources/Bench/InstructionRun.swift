@@ -37,18 +37,12 @@ struct InstructionRun {
             guard let workload = Workload.all.first(where: { $0.name == name }) else { continue }
             for server in servers where server.can(workload) {
                 progress("\(name), \(server.name)")
-<<<<<<< HEAD
                 let file = try stripped(bench.file(of: server))
                 defer { try? FileManager.default.removeItem(at: file) }
                 let lengths = Self.lengths(of: workload)
                 let short = try count(workload, server, file, seconds: lengths.short)
                 let long = try count(workload, server, file, seconds: lengths.long)
-                guard long.units > short.units else { throw BenchError("\(name): the longer run has done no more") }
-=======
-                let short = try count(workload, server, seconds: Self.lengths.short)
-                let long = try count(workload, server, seconds: Self.lengths.long)
                 guard long.units > short.units else { throw BenchError("\(name): the longer run did no more operations") }
->>>>>>> words
                 let slope = (long.instructions - short.instructions) / (long.units - short.units)
                 progress("\(name), \(server.name): \(Int(slope.rounded())) instructions")
                 rows.append(
