@@ -1,6 +1,6 @@
 // Rules of the read buffer:
-//  1. Bytes enter at the back and leave at the front, in order. Only a read that is given up returns the bytes
-//     that it has taken.
+//  1. Bytes enter at the back and leave at the front, in order. Only a read that is given up returns the
+//     bytes that it has taken.
 //  2. An empty buffer owns no memory: the block returns to the pool with the last byte.
 //  3. No byte is searched twice for the same delimiter: `searchedTo` marks where the next search begins.
 //  4. Pointers into the buffer are valid until the next mutation.

@@ -146,8 +146,8 @@ package final class ReadHalf {
         return result
     }
 
-    /// Gives up the read at the front, if a waiter has asked for it: its error brings no bytes, so what it has
-    /// collected stays for the next one.
+    /// Gives up the read at the front, if a waiter has asked for it: its error brings no bytes, so what it
+    /// has collected stays for the next one.
     package func withdrawWaiters() -> Completion<Data>? {
         guard let read = packets.front, !read.pointee.completion.isDelegates else { return nil }
         let completion = read.pointee.completion

@@ -103,8 +103,8 @@ package struct ReadPacket: Sendable {
         }
     }
 
-    /// Puts what the read has taken back to the front of the buffer: the read is cancelled or late, and another
-    /// will read it.
+    /// Puts what the read has taken back to the front of the buffer: the read is cancelled or late, and
+    /// another will read it.
     func putBack(into buffer: PreBuffer) {
         taken?.data.withUnsafeBytes { buffer.prepend($0) }
     }
