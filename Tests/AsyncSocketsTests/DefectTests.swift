@@ -85,13 +85,22 @@ import Testing
 
     /// The original allocated as much as the peer announced.
     @Test func d13AnAnnouncedLengthUsesNoMemory() async throws {
+        // Other tests take memory at the same time; a length that used some would do so each time.
+        var leastGrowth = Int.max
+        for _ in 0..<5 where leastGrowth >= 1 << 30 {
+            leastGrowth = min(leastGrowth, try await growthWithAnAnnouncedLength())
+        }
+        #expect(leastGrowth < 1 << 30)
+    }
+
+    private func growthWithAnAnnouncedLength() async throws -> Int {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         let before = try addressSpace()
         link.client.readData(toLength: 1 << 40, withTimeout: 60, tag: 0)
         link.server.write(Data("abc"), withTimeout: 60, tag: 0)
         try await link.atClient.readProgress(to: 3, tag: 0)
-        #expect(try addressSpace() - before < 1 << 30)
         #expect(link.client.readProgress?.total == 1 << 40)
+        return try addressSpace() - before
     }
 
     /// The bytes of the process's address space, used or not.
