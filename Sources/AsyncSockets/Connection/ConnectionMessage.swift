@@ -14,8 +14,8 @@ enum ConnectionMessage: Sendable {
     case write(WritePacket)
     indirect case startTLS(TLSRequest)
     case verdict(Bool)
-    case extendRead(operation: UInt64, seconds: Double)
-    case extendWrite(operation: UInt64, seconds: Double)
+    case extendRead(operation: UInt32, seconds: Double)
+    case extendWrite(operation: UInt32, seconds: Double)
     indirect case cancel(any AnyObject & Sendable)
     case close(CloseIntent)
     case closeWriteStream

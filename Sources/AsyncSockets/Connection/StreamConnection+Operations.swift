@@ -263,7 +263,7 @@ extension StreamConnection {
     }
 
     /// The delegate's answer, which counts for the operation that was asked about and for no other.
-    func extendRead(_ number: UInt64, by seconds: Double) {
+    func extendRead(_ number: UInt32, by seconds: Double) {
         guard let timeout = reads.extend(number, by: seconds) else { return }
         let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: timeout)
         guard configuration.value.keepsConnectionOnReadTimeout else { return close(error) }
@@ -272,7 +272,7 @@ extension StreamConnection {
     }
 
     /// The delegate's answer, which counts for the operation that was asked about and for no other.
-    func extendWrite(_ number: UInt64, by seconds: Double) {
+    func extendWrite(_ number: UInt32, by seconds: Double) {
         guard let timeout = writes.extend(number, by: seconds) else { return }
         close(.timeout(.writeTimeout, "write", seconds: timeout))
     }

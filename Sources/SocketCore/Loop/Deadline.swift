@@ -15,6 +15,9 @@ package struct Deadline: Comparable, Hashable, Sendable {
     /// Earlier than every other.
     package static var distantPast: Deadline { Deadline(nanoseconds: 0) }
 
+    /// After all others.
+    static var never: Deadline { Deadline(nanoseconds: .max) }
+
     /// `seconds` from `start`; nil, which means never, when `seconds` is negative, infinite or not a number.
     package init?(after seconds: Double, from start: Deadline = .now) {
         guard seconds >= 0, seconds.isFinite else { return nil }

@@ -1,18 +1,23 @@
 /// The clock of the read or write that is current. It starts when the operation becomes current, not when it
 /// was queued.
 struct OperationTimer {
-    /// The number of the current operation; it grows by one with each that is complete, so that a late answer
-    /// finds its own or none.
-    private(set) var operation: UInt64 = 0
+    // In 24 bytes: every connection has two of these.
+
+    /// The number of the current operation. It grows with each that is complete, so that a late answer finds
+    /// its own or none.
+    private var number: UInt32 = 0
+    private var isStarted = false
     /// When the operation became current, if it is to end by a certain time.
     private var began = Deadline.distantPast
-    private(set) var deadline: Deadline?
-    private var isStarted = false
+    private var end = Deadline.never
+
+    var deadline: Deadline? { end == .never ? nil : end }
 
     /// The current operation is complete, or there is none any more.
     mutating func advance() {
-        operation += 1
-        stop()
+        number &+= 1
+        end = .never
+        isStarted = false
     }
 
     /// Starts the clock of the current operation, unless it runs. Negative `seconds`: it never runs out.
@@ -21,32 +26,34 @@ struct OperationTimer {
         isStarted = true
         guard seconds >= 0 else { return }
         began = .now
-        deadline = Deadline(after: seconds)
+        end = Deadline(after: seconds) ?? .never
     }
 
-    /// The time since the operation became current, once its deadline has passed; the deadline is then taken
-    /// away.
-    mutating func takeExpiry(at now: Deadline) -> Double? {
-        guard let deadline, deadline <= now else { return nil }
-        self.deadline = nil
-        return now.seconds(since: began)
+    /// The current operation, once its deadline has passed; the deadline is then taken away.
+    mutating func takeLate<Value>(
+        at now: Deadline, _ progress: OperationProgress?, _ completion: Completion<Value>?
+    ) -> LateOperation? {
+        guard end <= now else { return nil }
+        end = .never
+        guard let progress, let completion else { return nil }
+        return LateOperation(
+            number: number, elapsed: now.seconds(since: began), progress: progress, isDelegates: completion.isDelegates)
     }
 
-    /// Lets the operation go on for `seconds` more.
-    mutating func extend(by seconds: Double) {
-        deadline = Deadline(after: seconds)
-    }
-
-    private mutating func stop() {
-        deadline = nil
-        isStarted = false
+    /// Lets a late operation go on for `seconds` more; the time it had, when it is to end now. Nil, and nothing
+    /// changes, when it is not the current one any more.
+    mutating func extend(_ number: UInt32, by seconds: Double, _ timeout: Double?) -> Double? {
+        guard number == self.number, let timeout else { return nil }
+        guard seconds > 0 else { return timeout }
+        end = Deadline(after: seconds) ?? .never
+        return nil
     }
 }
 
 /// An operation that has taken too long.
 package struct LateOperation {
     /// The number of the operation, for the answer to the question whether it may go on.
-    package let number: UInt64
+    package let number: UInt32
     package let elapsed: Double
     package let progress: OperationProgress
     /// The delegate is asked whether the operation may go on; otherwise it ends.

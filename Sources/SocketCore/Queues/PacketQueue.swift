@@ -9,7 +9,7 @@ internal import SocketBuffers
 struct PacketQueue<Packet>: ~Copyable {
     private var packets = Ring<Packet>()
     /// How many packets stand before the marker; more than there can be when there is none.
-    private var countBeforeMarker = Int.max
+    private var countBeforeMarker = UInt32.max
 
     var isEmpty: Bool { packets.isEmpty && countBeforeMarker == .max }
 
@@ -21,7 +21,7 @@ struct PacketQueue<Packet>: ~Copyable {
     }
 
     mutating func appendStartTLS() {
-        countBeforeMarker = packets.count
+        countBeforeMarker = UInt32(truncatingIfNeeded: packets.count)
     }
 
     mutating func removeStartTLS() {
@@ -31,7 +31,7 @@ struct PacketQueue<Packet>: ~Copyable {
     /// The packet that is `offset` places behind the front; nil at the marker or past the end. Valid until
     /// the queue changes.
     func packet(at offset: Int) -> UnsafeMutablePointer<Packet>? {
-        offset < countBeforeMarker ? packets[offset] : nil
+        offset < Int(countBeforeMarker) ? packets[offset] : nil
     }
 
     /// The packet at the front; nil at the marker or when there is none. Valid until the queue changes.
@@ -56,7 +56,7 @@ struct PacketQueue<Packet>: ~Copyable {
     mutating func remove(at index: Int) {
         let packet = packets.remove(at: index)
         defer { withExtendedLifetime(packet) {} }
-        if packet != nil, index < countBeforeMarker, countBeforeMarker != .max { countBeforeMarker -= 1 }
+        if packet != nil, index < Int(countBeforeMarker), countBeforeMarker != .max { countBeforeMarker -= 1 }
     }
 
     /// Takes the oldest packet out, whatever marker is before it; nil, and the queue is as new, when there is

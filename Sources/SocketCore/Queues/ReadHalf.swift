@@ -197,17 +197,12 @@ package final class ReadHalf {
 
     /// The oldest read, when it has taken too long, once.
     package func takeLate(at now: Deadline) -> LateOperation? {
-        guard let elapsed = timer.takeExpiry(at: now), let progress, let completion else { return nil }
-        return LateOperation(
-            number: timer.operation, elapsed: elapsed, progress: progress, isDelegates: completion.isDelegates)
+        hasDeadline ? timer.takeLate(at: now, progress, completion) : nil
     }
 
     /// Lets a late read go on for `seconds` more; the time it had, when it is to end now. Nil, and nothing
     /// changes, when it is not the oldest any more.
-    package func extend(_ number: UInt64, by seconds: Double) -> Double? {
-        guard number == timer.operation, let timeout else { return nil }
-        guard seconds > 0 else { return timeout }
-        timer.extend(by: seconds)
-        return nil
+    package func extend(_ number: UInt32, by seconds: Double) -> Double? {
+        timer.extend(number, by: seconds, timeout)
     }
 }
