@@ -19,8 +19,10 @@ public struct Locked<Value>: @unchecked Sendable {
     /// A lock around `value`. Copies share the lock and the value.
     @inlinable
     public init(_ value: sending Value) {
-        nonisolated(unsafe) let value = value
-        storage = unsafeDowncast(Storage.create(minimumCapacity: 1) { _ in value }, to: Storage.self)
+        // Moved into its place: a copy would count each reference in it.
+        nonisolated(unsafe) var value: Value? = value
+        storage = unsafeDowncast(
+            Storage.create(minimumCapacity: 1) { _ in value.take().unsafelyUnwrapped }, to: Storage.self)
         storage.withUnsafeMutablePointerToElements { $0.initialize(to: LockWord()) }
     }
 

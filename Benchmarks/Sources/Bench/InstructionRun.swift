@@ -26,9 +26,10 @@ struct InstructionRun {
         "plain-echo-64B-64": 3_500, "tls-echo-64B-64": 20_500, "plain-lines": nil, "accept": 20_000, "handshake": nil,
         "resumed": nil, "plain-receive": nil, "tls-receive": nil, "plain-send": nil, "tls-send": nil,
     ]
-    /// Seconds. A bulk transfer under callgrind takes a while for each of its rounds.
+    /// Seconds. Under callgrind a round of a bulk transfer, and a handshake, take a while.
     private static func lengths(of workload: Workload) -> (short: Double, long: Double) {
-        workload.mode == .receive || workload.mode == .source ? (4, 12) : (1.5, 4)
+        let isSlow = workload.mode == .receive || workload.mode == .source || workload.load.contains("connect")
+        return isSlow ? (4, 12) : (1.5, 4)
     }
 
     func run() throws -> [Row] {
