@@ -79,7 +79,7 @@ extension AsyncSocket {
     // MARK: - Listening
 
     private func accept(on addresses: [SocketAddress]) throws(AsyncSocketError) {
-        guard audience.delegate != nil else {
+        guard hasDelegate else {
             throw .badConfiguration("accept", "a listener needs a delegate to give its connections to")
         }
         guard isDisconnected else { throw .badConfiguration("accept", "the socket is in use: disconnect it first") }

@@ -27,12 +27,13 @@ extension AsyncSocket {
         _ = try startTLS(settings: settings, waiter: nil)
     }
 
-    /// False when the connection has ended by itself, and no one will be answered.
+    /// False when the connection has ended by itself and no waiter is to hear of it.
     func startTLS(
         settings: TLSSettings, waiter: (any OperationWaiter<TLSSession?>)?
     ) throws(AsyncSocketError) -> Bool {
         guard let connection else { throw .badConfiguration("startTLS", "there is no connection, and none is being made") }
-        guard try claimUpgrade(of: connection) else { return false }
+        // The turn answers a waiter: it knows why the connection has ended.
+        guard try claimUpgrade(of: connection) || waiter != nil else { return false }
         do throws(TLSError) {
             let context = try TLSContext.context(for: settings)
             connection.post(.startTLS(TLSRequest(settings: settings, context: context, waiter: waiter)))

@@ -152,10 +152,12 @@ public final class AsyncSocket: Sendable {
         if case .connection(let connection) = occupation { connection.post(.changeDelegateQueue) }
     }
 
-    /// Who is told what happens now, and where: a delegate is never called anywhere else than where it was
-    /// set for.
-    var audience: DelegateSlot.Reference {
-        state.withLock { $0.audience.reference }
+    /// False when no delegate was set, or it is gone.
+    var hasDelegate: Bool {
+        // Out of the lock with it: the last reference may be here, and its deinit may call the socket.
+        var (delegate, queue): ((any AsyncSocketDelegate)?, DispatchQueue?) = (nil, nil)
+        copyDelegate(to: &delegate, &queue)
+        return delegate != nil
     }
 
     // MARK: - Inside

@@ -202,9 +202,9 @@ final class ByteChannel {
         case blocked
     }
 
-    /// Something of what was submitted waits here, encrypted.
+    /// Something of what was submitted waits here, encrypted, or was lost with a send that failed.
     var hasUnsentBytes: Bool {
-        if case .tls(let engine) = layer { engine.hasOutput } else { false }
+        if case .tls(let engine) = layer { engine.hasOutput || output.isFailed } else { false }
     }
 
     /// Hands on the next part of the writes at the front: to the kernel or, with TLS, to the engine and what

@@ -1,3 +1,4 @@
+internal import Glibc
 internal import SocketCore
 internal import Synchronization
 
@@ -56,8 +57,9 @@ struct ProgressBoard: ~Copyable, Sendable {
             let snapshot = Snapshot(
                 read: read.progress, write: write.progress,
                 waitingByteCount: waitingByteCount.load(ordering: .acquiring))
-            // A writing takes a few nanoseconds: this does not go on for long.
             if before.isMultiple(of: 2), version.load(ordering: .relaxed) == before { return snapshot }
+            // A writing takes a few nanoseconds, unless its thread has lost the processor.
+            sched_yield()
         }
     }
 }

@@ -42,17 +42,15 @@ extension StreamConnection {
     /// A waiter wants no answer any more, and gets `CancellationError`. One that waits for the connection or
     /// for TLS closes it.
     func cancel(_ waiter: any AnyObject & Sendable) {
-        let completion = reads.completion(of: waiter)
-        if reads.cancel(waiter) == .removed {
-            if let completion { refuse(completion, CancellationError()) }
-            needsPump = true
-        } else if let completion = writes.completion(of: waiter) {
-            guard writes.cancel(waiter) != .tooLate else { return }
+        if let completion = reads.cancel(waiter).completion {
             refuse(completion, CancellationError())
-            needsPump = true
+        } else if let completion = writes.cancel(waiter).completion {
+            refuse(completion, CancellationError())
+            if writes.isAboveHighWater { reportLowWater() }
         } else if waiters.refuse(waiter, CancellationError()) {
-            close(nil)
+            return close(nil)
         }
+        needsPump = true
     }
 
     // MARK: - Reads
@@ -127,9 +125,11 @@ extension StreamConnection {
             }
         }
         if let (count, tag) = writes.takeProgress() { outlet.append(.didWritePartial(count, tag: tag)) }
-        if writes.isAboveHighWater, let count = writes.takeLowWater(configuration.value.writeHighWaterMark) {
-            outlet.append(.lowWater(count))
-        }
+        if writes.isAboveHighWater { reportLowWater() }
+    }
+
+    private func reportLowWater() {
+        if let count = writes.takeLowWater(configuration.value.writeHighWaterMark) { outlet.append(.lowWater(count)) }
     }
 
     // MARK: - startTLS

@@ -12,7 +12,8 @@
 //     waits to hear of it does so for the grace period only.
 //  7. Of two ends the peer's is told, since it came first: the failed write met it. Where only the read side
 //     has closed (rule 3), it is the failure of the write.
-//  8. A hangup while no one reads and no byte lies unread ends the connection, if the kernel knows an error.
+//  8. A hangup ends the connection if the kernel knows an error, once nothing can be received for a read:
+//     after the end of the input, or while `startTLS` waits; and if no byte lies unread.
 //  9. The last thing sent lingers, so that a reset does not overtake it: an alert, a handshake given up, the
 //     end of the data that the caller waited for. A broken file is a reset.
 
@@ -105,6 +106,7 @@ struct StreamEnding {
     }
 
     private(set) var readEnd: ReadEnd?
+    // An `Optional` would keep room for the whole error in each connection.
     private indirect enum Failure {
         case none
         case some(WriteFailure)
@@ -114,7 +116,8 @@ struct StreamEnding {
     private var hasHangup = false
     private var hasFinishedWriting = false
     private var hasReportedReadSide = false
-    /// One read to the end is complete with the end; those behind it are reads like others.
+    /// A read to the end is complete with the end, once. Those that wait when that is done, or when the read
+    /// side is closed, are reads like others.
     private var hasCompletedReadToEnd = false
     /// When a write that has failed is told of it, though bytes lie unread.
     private(set) var wakeTime: Deadline?
@@ -158,7 +161,7 @@ struct StreamEnding {
         if let writeFailure, !mayStillRead(situation) {
             return .close(isHalfOpen ? writeFailure.error : readEnd?.error ?? writeFailure.error)
         }
-        if hasHangup, readEnd != nil || !wantsBytes(situation), !situation.hasUnreadBytes {
+        if hasHangup, readEnd != nil || situation.reads == .atStartTLS, !situation.hasUnreadBytes {
             hasHangup = false
             return .askKernel
         }
@@ -175,7 +178,7 @@ struct StreamEnding {
         }
         guard isHalfOpen(situation), isExhausted(situation) else { return nil }
         if !hasReportedReadSide {
-            hasReportedReadSide = true
+            (hasReportedReadSide, hasCompletedReadToEnd) = (true, true)
             return .reportClosedReadSide
         }
         return situation.reads == .idle ? nil : .abandonRead(.closedByPeer)
@@ -194,14 +197,13 @@ struct StreamEnding {
         }
     }
 
-    private func wantsBytes(_ situation: Situation) -> Bool {
-        situation.reads != .atStartTLS
-    }
-
     /// Rule 6.
     private mutating func mayStillRead(_ situation: Situation) -> Bool {
         guard situation.hasUnreadBytes else { return situation.mayReceive }
-        guard situation.hasWrites else { return true }
+        guard situation.hasWrites else {
+            wakeTime = nil
+            return true
+        }
         let end = wakeTime ?? Deadline(after: situation.gracePeriod, from: situation.now)
         wakeTime = end
         guard let end else { return true }

@@ -23,9 +23,7 @@ extension AsyncSocket {
     /// A failure that `startTLS(settings:)` throws is the waiter's answer here.
     package func startTLS(settings: TLSSettings, for waiter: any OperationWaiter<TLSSession?>) {
         do throws(AsyncSocketError) {
-            guard try startTLS(settings: settings, waiter: waiter) else {
-                return waiter.complete(.failure(Self.notInUse("startTLS")))
-            }
+            _ = try startTLS(settings: settings, waiter: waiter)
         } catch {
             waiter.complete(.failure(error))
         }

@@ -47,7 +47,10 @@ extension DelegateEvent: SocketEvent {
     var isEnd: Bool {
         switch self {
         case .didDisconnect, .didStopListening: true
-        default: false
+        case .didAccept, .didConnect, .didConnectToPath, .progressed, .didRead, .didReadPartial, .didNotRead,
+            .didCloseReadStream, .didWrite, .didWritePartial, .highWater, .lowWater, .readTimedOut, .writeTimedOut,
+            .didReceiveTrust, .didSecure:
+            false
         }
     }
 

@@ -16,22 +16,7 @@ struct DelegateSlot: @unchecked Sendable {
         self.queue = queue
     }
 
-    /// Carries both through the lock.
-    struct Reference: @unchecked Sendable {
-        // Unchecked: see above.
-        let delegate: (any AsyncSocketDelegate)?
-        let queue: DispatchQueue?
-
-        /// The queue on which the delegate has to be called instead, when it may not be called on `place`.
-        /// One that is called inline is `Sendable`, and may be called anywhere.
-        func queueInstead(of place: DispatchQueue?) -> DispatchQueue? {
-            queue === place ? nil : queue
-        }
-    }
-
     // Methods of the slot, since they are called where it lies: to copy a weak reference is expensive.
-
-    var reference: Reference { Reference(delegate: delegate, queue: queue) }
 
     func copy(to delegate: inout (any AsyncSocketDelegate)?, _ queue: inout DispatchQueue?) {
         delegate = self.delegate

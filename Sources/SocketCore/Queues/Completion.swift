@@ -11,6 +11,9 @@ package protocol OperationWaiter<Value>: AnyObject, Sendable {
     associatedtype Value: Sendable
 
     /// The answer. Called inside the turn, once: resume a task, and run no user code.
+    ///
+    /// A cancellation finds an operation that was asked for before it. A waiter that may be cancelled earlier
+    /// remembers that, and is then not asked for.
     func complete(_ result: Result<Value, any Error>)
 }
 
@@ -38,12 +41,20 @@ package enum Completion<Value: Sendable>: Sendable {
     }
 }
 
-/// What became of an attempt to cancel an operation.
-package enum Cancellation: Sendable, Hashable {
+/// What became of an attempt to cancel an operation, and who is to be answered.
+package enum Cancellation<Value: Sendable>: Sendable {
     /// The operation is gone, as if it had never been asked for.
-    case removed
+    case removed(Completion<Value>)
     /// The operation has begun and goes on; no one is answered when it ends.
-    case detached
-    /// The operation has ended already.
+    case detached(Completion<Value>)
+    /// The operation has ended, or is none of this queue.
     case tooLate
+
+    /// Who is to be answered now.
+    package var completion: Completion<Value>? {
+        switch self {
+        case .removed(let completion), .detached(let completion): completion
+        case .tooLate: nil
+        }
+    }
 }

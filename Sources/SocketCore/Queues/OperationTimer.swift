@@ -40,8 +40,8 @@ struct OperationTimer {
             number: number, elapsed: now.seconds(since: began), progress: progress, isDelegates: completion.isDelegates)
     }
 
-    /// Lets a late operation go on for `seconds` more; the time it had, when it is to end now. Nil, and nothing
-    /// changes, when it is not the current one any more.
+    /// Lets a late operation go on for `seconds` more; the time it had, when it is to end now. Nil, and
+    /// nothing changes, when it is not the current one any more.
     mutating func extend(_ number: UInt32, by seconds: Double, _ timeout: Double?) -> Double? {
         guard number == self.number, let timeout else { return nil }
         guard seconds > 0 else { return timeout }

@@ -63,7 +63,7 @@ struct PacketQueue<Packet>: ~Copyable {
     /// none.
     mutating func drop() -> Packet? {
         countBeforeMarker = .max
-        guard let packet = packets.popFirst() else { return nil }
+        let packet = packets.popFirst()
         if packets.isEmpty { packets.removeAll() }
         return packet
     }

@@ -60,18 +60,16 @@ package final class ReadHalf {
         packets.drop()?.completion
     }
 
-    /// The completion by which `waiter` is answered; nil when no read here is its.
-    package func completion(of waiter: AnyObject) -> Completion<Data>? {
-        packets.firstIndex { $0.pointee.completion.answers(waiter) }.flatMap { packets.anyPacket(at: $0)?.pointee.completion }
-    }
-
     /// Removes the read of `waiter`. What it had collected goes back to the front of the buffer.
-    package func cancel(_ waiter: AnyObject) -> Cancellation {
-        guard let index = packets.firstIndex(where: { $0.pointee.completion.answers(waiter) }) else { return .tooLate }
-        packets.anyPacket(at: index)?.pointee.putBack(into: preBuffer)
+    package func cancel(_ waiter: AnyObject) -> Cancellation<Data> {
+        guard let index = packets.firstIndex(where: { $0.pointee.completion.answers(waiter) }),
+            let read = packets.anyPacket(at: index)
+        else { return .tooLate }
+        let completion = read.pointee.completion
+        read.pointee.putBack(into: preBuffer)
         packets.remove(at: index)
         if index == 0 { timer.advance() }
-        return .removed
+        return .removed(completion)
     }
 
     // MARK: - Bytes
@@ -93,15 +91,6 @@ package final class ReadHalf {
     /// True when bytes wait for a read: whatever becomes of the connection, they stay.
     package var hasUnreadBytes: Bool {
         !preBuffer.isEmpty && front == .nothing
-    }
-
-    /// True when no read could be served any more if no byte came.
-    package var isExhausted: Bool {
-        switch front {
-        case .read: true
-        case .startTLS: false
-        case .nothing: preBuffer.isEmpty
-        }
     }
 
     /// False when nothing can be served: no byte is there, and the read at the front, if there is one, wants
@@ -181,7 +170,7 @@ package final class ReadHalf {
     private var completion: Completion<Data>? { packets.front?.pointee.completion }
 
     /// The seconds that the read at the front may take; nil when there is none.
-    package var timeout: Double? { packets.front?.pointee.timeout }
+    private var timeout: Double? { packets.front?.pointee.timeout }
 
     // MARK: - Time
 

@@ -28,14 +28,14 @@ package final class WriteHalf {
 
     package var isAboveHighWater: Bool { isAbove }
 
-    package func close() {
-        closing = true
-    }
-
-    /// Those of them that are in memory.
+    /// Those of the waiting bytes that are in memory.
     package var waitingMemoryByteCount: Int { waitingByteCount - fileWaiting }
 
     package init() {}
+
+    package func close() {
+        closing = true
+    }
 
     package var isEmpty: Bool { packets.isEmpty }
     /// How far the oldest write has come that is not complete; nil when there is none.
@@ -45,10 +45,10 @@ package final class WriteHalf {
     }
 
     /// The completion of the oldest write; nil when there is none.
-    package var completion: Completion<Void>? { packets.front?.pointee.completion }
+    private var completion: Completion<Void>? { packets.front?.pointee.completion }
 
     /// The seconds that the oldest write may take; nil when there is none.
-    package var timeout: Double? {
+    private var timeout: Double? {
         packets.front?.pointee.timeout
     }
 
@@ -83,25 +83,21 @@ package final class WriteHalf {
         return packets.drop()?.completion
     }
 
-    /// The completion by which `waiter` is answered; nil when no write here is its.
-    package func completion(of waiter: AnyObject) -> Completion<Void>? {
-        packets.firstIndex { $0.pointee.completion.answers(waiter) }.flatMap { packets.anyPacket(at: $0)?.pointee.completion }
-    }
-
     /// Removes the write of `waiter`, or detaches it when some of its bytes are on their way.
-    package func cancel(_ waiter: AnyObject) -> Cancellation {
+    package func cancel(_ waiter: AnyObject) -> Cancellation<Void> {
         guard let index = packets.firstIndex(where: { $0.pointee.completion.answers(waiter) }),
             let write = packets.anyPacket(at: index)
         else { return .tooLate }
+        let completion = write.pointee.completion
         guard write.pointee.handedOn == 0 else {
             write.pointee.detach()
-            return .detached
+            return .detached(completion)
         }
         allWaiting -= write.pointee.count
         if write.pointee.file != nil { fileWaiting -= write.pointee.count }
         packets.remove(at: index)
         if index == 0 { timer.advance() }
-        return .removed
+        return .removed(completion)
     }
 
     /// The file that is to be handed on next, and how much of it; nil when bytes are next, or nothing.
