@@ -3,7 +3,8 @@ internal import Synchronization
 
 /// How far the oldest operations of a connection have come, for anyone to read at any time.
 ///
-/// A busy connection writes it for each message: so there is no lock. A reader that meets a write asks again.
+/// A busy connection writes it for each message, so there is no lock. A reader that meets a write reads
+/// again.
 struct ProgressBoard: ~Copyable, Sendable {
     struct Snapshot {
         var read: OperationProgress?
@@ -33,7 +34,7 @@ struct ProgressBoard: ~Copyable, Sendable {
         }
     }
 
-    /// Odd while the numbers change. Whoever has seen a new number sees the new version, too.
+    /// Odd while the numbers change. A reader that has seen a new number sees the new version, too.
     private let version = Atomic<UInt>(0)
     private let read = Slot()
     private let write = Slot()
@@ -49,14 +50,14 @@ struct ProgressBoard: ~Copyable, Sendable {
         self.version.store(version &+ 2, ordering: .releasing)
     }
 
-    /// Anywhere: the numbers as they were when the last writing ended.
+    /// Anywhere: the numbers as of the last complete write.
     var snapshot: Snapshot {
         while true {
             let before = version.load(ordering: .acquiring)
             let snapshot = Snapshot(
                 read: read.progress, write: write.progress,
                 waitingByteCount: waitingByteCount.load(ordering: .acquiring))
-            // A writing takes a few nanoseconds: this does not go on for long.
+            // A write takes a few nanoseconds: the loop is short.
             if before.isMultiple(of: 2), version.load(ordering: .relaxed) == before { return snapshot }
         }
     }

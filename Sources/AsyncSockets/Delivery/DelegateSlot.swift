@@ -16,7 +16,7 @@ struct DelegateSlot: @unchecked Sendable {
         self.queue = queue
     }
 
-    /// Carries both through the lock.
+    /// Both, taken out of the lock.
     struct Reference: @unchecked Sendable {
         // Unchecked: see above.
         let delegate: (any AsyncSocketDelegate)?
@@ -40,7 +40,7 @@ struct DelegateSlot: @unchecked Sendable {
 }
 
 extension DispatchQueue {
-    /// Traps for a global queue, which is concurrent. Of other queues libdispatch does not say what they are.
+    /// Traps for a global queue, which is concurrent. libdispatch does not say whether another queue is.
     func requireSerial() {
         precondition(
             !label.hasPrefix("com.apple.root."),

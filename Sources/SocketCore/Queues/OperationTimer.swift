@@ -9,7 +9,7 @@ struct OperationTimer {
     private(set) var deadline: Deadline?
     private var isStarted = false
 
-    /// The current operation is complete, or there is none any more.
+    /// The current operation is complete, or no operation is current any more.
     mutating func advance() {
         operation += 1
         stop()

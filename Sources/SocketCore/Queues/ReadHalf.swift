@@ -5,7 +5,7 @@ package import SocketBuffers
 /// the oldest read.
 ///
 /// A class, so that the connection may use one part of it while another is in use. Exclusivity is not checked
-/// at run time: the turn sees to it.
+/// at run time: the turn ensures it.
 package final class ReadHalf {
     // Private: another module would check the exclusivity of each access at run time.
     @exclusivity(unchecked) private var packets = PacketQueue<ReadPacket>()
@@ -30,7 +30,7 @@ package final class ReadHalf {
         /// The read is done, and gone from the queue.
         case complete(Data, Completion<Data>)
         case incomplete
-        /// So many bytes are there without the delimiter, or more before the end.
+        /// This many bytes came without the delimiter, or more came before the end.
         case maxedOut(Int)
     }
 
@@ -55,12 +55,12 @@ package final class ReadHalf {
         packets.removeStartTLS()
     }
 
-    /// Gives up the oldest read and hands out its completion; nil when there is none.
+    /// Gives up the oldest read and returns its completion; nil when no read waits.
     package func drop() -> Completion<Data>? {
         packets.drop()?.completion
     }
 
-    /// The completion by which `waiter` is answered; nil when no read here is its.
+    /// The completion by which `waiter` is answered; nil when it waits for no read here.
     package func completion(of waiter: AnyObject) -> Completion<Data>? {
         packets.firstIndex { $0.pointee.completion.answers(waiter) }.flatMap { packets.anyPacket(at: $0)?.pointee.completion }
     }
@@ -95,7 +95,7 @@ package final class ReadHalf {
         !preBuffer.isEmpty && front == .nothing
     }
 
-    /// True when no read could be served any more if no byte came.
+    /// True when no read can be served unless more bytes come.
     package var isExhausted: Bool {
         switch front {
         case .read: true
@@ -154,14 +154,14 @@ package final class ReadHalf {
     // MARK: - Progress
 
     /// The bytes that have come for the read at the front since the last call, and its tag; nil when there
-    /// are none, or no delegate to tell.
+    /// are none, or when the read is not a delegate's.
     package func takeProgress() -> (count: Int, tag: Int)? {
         guard let read = packets.front, let count = read.pointee.newProgress(in: preBuffer) else { return nil }
         guard case .delegate(let tag) = read.pointee.completion else { return nil }
         return (count, tag)
     }
 
-    /// How far the read at the front has come; nil when there is none.
+    /// The progress of the read at the front; nil when no read waits.
     package var progress: OperationProgress? {
         guard let read = packets.front else { return nil }
         return OperationProgress(
@@ -170,7 +170,7 @@ package final class ReadHalf {
 
     private var completion: Completion<Data>? { packets.front?.pointee.completion }
 
-    /// The seconds that the read at the front may take; nil when there is none.
+    /// The seconds that the read at the front may take; nil when no read waits.
     package var timeout: Double? { packets.front?.pointee.timeout }
 
     // MARK: - Time
@@ -192,8 +192,8 @@ package final class ReadHalf {
             number: timer.operation, elapsed: elapsed, progress: progress, isDelegates: completion.isDelegates)
     }
 
-    /// Lets a late read go on for `seconds` more; the time it had, when it is to end now. Nil, and nothing
-    /// changes, when it is not the oldest any more.
+    /// Lets a late read go on for `seconds` more; returns the time it had when it is to end now. Nil, and
+    /// nothing changes, when it is no longer the oldest.
     package func extend(_ number: UInt64, by seconds: Double) -> Double? {
         guard number == timer.operation, let timeout else { return nil }
         guard seconds > 0 else { return timeout }

@@ -17,8 +17,7 @@ package final class WriteHalf {
     /// Those of the waiting bytes that are in files, and use no memory.
     @exclusivity(unchecked) private var fileWaiting = 0
     @exclusivity(unchecked) private var closing = false
-    /// The delegate has been told of the high-water mark, and the queue has not been down to half of it
-    /// since.
+    /// The high-water mark was delivered, and the queue has not been down to half of it since.
     @exclusivity(unchecked) private var isAbove = false
 
     /// The bytes of all packets that are not handed on.
@@ -32,22 +31,22 @@ package final class WriteHalf {
         closing = true
     }
 
-    /// Those of them that are in memory.
+    /// Those of the waiting bytes that are in memory.
     package var waitingMemoryByteCount: Int { waitingByteCount - fileWaiting }
 
     package init() {}
 
     package var isEmpty: Bool { packets.isEmpty }
-    /// How far the oldest write has come that is not complete; nil when there is none.
+    /// The progress of the oldest incomplete write; nil when no write waits.
     package var progress: OperationProgress? {
         guard let write = packets.front else { return nil }
         return OperationProgress(tag: write.pointee.completion.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
     }
 
-    /// The completion of the oldest write; nil when there is none.
+    /// The completion of the oldest write; nil when no write waits.
     package var completion: Completion<Void>? { packets.front?.pointee.completion }
 
-    /// The seconds that the oldest write may take; nil when there is none.
+    /// The seconds that the oldest write may take; nil when no write waits.
     package var timeout: Double? {
         packets.front?.pointee.timeout
     }
@@ -75,7 +74,7 @@ package final class WriteHalf {
         packets.removeStartTLS()
     }
 
-    /// Gives up the oldest write and hands out its completion; nil when there is none.
+    /// Gives up the oldest write and returns its completion; nil when no write waits.
     package func drop() -> Completion<Void>? {
         handedOnCount = 0
         allWaiting = 0
@@ -83,7 +82,7 @@ package final class WriteHalf {
         return packets.drop()?.completion
     }
 
-    /// The completion by which `waiter` is answered; nil when no write here is its.
+    /// The completion by which `waiter` is answered; nil when it waits for no write here.
     package func completion(of waiter: AnyObject) -> Completion<Void>? {
         packets.firstIndex { $0.pointee.completion.answers(waiter) }.flatMap { packets.anyPacket(at: $0)?.pointee.completion }
     }
@@ -118,7 +117,7 @@ package final class WriteHalf {
     ///
     /// - Parameter alone: The most bytes of a packet that goes alone.
     /// - Returns: false when there are none.
-    // `body` gives nothing back: a generic result would have each call look types up at run time.
+    // `body` returns nothing: a generic result would have each call look types up at run time.
     package func withNextBytes(
         limit: Int, alone: Int, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
@@ -171,14 +170,14 @@ package final class WriteHalf {
     }
 
     /// The bytes of the packet at the front that were handed on since the last call, and its tag; nil when
-    /// there are none, or no delegate to tell.
+    /// there are none, or when the write is not a delegate's.
     package func takeProgress() -> (count: Int, tag: Int)? {
         guard let write = packets.front, let count = write.pointee.takeProgress() else { return nil }
         guard case .delegate(let tag) = write.pointee.completion else { return nil }
         return (count, tag)
     }
 
-    /// Removes the oldest packet when its bytes were all handed on, and hands out its completion.
+    /// Removes the oldest packet when all its bytes were handed on, and returns its completion.
     package func removeHandedOn() -> Completion<Void>? {
         guard handedOnCount > 0, let completion = packets.front?.pointee.completion else { return nil }
         packets.removeFront()
@@ -228,8 +227,8 @@ package final class WriteHalf {
             number: timer.operation, elapsed: elapsed, progress: progress, isDelegates: completion.isDelegates)
     }
 
-    /// Lets a late write go on for `seconds` more; the time it had, when it is to end now. Nil, and nothing
-    /// changes, when it is not the oldest any more.
+    /// Lets a late write go on for `seconds` more; returns the time it had when it is to end now. Nil, and
+    /// nothing changes, when it is no longer the oldest.
     package func extend(_ number: UInt64, by seconds: Double) -> Double? {
         guard number == timer.operation, let timeout else { return nil }
         guard seconds > 0 else { return timeout }
@@ -278,7 +277,7 @@ package final class WriteHalf {
         return write
     }
 
-    /// Appends small writes, each as a whole; returns where the first one is that was left out.
+    /// Appends small writes, each as a whole; returns the position of the first that was left out.
     private func gather(from offset: Int, into scratch: PreBuffer, limit: Int) -> Int {
         var offset = offset
         while let write = smallWrite(at: offset), scratch.count + write.pointee.remaining <= limit {
