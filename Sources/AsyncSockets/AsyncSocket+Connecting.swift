@@ -206,7 +206,7 @@ extension LocalInterface {
         guard interface.addresses.contains(where: { families.allows($0.family) }) else {
             throw AsyncSocketError(
                 .noUsableAddress, blame: .caller, operation: operation,
-                message: "the interface \(text) has no address of an enabled family: enable its family, or choose another interface")
+                message: "the interface \(text) has no address of an enabled family: enable one, or choose another interface")
         }
         return interface
     }

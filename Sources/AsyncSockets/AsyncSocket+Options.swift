@@ -41,7 +41,7 @@ extension AsyncSocket {
         } catch {
             throw AsyncSocketError(option: error, operation: "option")
         }
-        throw .badConfiguration("option", "the socket has no connection, and \(option.name) was not set: connect, listen or set it first")
+        throw .badConfiguration("option", "the socket has no connection, and \(option.name) was not set: set it first")
     }
 
     /// A value of your own to keep with the socket. The socket does nothing with it; accepted sockets start

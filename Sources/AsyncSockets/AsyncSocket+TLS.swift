@@ -47,7 +47,7 @@ extension AsyncSocket {
     /// False when the connection has ended.
     private func claimUpgrade(of connection: StreamConnection) throws(AsyncSocketError) -> Bool {
         let (isClaimed, refusal) = connection.record.withLock { record -> (Bool, String?) in
-            if record.claims.isClosing || record.claims.isWriteStreamClosing { return (false, "this side is closing the connection") }
+            if record.claims.isClosing || record.claims.isWriteStreamClosing { return (false, "this side closes the connection") }
             if record.isOver { return (false, nil) }
             if record.claims.isUpgradeClaimed { return (false, "startTLS was called on this connection before") }
             record.claims.isUpgradeClaimed = true

@@ -91,6 +91,6 @@ extension AsyncSocketError {
     static func writeQueueFull(_ limit: Int) -> AsyncSocketError {
         AsyncSocketError(
             .writeQueueFull, blame: .caller, operation: "write",
-            message: "more than \(limit) bytes would wait to be written: wait for writes to complete, or raise maximumPendingWriteBytes")
+            message: "more than \(limit) bytes would wait to be written: write less, or raise maximumPendingWriteBytes")
     }
 }
