@@ -4,19 +4,18 @@ internal import SocketBuffers
 public import SocketCore
 
 extension AsyncSocket {
-    /// Listens on a port of every interface, IPv4 and IPv6, as far as they are enabled.
+    /// Listens on a port of every interface, over IPv4 and IPv6 where they are enabled.
     ///
-    /// It returns when the socket listens, so that `localAddress` and `localPort` are known. A listener needs
-    /// a delegate: each connection is announced by `socket(_:didAcceptNewSocket:)`, and the socket that it
-    /// brings must be kept. The new socket has the listener's delegate, with its queue, its settings
-    /// (`isIPv4Enabled` and its like), options and logger; not its `userData`. `disconnect()` stops
-    /// listening, at once, and leaves the accepted sockets alone; `socketDidDisconnect(_:withError:)`
-    /// follows. After an earlier connection of this socket accepting begins when the end of that one has been
-    /// told.
+    /// It returns once the socket listens, so that `localAddress` and `localPort` are known. A listener needs
+    /// a delegate: `socket(_:didAcceptNewSocket:)` delivers each connection as a new socket, which you must
+    /// keep. The new socket has the listener's delegate and delegate queue, its configuration
+    /// (`isIPv4Enabled` and the like), options and logger, but not its `userData`. `disconnect()` stops
+    /// listening at once and leaves the accepted sockets alone; `socketDidDisconnect(_:withError:)` follows.
+    /// If this socket had a connection before, accepting begins once the end of that connection is delivered.
     ///
     /// - Parameter port: The port; 0 lets the kernel choose a free one, the same for both families.
-    /// - Throws: `.badConfiguration` when the socket is in use, has no delegate, or has all families of the
-    ///   addresses switched off; `.system` when an address cannot be had, with its `errno`.
+    /// - Throws: `.badConfiguration` when the socket is in use, has no delegate, or has every family of the
+    ///   addresses disabled; `.system` with an `errno` when it cannot listen on an address.
     public func accept(onPort port: UInt16) throws(AsyncSocketError) {
         try accept(on: ["0.0.0.0", "::"].compactMap { SocketAddress(literal: $0, port: port) })
     }
@@ -25,8 +24,8 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - interface: A name (`eth0`: all its addresses), an address (`127.0.0.1`, `::1`), or `localhost` or
-    ///     `loopback` for both of these; nil: every interface. A port may stand behind it (`eth0:4000`,
-    ///     `[::1]:4000`), for when `port` is 0.
+    ///     `loopback` for both of these; nil: every interface. A port may follow it (`eth0:4000`,
+    ///     `[::1]:4000`), which counts when `port` is 0.
     ///   - port: The port; 0 lets the kernel choose a free one.
     /// - Throws: `.badParameter` when there is no interface of that name, `.system` when no interface has the
     ///   address, `.noUsableAddress` when it has no address of an enabled family, and otherwise what
@@ -49,25 +48,25 @@ extension AsyncSocket {
 
     /// Listens on a Unix-domain socket.
     ///
-    /// A socket that is there already and on which no one answers, as one that a crash has left, is replaced;
-    /// to find out, a connection to it is made and closed again. Anything else at that path stays as it is,
-    /// and the error says what it is. The file is removed when the listening ends, if it is still the one
-    /// that was made here. When many listen in one directory at the same time this waits for the others, a
-    /// quarter of a second at most. Who may connect is for the permissions of the directory and the process's
-    /// `umask` to say.
+    /// It replaces a socket at that path on which no one answers, such as one that a crash has left; to find
+    /// out, it connects to the socket and closes the connection again. Anything else at that path stays as it
+    /// is, and the error says what it is. The file is removed when listening ends, if it is still the one
+    /// that was made here. When many sockets begin to listen in one directory at the same time, the call
+    /// waits for the others, for a quarter of a second at most. The permissions of the directory and the
+    /// process's `umask` decide who may connect.
     ///
-    /// - Parameter path: 1 to 107 bytes of UTF-8 (unix(7)), no zero among them; it is never cut.
+    /// - Parameter path: 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
     /// - Throws: `.badParameter` for another path, `.system` with `EADDRINUSE` when something is there, and
     ///   otherwise what `accept(onPort:)` throws.
     public func accept(onPath path: String) throws(AsyncSocketError) {
         try accept(on: [SocketAddress.ofSocket(at: path, "accept")])
     }
 
-    /// How many accepted connections may be open at a time; nil (the first value): any number.
+    /// How many accepted connections may be open at a time; nil (the default): any number.
     ///
     /// At the limit accepting stops, and further connections wait in the kernel's backlog until one is
-    /// closed. Those that an earlier listening of this socket has left open count too. A change counts at
-    /// once; lowering it closes nothing.
+    /// closed. Connections still open from an earlier `accept` of this socket count too. A change takes
+    /// effect at once; a lower limit closes nothing.
     public var maximumAcceptedConnections: Int? {
         get { configuration.maximumAcceptedConnections }
         set {
@@ -80,12 +79,12 @@ extension AsyncSocket {
 
     private func accept(on addresses: [SocketAddress]) throws(AsyncSocketError) {
         guard hasDelegate else {
-            throw .badConfiguration("accept", "a listener needs a delegate to give its connections to")
+            throw .badConfiguration("accept", "a listener needs a delegate, which gets its connections: set one first")
         }
         guard isDisconnected else { throw .badConfiguration("accept", "the socket is in use: disconnect it first") }
         let enabled = enabled(addresses)
         guard !enabled.isEmpty else {
-            throw .badConfiguration("accept", "isIPv4Enabled or isIPv6Enabled is false, and no other address is left")
+            throw .badConfiguration("accept", "every address is of a disabled family: set isIPv4Enabled or isIPv6Enabled to true")
         }
         let (listener, outlet) = try bind(to: enabled)
         do throws(AsyncSocketError) {
@@ -134,7 +133,7 @@ extension AsyncSocket {
         }
     }
 
-    /// The socket is free again, if it is still this listener's.
+    /// Frees the socket, if this listener still occupies it.
     func vacate(_ listener: Listener) {
         state.withLock { state in
             if case .listening(let current, _) = state.occupation, current === listener { state.occupation = .nothing }
@@ -152,8 +151,7 @@ extension AsyncSocket {
         }
     }
 
-    /// On a new socket: makes the connection of an accepted descriptor, which is to begin to live with
-    /// `.adopt`.
+    /// On a new socket: makes the connection for an accepted descriptor. `.adopt` starts it later.
     func prepare(_ accepted: AcceptedConnection) throws(AsyncSocketError) -> StreamConnection {
         let connection = try makeConnection("accept", as: .server)
         try connection.introduce(accepted)

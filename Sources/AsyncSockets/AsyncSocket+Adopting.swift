@@ -2,22 +2,21 @@ public import Dispatch
 internal import SocketCore
 
 extension AsyncSocket {
-    /// A socket on a connection that someone else has made: a TCP or Unix-domain stream
+    /// A socket for a connection that other code has made: a TCP or Unix-domain stream
     /// (`init(fromConnectedSocketFD:)` of `GCDAsyncSocket`).
     ///
-    /// The socket is connected at once, and the delegate is not told so; reads and writes may begin. It may
-    /// be called anywhere, on `socketQueue` and `delegateQueue` too. On success the descriptor belongs to the
-    /// socket, which makes it non-blocking and close-on-exec and closes it when the connection ends: no one
-    /// else may use it any more, a copy of it (dup(2)) included. When an error is thrown it is left as it
-    /// was.
+    /// The socket is connected at once, without a callback; you may read and write. You may call this
+    /// anywhere, on `socketQueue` and `delegateQueue` too. On success the descriptor belongs to the socket,
+    /// which makes it non-blocking and close-on-exec and closes it when the connection ends: no one else may
+    /// use it any more, nor a copy of it (dup(2)). When this throws, the descriptor is left as it was.
     ///
     /// - Parameters:
     ///   - descriptor: A connected stream socket.
-    ///   - delegate: Who is told what happens. It is held weakly.
+    ///   - delegate: The object that gets the callbacks, held weakly.
     ///   - delegateQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
     ///   - socketQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
-    /// - Throws: `.badParameter` with an errno: EBADF or ENOTSOCK, ESOCKTNOSUPPORT when it is no TCP or
-    ///   Unix-domain stream, EAFNOSUPPORT for another family, ENOTCONN when it is listening or not connected
+    /// - Throws: `.badParameter` with an errno: EBADF or ENOTSOCK, ESOCKTNOSUPPORT when it is not a TCP or
+    ///   Unix-domain stream, EAFNOSUPPORT for another family, ENOTCONN when it listens or is not connected
     ///   (any more); `.system` when there is no event loop for it.
     public convenience init(
         adopting descriptor: Int32, delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue,
@@ -28,7 +27,7 @@ extension AsyncSocket {
         try adopt(descriptor, of: peer)
     }
 
-    /// The same for a socket that has no delegate yet.
+    /// A socket without a delegate, for a connection that other code has made.
     ///
     /// - Parameter descriptor: A connected stream socket.
     /// - Throws: What `init(adopting:delegate:delegateQueue:socketQueue:)` throws.
@@ -38,12 +37,12 @@ extension AsyncSocket {
         try adopt(descriptor, of: peer)
     }
 
-    /// The same for a socket whose delegate is called on its event loop, as with
+    /// A socket whose delegate is called on its event loop, for a connection that other code has made: see
     /// `init(inlineDelegate:socketQueue:)`.
     ///
     /// - Parameters:
     ///   - descriptor: A connected stream socket.
-    ///   - inlineDelegate: Who is told what happens. It is held weakly.
+    ///   - inlineDelegate: The object that gets the callbacks, held weakly.
     ///   - socketQueue: As for `init(inlineDelegate:socketQueue:)`.
     /// - Throws: What `init(adopting:delegate:delegateQueue:socketQueue:)` throws.
     public convenience init<Delegate: AsyncSocketDelegate & Sendable>(
@@ -60,7 +59,7 @@ extension AsyncSocket {
         } catch {
             throw AsyncSocketError(
                 .badParameter, blame: .caller, operation: "adopt",
-                message: "descriptor \(descriptor) is no connected stream: \(error)",
+                message: "descriptor \(descriptor) is not a connected stream: \(error)",
                 errno: error.errno)
         }
     }
@@ -69,7 +68,7 @@ extension AsyncSocket {
         let connection = try makeConnection("adopt", as: .adopted)
         let adopted = SocketDescriptor(takingOver: descriptor)
         do throws(SystemError) {
-            // A new socket has no options that could be refused.
+            // A new socket has no options that the kernel could refuse.
             try connection.introduce(adopted, peer: peer)
         } catch {
             adopted.relinquish()

@@ -1,12 +1,12 @@
 internal import SocketBuffers
 
 extension AsyncSocket {
-    /// Ends the connection, the attempt to make one, or the listening, at once.
+    /// Ends the connection, the attempt to connect, or the listener, at once.
     ///
-    /// Queued reads and writes are dropped; a secure connection gets its close_notify.
-    /// `socketDidDisconnect(_:withError:)` follows, with no error. On a socket that is not in use it does
-    /// nothing. The socket may be connected again at once: the new connection begins when the end of the old
-    /// one has been told, and nothing else is told of the old one.
+    /// It drops the queued reads and writes; a secure connection sends close_notify.
+    /// `socketDidDisconnect(_:withError:)` follows, without an error. On a socket that is not in use it does
+    /// nothing. You may connect the socket again at once: the old connection then delivers nothing but its
+    /// end, and the new one nothing before that.
     public func disconnect() {
         let occupation = state.withLock { $0.occupation }
         if case .connection(let connection) = occupation {
@@ -18,20 +18,20 @@ extension AsyncSocket {
         occupation.close()
     }
 
-    /// Ends the connection once the reads that are queued now are complete. Further reads and writes are not
-    /// taken.
+    /// Ends the connection once the reads that are queued now are complete. Later reads and writes are
+    /// dropped.
     public func disconnectAfterReading() {
         disconnect(.afterReads)
     }
 
-    /// Ends the connection once the writes that are queued now are complete. Further reads and writes are not
-    /// taken.
+    /// Ends the connection once the writes that are queued now are complete. Later reads and writes are
+    /// dropped.
     public func disconnectAfterWriting() {
         disconnect(.afterWrites)
     }
 
-    /// Ends the connection once the reads and writes that are queued now are complete. Further ones are not
-    /// taken.
+    /// Ends the connection once the reads and writes that are queued now are complete. Later ones are
+    /// dropped.
     public func disconnectAfterReadingAndWriting() {
         disconnect([.afterReads, .afterWrites])
     }
@@ -45,9 +45,9 @@ extension AsyncSocket {
     /// Closes our side of the connection once the writes that are queued now are complete; reading goes on.
     ///
     /// The peer gets a FIN (shutdown(2) with `SHUT_WR`) and, on a secure connection, a close_notify before it
-    /// (RFC 8446, 6.1). Further writes are not taken. The connection ends when the peer closes its side too,
-    /// or with one of the `disconnect` methods. A peer that speaks TLS 1.2 may answer a close_notify by
-    /// closing at once (RFC 5246, 7.2.1).
+    /// (RFC 8446, 6.1). Later writes are dropped. The connection ends when the peer closes its side too, or
+    /// with one of the `disconnect` methods. A peer that speaks TLS 1.2 may answer a close_notify by closing
+    /// at once (RFC 5246, 7.2.1).
     public func closeWriteStream() {
         guard let connection else { return }
         connection.record.withLock { $0.claims.isWriteStreamClosing = true }

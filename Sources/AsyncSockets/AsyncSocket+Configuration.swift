@@ -4,97 +4,97 @@ internal import SocketBuffers
 public import SocketCore
 
 extension AsyncSocket {
-    /// Whether addresses of IPv4 are used, for connecting and for listening. True at first. It counts from
-    /// the next `connect` or `accept` on.
+    /// Whether to use IPv4 addresses, for connecting and for listening. True by default. A change takes
+    /// effect at the next `connect` or `accept`.
     public var isIPv4Enabled: Bool {
         get { configuration.isIPv4Enabled }
         set { configure { $0.isIPv4Enabled = newValue } }
     }
 
-    /// Whether addresses of IPv6 are used, for connecting and for listening. True at first. It counts from
-    /// the next `connect` or `accept` on.
+    /// Whether to use IPv6 addresses, for connecting and for listening. True by default. A change takes
+    /// effect at the next `connect` or `accept`.
     public var isIPv6Enabled: Bool {
         get { configuration.isIPv6Enabled }
         set { configure { $0.isIPv6Enabled = newValue } }
     }
 
-    /// Which family is tried first when a host has addresses of both. True at first, as in CocoaAsyncSocket.
-    /// It counts from the next `connect` on.
+    /// Whether to try IPv4 first when a host has addresses of both families. True by default, as in
+    /// CocoaAsyncSocket. A change takes effect at the next `connect`.
     public var isIPv4PreferredOverIPv6: Bool {
         get { configuration.isIPv4PreferredOverIPv6 }
         set { configure { $0.isIPv4PreferredOverIPv6 = newValue } }
     }
 
-    /// Seconds between the beginning of one attempt to connect and that of the next (RFC 8305, section 5,
-    /// calls it the connection attempt delay). 0.3 at first. When an attempt fails, the next one begins at
-    /// once. It counts from the next `connect` on.
+    /// Seconds from the start of one attempt to connect to the start of the next: the connection attempt
+    /// delay of RFC 8305, section 5. The default is 0.3. When an attempt fails, the next one starts at once.
+    /// A change takes effect at the next `connect`.
     public var alternateAddressDelay: TimeInterval {
         get { configuration.alternateAddressDelay }
         set { configure { $0.alternateAddressDelay = newValue } }
     }
 
-    /// The proxy that makes connections to hosts on the socket's behalf; nil, at first: none. It counts from
-    /// the next `connect` on.
+    /// The proxy that connects to hosts on the socket's behalf; nil (the default): none. A change takes
+    /// effect at the next `connect`.
     ///
-    /// With a proxy, `connect` connects to it, asks it for the host, and tells
-    /// `socket(_:didConnectToHost:port:)`, with the host as you wrote it, when the way through is up. A host
-    /// name is handed on and resolved by the proxy; nothing is looked up here but the proxy itself. The
-    /// timeout of `connect` covers all of it. `connectedAddress` is the proxy's. Reads, writes and `startTLS`
-    /// know no difference: what the proxy sends behind its last reply is what came first from the peer.
-    /// Unix-domain sockets and listeners have nothing to do with it.
+    /// With a proxy, `connect` connects to the proxy and asks it for the host. Once the tunnel is
+    /// established, the delegate gets `socket(_:didConnectToHost:port:)` with the host as you wrote it. The
+    /// proxy resolves the host; only the proxy's own name is looked up here. The timeout of `connect` covers
+    /// all of it. `connectedAddress` is the proxy's. Reads, writes and `startTLS` work as without a proxy:
+    /// what the proxy sends after its last reply is what the peer sent first. Unix-domain sockets and
+    /// listeners ignore the proxy.
     ///
     /// A proxy that refuses ends the attempt with `.proxyRefused` or `.proxyAuthenticationRequired`, one that
-    /// misbehaves with `.proxyFailed`. Towards the proxy nothing is encrypted: it sees what you do not
-    /// protect by `startTLS`, and your credentials with it travel in plaintext.
+    /// misbehaves with `.proxyFailed`. Nothing is encrypted on the way to the proxy: it sees what you do not
+    /// protect with `startTLS`, and your credentials for it travel in plaintext.
     public var proxy: Proxy? {
         get { configuration.proxy }
         set { configure { $0.proxy = newValue } }
     }
 
     /// Whether the connection ends as soon as the peer has closed its side (a FIN or, with TLS, a
-    /// close_notify) and the bytes before that have been read. True at first.
+    /// close_notify) and you have read the bytes before that. True by default.
     ///
-    /// When false, `socketDidCloseReadStream(_:)` tells of it, and writing may go on until `disconnect()` or
-    /// `closeWriteStream()`.
+    /// When false, the delegate gets `socketDidCloseReadStream(_:)`, and you may go on writing until
+    /// `disconnect()` or `closeWriteStream()`.
     public var autoDisconnectOnClosedReadStream: Bool {
         get { configuration.autoDisconnectOnClosedReadStream }
         set { configure { $0.autoDisconnectOnClosedReadStream = newValue } }
     }
 
-    /// Whether a read that times out ends alone, with
-    /// `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`, and the connection goes on. False at first:
-    /// the connection ends with `.readTimeout`. A write that times out always ends the connection, since the
-    /// peer may have a part of it.
+    /// Whether the connection goes on when a read times out: then only the read ends, with
+    /// `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`. False by default: the connection ends with
+    /// `.readTimeout`. A write that times out always ends the connection, since the peer may have a part of
+    /// it.
     public var keepsConnectionOnReadTimeout: Bool {
         get { configuration.keepsConnectionOnReadTimeout }
         set { configure { $0.keepsConnectionOnReadTimeout = newValue } }
     }
 
-    /// How many bytes may wait in memory to be written; 64 MiB at first.
+    /// How many bytes may wait in memory to be written; 64 MiB by default.
     ///
     /// It keeps a peer that does not read from filling the memory. A write that would exceed it ends the
-    /// connection with `.writeQueueFull`: to leave out that one write would corrupt the stream. A single
-    /// write that is larger is taken when nothing else waits. Files do not count, since they use no memory.
-    /// See `writeHighWaterMark` for a word before it is too late.
+    /// connection with `.writeQueueFull`: to leave out that one write would corrupt the stream. A larger
+    /// write is accepted when nothing else waits. Files do not count, since they use no memory.
+    /// `writeHighWaterMark` warns you earlier.
     public var maximumPendingWriteBytes: ByteLimit {
         get { configuration.maximumPendingWriteBytes }
         set { configure { $0.maximumPendingWriteBytes = newValue } }
     }
 
-    /// How many bytes, more than zero, have to wait to be written for the delegate to get
-    /// `socket(_:writeQueueReachedHighWater:)`, and `socket(_:writeQueueReachedLowWater:)` once no more than
-    /// half of it waits; nil, at first: never.
+    /// The number of bytes waiting to be written, more than zero, at which the delegate gets
+    /// `socket(_:writeQueueReachedHighWater:)`; it gets `socket(_:writeQueueReachedLowWater:)` once no more
+    /// than half of that waits. Nil (the default): never.
     public var writeHighWaterMark: Int? {
         get { configuration.writeHighWaterMark }
         set { configure { $0.writeHighWaterMark = newValue } }
     }
 
-    /// Where the socket logs what happens: connecting, handshakes and ends at the level `debug`, lost
-    /// connections of a listener as warnings. Never the bytes.
+    /// The logger of the socket. It logs connecting, handshakes and ends at the level `debug`, and a
+    /// listener's pauses and its first lost connection as warnings; never the bytes.
     ///
-    /// Each line has the number of the connection, the role and, where it is known, the peer in its metadata.
-    /// At first it is the logger of the library, with the label "AsyncSockets" and the level that its
-    /// `LogHandler` has. Accepted sockets have their listener's.
+    /// Each line of a connection has its number, its role and, where it is known, the peer as metadata. The
+    /// default is the library's logger, with the label "AsyncSockets" and the level of its `LogHandler`.
+    /// Accepted sockets have their listener's.
     public var logger: Logger {
         get { configuration.logger ?? socketLog.withLock { $0 } }
         set { configure { $0.logger = newValue } }
@@ -106,7 +106,7 @@ extension AsyncSocket {
         state.withLock { $0.configuration.value }
     }
 
-    /// Changes the configuration, and tells the connection that there is.
+    /// Changes the configuration of the socket and of its connection.
     func configure(_ change: (inout SocketConfiguration) -> Void) {
         let configuration = state.withLock { state in
             change(&state.configuration.value)

@@ -5,41 +5,40 @@ package import SocketCore
 extension AsyncSocket {
     /// Connects to a host.
     ///
-    /// Returns at once. The name is resolved, and its addresses are tried as RFC 8305 ("Happy Eyeballs")
+    /// Returns at once. The socket resolves the name and tries its addresses as RFC 8305 ("Happy Eyeballs")
     /// says: the preferred family first, then the families in turn, each `alternateAddressDelay` after the
-    /// one before it or as soon as one fails; the first to connect wins, and the others are given up. Then
+    /// one before it or as soon as one fails. The first to connect wins, and the others are cancelled. Then
     /// the delegate gets `socket(_:didConnectToHost:port:)`, or `socketDidDisconnect(_:withError:)` with
     /// `.hostNotFound`, `.noUsableAddress`, `.connectFailed` (its message names every address) or
-    /// `.connectTimeout`. Reads, writes and `startTLS` may be queued before that. `disconnect()` ends it at
-    /// any time. `isIPv4Enabled` and its like count as they are now.
+    /// `.connectTimeout`. You may queue reads, writes and `startTLS` before that. `disconnect()` ends the
+    /// attempt at any time. `isIPv4Enabled` and the like count as they are at the call.
     ///
-    /// With a `proxy`, all this concerns the way to the proxy; the host is the proxy's to resolve and to
-    /// connect to.
+    /// With a `proxy`, all this applies to the proxy, which resolves the host and connects to it.
     ///
     /// - Parameters:
     ///   - host: A name, an IPv4 address in four decimal numbers, or an IPv6 address, which may be in
-    ///     brackets (`[::1]`). `localhost` is this machine, whatever a name server says (RFC 6761). What ends
-    ///     in a number and is no such address, as the shorthands `127.1` and `0x7f.0.0.1`, is refused:
-    ///     programs disagree about what they mean.
+    ///     brackets (`[::1]`). `localhost` is this machine, whatever a name server says (RFC 6761). Other
+    ///     text that ends in a number, such as the shorthands `127.1` and `0x7f.0.0.1`, is refused: programs
+    ///     disagree about what it means.
     ///   - port: A TCP port, 1 to 65535.
-    ///   - interface: Where the connection has to leave from: an interface's name (`eth0`) or address
-    ///     (`192.0.2.7`, `2001:db8::7`), `localhost`, and with a colon a port of our own (`eth0:4000`,
-    ///     `192.0.2.7:4000`, `[2001:db8::7]:4000`, `:4000`). The socket is bound to its address of the host's
-    ///     family; the kernel's routes still decide about the way. A link-local host without a scope gets
-    ///     this interface's. Nil: any.
-    ///   - timeout: Seconds from now for the resolving and connecting together, 30 unless you say otherwise;
-    ///     negative: no limit.
+    ///   - interface: Where the connection leaves from: an interface's name (`eth0`) or address (`192.0.2.7`,
+    ///     `2001:db8::7`), `localhost`, and with a colon a port of our own (`eth0:4000`, `192.0.2.7:4000`,
+    ///     `[2001:db8::7]:4000`, `:4000`). The socket is bound to the interface's address of the host's
+    ///     family; the kernel's routing table still decides the way. A link-local host without a scope gets
+    ///     this interface's. Nil: any interface.
+    ///   - timeout: Seconds from now for resolving and connecting together, 30 by default; negative: no
+    ///     limit.
     /// - Throws: `.badConfiguration` when the socket is in use or both families are disabled, `.badParameter`
-    ///   for a text that names no host (empty, with a zero byte, longer than 255 bytes, a shorthand), port 0
-    ///   or an unknown interface, `.noUsableAddress` for an interface without an address of an enabled
-    ///   family, `.system` when the kernel does not say which interfaces there are. With a proxy,
-    ///   `.badParameter` also for a host, a proxy or credentials that cannot be sent in a request to it (RFC
-    ///   1928, RFC 9110): a name with other characters than letters, digits, hyphens, underscores and dots.
+    ///   for text that is not a host (empty, with a zero byte, longer than 255 bytes, a shorthand), port 0 or
+    ///   an unknown interface, `.noUsableAddress` for an interface without an address of an enabled family,
+    ///   `.system` when the kernel does not list the interfaces. With a proxy, `.badParameter` also for a
+    ///   host, a proxy or credentials that cannot be sent in a request to it (RFC 1928, RFC 9110): a name
+    ///   with other characters than letters, digits, hyphens, underscores and dots.
     public func connect(
         toHost host: String, onPort port: UInt16, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
         try AsyncSocketError.checkHost(host, "connect")
-        guard port > 0 else { throw .badParameter("connect", "nobody listens on port 0") }
+        guard port > 0 else { throw .badParameter("connect", "no one listens on port 0: give a port from 1 to 65535") }
         try connect(to: .host(host, port: port), policy: routePolicy(via: interface), timeout: timeout)
     }
 
@@ -49,20 +48,20 @@ extension AsyncSocket {
     /// Returns at once; then the delegate gets `socket(_:didConnectToHost:port:)`, for a path
     /// `socket(_:didConnectToPath:)`, or `socketDidDisconnect(_:withError:)`. For an abstract name and a
     /// virtual machine the "host" is the address's description and the port 0. A `proxy` is asked for an IPv4
-    /// or IPv6 address, and has nothing to do with a Unix-domain one.
+    /// or IPv6 address; any other address is reached without it.
     ///
     /// - Parameters:
-    ///   - address: Where to. A Unix-domain listener whose backlog is full is asked again until it takes the
-    ///     connection, as a blocking connect(2) would.
-    ///   - interface: As for `connect(toHost:onPort:viaInterface:withTimeout:)`; it has to be nil for an
-    ///     address that is not of IP.
-    ///   - timeout: Seconds, 30 unless you say otherwise; negative: no limit.
+    ///   - address: Where to connect. When the backlog of a Unix-domain listener is full, the socket tries
+    ///     again until there is room, as a blocking connect(2) would.
+    ///   - interface: As for `connect(toHost:onPort:viaInterface:withTimeout:)`; it must be nil for an
+    ///     address that is neither IPv4 nor IPv6.
+    ///   - timeout: Seconds from now, 30 by default; negative: no limit.
     /// - Throws: What `connect(toHost:onPort:viaInterface:withTimeout:)` throws, and `.noUsableAddress` when
     ///   the address's family is disabled or the interface has no address of it.
     public func connect(
         toAddress address: SocketAddress, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
-        guard address.port != 0 else { throw .badParameter("connect", "nobody listens on port 0") }
+        guard address.port != 0 else { throw .badParameter("connect", "no one listens on port 0: give a port from 1 to 65535") }
         let isInternet = address.family.isInternet
         guard isInternet || interface == nil else {
             throw .badParameter("connect", "\(address) is on no interface: leave the interface out")
@@ -84,8 +83,8 @@ extension AsyncSocket {
     /// `socketDidDisconnect(_:withError:)`.
     ///
     /// - Parameters:
-    ///   - path: 1 to 107 bytes of UTF-8 (unix(7)), no zero among them; it is never cut.
-    ///   - timeout: Seconds, 30 unless you say otherwise; negative: no limit.
+    ///   - path: 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
+    ///   - timeout: Seconds from now, 30 by default; negative: no limit.
     /// - Throws: `.badConfiguration` when the socket is in use, `.badParameter` for another path.
     public func connect(toPath path: String, withTimeout timeout: TimeInterval = 30) throws(AsyncSocketError) {
         try connect(toAddress: SocketAddress.ofSocket(at: path, "connect"), withTimeout: timeout)
@@ -100,7 +99,7 @@ extension AsyncSocket {
         connection.post(.connect(destination, timeout: timeout))
     }
 
-    /// Straight there or, with a proxy, to the proxy. Only IP has proxies.
+    /// To the target or, with a proxy, to the proxy. Only IP connections have proxies.
     private func destination(_ target: Destination.Target, _ policy: RoutePolicy) throws(AsyncSocketError) -> Destination {
         let configuration = configuration
         guard let proxy = configuration.proxy, let (host, port) = target.hostAndPort else {
@@ -122,13 +121,13 @@ extension AsyncSocket {
         return policy
     }
 
-    /// Who is asked for the addresses of hosts: for tests that need a host with addresses of their choosing.
+    /// Resolves host names: for tests that choose the addresses of a host.
     package var resolver: Resolver {
         get { configuration.resolver }
         set { configure { $0.resolver = newValue } }
     }
 
-    /// The seconds for which a write that has failed lets bytes that came before the end be read: for tests,
+    /// The grace period after a failed write, in seconds, for bytes that came before the end: for tests,
     /// which must not depend on a quiet machine.
     package var failedWriteGrace: TimeInterval {
         get { configuration.failedWriteGrace }
@@ -140,13 +139,13 @@ extension AsyncSocket {
         state.withLock { $0.loop = loop }
     }
 
-    /// A connection for this socket, on a loop, that has not been told yet what to do.
+    /// A new connection for this socket, on its loop, with nothing to do yet.
     func makeConnection(
         _ operation: String, as role: ConnectionLog.Role = .client
     ) throws(AsyncSocketError) -> StreamConnection {
         let connection = StreamConnection(for: self, as: role, loop: try chooseLoop(operation))
-        // Before anybody can reach it: a `disconnect()` from elsewhere finds a connection that can tell of
-        // its end.
+        // Before anyone can reach it: a `disconnect()` from another thread finds a connection that can
+        // deliver its end.
         connection.register()
         do throws(AsyncSocketError) {
             try occupy(operation, with: .connection(connection))
@@ -177,7 +176,7 @@ extension SocketAddress {
     /// The Unix-domain socket at a path that the caller has given.
     static func ofSocket(at path: String, _ operation: String) throws(AsyncSocketError) -> SocketAddress {
         if let address = SocketAddress(unixPath: path) { return address }
-        let fault = path.utf8.contains(0) ? "this one contains a zero" : "this one has \(path.utf8.count)"
+        let fault = path.utf8.contains(0) ? "this one contains a zero byte" : "this one has \(path.utf8.count)"
         throw .badParameter(operation, "the path of a socket has 1 to \(longestUnixPath) bytes, and \(fault): \(path)")
     }
 }
@@ -207,7 +206,7 @@ extension LocalInterface {
         guard interface.addresses.contains(where: { families.allows($0.family) }) else {
             throw AsyncSocketError(
                 .noUsableAddress, blame: .caller, operation: operation,
-                message: "the interface \(text) has no address of a family that is enabled")
+                message: "the interface \(text) has no address of an enabled family: enable one, or choose another interface")
         }
         return interface
     }

@@ -5,8 +5,8 @@ public import SocketTLS
 extension AsyncSocket {
     /// True while a connection is established.
     ///
-    /// This, like all the facts of a socket, is a snapshot: it was true when it was taken, on whatever
-    /// thread, and waits for nothing. What is told on a delegate queue may be older.
+    /// Like all facts of a socket, this is a snapshot: you may ask on any thread, and it waits for nothing.
+    /// What a delegate queue delivers may be older.
     public var isConnected: Bool {
         record?.isConnected ?? false
     }
@@ -24,13 +24,13 @@ extension AsyncSocket {
 
     /// True once the TLS handshake is complete and the peer is trusted.
     ///
-    /// It stays true after the connection's end, so that a callback about the last bytes is not misled; a new
-    /// connection begins with false.
+    /// It stays true after the connection's end, for the callbacks about its last bytes; a new connection
+    /// starts with false.
     public var isSecure: Bool {
         record?.snapshot.isSecure ?? false
     }
 
-    /// What the handshake came to: version, cipher suite, group, protocol, peer chain. Nil before
+    /// What the handshake negotiated: version, cipher suite, group, protocol, peer chain. Nil before
     /// `socketDidSecure(_:)`; it stays after the connection's end.
     public var tlsSession: TLSSession? {
         record?.snapshot.session?.value
@@ -53,23 +53,23 @@ extension AsyncSocket {
     }
 
     /// The path of the Unix-domain socket that the peer is bound to; nil for any other connection, and while
-    /// there is none.
+    /// there is no connection.
     public var connectedPath: String? {
         connectedAddress?.unixPath
     }
 
-    /// True when the connection is one over IPv4; false while there is none.
+    /// True for a connection over IPv4; false while there is no connection.
     public var isIPv4: Bool {
         connectedAddress?.family == .ipv4
     }
 
-    /// True when the connection is one over IPv6; false while there is none.
+    /// True for a connection over IPv6; false while there is no connection.
     public var isIPv6: Bool {
         connectedAddress?.family == .ipv6
     }
 
-    /// Our own address, of the connection or of the listener; nil while there is neither. That of a
-    /// connection stays after its end.
+    /// The local address of the connection or of the listener; nil while there is neither. A connection's
+    /// stays after its end.
     public var localAddress: SocketAddress? {
         state.withLock { state in
             switch state.occupation {
@@ -80,12 +80,12 @@ extension AsyncSocket {
         }
     }
 
-    /// Our own address in numbers; nil as `localAddress` is, and for a Unix-domain one.
+    /// The local address in numbers; nil when `localAddress` is nil, and for a Unix-domain one.
     public var localHost: String? {
         localAddress?.host
     }
 
-    /// Our own port; for a listener on port 0, the one that the kernel chose. 0 while there is neither
+    /// The local port; for a listener on port 0, the one that the kernel chose. 0 while there is neither
     /// connection nor listener.
     public var localPort: UInt16 {
         localAddress?.port ?? 0

@@ -4,16 +4,15 @@ internal import SocketBuffers
 public import SocketCore
 
 extension AsyncSocket {
-    /// Sets an option of the kernel's: `try socket.setOption(.keepAlive, to: true)`.
+    /// Sets an option of the kernel: `try socket.setOption(.keepAlive, to: true)`.
     ///
-    /// With a connection or a listener it counts at once when the call returns. In any case the value is kept
-    /// for the descriptors that this socket gets later, before they are bound or connected, and for the
-    /// connections that it accepts from now on. It may be called from any thread, and waits for no one. A
-    /// value that is kept and that the kernel does not take later ends the attempt to connect, or makes
-    /// `accept` throw.
+    /// On an established connection or a listener it takes effect before the call returns. In any case the
+    /// socket keeps the value for the descriptors that it gets later, before they are bound or connected, and
+    /// for the connections that it accepts from now on. You may call this from any thread, and it waits for
+    /// no one. If the kernel later refuses a kept value, the attempt to connect ends, or `accept` throws.
     ///
-    /// - Throws: `.badParameter` when the value makes no sense or the option is none of this kind of socket
-    ///   (`EINVAL`, `EOPNOTSUPP`, `ENOPROTOOPT`), `.system` when the kernel refuses it, for example with
+    /// - Throws: `.badParameter` when the value is invalid or this kind of socket lacks the option (`EINVAL`,
+    ///   `EDOM`, `EOPNOTSUPP`, `ENOPROTOOPT`), `.system` when the kernel refuses it, for example with
     ///   `EPERM`; `errno` says which. Nothing is kept then.
     public func setOption<Value>(_ option: SocketOption<Value>, to value: Value) throws(AsyncSocketError) {
         do throws(SystemError) {
@@ -26,12 +25,12 @@ extension AsyncSocket {
         }
     }
 
-    /// The value of an option: of the connection or of the listener as the kernel has it, and otherwise the
-    /// one that has been set here.
+    /// The value of an option: the kernel's for the connection or the listener, otherwise the one that was
+    /// set here.
     ///
-    /// It may be called from any thread, and waits for no one.
+    /// You may call this from any thread, and it waits for no one.
     ///
-    /// - Throws: `.badConfiguration` when there is neither a descriptor nor a value that has been set, and
+    /// - Throws: `.badConfiguration` when there is neither a descriptor nor a value that was set here, and
     ///   otherwise what `setOption(_:to:)` throws.
     public func option<Value>(_ option: SocketOption<Value>) throws(AsyncSocketError) -> Value {
         do throws(SystemError) {
@@ -42,11 +41,11 @@ extension AsyncSocket {
         } catch {
             throw AsyncSocketError(option: error, operation: "option")
         }
-        throw .badConfiguration("option", "the socket has no connection, and \(option.name) has not been set")
+        throw .badConfiguration("option", "the socket has no connection, and \(option.name) was not set: set it first")
     }
 
-    /// Anything of yours that should go with the socket. The socket does nothing with it; accepted sockets
-    /// begin with nil.
+    /// A value of your own to keep with the socket. The socket does nothing with it; accepted sockets start
+    /// with nil.
     public var userData: (any Sendable)? {
         get { state.withLock { $0.userData?.value } }
         set {
@@ -59,16 +58,15 @@ extension AsyncSocket {
         }
     }
 
-    /// Runs `body` when nothing else happens to the connection, with its descriptor, for system calls that
-    /// this library has no name for.
+    /// Runs `body` with the descriptor while nothing else happens to the connection: for system calls that
+    /// this library does not offer.
     ///
-    /// It is posted to the socket's turn and never waited for: it runs now, on this thread, when no one else
-    /// is busy with the socket, and otherwise after them, on their thread; on the socket queue, if there is
-    /// one. Be quick, and do not block. The descriptor is valid inside `body` only. Do not close it, read
-    /// from it, write to it, or make it blocking. A listener passes a duplicate of one of its descriptors.
+    /// The call waits for nothing: `body` runs now, on this thread, when no one else is busy with the socket,
+    /// and otherwise after them, on their thread; on the socket queue, if there is one. Be quick, and do not
+    /// block. The descriptor is valid inside `body` only. Do not close it, read from it, write to it, or make
+    /// it blocking. A listener passes a duplicate of one of its descriptors.
     ///
-    /// - Parameter body: Gets the descriptor, or nil when there is none: the socket is not in use, or not
-    ///   connected yet.
+    /// - Parameter body: Gets the descriptor; nil when the socket is not in use or not connected yet.
     public func perform(_ body: @escaping @Sendable (_ descriptor: Int32?) -> Void) {
         switch state.withLock({ $0.occupation }) {
         case .connection(let connection): connection.post(.perform(body))
@@ -77,7 +75,7 @@ extension AsyncSocket {
         }
     }
 
-    /// With a second descriptor of the listener's socket, since the first one may be closed at any time.
+    /// Passes a duplicate descriptor, since the listener may close its own at any time.
     private static func perform(_ body: (Int32?) -> Void, on listener: Listener) {
         let copy = listener.duplicateDescriptor()
         call(body, with: copy)
@@ -132,18 +130,18 @@ extension AsyncSocketError {
 // MARK: - Multipath TCP
 
 extension AsyncSocket {
-    /// Whether to ask for Multipath TCP (RFC 8684), which may use several paths for one connection. False at
-    /// first. It counts from the next `connect` or `accept` on.
+    /// Whether to ask for Multipath TCP (RFC 8684), which may use several paths for one connection. False by
+    /// default. A change takes effect at the next `connect` or `accept`.
     ///
-    /// Where the kernel has none (`net.mptcp.enabled`), or the peer does not take part, it is TCP without a
-    /// word: `isMultipathTCP` says which. Which paths are used is for the system's path manager to say
-    /// (ip-mptcp(8)). Some options of TCP are unknown to such a socket, and `setOption` throws then.
+    /// Where the kernel has no Multipath TCP (`net.mptcp.enabled`) or the peer does not take part, the
+    /// connection is plain TCP, and no error says so: ask `isMultipathTCP`. The system's path manager chooses
+    /// the paths (ip-mptcp(8)). Such a socket lacks some options of TCP, for which `setOption` throws.
     public var usesMultipathTCP: Bool {
         get { state.withLock { $0.options.usesMultipathTCP } }
         set { state.withLock { $0.options.usesMultipathTCP = newValue } }
     }
 
-    /// True while a connection is up that both sides have agreed to make with Multipath TCP.
+    /// True while a connection is established for which both sides agreed on Multipath TCP.
     public var isMultipathTCP: Bool {
         connection?.record.withLock { $0.live.descriptor?.isMultipath } ?? false
     }

@@ -3,23 +3,22 @@ internal import SocketBuffers
 public import SocketCore
 
 extension AsyncSocket {
-    /// Reads the first bytes there are, whatever their number.
+    /// Reads the first bytes that arrive, however many.
     ///
-    /// Reads are served in the order in which they were queued, each as soon as it has what it asked for,
-    /// with `socket(_:didRead:withTag:)`. A read may be queued from `connect` on, before the connection is
-    /// established. On a socket that is not in use, and after one of the `disconnect` methods, it is dropped.
-    /// Bytes that no read has taken stay where they are. When the connection ends first,
+    /// The socket serves reads in the order in which you queue them, each as soon as it has what it asked
+    /// for, with `socket(_:didRead:withTag:)`. You may queue a read from `connect` on, before the connection
+    /// is established. On a socket that is not in use, and after one of the `disconnect` methods, the read is
+    /// dropped. Bytes that no read has taken wait for the next one. When the connection ends first,
     /// `socketDidDisconnect(_:withError:)` says why.
     ///
     /// - Parameters:
-    ///   - timeout: Seconds from the moment this is the oldest read that is not complete; negative (the
-    ///     default): no limit. What happens then is for
-    ///     `socket(_:shouldTimeoutReadWithTag:elapsed:bytesDone:)` to say.
-    ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
+    ///   - timeout: Seconds from the moment when this is the oldest incomplete read; negative (the default):
+    ///     no limit. `socket(_:shouldTimeoutReadWithTag:elapsed:bytesDone:)` then decides what happens.
+    ///   - buffer: Where to put the bytes; nil: in new memory.
     ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with
     ///     `.badParameter`.
     ///   - maxLength: The most bytes to deliver, more than zero; otherwise the connection ends with
-    ///     `.badParameter`. Without it a read brings what has been read ahead, which is bounded (64 KiB).
+    ///     `.badParameter`. By default a read delivers what was read ahead, which is bounded (64 KiB).
     ///   - tag: Comes back with the data.
     public func readData(
         withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
@@ -35,10 +34,10 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - length: Zero completes with no bytes when its turn comes; a negative number ends the connection
-    ///     with `.badParameter`. Memory is used for the bytes that have come, not for those that were
-    ///     announced: but check a length that the peer has sent before you ask for so much.
+    ///     with `.badParameter`. The read uses memory for the bytes that have arrived, not for those
+    ///     announced; still, check a length that the peer has sent before you ask for that much.
     ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
-    ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
+    ///   - buffer: Where to put the bytes; nil: in new memory.
     ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with
     ///     `.badParameter`.
     ///   - tag: Comes back with the data.
@@ -52,45 +51,46 @@ extension AsyncSocket {
 
     /// Reads up to and including the first occurrence of `delimiter`.
     ///
-    /// The connection ends with `.readMaxedOut` when `maxLength` bytes are there without the delimiter; a
+    /// The connection ends with `.readMaxedOut` when `maxLength` bytes have arrived without the delimiter; a
     /// delimiter that ends exactly at `maxLength` is found. Otherwise it is like
     /// `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///
     /// - Parameters:
     ///   - delimiter: At least one byte and at most `maxLength`; otherwise the connection ends with
-    ///     `.badParameter`. Part of the data that is delivered.
+    ///     `.badParameter`. It is part of the delivered data.
     ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
-    ///   - buffer: Where to put the bytes; nil: in memory of the read's own.
+    ///   - buffer: Where to put the bytes; nil: in new memory.
     ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with
     ///     `.badParameter`.
-    ///   - maxLength: The most bytes that are delivered, the delimiter among them; 1 MiB unless you say
-    ///     otherwise. Write a number, `.bytes(count)` for one that is computed, or `.unlimited`: then the
-    ///     peer decides how much memory the read takes.
+    ///   - maxLength: The most bytes to deliver, including the delimiter; 1 MiB by default. Write a literal,
+    ///     `.bytes(count)` for a computed number, or `.unlimited`: then the peer decides how much memory the
+    ///     read takes.
     ///   - tag: Comes back with the data.
     public func readData(
         to delimiter: Data, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
         maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
     ) {
-        guard !delimiter.isEmpty else { return refuse("a delimiter has at least one byte") }
+        guard !delimiter.isEmpty else { return refuse("the delimiter is empty: give at least one byte") }
         guard delimiter.count <= maxLength.count else {
             return refuse("the delimiter is longer than maxLength, \(maxLength)")
         }
         enqueue(.delimiter(delimiter), maxLength, timeout, tag, buffer, offset)
     }
 
-    /// Reads everything up to the end of what the peer sends.
+    /// Reads everything until the peer ends its stream.
     ///
     /// It is complete when the peer has closed its side in good order: with a FIN or, with TLS, a
     /// close_notify. Then `socketDidDisconnect(_:withError:)` follows with `.closedByPeer`, or
     /// `socketDidCloseReadStream(_:)` on a socket without `autoDisconnectOnClosedReadStream`. When the stream
-    /// ends in any other way, what came is delivered with
+    /// ends in any other way, the bytes so far are delivered with
     /// `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`, since it may be cut short, and the end
     /// follows. The connection ends with `.readMaxedOut` when more than `maxLength` bytes come.
     ///
     /// - Parameters:
-    ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`; it is for all of it.
-    ///   - maxLength: The most bytes that are delivered; 1 MiB unless you say otherwise. With `.unlimited`
-    ///     the peer decides how much memory the read takes.
+    ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`; it covers the whole
+    ///     read.
+    ///   - maxLength: The most bytes to deliver; 1 MiB by default. With `.unlimited` the peer decides how
+    ///     much memory the read takes.
     ///   - tag: Comes back with the data.
     public func readDataToEnd(
         withTimeout timeout: TimeInterval = -1, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
@@ -99,12 +99,12 @@ extension AsyncSocket {
         enqueue(.end, maxLength, timeout, tag, nil, 0)
     }
 
-    /// The `maxLength` of reads whose length the peer decides, unless you give one: 1 MiB.
+    /// The default `maxLength` of reads whose length the peer decides: 1 MiB.
     public static let defaultMaxLength = ByteLimit.mebibytes(1)
 
-    /// How far the oldest read has come that is not complete; nil when none is queued. In a callback without
-    /// a delegate queue as it is there; elsewhere a snapshot, from the end of the last turn on the event
-    /// loop: the read may be further by now.
+    /// The progress of the oldest incomplete read; nil when none is queued. In an inline callback it is
+    /// current; elsewhere it is a snapshot from the end of the last turn on the event loop, and the read may
+    /// be further by now.
     public var readProgress: OperationProgress? {
         connection?.progress.read
     }
@@ -113,7 +113,7 @@ extension AsyncSocket {
         _ goal: ReadPacket.Goal, _ maxLength: ByteLimit, _ timeout: TimeInterval, _ tag: Int, _ buffer: ReadBuffer?, _ offset: Int
     ) {
         if let buffer, !(0...buffer.count).contains(offset) {
-            return refuse("the offset \(offset) lies outside of the buffer, which has \(buffer.count) bytes")
+            return refuse("the offset \(offset) lies outside the buffer, which has \(buffer.count) bytes")
         }
         let target = buffer.map { (buffer: $0, offset: offset) }
         withConnection {

@@ -3,26 +3,26 @@ internal import SocketCore
 public import SocketTLS
 
 extension AsyncSocket {
-    /// Turns the connection into a TLS connection, behind the reads and writes that are queued now.
+    /// Upgrades the connection to TLS, after the reads and writes that are queued now.
     ///
-    /// Everything read or written before the call is plaintext, everything after it is encrypted; the
-    /// handshake begins when the last of the former is complete. Call it before the connection is up for TLS
-    /// from the first byte. `socketDidSecure(_:)` follows, or `socketDidDisconnect(_:withError:)` with an
-    /// error that says who is to blame and what was wrong.
+    /// Everything queued before the call is plaintext, everything after it is encrypted; the handshake begins
+    /// when the last of the former is complete. For TLS from the first byte, call it before the connection is
+    /// established. `socketDidSecure(_:)` follows, or `socketDidDisconnect(_:withError:)` with an error that
+    /// says who is to blame and what was wrong.
     ///
     /// Bytes that the peer sends before the handshake are never delivered as if they had come after it: a
     /// client refuses them (`.bytesBufferedAtUpgrade`, by `TLSSettings.bytesBufferedAtUpgrade`), a server
-    /// takes them for the beginning of the handshake. So read the reply to a STARTTLS command to its
-    /// delimiter, never with `readData(withTimeout:tag:)`, and forget what the peer said before (RFC 3207,
-    /// section 4.2; RFC 9051, section 6.2.1).
+    /// takes them as the start of the handshake. So read the reply to a STARTTLS command up to its delimiter,
+    /// never with `readData(withTimeout:tag:)`, and discard what the peer said before (RFC 3207, section 4.2;
+    /// RFC 9051, section 6.2.1).
     ///
-    /// - Parameter settings: The role and what it takes. The first use of the system's root certificates
-    ///   reads them, which takes some 25 milliseconds.
-    /// - Throws: `.tls` when the settings cannot be used. The connection ends with that error: what you queue
-    ///   behind the call is never sent in plaintext, even if you ignore the error. `.badConfiguration`, and
+    /// - Parameter settings: The role and what it needs. The first use of the system's root certificates
+    ///   reads them, which takes about 25 milliseconds.
+    /// - Throws: `.tls` when the settings are unusable. The connection ends with that error: what you queue
+    ///   after the call is never sent in plaintext, even if you ignore the error. `.badConfiguration`, and
     ///   nothing changes, when the socket is not in use, when `startTLS` was called on this connection
-    ///   before, or when you are closing it. A connection that has ended by itself is no error here, as for a
-    ///   read: `socketDidDisconnect(_:withError:)` says why it ended.
+    ///   before, or when you are closing it. When the connection has already ended by itself the call does
+    ///   not throw, as for a read: `socketDidDisconnect(_:withError:)` says why it ended.
     public func startTLS(settings: TLSSettings) throws(AsyncSocketError) {
         _ = try startTLS(settings: settings, waiter: nil)
     }
@@ -31,7 +31,7 @@ extension AsyncSocket {
     func startTLS(
         settings: TLSSettings, waiter: (any OperationWaiter<TLSSession?>)?
     ) throws(AsyncSocketError) -> Bool {
-        guard let connection else { throw .badConfiguration("startTLS", "there is no connection, and none is being made") }
+        guard let connection else { throw .badConfiguration("startTLS", "the socket is not in use: connect it first") }
         // The turn answers a waiter: it knows why the connection has ended.
         guard try claimUpgrade(of: connection) || waiter != nil else { return false }
         do throws(TLSError) {
@@ -48,7 +48,7 @@ extension AsyncSocket {
     /// False when the connection has ended.
     private func claimUpgrade(of connection: StreamConnection) throws(AsyncSocketError) -> Bool {
         let (isClaimed, refusal) = connection.record.withLock { record -> (Bool, String?) in
-            if record.claims.isClosing || record.claims.isWriteStreamClosing { return (false, "you are closing the connection") }
+            if record.claims.isClosing || record.claims.isWriteStreamClosing { return (false, "this side closes the connection") }
             if record.isOver { return (false, nil) }
             if record.claims.isUpgradeClaimed { return (false, "startTLS was called on this connection before") }
             record.claims.isUpgradeClaimed = true

@@ -7,13 +7,13 @@ internal import Synchronization
 
 /// An asynchronous TCP socket that can turn into a TLS connection while it is in use.
 ///
-/// It speaks the vocabulary of `GCDAsyncSocket`: operations are queued, served in order, and reported to a
-/// delegate. All methods may be called from any thread, and none of them blocks; in particular none ever
-/// waits for another socket or for the delegate.
+/// It uses the vocabulary of `GCDAsyncSocket`: it queues operations, serves them in order, and delivers the
+/// results to a delegate. You may call every method from any thread. No method waits for the network, for
+/// another socket or for the delegate.
 ///
-/// A socket makes one connection at a time, or listens. After `socketDidDisconnect` it can be used again.
-/// When the last reference to a socket goes away its connection is closed, and its delegate hears nothing
-/// more.
+/// A socket makes one connection at a time, or listens. You can use it again after `socketDidDisconnect`.
+/// When the last reference to a socket goes away, its connection closes, and its delegate gets no more
+/// callbacks.
 public final class AsyncSocket: Sendable {
     /// What the socket is busy with.
     enum Occupation {
@@ -30,14 +30,15 @@ public final class AsyncSocket: Sendable {
         var userData: CopyOnWrite<any Sendable>?
         /// Made when the socket listens for the first time.
         var quota: AcceptQuota?
-        /// Chosen at the first use, and kept: the end of one connection is then told before the beginning of
-        /// the next.
+        /// Chosen at the first use, and kept: the end of one connection is then delivered before the
+        /// beginning of the next.
         var loop: EventLoop?
     }
 
     let state: Locked<State>
     let callback = CallbackPlace<StreamConnection>()
-    /// How often the delegate was changed: who keeps it for a while can see whether it still is the one.
+    /// How many times the delegate has changed: code that holds a delegate can see whether it is still the
+    /// current one.
     let delegateChanges = Atomic(0)
     let socketQueue: DispatchQueue?
 
@@ -50,35 +51,35 @@ public final class AsyncSocket: Sendable {
     /// A socket whose delegate is called on a queue.
     ///
     /// The delegate needs no lock and need not be `Sendable`: all its calls come one after the other. Use a
-    /// queue of your own, or `.main` for a delegate on the main actor: the compiler cannot see that another
+    /// queue of your own, or `.main` for a delegate on the main actor: the compiler cannot see that any other
     /// queue is wrong for it. (Where the main actor is the default isolation of a target, write `nonisolated
-    /// final class` for a delegate with a queue of your own.) Keep the delegate and the socket: neither keeps
-    /// the other. Each queue that is blocked in a callback holds a thread of libdispatch's, which has 64 of
-    /// them for a whole process: give many sockets one queue rather than each socket its own, and never wait
-    /// in a callback.
+    /// final class` for a delegate with a queue of your own.) Keep a reference to the delegate and to the
+    /// socket: neither keeps the other. A queue that is blocked in a callback holds one of the 64 threads
+    /// that libdispatch has for the whole process: give many sockets one queue rather than each socket its
+    /// own, and never wait in a callback.
     ///
     /// - Parameters:
-    ///   - delegate: Who is told what happens. The socket holds it weakly: keep it.
-    ///   - delegateQueue: The serial queue on which the delegate is called. A concurrent queue is an error in
-    ///     the calling program; the global queues are refused at run time.
-    ///   - socketQueue: A serial queue on which the socket's state is handled; nil (recommended): the event
-    ///     loops. It may target other queues, and may be shared among sockets. A concurrent queue is an error
-    ///     in the calling program.
+    ///   - delegate: The object that gets the callbacks. The socket holds it weakly: keep it.
+    ///   - delegateQueue: The serial queue on which the delegate is called. It must not be a concurrent
+    ///     queue; a global queue traps at run time.
+    ///   - socketQueue: A serial queue on which the socket runs; nil (recommended): the event loops. It may
+    ///     target another queue, and sockets may share it. It must not be a concurrent queue.
     public convenience init(
         delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue, socketQueue: DispatchQueue? = nil
     ) {
         self.init(DelegateSlot(delegate, queue: delegateQueue), socketQueue: socketQueue)
     }
 
-    /// A socket whose delegate is called on the socket's event loop, without a hop: the fastest way.
+    /// A socket whose delegate is called on the socket's event loop, without a change of thread: the fastest
+    /// way.
     ///
     /// Be quick in the callbacks, and never block: other connections wait. The callbacks of one socket come
     /// one after the other. Those of several sockets with the same delegate, such as the accepted sockets of
     /// a listener, come on several threads at a time: that is why the delegate must be `Sendable`.
     ///
     /// - Parameters:
-    ///   - inlineDelegate: Who is told what happens. The socket holds it weakly: keep it.
-    ///   - socketQueue: A serial queue on which the socket's state is handled and the delegate is called; nil
+    ///   - inlineDelegate: The object that gets the callbacks. The socket holds it weakly: keep it.
+    ///   - socketQueue: A serial queue on which the socket runs and the delegate is called; nil
     ///     (recommended): the event loops.
     public convenience init<Delegate: AsyncSocketDelegate & Sendable>(
         inlineDelegate: Delegate?, socketQueue: DispatchQueue? = nil
@@ -95,7 +96,8 @@ public final class AsyncSocket: Sendable {
         self.socketQueue = socketQueue
     }
 
-    /// A socket that begins with the delegate, the delegate queue, the settings and the options of `parent`.
+    /// A socket that starts with the delegate, the delegate queue, the configuration and the options of
+    /// `parent`.
     init(childOf parent: AsyncSocket, socketQueue: DispatchQueue?, loop: EventLoop) {
         state = Locked(
             parent.state.withLock {
@@ -110,25 +112,22 @@ public final class AsyncSocket: Sendable {
 
     // MARK: - The delegate
 
-    /// Has another delegate told what happens, on a queue. What is on its way to the one before goes to this
-    /// one.
+    /// Sets another delegate and its queue. Events on their way to the old delegate go to the new one.
     ///
-    /// What a connection has to tell comes on the new queue when the call that is under way on the old one
-    /// has returned.
+    /// A connection delivers on the new queue once the callback in progress on the old one has returned.
     ///
     /// - Parameters:
-    ///   - delegate: Held weakly; nil: none is told.
+    ///   - delegate: Held weakly; nil: no one gets the callbacks.
     ///   - delegateQueue: A serial queue, as for `init(delegate:delegateQueue:socketQueue:)`.
     public func setDelegate(_ delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue) {
         delegateQueue.requireSerial()
         replaceAudience(with: DelegateSlot(delegate, queue: delegateQueue))
     }
 
-    /// Has another delegate told what happens, on the event loop, as with
-    /// `init(inlineDelegate:socketQueue:)`. What is on its way to the one before goes to this one, and may
-    /// still come on the queue of the one before.
+    /// Sets another delegate, which is called on the event loop, as with `init(inlineDelegate:socketQueue:)`.
+    /// Events on their way to the old delegate go to the new one, and may still come on the old queue.
     ///
-    /// - Parameter inlineDelegate: Held weakly; nil: none is told.
+    /// - Parameter inlineDelegate: Held weakly; nil: no one gets the callbacks.
     public func setInlineDelegate<Delegate: AsyncSocketDelegate & Sendable>(_ inlineDelegate: Delegate?) {
         replaceAudience(with: DelegateSlot(inlineDelegate, queue: nil))
     }
@@ -138,7 +137,7 @@ public final class AsyncSocket: Sendable {
         state.withLock { $0.audience.queue }
     }
 
-    /// Has no delegate told any more. A connection goes on; a listener closes what it accepts.
+    /// Removes the delegate. A connection goes on; a listener closes what it accepts.
     public func removeDelegate() {
         replaceAudience(with: DelegateSlot(nil, queue: nil))
     }
@@ -169,8 +168,8 @@ public final class AsyncSocket: Sendable {
         }
     }
 
-    /// The connection that is to read or write, if there is one. In an inline callback of it neither lock nor
-    /// count is needed to find it.
+    /// Calls `body` with the connection that is to read or write, if there is one. An inline callback of that
+    /// connection needs neither lock nor reference count to find it.
     @inline(__always)
     func withConnection(_ body: (StreamConnection) -> Void) {
         if callback.withConnection(body) { return }
@@ -180,15 +179,14 @@ public final class AsyncSocket: Sendable {
         body(connection)
     }
 
-    /// Makes `occupation` the socket's, if it has none that is still going on.
+    /// Gives the socket an occupation, unless an earlier one is still going on.
     func occupy(_ operation: String, with occupation: Occupation) throws(AsyncSocketError) {
         let predecessor = state.withLock { state -> Occupation? in
             let predecessor = state.occupation
             guard predecessor.isOver else { return nil }
             state.occupation = occupation
             if case .connection(let old) = predecessor { old.outlet.supersede() }
-            // Here, so that an option that is set from now on finds the connection, and one that was set
-            // before is not lost.
+            // Under the lock: an option set from now on finds the connection, and one set before is not lost.
             if case .connection(let connection) = occupation { prepare(connection, after: predecessor, &state) }
             return predecessor
         }
@@ -224,8 +222,8 @@ extension AsyncSocket.Occupation {
         }
     }
 
-    /// Sees to it that nothing is told of this one before the end of `predecessor`. Of a listener it is also
-    /// the beginning.
+    /// Holds back every event of this occupation until the end of `predecessor` is delivered. A listener also
+    /// starts only then.
     fileprivate func follow(_ predecessor: Self) {
         switch self {
         case .nothing: break
@@ -237,7 +235,7 @@ extension AsyncSocket.Occupation {
         }
     }
 
-    /// Calls `body` when the end has been told, or at once when there is none to wait for.
+    /// Calls `body` once the end is delivered, or at once when there is no end to wait for.
     private func whenEndIsTold(_ body: @escaping @Sendable () -> Void) {
         switch self {
         case .nothing: body()

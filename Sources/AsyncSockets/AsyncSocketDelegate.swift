@@ -1,13 +1,13 @@
 public import Dispatch
 public import FoundationEssentials
 
-/// What a socket tells you.
+/// The callbacks of a socket.
 ///
-/// Every method is optional: a default does nothing. Put the conformance into an extension of its own, and
-/// the compiler warns of a method whose name or types only nearly match. They are called on the queue that
-/// was given with the delegate, in the order in which things happened; an inline delegate is called on the
-/// socket's event loop (then be quick, and never block). No method is called from within a call that you make
-/// to the socket.
+/// Every method is optional: the default does nothing. Put the conformance into an extension of its own, and
+/// the compiler warns of a method whose name or types only nearly match. The methods are called on the queue
+/// that you set with the delegate, in the order in which things happened; an inline delegate is called on the
+/// socket's event loop (be quick there, and never block). No method is called from within a call that you
+/// make to the socket.
 ///
 /// The protocol is not `Sendable`: a delegate with a queue may have state without locks. A delegate on the
 /// main actor has a conformance that is isolated to it, and the main queue:
@@ -22,18 +22,18 @@ public protocol AsyncSocketDelegate: AnyObject {
 
     /// A listening socket has accepted a connection: keep `newSocket`, or it is closed at once.
     ///
-    /// It has the listener's delegate and delegate queue. Reads and writes may begin right here.
+    /// It has the listener's delegate and delegate queue. You may read and write right here.
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket)
 
-    /// The queue on which the state of an accepted socket is to be handled; nil (the default): on the event
-    /// loops.
+    /// Return the queue on which an accepted socket is to run; nil (the default): the event loops.
     func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue?
 
-    /// The connection is up. `host` is the peer's address in numbers; behind a proxy the host that was asked
-    /// for; for an abstract name of the Unix domain its description, and the port is 0.
+    /// The connection is established. `host` is the peer's address in numbers; behind a proxy, the host that
+    /// you asked for; for an abstract name of the Unix domain or a virtual machine, the description of the
+    /// address, and the port is 0.
     func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16)
 
-    /// The connection to the Unix-domain socket at a path stands.
+    /// The connection to the Unix-domain socket at a path is established.
     func socket(_ socket: AsyncSocket, didConnectToPath path: String)
 
     /// A step on the way to a connection, for logs and progress displays.
@@ -47,20 +47,21 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// A read has received `partialLength` more bytes and is not complete yet.
     func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int)
 
-    /// A read has ended without being complete, and the connection goes on.
+    /// A read has ended incomplete.
     ///
-    /// It has timed out on a socket with `keepsConnectionOnReadTimeout`, or the peer had closed its side on
-    /// one without `autoDisconnectOnClosedReadStream`.
+    /// It timed out on a socket with `keepsConnectionOnReadTimeout`, or the peer had closed its side on one
+    /// without `autoDisconnectOnClosedReadStream`: then the connection goes on. Or the stream broke off
+    /// during a read to the end: then the end of the connection follows.
     ///
     /// - Parameters:
-    ///   - socket: The socket, whose connection goes on.
+    ///   - socket: The socket.
     ///   - tag: The tag of the read.
     ///   - data: What the read had so far; it will not be delivered again.
-    ///   - error: `.readTimeout` or `.closedByPeer`.
+    ///   - error: `.readTimeout`, `.closedByPeer` or, for a read to the end, why the stream broke off.
     func socket(_ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError)
 
-    /// A read has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the
-    /// connection or, with `keepsConnectionOnReadTimeout`, the read.
+    /// A read has timed out. Return how many seconds it may go on for; zero or less (the default: zero) ends
+    /// the connection or, with `keepsConnectionOnReadTimeout`, the read.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
@@ -74,14 +75,14 @@ public protocol AsyncSocketDelegate: AnyObject {
 
     // MARK: Writing
 
-    /// A write is complete: the kernel has all its bytes. That is no word about the peer having them.
+    /// A write is complete: the kernel has all its bytes. That does not mean that the peer has them.
     func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int)
 
     /// `partialLength` more bytes of a write were handed to the kernel, and some are left.
     func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int)
 
-    /// A write has taken too long. Return the seconds to go on for; zero or less (the default: zero) ends the
-    /// connection.
+    /// A write has timed out. Return how many seconds it may go on for; zero or less (the default: zero) ends
+    /// the connection.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
@@ -103,36 +104,36 @@ public protocol AsyncSocketDelegate: AnyObject {
     ///
     /// Answer by calling `completionHandler` once, from any thread, now or later, within `trustTimeout`
     /// seconds; later answers and second ones are ignored. Meanwhile no application data moves in either
-    /// direction. With `.delegate`, OpenSSL has already said yes and you may only narrow that; with `.manual`
-    /// yours is the only verdict. The default says no.
+    /// direction. With `.delegate`, OpenSSL has already accepted the peer, and you can only refuse it; with
+    /// `.manual` yours is the only verdict. The default refuses.
     ///
     /// On the client side it comes before the peer has proved that it holds the certificate's key: store a
     /// pin in `socketDidSecure`.
     func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void)
 
-    /// The connection is secure: all that is read and written from here on is encrypted. `tlsSession` has the
-    /// facts.
+    /// The connection is secure: everything read and written from here on is encrypted. See `tlsSession`.
     func socketDidSecure(_ socket: AsyncSocket)
 
     // MARK: The end
 
-    /// The connection, the attempt to make one, or the listener has ended. Called once for each, and last.
+    /// The connection, the attempt to connect, or the listener has ended. Called once for each, as its last
+    /// callback.
     ///
-    /// `error` is nil after `disconnect()` and its like. A peer that closed in good order is `.closedByPeer`,
-    /// which is an error here because it was not your doing. Reads and writes that were still queued have
-    /// been dropped.
+    /// `error` is nil after `disconnect()` and the like. When the peer closed in good order it is
+    /// `.closedByPeer`, which is an error here because you did not ask for it. Reads and writes that were
+    /// still queued are dropped.
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?)
 
-    /// The same in the spelling of CocoaAsyncSocket, so that a delegate that was written for it hears of the
-    /// end. Implement one of the two: both are called.
+    /// The same in the spelling of CocoaAsyncSocket, for a delegate that was written for it. Implement one of
+    /// the two: both are called.
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: (any Error)?)
 }
 
 // The defaults that make every method optional.
 extension AsyncSocketDelegate {
-    /// Lets go of `newSocket`, which closes it.
+    /// Releases `newSocket`, which closes it.
     public func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {}
-    /// Answers nil: on the event loops.
+    /// Returns nil: the event loops.
     public func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue? { nil }
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {}
@@ -148,7 +149,7 @@ extension AsyncSocketDelegate {
     public func socket(
         _ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError
     ) {}
-    /// Answers zero: the connection ends.
+    /// Returns zero.
     public func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval { 0 }
@@ -158,7 +159,7 @@ extension AsyncSocketDelegate {
     public func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) {}
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int) {}
-    /// Answers zero: the connection ends.
+    /// Returns zero.
     public func socket(
         _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval { 0 }
@@ -166,7 +167,7 @@ extension AsyncSocketDelegate {
     public func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int) {}
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, writeQueueReachedLowWater byteCount: Int) {}
-    /// Answers no.
+    /// Refuses the peer.
     public func socket(
         _ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void
     ) { completionHandler(false) }

@@ -2,7 +2,7 @@ internal import Glibc
 internal import SocketCore
 
 extension AsyncSocketError {
-    /// Throws `.badParameter` for a text that names no host.
+    /// Throws `.badParameter` for text that is not a host.
     static func checkHost(_ text: String, _ operation: String) throws(AsyncSocketError) {
         do throws(HostError) {
             _ = try HostText(text, port: 0)
@@ -52,7 +52,7 @@ extension AsyncSocketError {
         return names.filter { families.contains($0.key) }.map(\.value).joined(separator: " and ")
     }
 
-    /// Every address has failed. `errno` is that of the last one that says something about the host and not
+    /// Every address failed. `errno` is that of the last failure that says something about the host and not
     /// about this machine.
     init(failedAttempts: [(address: SocketAddress, error: SystemError)], destination: String) {
         let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.error.about($0.address))" }
@@ -65,13 +65,13 @@ extension AsyncSocketError {
         )
     }
 
-    /// A message names this many addresses at most: how many a host has is up to whoever answers for its
-    /// name.
+    /// A message names this many addresses at most: the server that answers for a name decides how many a
+    /// host has.
     private static let namedAttempts = 16
 }
 
 extension SystemError {
-    /// True when nothing has been sent: this machine has no socket, address or way for it.
+    /// True when nothing was sent: this machine has no socket, address or route for it.
     fileprivate var isLocal: Bool {
         call != "connect" || isFamilyMissing || errno == ENETUNREACH || errno == EINVAL
     }
@@ -79,18 +79,18 @@ extension SystemError {
 
 extension AsyncSocketError {
     static func closing(_ operation: String) -> AsyncSocketError {
-        .badConfiguration(operation, "this side is closing the connection, and takes nothing new")
+        .badConfiguration(operation, "this side is closing the connection and accepts nothing new")
     }
 
     static func readMaxedOut(_ maxLength: Int) -> AsyncSocketError {
         AsyncSocketError(
             .readMaxedOut, blame: .peer, operation: "read",
-            message: "what was waited for did not come within maxLength, \(maxLength) bytes")
+            message: "the delimiter or the end did not come within maxLength, \(maxLength) bytes")
     }
 
     static func writeQueueFull(_ limit: Int) -> AsyncSocketError {
         AsyncSocketError(
             .writeQueueFull, blame: .caller, operation: "write",
-            message: "more than \(limit) bytes would have waited to be written")
+            message: "more than \(limit) bytes would wait to be written: write less, or raise maximumPendingWriteBytes")
     }
 }

@@ -9,8 +9,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         set { change { $0.code = newValue } }
     }
 
-    /// Who has to change something for it to go well: the caller, the peer, the holder of a certificate, or
-    /// the system.
+    /// Who has to change something: the caller, the peer, the holder of a certificate, or the system.
     public var blame: Blame {
         get { contents.blame }
         set { change { $0.blame = newValue } }
@@ -42,14 +41,14 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
     }
 
     /// True when the connection ended in good order: the peer closed it with a FIN or, with TLS, a
-    /// close_notify. An end of your own has no error.
+    /// close_notify. An end that you asked for has no error.
     public var isOrderlyEnd: Bool { code == .closedByPeer }
 
-    /// An error of your own making, for tests of code that handles them.
+    /// An error that you make yourself, for tests of code that handles errors.
     ///
     /// - Parameters:
     ///   - code: What happened.
-    ///   - blame: Who has to change something for it to go well.
+    ///   - blame: Who has to change something.
     ///   - operation: What the socket was doing.
     ///   - message: One sentence that says what was wrong.
     ///   - errno: The `errno` of the system call that failed, where one did.
@@ -103,26 +102,25 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// The name of the code, for logs.
         public let description: String
 
-        /// The socket is in no state for the call: already connected or listening, no connection to upgrade,
-        /// a second `startTLS`.
+        /// The state of the socket does not allow the call: already connected or listening, no connection to
+        /// upgrade, a second `startTLS`.
         public static let badConfiguration = Code(description: "badConfiguration")
-        /// An argument has no meaning: a negative length, an empty delimiter, a port that is no number.
+        /// An argument is invalid: a negative length, an empty delimiter, port 0.
         public static let badParameter = Code(description: "badParameter")
-        /// The host name has no address (blame: caller), or the resolver could not tell (blame: system).
+        /// The host name has no address (blame: caller), or the resolver failed (blame: system).
         public static let hostNotFound = Code(description: "hostNotFound")
         /// The host has addresses, but none that may be used: their family is disabled, or the interface has
         /// no address of it.
         public static let noUsableAddress = Code(description: "noUsableAddress")
         /// No address of the host accepted the connection.
         public static let connectFailed = Code(description: "connectFailed")
-        /// The proxy would not make the connection, or could not; the message has its words.
+        /// The proxy refused to make the connection, or could not; the message has its answer.
         public static let proxyRefused = Code(description: "proxyRefused")
-        /// The proxy wants a user name and a password: there were none, or it did not accept them.
+        /// The proxy requires a user name and a password: you gave none, or it did not accept them.
         public static let proxyAuthenticationRequired = Code(description: "proxyAuthenticationRequired")
-        /// The proxy said something that is not its protocol, or ended the connection, before the tunnel
-        /// stood.
+        /// The proxy broke its protocol or ended the connection before the tunnel was established.
         public static let proxyFailed = Code(description: "proxyFailed")
-        /// The connection was not made in time.
+        /// The connection was not established in time.
         public static let connectTimeout = Code(description: "connectTimeout")
         /// A read was not complete in time.
         public static let readTimeout = Code(description: "readTimeout")
@@ -132,20 +130,20 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let handshakeTimeout = Code(description: "handshakeTimeout")
         /// The trust callback gave no verdict in time.
         public static let trustTimeout = Code(description: "trustTimeout")
-        /// `maxLength` bytes came without the delimiter.
+        /// `maxLength` bytes came without the delimiter, or more came before the end of the stream.
         public static let readMaxedOut = Code(description: "readMaxedOut")
-        /// More bytes would have waited to be written than `maximumPendingWriteBytes` allows, or than an
-        /// `Int` counts.
+        /// More bytes would wait to be written than `maximumPendingWriteBytes` allows, or than an `Int`
+        /// counts.
         public static let writeQueueFull = Code(description: "writeQueueFull")
         /// The peer closed the connection in good order: a FIN or, with TLS, a close_notify.
         public static let closedByPeer = Code(description: "closedByPeer")
-        /// The connection was secure and ended with a FIN but no close_notify: what came last may have been
-        /// cut off by an attacker.
+        /// The connection was secure and ended with a FIN but no close_notify: an attacker may have cut off
+        /// the last bytes.
         public static let truncated = Code(description: "truncated")
         /// The peer, or the network, reset the connection.
         public static let connectionReset = Code(description: "connectionReset")
-        /// Plaintext lay in the buffer when the handshake was about to begin: a STARTTLS injection, or a
-        /// greeting or reply that the program has not read before `startTLS`.
+        /// Plaintext was in the buffer when the handshake was about to begin: a STARTTLS injection, or a
+        /// greeting or reply that you did not read before `startTLS`.
         public static let bytesBufferedAtUpgrade = Code(description: "bytesBufferedAtUpgrade")
         /// TLS failed; `tls` says how.
         public static let tls = Code(description: "tls")
@@ -155,7 +153,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
 }
 
 extension AsyncSocketError: CustomStringConvertible, LocalizedError {
-    /// The sentence, with the operation, the code and the one to blame, and what TLS has to say.
+    /// The operation and the message, with the code and who is to blame; for TLS, what the engine found.
     public var description: String {
         if let tls { return "\(operation): \(tls)" }
         return "\(operation): \(message) (\(code), blame: \(blame))"
@@ -177,7 +175,7 @@ extension AsyncSocketError {
     }
 
     static func timeout(_ code: Code, _ operation: String, blame: Blame = .peer, seconds: Double) -> AsyncSocketError {
-        AsyncSocketError(code, blame: blame, operation: operation, message: "it was not done within \(seconds) seconds")
+        AsyncSocketError(code, blame: blame, operation: operation, message: "it did not complete within \(seconds) seconds")
     }
 
     static let closedByPeer = AsyncSocketError(

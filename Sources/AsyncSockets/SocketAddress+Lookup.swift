@@ -5,13 +5,13 @@ extension SocketAddress {
     /// The addresses of a host, as the system's resolver orders them (RFC 6724): what
     /// `connect(toHost:onPort:)` would try.
     ///
-    /// It runs on a thread of the resolver, where at most eight lookups are under way at a time; those that
-    /// wait are dropped when their task is cancelled.
+    /// It runs on a thread of the resolver, which makes at most eight lookups at a time; one that waits is
+    /// dropped when its task is cancelled.
     ///
     /// - Parameters:
     ///   - host: A name or an address, as `connect(toHost:onPort:)` takes them.
     ///   - port: The port that the addresses get.
-    /// - Throws: `AsyncSocketError` with `.hostNotFound` or, for a host that is empty or no name,
+    /// - Throws: `AsyncSocketError` with `.hostNotFound` or, for a host that is empty or not a name,
     ///   `.badParameter`; `CancellationError` when the task is cancelled.
     public static func lookUp(host: String, port: UInt16) async throws -> [SocketAddress] {
         try await lookUp(host: host, port: port, asking: .system)
@@ -50,7 +50,7 @@ private final class PendingLookup: Sendable {
         let lookup = resolver.resolve(query) { [self] answer in
             takeWaiter()?.resume(with: answer.mapError { AsyncSocketError($0) })
         }
-        // Cancelled meanwhile: the task has gone on, and no one else would take the lookup out of the line.
+        // Cancelled meanwhile: the task has gone on, and no one else would take the lookup out of the queue.
         let isLate = state.withLock { state in
             state.lookup = lookup
             return state.isCancelled

@@ -283,7 +283,7 @@ import Testing
         answer(true)
         let error = try #require(try await link.atClient.disconnected())
         #expect(error.code == .handshakeTimeout)
-        #expect(error.message == "it was not done within 2.5 seconds")
+        #expect(error.message == "it did not complete within 2.5 seconds")
         withExtendedLifetime(link) {}
     }
 }

@@ -1,11 +1,11 @@
 // Rules of the channel:
 //  1. No one else touches the connection's descriptor or its engine. No one else asks whether the connection
 //     is secure: every verb does the same with and without TLS.
-//  2. Readiness is remembered until the kernel denies it: events are edge-triggered, and each is told once.
-//  3. After every call to the engine its output is sent, failed calls too: an alert may be in it.
+//  2. Readiness is remembered until the kernel denies it: events are edge-triggered, and each comes once.
+//  3. After every call to the engine its output is sent, even when the call failed: an alert may be in it.
 //  4. The end of the input and the failure of the output are final. With TLS the engine judges what an end of
 //     file means.
-//  5. A verb is bounded to a few rounds. `.more` asks for another turn, so that others on the loop have
+//  5. A verb is bounded to a few rounds. `.more` asks for another turn, so that others on the loop get
 //     theirs.
 
 internal import Glibc
@@ -31,18 +31,18 @@ final class ByteChannel {
     /// A recv that brings less than there was room for has emptied the kernel's buffer, and whatever comes
     /// after it is a new event (epoll(7)).
     ///
-    /// Not so once the FIN has been announced, which is done once: then zero has still to be read. And not
-    /// where Linux stops a recv early: before urgent data (tcp(7)), and on a Unix-domain socket behind bytes
-    /// that descriptors came with (unix(7)).
+    /// That does not hold once the FIN has been announced, which happens once: zero is then still to be read.
+    /// Nor does it hold where Linux stops a recv early: before urgent data (tcp(7)), and on a Unix-domain
+    /// socket after bytes that descriptors came with (unix(7)).
     @exclusivity(unchecked) private var trustsShortReads: Bool
     /// The kernel has reported that the connection is broken in both directions.
     @exclusivity(unchecked) private var hasHangup = false
-    /// The engine has taken nothing, since a message of the peer is half there: reading may complete it.
+    /// The engine takes nothing while half a message of the peer is missing: reading may complete it.
     @exclusivity(unchecked) private(set) var isHeldUp = false
 
-    /// The most rounds of receiving or sending in one turn before others on the loop have theirs.
+    /// The most rounds of receiving or sending in one turn before others on the loop get theirs.
     static let roundsPerTurn = 4
-    /// The most bytes that a call gives to the kernel, which copies so many in some fifty microseconds.
+    /// The most bytes that a call gives to the kernel, which copies that many in about fifty microseconds.
     private static let sendLimit = 256 * 1024
     /// The most bytes of a file that a call has the kernel send: no more than sendfile(2) moves at a time.
     private static let fileLimit = 64 * 1024
@@ -53,7 +53,7 @@ final class ByteChannel {
         trustsShortReads = family != .unix
     }
 
-    /// What the event loop has said of the descriptor.
+    /// Notes what the event loop says of the descriptor.
     func note(_ events: LoopEvents) {
         if events.contains(.readable), case .quiet = input { input = .ready }
         if events.contains(.writable), case .full = output { output = .ready }
@@ -62,7 +62,7 @@ final class ByteChannel {
         if events.contains(.hangup) { hasHangup = true }
     }
 
-    /// The kernel is to be asked for bytes, whatever the last event said.
+    /// Has the kernel asked for bytes next, whatever the last event said.
     func expectBytes() {
         if case .quiet = input { input = .ready }
     }
@@ -81,10 +81,10 @@ final class ByteChannel {
 
     // MARK: - Ends
 
-    /// False as long as nothing has been heard of an end.
+    /// False while no end is known.
     var hasNews: Bool { input.isEnded || output.isFailed || hasHangup }
 
-    /// Says what has been heard of an end. To say it again changes nothing.
+    /// Notes every end that is known. Doing so again changes nothing.
     func tell(_ ending: inout StreamEnding) {
         switch (input, layer) {
         case (.endOfFile, .plain), (.closed, _): ending.note(.readEnded(.orderly))
@@ -95,7 +95,7 @@ final class ByteChannel {
         if hasHangup { ending.note(.hangup) }
     }
 
-    /// Why the connection is of no use to a handshake or a proxy's negotiation.
+    /// Why a handshake or a proxy negotiation cannot go on.
     var failure: AsyncSocketError? { input.error ?? output.error }
 
     // MARK: - Receiving
@@ -144,8 +144,7 @@ final class ByteChannel {
             return .nothing
         case .endOfFile:
             buffer.commit(0)
-            // The kernel tells of a reset once: who receives after the send that met it is told of an end of
-            // file.
+            // The kernel reports a reset once: a recv after the send that met it returns an end of file.
             if case .failed(let failure) = output, failure.error.errno == ECONNRESET {
                 input = .failed(failure.error)
             } else {
@@ -180,8 +179,8 @@ final class ByteChannel {
         return .more
     }
 
-    /// One `recv` into `sslPreBuffer`, unless the engine has yet to take what is there. The engine is told of
-    /// an end of file: true then too, so that it is asked again.
+    /// One `recv` into `sslPreBuffer`, unless the engine has yet to take what is there. An end of file goes
+    /// to the engine: true then too, so that the engine is asked again.
     private func receiveCiphertext(for engine: TLSEngine) -> Bool {
         guard engine.received.count < BufferPool.blockSize else { return false }
         if case .bytes = receive(into: engine.received, limit: BufferPool.blockSize) { return true }
@@ -207,8 +206,8 @@ final class ByteChannel {
         if case .tls(let engine) = layer { engine.hasOutput || output.isFailed } else { false }
     }
 
-    /// Hands on the next part of the writes at the front: to the kernel or, with TLS, to the engine and what
-    /// that makes of it to the kernel.
+    /// Hands on the next part of the writes at the front: to the kernel or, with TLS, through the engine to
+    /// the kernel.
     func submit(_ writes: WriteHalf) -> SubmitAnswer {
         switch layer {
         case .plain: submitPlain(writes)
@@ -220,7 +219,7 @@ final class ByteChannel {
         guard case .ready = output else { return .blocked }
         var answer = SocketDescriptor.SendAnswer.bytes(0)
         if let file = writes.nextFile {
-            // An error behind the first part would be lost to the bytes before it.
+            // An error after the first part would be hidden by the bytes before it.
             answer = descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.fileLimit))
         } else if !writes.withNextParts(limit: Self.sendLimit, { answer = descriptor.send($0) }) {
             return .all
@@ -237,7 +236,7 @@ final class ByteChannel {
         case .wouldBlock: output = .full
         case .exhausted: output = .exhausted(until: Deadline(after: SocketDescriptor.shortageSeconds))
         case .failed(let error):
-            // The end may have come with bytes before it that the loop has not told of yet.
+            // The end may have come with bytes before it that no event has announced yet.
             expectBytes()
             trustsShortReads = false
             let isFileBroken = error.errno == ENODATA || error.errno == EIO
@@ -247,7 +246,7 @@ final class ByteChannel {
         return nil
     }
 
-    /// Sends bytes that are in no queue; the number that the kernel took.
+    /// Sends bytes that are in no queue; returns the number that the kernel took.
     func send(_ bytes: UnsafeRawBufferPointer) -> Int {
         guard case .ready = output else { return 0 }
         return note(descriptor.send(bytes)) ?? 0
@@ -278,7 +277,7 @@ final class ByteChannel {
         while !bytes.isEmpty, case .ready = output {
             if let count = note(descriptor.send(bytes.readableBytes)) { bytes.consume(count) }
         }
-        // No one will get it any more; and an engine that has too much to send reads nothing, so that the end
+        // No one will receive it, and an engine that has too much to send reads nothing, so that the end
         // would never be found.
         if case .failed = output { bytes.reset() }
     }
@@ -302,7 +301,7 @@ final class ByteChannel {
         case failed(AsyncSocketError)
     }
 
-    /// Drives the handshake for as long as it gets ahead.
+    /// Drives the handshake as far as it can go now.
     func handshake() -> HandshakeAnswer {
         guard case .tls(let engine) = layer else { return .incomplete }
         for _ in 0..<Self.roundsPerTurn {
@@ -349,7 +348,7 @@ final class ByteChannel {
         return true
     }
 
-    /// Closes the descriptor, or has it closed once what was sent last has arrived.
+    /// Closes the descriptor, at once or by a lingering close.
     func close(_ parting: StreamEnding.Parting, on loop: EventLoop) {
         let engine: TLSEngine? = if case .tls(let engine) = layer { engine } else { nil }
         if parting != .reset, let engine {
@@ -361,7 +360,7 @@ final class ByteChannel {
         // or the end of the data.
         switch parting {
         case .reset:
-            // The peer must not take the FIN for the end of what it was promised.
+            // The peer must not take a FIN for the end of what was announced.
             try? descriptor.set(.linger, to: 0)
             descriptor.close()
         case .atOnce where engine?.hasOutput != true: descriptor.close()

@@ -2,7 +2,7 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// Queued writes on their way into an engine.
+/// Takes queued writes into an engine.
 extension TLSEngine {
     enum EncryptAnswer {
         /// All there was, or as much as a block of `output` holds.

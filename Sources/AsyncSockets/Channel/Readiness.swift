@@ -1,6 +1,6 @@
 internal import SocketCore
 
-/// What is known of bytes to receive.
+/// What is known about bytes to receive.
 enum InputReadiness {
     /// The kernel has none, as far as is known.
     case quiet
@@ -30,7 +30,7 @@ enum InputReadiness {
     }
 }
 
-/// What is known of room for bytes to send.
+/// What is known about room for bytes to send.
 enum OutputReadiness {
     /// The kernel takes bytes, or has not yet said that it does not (`kSocketCanAcceptBytes`).
     case ready

@@ -1,8 +1,8 @@
 internal import SocketBuffers
 internal import SocketTLS
 
-/// A value that its copies share until one of them changes: thousands of accepted sockets have the settings
-/// of their listener, and keep them once.
+/// A value that its copies share until one of them changes: thousands of accepted sockets share the
+/// configuration of their listener.
 struct CopyOnWrite<Value: Sendable>: Sendable {
     private final class Box: @unchecked Sendable {
         // Unchecked: changed only by the one who has the only reference.
@@ -27,14 +27,14 @@ struct CopyOnWrite<Value: Sendable>: Sendable {
     }
 }
 
-/// What the latest handshake without a peer's certificate came to. The connections of a server mostly agree
-/// on the same, and have it in common: by themselves they would keep a fifth of a kilobyte each.
+/// The session of the latest handshake without a peer certificate. Most connections of a server agree on the
+/// same session and share it: a copy for each would take a fifth of a kilobyte.
 enum LatestSession {
     private static let latest = Locked<CopyOnWrite<TLSSession>?>(nil)
 
-    /// `session`, in common with the one before if that says the same.
+    /// `session`, or the shared one if it is equal.
     static func share(_ session: TLSSession) -> CopyOnWrite<TLSSession> {
-        // Certificates are kept for no one.
+        // A session with certificates is not kept here.
         guard session.peerCertificates.isEmpty else { return CopyOnWrite(session) }
         return latest.withLock { latest in
             if let latest, latest.value == session { return latest }

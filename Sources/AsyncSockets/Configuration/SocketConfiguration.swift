@@ -2,18 +2,18 @@ internal import FoundationEssentials
 internal import Logging
 internal import SocketCore
 
-/// What the user of a socket has set for its connections. A plain value: each connection has its own, and
-/// hears of changes by a message.
+/// How the connections of a socket behave, chosen by its user. A plain value: each connection has its own,
+/// and gets changes by a message.
 ///
-/// It is large and seldom changed, so it is kept and handed round as `Shared`.
+/// It is large and seldom changes, so it is stored and passed on as `Shared`.
 struct SocketConfiguration: Sendable {
     typealias Shared = CopyOnWrite<SocketConfiguration>
 
-    /// What a socket begins with.
+    /// What a socket starts with.
     static let initial = Shared(SocketConfiguration())
 
-    /// Grows with each change, so that of two that overtake each other on the way to a connection the later
-    /// one stays.
+    /// Grows with each change: of two that overtake each other on the way to a connection, the later one
+    /// wins.
     var version = 0
     /// `kIPv4Disabled`, the other way round.
     var isIPv4Enabled = true
@@ -21,25 +21,25 @@ struct SocketConfiguration: Sendable {
     var isIPv6Enabled = true
     /// `kPreferIPv6`, the other way round.
     var isIPv4PreferredOverIPv6 = true
-    /// Seconds between the beginning of one attempt to connect and that of the next.
+    /// Seconds from the start of one attempt to connect to the start of the next.
     var alternateAddressDelay: TimeInterval = 0.3
-    /// Who is asked for the addresses of hosts.
+    /// Resolves host names.
     var resolver = Resolver.system
-    /// Who makes connections to hosts on our behalf; nil: no one.
+    /// The proxy that connects to hosts on our behalf; nil: none.
     var proxy: Proxy?
     /// `kAllowHalfDuplexConnection`, the other way round.
     var autoDisconnectOnClosedReadStream = true
-    /// The seconds for which bytes that came before the end stay readable while a write that has failed waits
-    /// to be told so; infinite: without end.
+    /// The grace period after a failed write, in seconds: how long bytes that came before the end hold up the
+    /// end; infinite: no limit.
     var failedWriteGrace: TimeInterval = 1
-    /// A read that times out ends alone, and not the connection.
+    /// A read that times out does not end the connection.
     var keepsConnectionOnReadTimeout = false
-    /// The bytes that may wait in memory to be written at most.
+    /// The most bytes that may wait in memory to be written.
     var maximumPendingWriteBytes = ByteLimit.mebibytes(64)
-    /// The number of waiting bytes from which on the delegate is told; nil: never.
+    /// The number of waiting bytes at which the delegate gets a callback; nil: never.
     var writeHighWaterMark: Int?
-    /// Where what happens is logged; nil: with the library's logger.
+    /// The logger; nil: the library's.
     var logger: Logger?
-    /// The accepted connections that may be open at most; nil: no limit.
+    /// The most accepted connections that may be open; nil: no limit.
     var maximumAcceptedConnections: Int?
 }

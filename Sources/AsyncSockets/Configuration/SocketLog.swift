@@ -3,10 +3,10 @@ package import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-/// The logger of all sockets that have none of their own; tests put one of theirs here.
+/// The logger of all sockets that have none of their own; tests replace it.
 package let socketLog = Locked(Logger(label: "AsyncSockets"))
 
-/// What a connection is called in the log.
+/// How a connection appears in the log.
 struct ConnectionLog {
     /// Which side of the connection this socket is.
     enum Role: String {
@@ -26,7 +26,7 @@ struct ConnectionLog {
         self.role = role
     }
 
-    /// False when nothing would come of writing.
+    /// False when nothing would be written.
     static func isWritten(by configuration: SocketConfiguration.Shared) -> Bool {
         (configuration.value.logger?.logLevel ?? socketLog.withLock { $0.logLevel }) <= .debug
     }

@@ -2,11 +2,11 @@ internal import SocketCore
 
 /// What a connection is doing, TLS apart.
 enum ConnectionPhase {
-    /// Made, and not told yet what to do.
+    /// New, with nothing to do yet.
     case idle
     /// On its way to a descriptor.
     case opening(Opening)
-    /// The connection to a proxy is established, and the proxy is being asked for the one that was wanted.
+    /// The connection to a proxy is established, and the proxy is asked for the connection to the target.
     indirect case negotiating(ByteChannel, Tunnel)
     /// It is established (`kConnected`).
     case connected(ByteChannel)
@@ -14,19 +14,19 @@ enum ConnectionPhase {
     indirect case closed(AsyncSocketError?)
 }
 
-/// What a connection has to be done with before a certain time, besides reads and writes; never two at once.
+/// The time limit of a connection's phase (reads and writes have their own); never two at once.
 ///
-/// A class, since most of the time there is none: an idle connection keeps no room for it.
+/// A class, since most of the time a connection has no clock, and an idle one keeps no room for it.
 final class PhaseClock {
     enum Limit {
         case connect
         case handshake(thenTrust: Double)
-        /// The delegate's verdict; the handshake's clock stands still meanwhile.
+        /// The delegate's verdict; the handshake's clock pauses meanwhile.
         case trust(pausing: PhaseClock)
     }
 
     let limit: Limit
-    /// All the time there is, pauses apart.
+    /// The whole time allowed, pauses not counted.
     let seconds: Double
     private(set) var deadline: Deadline?
     private var left: Double
@@ -38,7 +38,7 @@ final class PhaseClock {
         deadline = Deadline(after: seconds, from: now)
     }
 
-    /// The handshake's: stands still from now on. Returns the clock of the verdict.
+    /// The handshake's clock pauses from now on. Returns the verdict's clock.
     func pauseForTrust(at now: Deadline = .now) -> PhaseClock? {
         guard case .handshake(let trustSeconds) = limit else { return nil }
         if let deadline { left = max(deadline.seconds(since: now), 0) }
@@ -46,7 +46,7 @@ final class PhaseClock {
         return PhaseClock(.trust(pausing: self), seconds: trustSeconds, at: now)
     }
 
-    /// The verdict's: returns the handshake's, which goes on with what was left when it stopped.
+    /// The verdict's clock ends. Returns the handshake's, which goes on with the time it had left.
     func resumeHandshake(at now: Deadline = .now) -> PhaseClock? {
         guard case .trust(let handshake) = limit else { return nil }
         handshake.deadline = Deadline(after: handshake.left, from: now)

@@ -1,7 +1,7 @@
 internal import SocketCore
 internal import SocketTLS
 
-/// What anyone may ask of a connection at any time, behind one lock.
+/// What anyone may ask about a connection at any time, behind one lock.
 struct ConnectionRecord {
     var snapshot = ConnectionSnapshot()
     var claims = CallerClaims()
@@ -11,7 +11,7 @@ struct ConnectionRecord {
     var isOver: Bool { snapshot.isClosed || claims.isDisconnected }
     /// True while a connection is established that the caller has not given up.
     var isConnected: Bool { snapshot.isEstablished && !isOver }
-    /// Our own address, once the peer's is known.
+    /// The local address, once the peer's is known.
     var localAddress: SocketAddress? { snapshot.remoteAddress == nil ? nil : live.localAddress }
 
     /// The connection has ended. Release the descriptor outside of the lock: what goes with the last
@@ -22,7 +22,7 @@ struct ConnectionRecord {
     }
 }
 
-/// What a connection has last said of itself: written inside its turn.
+/// The facts of a connection, written inside its turn.
 struct ConnectionSnapshot {
     var isEstablished = false
     var isClosed = false
@@ -31,30 +31,30 @@ struct ConnectionSnapshot {
     var session: CopyOnWrite<TLSSession>?
 }
 
-/// What callers have asked for: written on their own threads, before the connection hears of it.
+/// What callers have asked for: written on their own threads, before the message reaches the connection.
 struct CallerClaims {
     /// `disconnect()` was called.
     var isDisconnected = false
-    /// `disconnect()` or a `disconnectAfter…` method was called: nothing new is taken.
+    /// `disconnect()` or a `disconnectAfter…` method was called: nothing new is accepted.
     var isClosing = false
     /// `closeWriteStream()` was called.
     var isWriteStreamClosing = false
-    /// `startTLS` was called: it can be only once.
+    /// `startTLS` was called: a connection allows that once.
     var isUpgradeClaimed = false
 }
 
-/// The descriptor while the connection is up, and what it is made with. It leaves before it is closed, so
-/// that what is done to it under the lock is done to no other file.
+/// The descriptor while the connection is established, and its options. The descriptor leaves before it is
+/// closed, so that a call under the lock reaches no other file.
 struct LiveDescriptor {
     private(set) var descriptor: SocketDescriptor?
     /// Set on every new descriptor.
     var options = SocketOptionSet()
-    /// Those of the options that the descriptor, once the connection is up, may not have yet.
+    /// The options that the descriptor may still lack when the connection is established.
     var lateOptions = SocketOptionSet()
-    /// What the local address was at the end.
+    /// The local address at the end.
     private var lastAddress: CopyOnWrite<SocketAddress>?
 
-    /// Our own address: asked of the kernel, and not kept while the connection is up, since few want to know.
+    /// The local address. The kernel is asked each time, since few callers want to know.
     var localAddress: SocketAddress? {
         guard let descriptor else { return lastAddress?.value }
         return descriptor.localAddress
@@ -67,7 +67,7 @@ struct LiveDescriptor {
         self.descriptor = descriptor
     }
 
-    /// Takes the descriptor away, which is about to be closed.
+    /// Takes out the descriptor, which is about to be closed.
     mutating func withdraw() -> SocketDescriptor? {
         lastAddress = localAddress.map { CopyOnWrite($0) }
         defer { descriptor = nil }

@@ -1,7 +1,7 @@
 internal import SocketCore
 internal import SocketTLS
 
-/// Who waits for a step in the life of a connection: that it is established, that it is secure.
+/// The waiters for a step in the life of a connection: established, secure.
 struct LifecycleWaiters {
     private enum Waiter {
         case connected(any OperationWaiter<Void>)
@@ -22,7 +22,7 @@ struct LifecycleWaiters {
         }
     }
 
-    // Mostly there is none, and an empty array takes no memory.
+    // Usually no one waits, and an empty array takes no memory.
     private var waiting: [Waiter] = []
 
     mutating func add(connected waiter: (any OperationWaiter<Void>)?) {
@@ -33,7 +33,7 @@ struct LifecycleWaiters {
         if let waiter { waiting.append(.secured(waiter)) }
     }
 
-    /// The connection is established; false when it is the delegate that hears of it.
+    /// The connection is established; false when no one waits and the delegate gets the event.
     mutating func answerConnected() -> Bool {
         for (index, waiter) in waiting.enumerated() {
             guard case .connected(let waiter) = waiter else { continue }
@@ -44,7 +44,7 @@ struct LifecycleWaiters {
         return false
     }
 
-    /// The connection is secure; false when it is the delegate that hears of it.
+    /// The connection is secure; false when no one waits and the delegate gets the event.
     mutating func answerSecured(_ session: TLSSession?) -> Bool {
         for (index, waiter) in waiting.enumerated() {
             guard case .secured(let waiter) = waiter else { continue }
@@ -55,7 +55,7 @@ struct LifecycleWaiters {
         return false
     }
 
-    /// The end of the connection: all are answered.
+    /// The connection has ended: answers all waiters.
     mutating func refuseAll(_ error: any Error) {
         let refused = waiting
         waiting = []

@@ -2,10 +2,10 @@ internal import SocketCore
 
 /// The way to a connected descriptor: the lookup of a host, then the attempts to reach its addresses.
 ///
-/// What answers late finds it over, or finds its attempt gone from the connector. Confined to the turn of the
+/// A late answer finds it over, or its attempt gone from the connector. Confined to the turn of the
 /// connection that owns it.
 final class Opening {
-    /// What has come about, in this order.
+    /// What has happened, in this order.
     enum Step {
         case progressed(ConnectionProgress)
         case connected(SocketDescriptor)
@@ -13,8 +13,8 @@ final class Opening {
     }
 
     private enum Phase {
-        /// The descriptor of the connection before has yet to be closed: it may have the port that this one
-        /// is to have.
+        /// The descriptor of the previous connection is not closed yet: it may hold the port that this one
+        /// needs.
         case waiting
         /// nil: the answer is on its way.
         case resolving(Resolver.Lookup?)
@@ -36,8 +36,7 @@ final class Opening {
         if case .connecting(let connector) = phase { connector.deadline } else { nil }
     }
 
-    /// Looks the host up; true when there is nothing to look up, and `connect` is to be called with the
-    /// address.
+    /// Looks up the host; returns the address when there is nothing to look up: call `connect` with it.
     func resolve(_ answer: @escaping @Sendable (Resolver.Answer) -> Void) -> SocketAddress? {
         switch destination.target {
         case .address(let address): return address
@@ -80,13 +79,13 @@ final class Opening {
         }
     }
 
-    /// The kernel has something to say about an attempt.
+    /// The kernel has events for an attempt.
     func handle(_ events: LoopEvents, ofAttempt number: Int) -> [Step] {
         guard case .connecting(let connector) = phase else { return [] }
         return translate(connector.handle(events, of: number))
     }
 
-    /// An attempt has had its time to itself.
+    /// The delay before the next attempt is over.
     func expire(at now: Deadline) -> [Step] {
         guard case .connecting(let connector) = phase else { return [] }
         return translate(connector.expire(at: now))
@@ -116,8 +115,8 @@ final class Opening {
     }
 }
 
-/// Where a connection goes, and how, as it was asked for: later changes of the socket's configuration do not
-/// concern it.
+/// Where a connection goes, and how, as the caller asked: later changes of the socket's configuration do not
+/// affect it.
 struct Destination: Sendable {
     enum Target: Sendable {
         case host(String, port: UInt16)
@@ -133,12 +132,12 @@ struct Destination: Sendable {
     }
 
     let target: Target
-    /// Through a proxy, which is the target then; nil: straight there.
+    /// Leads through a proxy, which is then the target; nil: no proxy.
     var tunnel: Tunnel?
     let policy: RoutePolicy
     let resolver: Resolver
 
-    /// For messages.
+    /// The destination in error messages.
     var name: String {
         switch target {
         case .host(let host, _): host

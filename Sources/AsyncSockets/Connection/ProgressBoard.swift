@@ -4,7 +4,8 @@ internal import Synchronization
 
 /// How far the oldest operations of a connection have come, for anyone to read at any time.
 ///
-/// A busy connection writes it for each message: so there is no lock. A reader that meets a write asks again.
+/// A busy connection writes it for each message, so there is no lock. A reader that meets a write reads
+/// again.
 struct ProgressBoard: ~Copyable, Sendable {
     struct Snapshot {
         var read: OperationProgress?
@@ -34,7 +35,7 @@ struct ProgressBoard: ~Copyable, Sendable {
         }
     }
 
-    /// Odd while the numbers change. Whoever has seen a new number sees the new version, too.
+    /// Odd while the numbers change. A reader that has seen a new number sees the new version, too.
     private let version = Atomic<UInt>(0)
     private let read = Slot()
     private let write = Slot()
@@ -50,7 +51,7 @@ struct ProgressBoard: ~Copyable, Sendable {
         self.version.store(version &+ 2, ordering: .releasing)
     }
 
-    /// Anywhere: the numbers as they were when the last writing ended.
+    /// Anywhere: the numbers as of the last complete write.
     var snapshot: Snapshot {
         while true {
             let before = version.load(ordering: .acquiring)
@@ -58,7 +59,7 @@ struct ProgressBoard: ~Copyable, Sendable {
                 read: read.progress, write: write.progress,
                 waitingByteCount: waitingByteCount.load(ordering: .acquiring))
             if before.isMultiple(of: 2), version.load(ordering: .relaxed) == before { return snapshot }
-            // A writing takes a few nanoseconds, unless its thread has lost the processor.
+            // A write takes a few nanoseconds, unless its thread has lost the processor.
             sched_yield()
         }
     }

@@ -1,10 +1,12 @@
 // Rules of the turn:
 //  1. At any time at most one thread is inside; state that is confined to the turn needs no other protection.
-//  2. No one waits to get in. Who finds the turn free takes it; anyone else leaves a message and goes on.
-//  3. Who is inside takes every message left meanwhile, in the order they came, before leaving; after
-//     `roundLimit` rounds it leaves the rest to the owner's loop, so that no one works for others for ever.
-//  4. With a queue of the caller's, turns run there by `async`, at most one block outstanding; the queue is
-//     never waited for.
+//  2. No one waits to get in. A thread that finds the turn free takes it; any other leaves a message and goes
+//     on.
+//  3. The thread inside takes every message left meanwhile, in the order they came, before it leaves; after
+//     `roundLimit` rounds it leaves the rest to the owner's loop, so that no thread works for others without
+//     end.
+//  4. With a queue of the caller's, turns run there by `async`, at most one block outstanding; no one waits
+//     for the queue.
 //  5. A message posted from inside the turn is handled after the one that is being handled, never within it.
 //     Where the owner calls user code, none is being handled: what that code posts is handled at once, unless
 //     other messages came before it.
@@ -13,7 +15,7 @@ package import Dispatch
 internal import Glibc
 internal import Synchronization
 
-/// Whose state a turn protects.
+/// The object whose state a turn protects.
 package protocol TurnOwner: AnyObject, Sendable {
     /// What can be asked of it.
     associatedtype Message: Sendable
@@ -36,13 +38,12 @@ package enum TurnExecutor {
     case loop
     /// The queue that the turn was given.
     case queue
-    /// Whoever has posted a message.
+    /// The thread that posted the message.
     case caller
 }
 
-/// What is known at the entrance of a turn, in one word: whether someone is inside, and the mail. Any other
-/// word than the two below is the address of the newest letter, with the lowest bit set when no one is
-/// inside.
+/// What is known at the entrance of a turn, in one word: whether someone is inside, and the mail. Any word
+/// but the two below is the address of the newest letter, with the lowest bit set when no one is inside.
 private enum Gate {
     static let free: UInt = 0
     static let taken: UInt = 1
@@ -59,7 +60,7 @@ private final class Letter<Message: Sendable> {
     }
 }
 
-/// The serial `socketQueue` of CocoaAsyncSocket without its dead ends: it serialises, and it never blocks.
+/// The serial `socketQueue` of CocoaAsyncSocket without its deadlocks: it serialises, and it never blocks.
 ///
 /// A `sync` on a queue for each socket deadlocks when two sockets relay to each other from two loops, and
 /// traps when a queue is re-entered or shared as a target. Here no one waits.
@@ -72,7 +73,7 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
 
     private static var roundLimit: Int { 16 }
 
-    /// A turn on the thread of whoever finds it free or, when a queue is given, always on that queue.
+    /// A turn on the thread that finds it free or, when a queue is given, always on that queue.
     package init(queue: DispatchQueue?) {
         self.queue = queue
     }
@@ -84,8 +85,8 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
     /// Has `owner`, whose field this is, receive `message`: at once when the turn is free, or else as soon as
     /// those before it are done.
     ///
-    /// - Parameter executor: Where the caller is, for `finishTurn(on:)`; a queue of the turn's own goes
-    ///   before it.
+    /// - Parameter executor: Where the caller is, for `finishTurn(on:)`; the turn's own queue takes
+    ///   precedence.
     package func post<Owner: TurnOwner>(_ message: Message, to owner: Owner, from executor: TurnExecutor = .caller)
     where Owner.Message == Message {
         if queue == nil, move(from: Gate.free, to: Gate.taken) {

@@ -2,9 +2,9 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// Performing what `TLSUpgrade` decides, on the channel and on the markers in both queues.
+/// Performs what `TLSUpgrade` decides, on the channel and on the markers in both queues.
 extension TLSUpgrade {
-    /// What has come about.
+    /// What has happened.
     enum Step {
         /// Nothing, until something else happens.
         case waiting
@@ -35,7 +35,8 @@ extension TLSUpgrade {
         if writes.isAtStartTLS { drained.insert(.startingWriteTLS) }
         guard !drained.isEmpty, let request = note(drained) else { return .waiting }
         if request.settings.bytesBufferedAtUpgrade == .reject {
-            // Asked of the kernel whatever the last event said: a late injection may be there without one.
+            // The kernel is asked, whatever the last event said: a late injection may be there without an
+            // event.
             channel.expectBytes()
             _ = channel.fill(reads.preBuffer, limit: ReadHalf.readAheadLimit)
             guard reads.preBuffer.isEmpty else { return .failed(.bytesBufferedAtUpgrade(reads.preBuffer.count)) }

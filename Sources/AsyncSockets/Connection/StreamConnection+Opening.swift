@@ -29,7 +29,7 @@ extension StreamConnection {
         { [weak self] in self?.post(.attempt($0, $1)) }
     }
 
-    /// The kernel has something to say about an attempt.
+    /// The kernel has events for an attempt.
     func react(to events: LoopEvents, ofAttempt number: Int) {
         guard case .opening(let opening) = phase else { return }
         follow(opening.handle(events, ofAttempt: number), opening)
@@ -45,7 +45,7 @@ extension StreamConnection {
         }
     }
 
-    /// The transport is there, and no one has been told yet.
+    /// The transport is connected, and nothing has been delivered yet.
     private func didConnect(_ descriptor: SocketDescriptor, _ destination: Destination) {
         guard watch(descriptor, "connect") else { return }
         let peer = descriptor.remoteAddress
@@ -64,7 +64,7 @@ extension StreamConnection {
         }
     }
 
-    /// Exchanges messages with the proxy for as long as that gets ahead.
+    /// Exchanges messages with the proxy as far as possible now.
     func negotiate(_ tunnel: Tunnel, over channel: ByteChannel) {
         var tunnel = tunnel
         let answer = tunnel.negotiate(over: channel, reads.preBuffer)
@@ -80,7 +80,7 @@ extension StreamConnection {
         }
     }
 
-    /// Tells whoever asked for the connection.
+    /// Answers the waiter for the connection, or delivers the event.
     private func deliverConnected(_ event: DelegateEvent) {
         if !waiters.answerConnected() { outlet.append(event) }
     }
@@ -119,14 +119,14 @@ extension StreamConnection {
         }
     }
 
-    /// `TCP_NODELAY`, unless the caller has said something about it.
+    /// Sets `TCP_NODELAY`, unless the caller has set or cleared it.
     private func sendSmallWritesAtOnce(_ descriptor: SocketDescriptor) {
         if options.value(of: .noDelay) == nil { descriptor.setNoDelay() }
     }
 
     // MARK: - Anywhere
 
-    /// Makes the facts of a connected descriptor known, and itself for options to be set on.
+    /// Publishes the facts of a connected descriptor, and the descriptor itself for options.
     func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress?) throws(SystemError) {
         try record.withLock { record throws(SystemError) in
             guard !record.isOver else { return }
@@ -137,8 +137,8 @@ extension StreamConnection {
         }
     }
 
-    /// The same for an accepted descriptor. It has those of the options only that the kernel passes on: the
-    /// others are set now.
+    /// The same for an accepted descriptor. It has only the options that the kernel passes on; the others are
+    /// set now.
     func introduce(_ accepted: AcceptedConnection) throws(AsyncSocketError) {
         do throws(SystemError) {
             record.withLock { $0.live.lateOptions = $0.live.options.notInherited(by: accepted.descriptor) }

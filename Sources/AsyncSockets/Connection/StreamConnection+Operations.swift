@@ -34,13 +34,14 @@ extension StreamConnection {
         }
     }
 
-    /// The operation is dropped, or was never taken. A delegate hears of that by the end of the connection.
+    /// The operation is dropped, or was never accepted. A delegate learns of that by the end of the
+    /// connection.
     func refuse<Value>(_ completion: Completion<Value>, _ error: (any Error)? = nil) {
         if case .waiter(let waiter) = completion { waiter.complete(.failure(error ?? endError)) }
     }
 
-    /// A waiter wants no answer any more, and gets `CancellationError`. One that waits for the connection or
-    /// for TLS closes it.
+    /// Answers a waiter with `CancellationError`. If it waits for the connection or for TLS, the connection
+    /// closes.
     func cancel(_ waiter: any AnyObject & Sendable) {
         if let completion = reads.cancel(waiter).completion {
             refuse(completion, CancellationError())
@@ -110,7 +111,7 @@ extension StreamConnection {
         refuse(completion, error)
     }
 
-    /// A write without bytes is done; a delegate hears nothing of it, as it did in the original.
+    /// A write without bytes is complete; a delegate gets no callback, as in the original.
     private func completeEmpty(_ completion: Completion<Void>) {
         if case .waiter(let waiter) = completion { waiter.complete(.success(())) }
     }
@@ -195,7 +196,7 @@ extension StreamConnection {
     /// Asks the loop for an event at the earliest of the deadlines.
     func armDeadline() {
         guard hasDeadline, let earliest = earliestDeadline else { return }
-        // A deadline that has moved away is left armed: it comes early, finds nothing expired, and the next
+        // A deadline that has moved later stays armed: it comes early, finds nothing expired, and the next
         // one is armed then.
         if let armedDeadline, armedDeadline <= earliest { return }
         guard let registration else { return }

@@ -4,7 +4,7 @@
 //     and the connection acts. Bytes move through its `ByteChannel` and nowhere else.
 //  3. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is
 //     queued together is served together.
-//  4. The delegate hears by the `outlet`, when the pump has done its work, and by nothing else. A waiter is
+//  4. Events reach the delegate through the `outlet` only, when the pump has done its work. A waiter is
 //     answered at once.
 //  5. Every operation is answered once: served, refused, cancelled, or dropped by `close`.
 //  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last
@@ -19,7 +19,7 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// One TCP connection, from the attempt to make it to its last event. A socket that connects again gets a new
+/// One connection, from the attempt to make it to its last event. A socket that connects again gets a new
 /// one.
 final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked Sendable {
     // Unchecked: by rule 1. `registration` and `waitsForClosing` are set before the first message.
@@ -33,13 +33,12 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     private let board = ProgressBoard()
     let turn: SocketTurn<Message>
     private(set) var registration: LoopRegistration?
-    /// Reached with the end, when the descriptor is closed, and those of the connections before.
+    /// Reached at the end, when its descriptor and those of earlier connections are closed.
     let closed = Milestone()
-    /// The descriptor of the connection before has yet to be closed. Set before anyone else knows this one.
+    /// The descriptor of the previous connection is not closed yet. Set before anyone else knows this one.
     @exclusivity(unchecked) var waitsForClosing = false
 
-    // Inside the turn, which also sees to it that accesses exclude each other: to have that checked at run
-    // time took 8 % of an echo.
+    // Inside the turn, which also makes accesses exclusive: the check at run time took 8 % of an echo.
     @exclusivity(unchecked) var configuration = SocketConfiguration.initial
     @exclusivity(unchecked) var phase = ConnectionPhase.idle
     @exclusivity(unchecked) var upgrade = TLSUpgrade.plaintext
@@ -66,7 +65,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         registration = loop.register(self)
     }
 
-    /// Takes that back, when no one has come to know the connection.
+    /// Undoes that, while no one else knows the connection.
     func deregister() {
         if let registration { loop.deregister(registration) }
     }
@@ -80,7 +79,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     /// True once it has ended: no message has anything to do any more.
     var isRetired: Bool { record.withLock { $0.snapshot.isClosed } }
 
-    /// Begins to live with an accepted descriptor, here and now when this is its loop.
+    /// Starts with an accepted descriptor, here and now when this is its loop.
     func begin(with descriptor: SocketDescriptor) {
         turn.post(.adopt(descriptor), to: self, from: loop.isCurrent ? .loop : .caller)
     }
@@ -96,13 +95,13 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
 
     func leaveRestToLoop() {
         guard let registration, !loop.isRegistered(registration) else { return askForTurn() }
-        // It has left the loop, and what is left can only be told that it is over.
+        // It has left the loop, and the messages left can only learn that it is over.
         DispatchQueue.global().async { [self] in post(.retire) }
     }
 
     // MARK: - Inside the turn
 
-    /// User code is called in the turn: what it asks for is no message, and acts at once.
+    /// User code is called in the turn: what it asks for is not a message, and acts at once.
     var isCallingUser: Bool { outlet.isDelivering }
 
     /// It has ended, even if not everyone knows yet.
@@ -110,7 +109,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         if case .closed = phase { true } else { false }
     }
 
-    /// True while this is the socket's connection for sure.
+    /// True while this is certainly the socket's connection.
     var isCurrent: Bool { !isOver && !outlet.isSuperseded }
 
     func receive(_ message: Message) {
@@ -156,7 +155,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         }
     }
 
-    /// What still has an answer when the connection is over.
+    /// Answers what still needs an answer when the connection is over.
     private func serveAfterEnd(_ message: Message) {
         switch message {
         case .connect(_, _, let waiter): waiter?.complete(.failure(endError))
@@ -181,7 +180,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     }
 
     func finishTurn(on executor: TurnExecutor) {
-        // Not told yet what to do: what is asked for now waits.
+        // Nothing to do yet: what is asked for now waits.
         if case .idle = phase { return publishProgress() }
         pumpIfNeeded()
         outlet.deliver(on: executor, for: self)
@@ -193,7 +192,8 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         pumpIfNeeded()
     }
 
-    /// Asks the loop for another turn: there is more to do than one turn should, or than is done elsewhere.
+    /// Asks the loop for another turn: there is more to do than one turn should do, or it belongs on the
+    /// loop.
     func askForTurn() {
         if let registration { loop.resume(registration) }
     }
@@ -243,7 +243,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     private func exchange(_ channel: ByteChannel) {
         pumpWrites(channel)
         pumpReads(channel)
-        // A message of the peer that had come by half holds up writes; reading may have completed it.
+        // A half-received message of the peer holds up writes; reading may have completed it.
         if channel.isHeldUp { pumpWrites(channel) }
     }
 
@@ -275,8 +275,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
 
     // MARK: - The end
 
-    /// After the pumps have done what they could: starts the clocks of what is current now, and sees whether
-    /// this is the end.
+    /// After the pumps: starts the clocks of the current operations, and checks whether the connection ends.
     private func finishPump(_ channel: ByteChannel) {
         if writes.isClosing, writes.isEmpty, !ending.isWritingFinished, channel.finishWriting() {
             ending.note(.finishedWriting)
@@ -323,7 +322,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
             needsPump = true
             return
         }
-        // Gives the kernel what was written just before. An error that this meets is of no interest any more.
+        // Gives the kernel what was written just before. An error here no longer matters.
         if needsPump, case .connected(let channel) = phase, upgrade.isOpenForData { pumpWrites(channel) }
         close(nil)
     }
@@ -347,7 +346,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         withExtendedLifetime(withdrawn) {}
         dropEverything()
         note("closed", error.map { ["error": "\($0)"] } ?? [:])
-        // Before anyone who hears of the end can ask.
+        // Before anyone who learns of the end can ask.
         publishProgress()
         outlet.append(.didDisconnect(error))
         if !waitsForClosing { closed.reach() }
@@ -357,7 +356,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         clock = nil
         upgrade = .plaintext
         needsPump = false
-        // A connection on which nothing waits has nothing to say.
+        // A connection on which nothing waited frees nothing worth a note.
         let waiting = writes.waitingMemoryByteCount + reads.preBuffer.count
         if waiting > 0 { HeapTrimmer.shared.noteFreed(waiting) }
         reads.preBuffer.reset()
@@ -366,21 +365,21 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         waiters.refuseAll(endError)
     }
 
-    /// Why an operation fails that comes after the end, or was dropped by it.
+    /// The error of an operation that comes after the end, or that the end dropped.
     var endError: AsyncSocketError {
         if case .closed(let error?) = phase { return error }
-        return .badConfiguration("operation", "the connection was closed by this side")
+        return .badConfiguration("operation", "this side closed the connection")
     }
 
     // MARK: - Facts and logs
 
-    /// Makes known how far the current read and write have come.
+    /// Publishes the progress of the current read and write.
     func publishProgress() {
         board.publish(currentProgress)
     }
 
-    /// How far the oldest operations have come. In a callback, as things are there; otherwise as they were at
-    /// the end of the last turn.
+    /// The progress of the oldest operations: current in an inline callback, otherwise as of the end of the
+    /// last turn.
     var progress: ProgressBoard.Snapshot {
         turn.isCallingUser(of: self) ? currentProgress : board.snapshot
     }
@@ -389,7 +388,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         .init(read: reads.progress, write: writes.progress, waitingByteCount: writes.waitingByteCount)
     }
 
-    /// Says in the log what has happened, at the level `debug`. Never what was read or written.
+    /// Logs what happened, at the level `debug`, and never what was read or written.
     func note(_ message: String, _ details: @autoclosure () -> [String: String] = [:]) {
         guard ConnectionLog.isWritten(by: configuration) else { return }
         log.write(message, details(), peer: record.withLock { $0.snapshot.remoteAddress }, configuration.value.logger)

@@ -1,17 +1,17 @@
 // Rules of an ending:
-//  1. Bytes that came before the end stay readable, whatever the end was. It counts when they have been read.
+//  1. Bytes that came before the end stay readable, whatever the end was. The end counts once they are read.
 //  2. A read to the end is complete with an orderly end (a FIN or, with TLS, a close_notify). Any other end
 //     gives it up, with the reason.
 //  3. After an orderly end, where half-close is allowed and our side is open, only the read side closes. That
-//     is said once, and reads that wait are given up. The connection ends when our side is finished too.
+//     is delivered once, and reads that wait are given up. The connection ends when our side is finished too.
 //  4. What the caller wants comes before any other end: once what it waits for is done, the connection ends
 //     in good order.
 //  5. A file that cannot be read any more ends the connection at once, unread bytes or not.
 //  6. A write that has failed ends the connection when no byte that came before can still be read: the kernel
-//     has none that is wanted, and none lies unread. Bytes that lie unread hold the end up, but a write that
-//     waits to hear of it does so for the grace period only.
-//  7. Of two ends the peer's is told, since it came first: the failed write met it. Where only the read side
-//     has closed (rule 3), it is the failure of the write.
+//     has none that is wanted, and none lies unread. Unread bytes hold up the end, but for the grace period
+//     only while a write waits.
+//  7. Of two ends the peer's is delivered, since it came first: the failed write met it. Where only the read
+//     side has closed (rule 3), the failure of the write is delivered.
 //  8. A hangup ends the connection if the kernel knows an error, once nothing can be received for a read:
 //     after the end of the input, or while `startTLS` waits; and if no byte lies unread.
 //  9. The last thing sent lingers, so that a reset does not overtake it: an alert, a handshake given up, the
@@ -19,13 +19,13 @@
 
 internal import SocketCore
 
-/// How and when a connection ends: a value that hears of facts and decides.
+/// How and when a connection ends: a value that takes facts and decides.
 struct StreamEnding {
     /// Why no byte will follow those that were received (`kSocketHasReadEOF`).
     enum ReadEnd {
         /// The peer has closed its side: a FIN or, with TLS, a close_notify.
         case orderly
-        /// A truncation, a reset, an alert, or bytes that are no TLS.
+        /// A truncation, a reset, an alert, or bytes that are not TLS.
         indirect case failed(AsyncSocketError)
 
         var error: AsyncSocketError {
@@ -59,7 +59,7 @@ struct StreamEnding {
         case wanted(CloseIntent)
         /// Someone wants to read: the grace period begins again with the next byte that no one takes.
         case readAsked
-        /// TLS begins: what ended was the plaintext, and how the stream ends is the engine's to say.
+        /// TLS begins: only the plaintext has ended, and the engine decides how the stream ends.
         case secured
     }
 
@@ -98,7 +98,7 @@ struct StreamEnding {
         indirect case close(AsyncSocketError?)
     }
 
-    /// How the descriptor is given up.
+    /// How the descriptor is closed.
     enum Parting {
         case atOnce
         case lingering
@@ -115,18 +115,19 @@ struct StreamEnding {
     private(set) var intent: CloseIntent?
     private var hasHangup = false
     private var hasFinishedWriting = false
+    /// The closed read side was delivered (`kReadStreamClosed`).
     private var hasReportedReadSide = false
     /// A read to the end is complete with the end, once. Those that wait when that is done, or when the read
     /// side is closed, are reads like others.
     private var hasCompletedReadToEnd = false
-    /// When a write that has failed is told of it, though bytes lie unread.
+    /// When a failed write ends the connection although bytes lie unread.
     private(set) var wakeTime: Deadline?
 
     var writeFailure: WriteFailure? {
         if case .some(let failure) = failure { failure } else { nil }
     }
 
-    /// False as long as nothing has been heard that could end the connection.
+    /// False while nothing is known that could end the connection.
     var mayDecide: Bool {
         if readEnd != nil || intent != nil || hasHangup { return true }
         if case .some = failure { return true }
@@ -148,8 +149,7 @@ struct StreamEnding {
         }
     }
 
-    /// What is to be done now; nil: nothing, or nothing more. Ask again after each action, with what has
-    /// become of the situation.
+    /// What to do now; nil: nothing, or nothing more. Ask again after each action, with the new situation.
     mutating func decide(_ situation: Situation) -> Action? {
         if let action = decideReads(situation) { return action }
         if let intent, intent.isMet(readsDone: situation.reads == .idle, writesDone: !situation.hasWrites) {
@@ -218,9 +218,9 @@ struct StreamEnding {
     }
 }
 
-/// When a connection is to end, as its caller has asked (`kDisconnectAfterReads`, `kDisconnectAfterWrites`).
+/// When a connection is to end, as its caller asked (`kDisconnectAfterReads`, `kDisconnectAfterWrites`).
 ///
-/// From the moment one is set, no new read or write is taken (`kForbidReadsWrites`).
+/// From the moment one is set, no new read or write is accepted (`kForbidReadsWrites`).
 struct CloseIntent: OptionSet, Sendable {
     let rawValue: UInt8
 

@@ -6,7 +6,7 @@
 //     nothing is written.
 //  4. Bytes that are in `preBuffer` when the handshake begins move to `sslPreBuffer` or, by the settings, end
 //     the connection. No path leads back: they are never delivered as plaintext.
-//  5. Reads and writes queued behind the markers are served in `.secure` only: not while shaking hands, and
+//  5. Reads and writes queued behind the markers are served in `.secure` only: not during the handshake, and
 //     not while awaiting trust.
 //  6. A failed handshake closes the connection; there is no way back to `.plaintext`.
 
@@ -71,7 +71,7 @@ enum TLSUpgrade {
         self = .awaitingTrust
     }
 
-    /// The verdict is in; the handshake goes on, be it to its end or to its alert.
+    /// The verdict is in; the handshake goes on, to its end or to its alert.
     mutating func resumeHandshake() {
         guard case .awaitingTrust = self else { return }
         self = .handshaking
@@ -83,7 +83,7 @@ enum TLSUpgrade {
     }
 }
 
-/// What `startTLS` was asked to do: settings that have been found good, and the context made of them.
+/// What `startTLS` was asked to do: valid settings, and the context made of them.
 struct TLSRequest: Sendable {
     let settings: TLSSettings
     let context: TLSContext

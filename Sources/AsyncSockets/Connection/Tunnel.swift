@@ -1,27 +1,26 @@
 // Rules of a tunnel:
-//  1. It is asked for before the connection is, and the connection is then made to the proxy, as it would be
-//     to any other host.
-//  2. While it is negotiated nothing is served: reads and writes wait in their queues, and so does an
+//  1. It is requested before the connection, which is then made to the proxy as to any other host.
+//  2. During the negotiation nothing is served: reads and writes wait in their queues, and so does an
 //     upgrade.
 //  3. Bytes flow through the channel that every connection uses. What follows the proxy's last reply stays in
-//     `preBuffer`: it is what came first through the tunnel, and early bytes are judged at an upgrade as on
-//     any other connection.
-//  4. Until the tunnel is up, an end of the connection is a failure of the proxy. Afterwards it is the
-//     peer's.
-//  5. The connect timeout runs until the tunnel is up.
+//     `preBuffer`: it came first through the tunnel, and early bytes are judged at an upgrade as on any other
+//     connection.
+//  4. Until the tunnel is established, an end of the connection is a failure of the proxy. Afterwards it is
+//     the peer's.
+//  5. The connect timeout runs until the tunnel is established.
 
 internal import SocketBuffers
 internal import SocketCore
 
-/// A way through a proxy, from the wish to have one to its being there.
+/// A tunnel through a proxy, from the request until it is established.
 struct Tunnel: Sendable {
     let proxy: Proxy
-    /// The host that was asked for, as the caller wrote it.
+    /// The target host, as the caller wrote it.
     let host: String
     let port: UInt16
     var negotiation: ProxyNegotiation
 
-    /// - Throws: `.badParameter` when the proxy or the target has something about it that cannot be sent.
+    /// - Throws: `.badParameter` when the proxy or the target contains something that cannot be sent.
     init(through proxy: Proxy, toHost host: String, port: UInt16) throws(AsyncSocketError) {
         self.proxy = proxy
         self.host = host
@@ -34,7 +33,7 @@ struct Tunnel: Sendable {
     }
 }
 
-/// Asking a proxy for the connection.
+/// Asks a proxy for the connection.
 extension Tunnel {
     enum Answer {
         case established
@@ -45,10 +44,10 @@ extension Tunnel {
         case failed(AsyncSocketError)
     }
 
-    /// The most bytes that are received at once while the proxy has the word.
+    /// The most bytes that are received at once during the negotiation.
     private static let receiveLimit = BufferPool.blockSize / 4
 
-    /// Exchanges messages with the proxy for as long as that gets ahead.
+    /// Exchanges messages with the proxy as far as possible now.
     mutating func negotiate(over channel: ByteChannel, _ preBuffer: PreBuffer) -> Answer {
         for _ in 0..<ByteChannel.roundsPerTurn {
             sendOutput(over: channel)
@@ -78,7 +77,7 @@ extension Tunnel {
 }
 
 extension AsyncSocketError {
-    /// What a proxy did wrong, or what cannot be asked of it.
+    /// What a proxy did wrong, or what cannot be requested of it.
     fileprivate init(_ failure: ProxyFailure, of proxy: Proxy) {
         let (code, blame): (Code, Blame) =
             switch failure.kind {

@@ -29,8 +29,8 @@ extension AsyncSocket: EventSocket {
         callback.close()
     }
 
-    /// - Parameter delegate: nil when there is none (any more): questions then get the answer that ends the
-    ///   connection.
+    /// - Parameter delegate: nil when it is gone or was never set: questions then get the answer that ends
+    ///   the connection.
     func deliver(_ event: consuming DelegateEvent, to delegate: (any AsyncSocketDelegate)?) {
         switch consume event {
         case .didAccept(let connection):
@@ -88,8 +88,8 @@ extension AsyncSocket: EventSocket {
         do throws(AsyncSocketError) {
             var socket = try makeChild(socketQueue)
             let connection = try socket.prepare(accepted)
-            // What happens on the connection is delivered after the socket itself: so it begins to live only
-            // after that.
+            // Events of the connection come after the socket itself, so the connection starts only after this
+            // call.
             delegate.socket(self, didAcceptNewSocket: socket)
             if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.log(.notKept) }
             connection.begin(with: accepted.descriptor)
@@ -100,7 +100,7 @@ extension AsyncSocket: EventSocket {
 
     /// Calls the body of `perform(_:)`.
     ///
-    /// - Parameter descriptor: nil when there is none.
+    /// - Parameter descriptor: nil when no descriptor is open.
     static func call(_ body: (Int32?) -> Void, with descriptor: Int32?) {
         body(descriptor)
     }

@@ -3,8 +3,8 @@ internal import SocketBuffers
 package import SocketCore
 package import SocketTLS
 
-// Operations that answer to a waiter instead of the delegate: what tasks are made of. Each answers exactly
-// once, also when the socket is not in use.
+// Operations that answer a waiter instead of the delegate, for tasks. Each answers exactly once, also when
+// the socket is not in use.
 extension AsyncSocket {
     package func read(
         _ goal: ReadPacket.Goal, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, timeout: TimeInterval = -1,
@@ -29,9 +29,9 @@ extension AsyncSocket {
         }
     }
 
-    /// Has an operation answered with `CancellationError`. A read or write that has not begun is gone then;
-    /// what a read had collected stays for the next one, and a write that has begun goes on. One that waits
-    /// for TLS closes the connection.
+    /// Answers an operation with `CancellationError`. A read, or a write that has not begun, is removed; what
+    /// the read had collected stays for the next one. A write that has begun goes on. A wait for the
+    /// connection or for TLS closes the connection.
     package func cancel(_ waiter: any AnyObject & Sendable) {
         connection?.post(.cancel(waiter))
     }

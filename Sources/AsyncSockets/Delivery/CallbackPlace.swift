@@ -1,12 +1,12 @@
 internal import Glibc
 internal import Synchronization
 
-/// Which connection of a socket is calling the delegate inline, so that what the delegate asks for in return
-/// finds the connection at once.
+/// The connection of a socket that is calling the delegate inline, so that the delegate's requests find it at
+/// once.
 struct CallbackPlace<Source: EventSource>: ~Copyable, Sendable {
     /// The thread; zero: none. A thread finds its own number here only while that connection delivers.
     private let thread = Atomic<pthread_t>(0)
-    /// The address of the connection. It lives, as long as the thread is in the callback.
+    /// The address of the connection. It is alive while the thread is in the callback.
     private let connection = Atomic<UInt>(0)
 
     /// Before and after callbacks of `connection`. Never on two threads at a time: all connections of a
@@ -20,7 +20,7 @@ struct CallbackPlace<Source: EventSource>: ~Copyable, Sendable {
         thread.store(0, ordering: .relaxed)
     }
 
-    /// False, without having called `body`, when this is no callback, or when the socket may have another
+    /// False, without having called `body`, outside a callback, or when the socket may have another
     /// connection by now.
     @inline(__always)
     func withConnection(_ body: (Source) -> Void) -> Bool {

@@ -2,8 +2,7 @@ internal import FoundationEssentials
 internal import SocketCore
 internal import SocketTLS
 
-/// Something that the delegate is to hear of. A plain value: it waits until the state it speaks of is
-/// consistent.
+/// An event for the delegate. A plain value: it waits until the state that it describes is consistent.
 ///
 /// What is rare is indirect, so that what is frequent is small: each event is moved several times.
 enum DelegateEvent: Sendable {
@@ -32,7 +31,7 @@ struct TimedOutOperation: Sendable {
     let tag: Int
     let elapsed: TimeInterval
     let bytesDone: Int
-    /// Takes the seconds to go on for.
+    /// Takes the seconds for which the operation may go on.
     let answer: @Sendable (TimeInterval) -> Void
 
     init(_ late: LateOperation, answer: @escaping @Sendable (TimeInterval) -> Void) {

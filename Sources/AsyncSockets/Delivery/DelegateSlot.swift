@@ -25,7 +25,7 @@ struct DelegateSlot: @unchecked Sendable {
 }
 
 extension DispatchQueue {
-    /// Traps for a global queue, which is concurrent. Of other queues libdispatch does not say what they are.
+    /// Traps for a global queue, which is concurrent. libdispatch does not say whether another queue is.
     func requireSerial() {
         precondition(
             !label.hasPrefix("com.apple.root."),

@@ -4,8 +4,8 @@
 //     between keeps its place before that event.
 //  3. Blocks are put on the queue at once or, from the loop, when it has handled its batch: one for all
 //     sources. A queue that is woken for each event takes the processor away from the loop each time.
-//  4. Progress of an operation is added to the progress of it that waits already: a slow delegate does not
-//     have the peer fill the memory with events.
+//  4. Progress of an operation is added to its progress that waits already: with a slow delegate, the peer
+//     cannot fill the memory with events.
 //  5. When the delegate has moved to another queue, what waits moves there.
 //  6. One block has events at a time; what other blocks were to deliver meanwhile, on another queue, it
 //     delivers or passes on.
@@ -22,7 +22,7 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
         var left = 0
         /// The loop will put a block on the queue when it has handled its batch.
         var waitsForLoop = false
-        /// How many events blocks have been put on a queue for.
+        /// How many events have a block on a queue.
         var promised = 0
         /// A block has taken events and has not delivered all of them.
         var isOut = false
@@ -86,7 +86,7 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
         }
     }
 
-    /// More for the block that has delivered what it had; nil when that is nothing, and the block has no
+    /// More events for the block that has delivered its own; nil when there are none, and the block has no
     /// events any more.
     func next() -> [Event]? {
         state.withLock { $0.next() }

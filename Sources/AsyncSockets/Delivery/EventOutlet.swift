@@ -4,8 +4,8 @@
 //  2. Those for a delegate queue wait in an `EventBacklog`.
 //  3. Inline (no delegate queue, or the delegate queue is the socket queue): they are delivered inside the
 //     turn, on the loop or on the socket queue; never inside a call that the caller makes.
-//  4. Once the socket has taken up something else, nothing but the end is delivered of this source, and
-//     nothing of the other before that (`end`).
+//  4. Once the socket has taken up something else, this source delivers nothing but its end, and the next
+//     source nothing before that (`end`).
 //  5. A delegate is called on the queue that was set together with it, and nowhere else (`DelegateSlot`).
 //  6. While the outlet is held back nothing is delivered: the end of what the socket did before comes first,
 //     or the callback that brings an accepted socket.
@@ -30,10 +30,10 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
     /// User code is being called inside the turn.
     @exclusivity(unchecked) private(set) var isDelivering = false
     private let hasSuccessor = Atomic(false)
-    /// Reached when the delegate has heard of the end.
+    /// Reached when the end is delivered.
     let end = Milestone()
 
-    /// The most events that one inline delivery brings before others on the loop have their turn.
+    /// The most events of one inline delivery before others on the loop get their turn.
     private static var deliveryLimit: Int { 16 }
 
     init(of socket: Socket) {
@@ -51,13 +51,13 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
 
     // MARK: - Where to deliver
 
-    /// What is delivered from now on is delivered on `delegateQueue`.
+    /// Delivers on `delegateQueue` from now on.
     func callBack(on delegateQueue: DispatchQueue?, unlessItIs socketQueue: DispatchQueue?) {
         queue = delegateQueue === socketQueue ? nil : delegateQueue
     }
 
-    /// The socket has another delegate queue. It is asked for it: of two changes that overtake each other on
-    /// the way here the later one stays.
+    /// The socket has another delegate queue. The outlet asks the socket for it: of two changes that overtake
+    /// each other on the way here, the later one wins.
     func changeQueue() {
         if let socket { callBack(on: socket.delegateQueue, unlessItIs: socket.socketQueue) }
     }
@@ -70,7 +70,7 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
         outbox.append(event)
     }
 
-    /// What follows is no callback, even if it was called by one; returns whether it was. Hand that to
+    /// What follows is not a callback, even if a callback called it; returns whether one did. Pass that to
     /// `resumeCallback(_:)` afterwards.
     func leaveCallback() -> Bool {
         defer { isDelivering = false }
@@ -81,16 +81,16 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
         isDelivering = wasDelivering
     }
 
-    /// Delivers what waits, here and now where that may be.
+    /// Delivers what waits, here and now where possible.
     func deliver(on executor: TurnExecutor, for source: Socket.Source) {
         guard !outbox.isEmpty, !isHeldBack else { return }
-        // No one else has told it of a new queue: the socket's changes go to the source after this one.
+        // No message brings a new queue here: the socket sends its changes to the next source.
         if isSuperseded { changeQueue() }
         if queue != nil {
             source.publishProgress()
             send(on: executor == .loop ? source.loop : nil)
         } else if let backlog, !backlog.isIdle(orElse: { [weak source] in source?.askForTurn() }) {
-            // The delegate has come inline: what waits for the queue that it had goes first.
+            // The delegate is now inline: what waits for its old queue goes first.
         } else if executor != .caller {
             deliverInline(source)
         } else {
@@ -98,8 +98,8 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
         }
     }
 
-    /// For a source without a turn, on its loop: the same, without callbacks that act at once. What would be
-    /// inline goes to the socket queue, if there is one.
+    /// For a source without a turn, on its loop: the same, without callbacks that act at once. An inline
+    /// delivery goes to the socket queue, if there is one.
     func deliver(onLoop loop: EventLoop) {
         if let socket { queue = socket.delegateQueue ?? socket.socketQueue }
         if queue != nil { return send(on: loop) }
@@ -120,7 +120,7 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
         var recipient = EventRecipient(socket)
         recipient.beginCallbacks(of: source)
         while left > 0, !outbox.isEmpty {
-            // Held for all events: to count references to what is referenced weakly too is expensive.
+            // Held for all events: to count references to a weakly referenced object is expensive.
             let delegate = recipient.findDelegate()
             guard isInline(recipient) else { break }
             repeat {
@@ -176,7 +176,7 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
         deliver(events, of: backlog, on: queue)
     }
 
-    /// This block alone has events, until none is left that was promised.
+    /// Only this block has events, until it has delivered all that were promised.
     private func deliver(_ first: [Socket.Event], of backlog: EventBacklog<Socket.Event>, on queue: DispatchQueue) {
         var recipient = EventRecipient(socket)
         var delegate = recipient.findDelegate()
@@ -208,8 +208,8 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
     }
 }
 
-/// Whom events are delivered to: the socket, held for one delivery, since a weak reference is expensive to
-/// follow, and where its delegate is called.
+/// The recipient of events: the socket, held for one delivery since a weak reference is expensive to follow,
+/// and where its delegate is called.
 struct EventRecipient<Socket: EventSocket>: ~Copyable {
     private var socket: Socket?
     /// The queue of the delegate; nil: it may be called anywhere.
@@ -222,7 +222,7 @@ struct EventRecipient<Socket: EventSocket>: ~Copyable {
         self.socket = socket
     }
 
-    /// The socket, which is kept here: to count references to what is referenced weakly too is expensive.
+    /// The socket, which is kept here: to count references to a weakly referenced object is expensive.
     private var unretained: Unmanaged<Socket>? { socket.map(Unmanaged.passUnretained) }
 
     func beginCallbacks(of source: Socket.Source) {
@@ -233,7 +233,7 @@ struct EventRecipient<Socket: EventSocket>: ~Copyable {
         unretained?._withUnsafeGuaranteedRef { $0.endCallbacks() }
     }
 
-    /// The delegate was changed since it was looked for.
+    /// The delegate has changed since `findDelegate()`.
     var isOutdated: Bool {
         unretained?._withUnsafeGuaranteedRef { $0.delegateChangeCount != changeCount } ?? false
     }
@@ -252,10 +252,10 @@ struct EventRecipient<Socket: EventSocket>: ~Copyable {
     }
 
     fileprivate mutating func deliver(_ event: consuming Socket.Event, to delegate: Socket.Delegate?) {
-        // No one else has it any more, so no one wants to hear of it.
+        // No one else has the socket any more, so no one wants its events.
         if isKnownUniquelyReferenced(&socket) { socket = nil }
         guard let socket = unretained else { return }
-        // Handed over, not copied: what was read is counted.
+        // Handed over, not copied: a copy of the data would count references.
         var event: Socket.Event? = consume event
         socket._withUnsafeGuaranteedRef { socket in
             if let event = event.take() { socket.deliver(consume event, to: delegate) }

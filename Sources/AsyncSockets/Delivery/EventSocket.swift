@@ -1,7 +1,7 @@
 internal import Dispatch
 internal import SocketCore
 
-/// A socket whose delegate hears of events.
+/// A socket that delivers events to its delegate.
 protocol EventSocket: AnyObject, Sendable {
     associatedtype Event: SocketEvent
     associatedtype Delegate
@@ -11,7 +11,7 @@ protocol EventSocket: AnyObject, Sendable {
     var socketQueue: DispatchQueue? { get }
     /// The queue on which the delegate is called; nil: inline.
     var delegateQueue: DispatchQueue? { get }
-    /// How often the delegate was changed.
+    /// How many times the delegate has changed.
     var delegateChangeCount: Int { get }
     /// The delegate and its queue, as they are now.
     func copyDelegate(to delegate: inout Delegate?, _ queue: inout DispatchQueue?)
@@ -22,11 +22,11 @@ protocol EventSocket: AnyObject, Sendable {
     func endCallbacks()
 }
 
-/// What a delegate hears: a plain value.
+/// An event for a delegate: a plain value.
 protocol SocketEvent: Sendable {
     /// The last event of its source.
     var isEnd: Bool { get }
-    /// Adds the progress that `next` tells of to this one's; false when they do not tell of the same.
+    /// Adds the progress in `next` to its own; false when the two are not about the same operation.
     mutating func absorb(_ next: Self) -> Bool
     var isProgress: Bool { get }
 }
@@ -36,10 +36,10 @@ protocol EventSource: AnyObject, Sendable {
     var loop: EventLoop { get }
     /// Does what the delegate has asked for in callbacks.
     func serveRequests()
-    /// Makes known how far things have come, before the delegate can ask on a queue of its own.
+    /// Publishes the progress, before the delegate can ask for it on its queue.
     func publishProgress()
     /// Inside the turn: it has not ended, and its socket has taken up nothing else.
     var isCurrent: Bool { get }
-    /// Has the turn taken again soon.
+    /// Asks for another turn soon.
     func askForTurn()
 }

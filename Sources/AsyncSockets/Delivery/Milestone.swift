@@ -1,6 +1,6 @@
 internal import Synchronization
 
-/// Something that happens once, and one who waits for it.
+/// Something that happens once, and one waiter for it.
 struct Milestone: ~Copyable, Sendable {
     /// What is to be done when it is reached.
     private final class Sequel: Sendable {
@@ -21,8 +21,8 @@ struct Milestone: ~Copyable, Sendable {
         Self.take(state.load(ordering: .acquiring))?.release()
     }
 
-    /// Calls `sequel` when it is reached, on the thread that reaches it, or at once when it has been. Call it
-    /// once.
+    /// Calls `sequel` when it is reached, on the thread that reaches it, or at once when it is reached
+    /// already. Call this once.
     func whenReached(_ sequel: @escaping @Sendable () -> Void) {
         let waiting = Unmanaged.passRetained(Sequel(sequel))
         let change = state.compareExchange(

@@ -1,8 +1,8 @@
 internal import Logging
 internal import SocketCore
 
-/// A connection that a listener has accepted, on its way to become a socket. When it is dropped on the way
-/// its descriptor is closed.
+/// A connection that a listener has accepted, on its way to become a socket. If it is dropped on the way, its
+/// descriptor closes.
 struct AcceptedConnection: Sendable {
     let descriptor: SocketDescriptor
     let peer: SocketAddress
@@ -12,11 +12,11 @@ struct AcceptedConnection: Sendable {
     enum Loss: String {
         case noDelegate = "the listener has no delegate any more: keep the delegate, which a socket holds weakly"
         case notKept =
-            "nobody kept it: store the new socket in socket(_:didAcceptNewSocket:), in a property or an array, until its socketDidDisconnect"
+            "no one kept it: store the new socket in socket(_:didAcceptNewSocket:), in a property or an array, until its socketDidDisconnect"
     }
 
-    /// Says that the connection is closed at once, and what to do about it: the first time as a warning, so
-    /// that peers cannot fill the log.
+    /// Logs that the connection was closed at once, and what to do about it: as a warning the first time
+    /// only, so that peers cannot fill the log.
     func log(_ loss: Loss) {
         let level: Logger.Level = listener.isFirstLoss() ? .warning : .debug
         listener.logger.log(

@@ -1,9 +1,9 @@
 // Rules of a socket's listener:
-//  1. It exists from the moment every address is bound; when one cannot be had, nothing is left of the others
-//     and no one is told.
-//  2. After `close` no connection is handed to the delegate any more: those that are on their way are closed.
-//  3. Its end is told once, when the last of its acceptors has ended.
-//  4. It accepts, and is told of, only after the end of what its socket did before.
+//  1. It exists from the moment every address is bound; when one cannot be bound, nothing is left of the
+//     others, and nothing is delivered.
+//  2. After `close` no connection reaches the delegate: those on their way are closed.
+//  3. Its end is delivered once, when the last of its acceptors has ended.
+//  4. It accepts, and delivers, only after the end of what its socket did before.
 
 internal import Glibc
 internal import Logging
@@ -34,7 +34,7 @@ final class Listener: Sendable {
     }
 
     private let state = Locked(State())
-    /// Reached when its socket's delegate may be told of it: after the end of what the socket did before.
+    /// Reached when it may deliver to its socket's delegate: after the end of what the socket did before.
     private let beginning = Milestone()
     let logger: Logger
 
@@ -50,7 +50,7 @@ final class Listener: Sendable {
 
     private var acceptors: [Acceptor] { state.withLock { $0.acceptors } }
 
-    /// True once: when the first connection is lost.
+    /// True for the first lost connection only.
     func isFirstLoss() -> Bool {
         state.withLock { state in
             defer { state.hasLost = true }
@@ -112,7 +112,7 @@ final class Listener: Sendable {
             },
             closed: { [weak self] in
                 guard let self, isLastEnd() else { return }
-                // Through the loop: `start` may be under way within a call that the user makes.
+                // Through the loop: `start` may run within a call that the user makes.
                 beginning.whenReached { setup.loop.run { setup.ended(self) } }
             }
         )
@@ -140,7 +140,7 @@ final class Listener: Sendable {
         for acceptor in acceptors { acceptor.close() }
     }
 
-    /// Ends what has not been started, and has no one told.
+    /// Ends a listener that has not started, and delivers nothing.
     func discard() {
         state.withLock { $0.isClosed = true }
         for acceptor in acceptors { acceptor.discard() }

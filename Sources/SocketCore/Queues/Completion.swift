@@ -1,11 +1,11 @@
 // Rules of completion:
 //  1. Every operation that is accepted is answered exactly once: served, dropped, refused or cancelled.
-//  2. A queue that gives up an operation hands its completion out; whoever takes it out answers it.
-//  3. A delegate hears of a served operation by its tag. Of one that is dropped or refused it hears by the
-//     end of the connection; a waiter hears of each.
+//  2. A queue that gives up an operation returns its completion; the code that takes it answers it.
+//  3. A delegate gets the tag of a served operation. It learns of one that is dropped or refused by the end
+//     of the connection; a waiter gets an answer for each.
 //  4. A waiter waits for one operation. It is therefore also the operation's identifier.
 
-/// One who waits for the end of an operation.
+/// A waiter for the end of one operation.
 package protocol OperationWaiter<Value>: AnyObject, Sendable {
     /// What the operation brings.
     associatedtype Value: Sendable
@@ -25,12 +25,12 @@ package enum Completion<Value: Sendable>: Sendable {
     /// The operation was cancelled while it was under way, and its answer was given then.
     case answered
 
-    /// The tag for reports to a delegate; 0 for an operation that no delegate has asked for.
+    /// The tag for the delegate; 0 for an operation that no delegate asked for.
     package var tag: Int {
         if case .delegate(let tag) = self { tag } else { 0 }
     }
 
-    /// True when the delegate is to be told of the operation.
+    /// True when the delegate gets the answer.
     package var isDelegates: Bool {
         if case .delegate = self { true } else { false }
     }

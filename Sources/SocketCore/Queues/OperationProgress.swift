@@ -1,10 +1,10 @@
-/// How far a read or a write has come that is not complete yet: a snapshot.
+/// The progress of an incomplete read or write: a snapshot.
 public struct OperationProgress: Sendable, Hashable {
-    /// The tag that the operation was given.
+    /// The tag that you gave the operation.
     public let tag: Int
-    /// Bytes that have arrived, or that have been handed to the kernel or, on a secure connection, encrypted.
+    /// The bytes that have arrived, or that the kernel or, on a secure connection, TLS has taken.
     public let bytesDone: Int
-    /// All bytes of the operation; nil for a read whose length is not known beforehand.
+    /// The bytes of the whole operation; nil for a read whose length is not known in advance.
     public let total: Int?
 
     package init(tag: Int, bytesDone: Int, total: Int?) {

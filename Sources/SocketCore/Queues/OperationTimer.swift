@@ -13,7 +13,7 @@ struct OperationTimer {
 
     var deadline: Deadline? { end == .never ? nil : end }
 
-    /// The current operation is complete, or there is none any more.
+    /// The current operation is complete, or no operation is current any more.
     mutating func advance() {
         number &+= 1
         end = .never

@@ -8,7 +8,7 @@ internal import SocketBuffers
 /// and `WriteHalf` are what others see.
 struct PacketQueue<Packet>: ~Copyable {
     private var packets = Ring<Packet>()
-    /// How many packets stand before the marker; more than there can be when there is none.
+    /// How many packets are before the marker; without a marker, more than there can be.
     private var countBeforeMarker = UInt32.max
 
     var isEmpty: Bool { packets.isEmpty && countBeforeMarker == .max }
@@ -34,7 +34,7 @@ struct PacketQueue<Packet>: ~Copyable {
         offset < Int(countBeforeMarker) ? packets[offset] : nil
     }
 
-    /// The packet at the front; nil at the marker or when there is none. Valid until the queue changes.
+    /// The packet at the front; nil at the marker or when the queue is empty. Valid until the queue changes.
     var front: UnsafeMutablePointer<Packet>? { packet(at: 0) }
 
     mutating func removeFront() {
@@ -45,12 +45,12 @@ struct PacketQueue<Packet>: ~Copyable {
         if packet != nil, countBeforeMarker != .max { countBeforeMarker -= 1 }
     }
 
-    /// The position of a packet, on whichever side of the marker.
+    /// The position of a packet, on either side of the marker.
     func firstIndex(where isWanted: (UnsafeMutablePointer<Packet>) -> Bool) -> Int? {
         (0..<packets.count).first { packets[$0].map(isWanted) ?? false }
     }
 
-    /// The packet at a position, on whichever side of the marker. Valid until the queue changes.
+    /// The packet at a position, on either side of the marker. Valid until the queue changes.
     func anyPacket(at index: Int) -> UnsafeMutablePointer<Packet>? { packets[index] }
 
     mutating func remove(at index: Int) {
@@ -59,8 +59,8 @@ struct PacketQueue<Packet>: ~Copyable {
         if packet != nil, index < Int(countBeforeMarker), countBeforeMarker != .max { countBeforeMarker -= 1 }
     }
 
-    /// Takes the oldest packet out, whatever marker is before it; nil, and the queue is as new, when there is
-    /// none.
+    /// Takes the oldest packet out, even from behind the marker; nil when the queue is empty, which is then
+    /// as new.
     mutating func drop() -> Packet? {
         countBeforeMarker = .max
         let packet = packets.popFirst()

@@ -1,48 +1,48 @@
 // Rules of the buffer:
-//  1. What a read brought is a view of the buffer's memory, and no copy. A change of it changes a copy.
+//  1. A read delivers a view of the buffer's memory, not a copy. To change the view changes a copy.
 //  2. `Data` copies before a change when its memory has a second owner. The buffer is that owner: each view
 //     is the beginning of an anchor, a `Data` from the same offset to the end of the block, which the buffer
 //     keeps for as long as it uses the block. A view of its own for each read would have one owner.
-//  3. There is one anchor for each offset at which reads put their bytes. When there are many the buffer
-//     moves to a new block and leaves the old one to its views, which may then do with it what they like.
-//  4. Memory that nothing was put into is never shown: a gap has zeros.
+//  3. There is one anchor for each offset at which reads put their bytes. When there are many, the buffer
+//     moves to a new block and leaves the old one to its views, which may then change it.
+//  4. Memory without bytes of a read is never shown: a gap has zeros.
 
 public import FoundationEssentials
 internal import Glibc
 internal import SocketBuffers
 
-/// Memory of yours that reads fill: one allocation for many reads.
+/// Your own memory for reads to fill: one allocation for many reads.
 ///
-/// Hand it to `readData(…buffer:bufferOffset:…)`. The bytes land at the offset, and the buffer grows when
+/// Pass it to `readData(…buffer:bufferOffset:…)`. The bytes land at the offset, and the buffer grows when
 /// they do not fit. The `data` that `socket(_:didRead:withTag:)` brings is a view of this memory: it costs no
 /// copy, and it changes when a later read fills the same place. Take what you need before you queue that
-/// read, and do not give one place to two reads at once. The other way round there is nothing to look out
-/// for: to change that `data` changes a copy of it, as with every other `Data`, and leaves the buffer alone.
+/// read, and do not give one place to two reads at once. You may change that `data`: as with every other
+/// `Data`, this changes a copy, and leaves the buffer alone.
 public final class ReadBuffer: Sendable {
     private let contents: Locked<Contents>
 
     fileprivate struct Contents {
         var block: Block
-        /// The least that the first allocation brings.
+        /// The smallest size of the first allocation.
         let reserved: Int
         var count = 0
-        /// What views are the beginnings of, by the offset at which they begin.
+        /// The anchors of rule 2, by offset.
         var anchors: [Int: Data] = [:]
     }
 
     /// An empty buffer.
     ///
     /// - Parameter capacity: The bytes that the first read makes room for, so that it need not grow soon.
-    ///   More than 64 MiB, or less than nothing, is taken for 64 MiB, or nothing: beyond that memory comes
-    ///   with the bytes that need it.
+    ///   More than 64 MiB counts as 64 MiB, and less than zero as zero: beyond that the buffer grows with the
+    ///   bytes that arrive.
     public init(capacity: Int = 0) {
         contents = Locked(Contents(block: Block(capacity: 0), reserved: min(max(capacity, 0), Self.largestReservation)))
     }
 
-    /// Reserved is what a caller has thought up, and allocation has no other answer than ending the process.
+    /// The caller chooses the capacity, and an allocation that fails ends the process.
     private static let largestReservation = 64 << 20
 
-    /// How many bytes are in the buffer: the end of what lies farthest back.
+    /// How many bytes are in the buffer: the end of the bytes stored farthest back.
     public var count: Int { contents.withLock { $0.count } }
 
     /// A copy of all bytes in the buffer.
@@ -81,7 +81,7 @@ extension ReadBuffer.Contents {
     mutating func view(at offset: Int, count length: Int) -> Data {
         if let anchor = anchors[offset] { return anchor.prefix(length) }
         if anchors.count >= anchorLimit {
-            // The bytes of this read may be forgotten already, and are still its own.
+            // `removeAll()` may have dropped the bytes of this read already; they still belong to it.
             move(to: ReadBuffer.Block(capacity: block.capacity), keeping: max(count, offset + length))
         }
         let block = block

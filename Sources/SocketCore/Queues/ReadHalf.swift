@@ -5,7 +5,7 @@ package import SocketBuffers
 /// the oldest read.
 ///
 /// A class, so that the connection may use one part of it while another is in use. Exclusivity is not checked
-/// at run time: the turn sees to it.
+/// at run time: the turn ensures it.
 package final class ReadHalf {
     // Private: another module would check the exclusivity of each access at run time.
     @exclusivity(unchecked) private var packets = PacketQueue<ReadPacket>()
@@ -30,7 +30,7 @@ package final class ReadHalf {
         /// The read is done, and gone from the queue.
         case complete(Data, Completion<Data>)
         case incomplete
-        /// So many bytes are there without the delimiter, or more before the end.
+        /// This many bytes came without the delimiter, or more came before the end.
         case maxedOut(Int)
     }
 
@@ -55,7 +55,7 @@ package final class ReadHalf {
         packets.removeStartTLS()
     }
 
-    /// Gives up the oldest read and hands out its completion; nil when there is none.
+    /// Gives up the oldest read and returns its completion; nil when no read waits.
     package func drop() -> Completion<Data>? {
         packets.drop()?.completion
     }
@@ -153,14 +153,14 @@ package final class ReadHalf {
     // MARK: - Progress
 
     /// The bytes that have come for the read at the front since the last call, and its tag; nil when there
-    /// are none, or no delegate to tell.
+    /// are none, or when the read is not a delegate's.
     package func takeProgress() -> (count: Int, tag: Int)? {
         guard let read = packets.front, let count = read.pointee.newProgress(in: preBuffer) else { return nil }
         guard case .delegate(let tag) = read.pointee.completion else { return nil }
         return (count, tag)
     }
 
-    /// How far the read at the front has come; nil when there is none.
+    /// The progress of the read at the front; nil when no read waits.
     package var progress: OperationProgress? {
         guard let read = packets.front else { return nil }
         return OperationProgress(
@@ -189,8 +189,8 @@ package final class ReadHalf {
         hasDeadline ? timer.takeLate(at: now, progress, completion) : nil
     }
 
-    /// Lets a late read go on for `seconds` more; the time it had, when it is to end now. Nil, and nothing
-    /// changes, when it is not the oldest any more.
+    /// Lets a late read go on for `seconds` more; returns the time it had when it is to end now. Nil, and
+    /// nothing changes, when it is no longer the oldest.
     package func extend(_ number: UInt32, by seconds: Double) -> Double? {
         timer.extend(number, by: seconds, timeout)
     }

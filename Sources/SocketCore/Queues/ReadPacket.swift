@@ -15,21 +15,20 @@ package struct ReadPacket: Sendable {
         case end
     }
 
-    /// What `take(from:)` came to.
+    /// The result of `take(from:)`.
     package enum Answer {
         case complete(Data)
         case incomplete
-        /// `maxLength` bytes are there and no delimiter among them, or more than that before the end.
+        /// `maxLength` bytes came without the delimiter, or more came before the end.
         case maxedOut
     }
 
-    /// What the goal is, without what it carries: to look at that is free, while each look at a `Data` is
-    /// counted.
+    /// The goal without its payload: to look at it is free, while each look at a `Data` counts references.
     private enum Kind {
         case anyBytes, length, delimiter, end
     }
 
-    // In an order in which they take little room: every connection that waits has a read.
+    // In an order that takes little room: every connection that waits has a read.
 
     /// The bytes that a read to a delimiter waits for.
     private let delimiter: Data
@@ -39,7 +38,7 @@ package struct ReadPacket: Sendable {
     /// Where the bytes go, and those of a read to a length that have arrived; the other goals leave theirs in
     /// the buffer. Nil: memory of the read's own, and none so far.
     private var taken: Destination?
-    /// Bytes seen by earlier calls, for the report of partial progress.
+    /// Bytes seen by earlier calls, for partial progress.
     private var reported = 0
     /// Who is answered when the read ends.
     package let completion: Completion<Data>

@@ -17,8 +17,7 @@ package final class WriteHalf {
     /// Those of the waiting bytes that are in files, and use no memory.
     @exclusivity(unchecked) private var fileWaiting = 0
     @exclusivity(unchecked) private var closing = false
-    /// The delegate has been told of the high-water mark, and the queue has not been down to half of it
-    /// since.
+    /// The high-water mark was delivered, and the queue has not been down to half of it since.
     @exclusivity(unchecked) private var isAbove = false
 
     /// The bytes of all packets that are not handed on.
@@ -38,16 +37,16 @@ package final class WriteHalf {
     }
 
     package var isEmpty: Bool { packets.isEmpty }
-    /// How far the oldest write has come that is not complete; nil when there is none.
+    /// The progress of the oldest incomplete write; nil when no write waits.
     package var progress: OperationProgress? {
         guard let write = packets.front else { return nil }
         return OperationProgress(tag: write.pointee.completion.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
     }
 
-    /// The completion of the oldest write; nil when there is none.
+    /// The completion of the oldest write; nil when no write waits.
     private var completion: Completion<Void>? { packets.front?.pointee.completion }
 
-    /// The seconds that the oldest write may take; nil when there is none.
+    /// The seconds that the oldest write may take; nil when no write waits.
     private var timeout: Double? {
         packets.front?.pointee.timeout
     }
@@ -75,7 +74,7 @@ package final class WriteHalf {
         packets.removeStartTLS()
     }
 
-    /// Gives up the oldest write and hands out its completion; nil when there is none.
+    /// Gives up the oldest write and returns its completion; nil when no write waits.
     package func drop() -> Completion<Void>? {
         handedOnCount = 0
         allWaiting = 0
@@ -114,7 +113,7 @@ package final class WriteHalf {
     ///
     /// - Parameter alone: The most bytes of a packet that goes alone.
     /// - Returns: false when there are none.
-    // `body` gives nothing back: a generic result would have each call look types up at run time.
+    // `body` returns nothing: a generic result would have each call look types up at run time.
     package func withNextBytes(
         limit: Int, alone: Int, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
@@ -167,14 +166,14 @@ package final class WriteHalf {
     }
 
     /// The bytes of the packet at the front that were handed on since the last call, and its tag; nil when
-    /// there are none, or no delegate to tell.
+    /// there are none, or when the write is not a delegate's.
     package func takeProgress() -> (count: Int, tag: Int)? {
         guard let write = packets.front, let count = write.pointee.takeProgress() else { return nil }
         guard case .delegate(let tag) = write.pointee.completion else { return nil }
         return (count, tag)
     }
 
-    /// Removes the oldest packet when its bytes were all handed on, and hands out its completion.
+    /// Removes the oldest packet when all its bytes were handed on, and returns its completion.
     package func removeHandedOn() -> Completion<Void>? {
         guard handedOnCount > 0, let completion = packets.front?.pointee.completion else { return nil }
         packets.removeFront()
@@ -222,8 +221,8 @@ package final class WriteHalf {
         hasDeadline ? timer.takeLate(at: now, progress, completion) : nil
     }
 
-    /// Lets a late write go on for `seconds` more; the time it had, when it is to end now. Nil, and nothing
-    /// changes, when it is not the oldest any more.
+    /// Lets a late write go on for `seconds` more; returns the time it had when it is to end now. Nil, and
+    /// nothing changes, when it is no longer the oldest.
     package func extend(_ number: UInt32, by seconds: Double) -> Double? {
         timer.extend(number, by: seconds, timeout)
     }
@@ -269,7 +268,7 @@ package final class WriteHalf {
         return write
     }
 
-    /// Appends small writes, each as a whole; returns where the first one is that was left out.
+    /// Appends small writes, each as a whole; returns the position of the first that was left out.
     private func gather(from offset: Int, into scratch: PreBuffer, limit: Int) -> Int {
         var offset = offset
         while let write = smallWrite(at: offset), scratch.count + write.pointee.remaining <= limit {
