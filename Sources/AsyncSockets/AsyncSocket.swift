@@ -36,7 +36,7 @@ public final class AsyncSocket: Sendable {
     }
 
     let state: Locked<State>
-    let callback = CallbackPlace<StreamConnection>()
+    let callback = CurrentCallback<StreamConnection>()
     /// How many times the delegate has changed: code that holds a delegate can see whether it is still the
     /// current one.
     let delegateChanges = Atomic(0)

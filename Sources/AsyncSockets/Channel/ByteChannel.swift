@@ -85,7 +85,7 @@ final class ByteChannel {
     var hasNews: Bool { input.isEnded || output.isFailed || hasHangup }
 
     /// Notes every end that is known. Doing so again changes nothing.
-    func tell(_ ending: inout StreamEnding) {
+    func report(to ending: inout StreamEnding) {
         switch (input, layer) {
         case (.endOfFile, .plain), (.closed, _): ending.note(.readEnded(.orderly))
         case (.failed(let error), _): ending.note(.readEnded(.failed(error)))

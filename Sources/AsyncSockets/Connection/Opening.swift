@@ -50,28 +50,28 @@ final class Opening {
 
     /// The lookup has ended.
     func resolved(
-        _ answer: Resolver.Answer, _ options: SocketOptionSet, _ tell: @escaping @Sendable (Int, LoopEvents) -> Void
+        _ answer: Resolver.Answer, _ options: SocketOptionSet, _ deliver: @escaping @Sendable (Int, LoopEvents) -> Void
     ) -> [Step] {
         guard case .resolving = phase else { return [] }
         switch answer {
-        case .success(let addresses): return connect(to: addresses, options, tell)
+        case .success(let addresses): return connect(to: addresses, options, deliver)
         case .failure(let error): return [.failed(AsyncSocketError(error))]
         }
     }
 
     /// Tries addresses.
     ///
-    /// - Parameter tell: Called on the loop when there is something to `handle`, with the number of the
+    /// - Parameter deliver: Called on the loop when there is something to `handle`, with the number of the
     ///   attempt.
     func connect(
-        to addresses: [SocketAddress], _ options: SocketOptionSet, _ tell: @escaping @Sendable (Int, LoopEvents) -> Void
+        to addresses: [SocketAddress], _ options: SocketOptionSet, _ deliver: @escaping @Sendable (Int, LoopEvents) -> Void
     ) -> [Step] {
         do throws(NoRoute) {
             let routes = try destination.policy.routes(to: addresses)
             var steps: [Step] = []
             if case .host = destination.target { steps.append(.progressed(.resolved(routes.map(\.destination)))) }
             let connector = Connector(
-                routes: routes, delay: destination.policy.attemptDelay, options: options, loop: loop, deliver: tell)
+                routes: routes, delay: destination.policy.attemptDelay, options: options, loop: loop, deliver: deliver)
             phase = .connecting(connector)
             return steps + translate(connector.begin())
         } catch {

@@ -15,17 +15,17 @@ extension StreamConnection {
         guard case .opening(let opening) = phase else { return }
         note("connecting", ["to": "\(opening.destination.name)"])
         let address = opening.resolve { [weak self] in self?.post(.resolved($0)) }
-        if let address { follow(opening.connect(to: [address], options, tellOfAttempts), opening) }
+        if let address { follow(opening.connect(to: [address], options, reportAttempts), opening) }
     }
 
     func didResolve(_ answer: Resolver.Answer) {
         guard case .opening(let opening) = phase else { return }
-        follow(opening.resolved(answer, options, tellOfAttempts), opening)
+        follow(opening.resolved(answer, options, reportAttempts), opening)
     }
 
     private var options: SocketOptionSet { record.withLock { $0.live.options } }
 
-    private var tellOfAttempts: @Sendable (Int, LoopEvents) -> Void {
+    private var reportAttempts: @Sendable (Int, LoopEvents) -> Void {
         { [weak self] in self?.post(.attempt($0, $1)) }
     }
 

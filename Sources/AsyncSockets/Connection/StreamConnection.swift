@@ -280,7 +280,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         if writes.isClosing, writes.isEmpty, !ending.isWritingFinished, channel.finishWriting() {
             ending.note(.finishedWriting)
         }
-        if channel.hasNews { channel.tell(&ending) }
+        if channel.hasNews { channel.report(to: &ending) }
         if ending.mayDecide { end(channel) }
         reads.startClock()
         writes.startClock()
@@ -339,7 +339,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .opening(let opening): opening.cancel()
         case .negotiating(let channel, _): channel.close(.atOnce, on: loop)
         case .connected(let channel):
-            if channel.hasNews { channel.tell(&ending) }
+            if channel.hasNews { channel.report(to: &ending) }
             channel.close(ending.parting(with: error), on: loop)
         case .idle, .closed: break
         }

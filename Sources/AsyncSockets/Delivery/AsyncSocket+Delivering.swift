@@ -1,5 +1,6 @@
 // All calls of user code are in this file: those to the delegate, and those to the bodies of `perform(_:)`.
-// (What a packet holds may also run some when it is released: a deallocator of `Data`.)
+// Two things may run some elsewhere: the log handler that the program has installed, and the release of what
+// a packet holds (a deallocator of `Data`).
 
 internal import Dispatch
 internal import Logging

@@ -17,7 +17,8 @@ internal import Synchronization
 
 /// The events of one source on their way to the delegate of its socket.
 ///
-/// Confined to the turn of its source, or to the loop of a listener; `supersede()` and `end` are for anyone.
+/// Confined to the turn of its source, or to the loop of a listener. `supersede()` and `end` are for anyone.
+/// On a delegate queue its blocks use the backlog, which is set before the first of them, and the socket.
 final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
     // Unchecked: see above. The runtime reads weak references atomically.
     @exclusivity(unchecked) private weak var socket: Socket?

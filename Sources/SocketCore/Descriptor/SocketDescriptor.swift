@@ -16,10 +16,10 @@ protocol DescriptorObserver: AnyObject, Sendable {
 ///
 /// One thread uses it at a time: inside the turn of a connection or its connector, under the lock of an
 /// acceptor, or on the loop in a lingering close. Other threads read and set the options of a connection's
-/// descriptor, and read its address, under the lock of the connection's facts.
+/// descriptor, and read its address, under the lock of the connection's record.
 package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
     // Unchecked: `rawValue` changes only in `close` and `relinquish`. An acceptor closes its descriptor under
-    // its lock. A connection takes its descriptor out of the facts first, under their lock, so that no other
+    // its lock. A connection takes its descriptor out of its record first, under the lock, so that no other
     // thread can reach it.
     @exclusivity(unchecked) package private(set) var rawValue: CInt
     /// Set before the descriptor has its owner, and not afterwards.

@@ -47,7 +47,7 @@ package enum Cancellation<Value: Sendable>: Sendable {
     case removed(Completion<Value>)
     /// The operation has begun and goes on; no one is answered when it ends.
     case detached(Completion<Value>)
-    /// The operation has ended, or is none of this queue.
+    /// The operation has ended, or belongs to another queue.
     case tooLate
 
     /// Who is to be answered now.

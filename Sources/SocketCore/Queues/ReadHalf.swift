@@ -169,7 +169,7 @@ package final class ReadHalf {
 
     private var completion: Completion<Data>? { packets.front?.pointee.completion }
 
-    /// The seconds that the read at the front may take; nil when there is none.
+    /// The seconds that the read at the front may take; nil when no read waits.
     private var timeout: Double? { packets.front?.pointee.timeout }
 
     // MARK: - Time

@@ -82,7 +82,7 @@ final class ChannelEnd {
     /// What the channel tells of an end.
     var told: StreamEnding {
         var ending = StreamEnding()
-        channel.tell(&ending)
+        channel.report(to: &ending)
         return ending
     }
 }

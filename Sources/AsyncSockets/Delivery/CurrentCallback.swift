@@ -3,7 +3,7 @@ internal import Synchronization
 
 /// The connection of a socket that is calling the delegate inline, so that the delegate's requests find it at
 /// once.
-struct CallbackPlace<Source: EventSource>: ~Copyable, Sendable {
+struct CurrentCallback<Source: EventSource>: ~Copyable, Sendable {
     /// The thread; zero: none. A thread finds its own number here only while that connection delivers.
     private let thread = Atomic<pthread_t>(0)
     /// The address of the connection. It is alive while the thread is in the callback.
