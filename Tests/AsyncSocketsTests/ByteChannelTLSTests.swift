@@ -188,6 +188,20 @@ import Testing
         #expect(try Data(peers.receiveAll()) == sent[..<encrypted])
         #expect(peers.told.hasOrderlyEnd)
     }
+
+    /// A send that fails takes what was encrypted with it: those writes are not complete.
+    @Test(arguments: TLSVersion.tested)
+    func whatAFailedSendHasLostStaysUnsent(_ version: TLSVersion) throws {
+        let (ours, peers) = try connected(version)
+        repeat { ours.write(pattern(4096)) } while ours.submit().isAll
+        #expect(ours.channel.hasUnsentBytes && ours.writes.waitingByteCount == 0)
+        peers.channel.close(.reset, on: try EventLoop())
+        try ours.wait(for: Int16(POLLHUP))
+        ours.channel.note([.readable, .writable, .readHangup, .hangup])
+        #expect(!ours.submit().isMore)
+        #expect(ours.told.writeFailure?.error.code == .connectionReset)
+        #expect(ours.channel.hasUnsentBytes)
+    }
 }
 
 extension ChannelEnd {

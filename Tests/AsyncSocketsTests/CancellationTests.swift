@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import FoundationEssentials
+import SocketBuffers
 import SocketCore
 import SocketTestSupport
 import Testing
@@ -148,6 +149,66 @@ import Testing
         #expect(try await link.atServer.readData() == Self.more + Data("behind"))
         #expect(try await link.atClient.disconnected() == nil)
         #expect(first.outcomes == [.cancelled] && second.outcomes == [.served])
+    }
+
+    /// Of a write of a page to a socket pair the kernel takes all or nothing, and nothing once it is full.
+    @Test func theLastWriteThatIsCancelledBringsTheQueueToLowWater() async throws {
+        let (peer, other) = try RawSocket.pair()
+        let marks = try WaterMarks()
+        let socket = try AsyncSocket(adopting: other.duplicate(), inlineDelegate: marks)
+        socket.writeHighWaterMark = 1000
+        var last: CountingWaiter<Void>
+        repeat {
+            last = CountingWaiter()
+            socket.write(Data(count: 4096), for: last)
+            await socket.settle()
+        } while !last.outcomes.isEmpty
+        #expect(socket.writeProgress?.bytesDone == 0)
+        socket.cancel(last)
+        #expect(try await last.outcome() == .cancelled)
+        socket.disconnect()
+        try await marks.end.wait()
+        #expect(marks.counts == [4096, 0])
+        withExtendedLifetime(peer) {}
+    }
+
+    @Test func aCancellationDuringTheHandshakeMayBringLowWaterToo() async throws {
+        let isUnderWay = try TestSignal()
+        let peer = try ScriptedPeer.listening([.expectClientHello, .fire(isUnderWay), .wait(for: try TestSignal())])
+        let marks = try WaterMarks()
+        let socket = AsyncSocket(inlineDelegate: marks)
+        socket.writeHighWaterMark = 1000
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.startTLS(settings: TestCertificates.client())
+        try await isUnderWay.wait()
+        let write = Operations().write(Data(count: 4096), on: socket)
+        await socket.settle()
+        socket.cancel(write)
+        #expect(try await write.outcome() == .cancelled)
+        socket.disconnect()
+        try await marks.end.wait()
+        #expect(marks.counts == [4096, 0])
+        peer.stop()
+    }
+
+    /// Hears of the high-water mark and the low-water mark.
+    private final class WaterMarks: AsyncSocketDelegate, Sendable {
+        private let state = Locked<[Int]>([])
+        let end: TestSignal
+
+        init() throws {
+            end = try TestSignal()
+        }
+
+        var counts: [Int] { state.withLock { $0 } }
+
+        func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int) {
+            state.withLock { $0.append(byteCount) }
+        }
+        func socket(_ socket: AsyncSocket, writeQueueReachedLowWater byteCount: Int) {
+            state.withLock { $0.append(byteCount) }
+        }
+        func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) { end.fire() }
     }
 
     // MARK: - startTLS

@@ -62,6 +62,27 @@ import Testing
     }
 
     @Test(arguments: layers)
+    func aReadToTheEndBehindAShortReadIsGivenUpWithIt(_ version: TLSVersion?) async throws {
+        let areQueued = try TestSignal()
+        let (socket, recorder, peer) = try await connect(
+            [.send("abc"), .wait(for: areQueued)] + finish(version) + [.expect("ok")], tls: version)
+        socket.readData(toLength: 5, withTimeout: 60, tag: 1)
+        socket.readDataToEnd(withTimeout: 60, tag: 2)
+        areQueued.fire()
+        try await recorder.readStreamClosed()
+        for expected in [(Data("abc"), 1), (Data(), 2)] {
+            let told = try await recorder.notRead()
+            #expect((told.data, told.tag) == expected)
+            #expect(told.error.code == .closedByPeer)
+        }
+        socket.write(Data("ok"), withTimeout: 60, tag: 3)
+        #expect(try await recorder.wrote() == 3)
+        socket.disconnectAfterWriting()
+        #expect(try await recorder.disconnected() == nil)
+        _ = try await peer.finish()
+    }
+
+    @Test(arguments: layers)
     func d18OurSideCanBeClosedWhileReadingGoesOn(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect(
             [.expect("the question"), .expectEnd, .send("the answer\r\n")] + finish(version), tls: version)

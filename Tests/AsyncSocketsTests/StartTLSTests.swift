@@ -209,6 +209,20 @@ import Testing
         }
     }
 
+    @Test func whoWaitsForStartTLSAfterAnEndIsToldWhyItEnded() async throws {
+        let refusing = try RawSocket.refusing()
+        let recorder = Recorder()
+        let socket = AsyncSocket(inlineDelegate: recorder)
+        try socket.connect(toHost: "127.0.0.1", onPort: refusing.localPort, withTimeout: 60)
+        #expect(try await recorder.disconnected()?.code == .connectFailed)
+        let operations = Operations()
+        operations.read(.anyBytes, on: socket)
+        operations.write(Data("late"), on: socket)
+        operations.startTLS(try TestCertificates.client(), on: socket)
+        operations.startTLS(try TestCertificates.client(), on: socket)
+        try await operations.expect(.failed(.connectFailed))
+    }
+
     // MARK: - The end of a secure connection
 
     @Test(arguments: TLSVersion.tested)

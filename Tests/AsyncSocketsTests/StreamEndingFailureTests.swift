@@ -102,6 +102,22 @@ import Testing
         #expect(it.wait(until: 15) == [])
     }
 
+    /// A deadline that no one needs any more would wake the loop for nothing, again and again.
+    @Test func aWriteThatIsCancelledTakesTheGracePeriodWithIt() {
+        var it = Transcript(hasUnreadBytes: true, hasWrites: true, gracePeriod: 5)
+        #expect(it.hear(.sendFailed) == [])
+        #expect(it.wakeTime == 5)
+        it.hasWrites = false
+        #expect(it.decide() == [])
+        #expect(it.wakeTime == nil)
+        // The next one has a grace period of its own.
+        it.time = 10
+        it.hasWrites = true
+        #expect(it.decide() == [])
+        #expect(it.wakeTime == 15)
+        #expect(it.wait(until: 15) == [.close(.system)])
+    }
+
     @Test func anInfiniteGracePeriodNeverEnds() {
         var it = Transcript(hasUnreadBytes: true, hasWrites: true, gracePeriod: .infinity)
         #expect(it.hear(.sendFailed) == [])

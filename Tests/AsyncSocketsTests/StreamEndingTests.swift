@@ -139,6 +139,14 @@ import Testing
         #expect(it.hear(.finishedWriting) == [.close(.closedByPeer)])
     }
 
+    @Test func readsToTheEndBehindAnotherReadAreGivenUpWithIt() {
+        for behind in [[.waitingForEnd], [.waitingForEnd, .waitingForEnd]] as [[StreamEnding.Situation.Reads]] {
+            var it = Transcript(reads: [.waiting] + behind, hasWrites: true, allowsHalfClose: true)
+            let givenUp = [.abandonRead(.closedByPeer)] + behind.map { _ in Transcript.Step.abandonRead(.closedByPeer) }
+            #expect(it.hear(.finReceived) == [.closeReadSide] + givenUp)
+        }
+    }
+
     @Test func theReadSideClosesWhenItsBytesHaveBeenRead() {
         var it = Transcript(hasUnreadBytes: true, allowsHalfClose: true)
         #expect(it.hear(.finReceived) == [])

@@ -1,0 +1,79 @@
+import AsyncSocketsTesting
+import FoundationEssentials
+import Glibc
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Writes that are encrypted and have not left the process when the connection breaks.
+@Suite(.timeLimit(.minutes(5))) struct LostWriteTests {
+    private static let piece = pattern(4096)
+
+    /// A secure connection whose peer reads nothing after the handshake. It is a socket pair: once the kernel
+    /// is full, it stays full until the peer reads.
+    private func connect(_ version: TLSVersion) async throws -> (AsyncSocket, Recorder, peer: ChannelEnd) {
+        let (peer, other) = try ChannelEnd.pair()
+        let recorder = Recorder()
+        let socket = try AsyncSocket(adopting: other.duplicate(), inlineDelegate: recorder)
+        try peer.beginTLS(TestCertificates.server().only(version))
+        try socket.startTLS(settings: TestCertificates.client())
+        var answer = peer.channel.handshake()
+        while answer.isIncomplete {
+            try peer.wait(for: Int16(POLLIN))
+            peer.channel.expectBytes()
+            answer = peer.channel.handshake()
+        }
+        guard answer.isComplete else { throw Unexpected(description: "\(answer)") }
+        try await recorder.secured()
+        return (socket, recorder, peer)
+    }
+
+    /// Writes one piece after the other, until one is not complete; its number. All of it has been encrypted.
+    private func fill(_ socket: AsyncSocket, _ write: (Int) -> Void) async -> Int {
+        var number = 0
+        while true {
+            write(number)
+            await socket.settle()
+            if let progress = socket.writeProgress {
+                #expect(number > 0 && progress.bytesDone == Self.piece.count)
+                return number
+            }
+            number += 1
+        }
+    }
+
+    /// The kernel has unread bytes of ours, so that this is a reset for a socket pair too.
+    private func reset(_ peer: ChannelEnd) throws {
+        peer.channel.close(.reset, on: try EventLoop())
+    }
+
+    @Test(arguments: TLSVersion.tested, [false, true])
+    func aLostWriteIsNotToldAsWritten(_ version: TLSVersion, isClosing: Bool) async throws {
+        let (socket, recorder, peer) = try await connect(version)
+        let lost = await fill(socket) { socket.write(Self.piece, withTimeout: -1, tag: $0) }
+        if isClosing { socket.disconnectAfterWriting() }
+        try reset(peer)
+        for expected in 0..<lost { #expect(try await recorder.wrote() == expected) }
+        let told = await recorder.next()
+        guard case .disconnected(let error) = told else { throw Unexpected(description: "\(told)") }
+        #expect(error?.code == .connectionReset)
+    }
+
+    @Test(arguments: TLSVersion.tested, [false, true])
+    func whoWaitsForALostWriteIsToldThatItFailed(_ version: TLSVersion, isClosing: Bool) async throws {
+        let (socket, recorder, peer) = try await connect(version)
+        var waiters: [CountingWaiter<Void>] = []
+        let lost = await fill(socket) { _ in
+            let waiter = CountingWaiter<Void>()
+            socket.write(Self.piece, for: waiter)
+            waiters.append(waiter)
+        }
+        if isClosing { socket.disconnectAfterWriting() }
+        try reset(peer)
+        #expect(try await recorder.disconnected()?.code == .connectionReset)
+        for waiter in waiters[..<lost] { #expect(waiter.outcomes == [.served]) }
+        #expect(waiters[lost].outcomes == [.failed(.connectionReset)])
+    }
+}
