@@ -30,6 +30,8 @@ extension AsyncSocket: EventSocket {
         callback.close()
     }
 
+    static func batchedWork(of outlet: EventOutlet<AsyncSocket>) -> any BatchedWork { outlet }
+
     /// - Parameter delegate: nil when it is gone or was never set: questions then get the answer that ends
     ///   the connection.
     func deliver(_ event: consuming DelegateEvent, to delegate: (any AsyncSocketDelegate)?) {
@@ -104,5 +106,15 @@ extension AsyncSocket: EventSocket {
     /// - Parameter descriptor: nil when no descriptor is open.
     static func call(_ body: (Int32?) -> Void, with descriptor: Int32?) {
         body(descriptor)
+    }
+}
+
+extension EventOutlet: BatchedWork where Socket == AsyncSocket {
+    func takeTicket() -> Int {
+        takeBacklogTicket()
+    }
+
+    func run(upTo ticket: Int, on queue: DispatchQueue) {
+        deliverBacklog(upTo: ticket, on: queue)
     }
 }

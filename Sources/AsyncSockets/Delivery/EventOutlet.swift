@@ -19,7 +19,7 @@ internal import Synchronization
 ///
 /// Confined to the turn of its source, or to the loop of a listener. `supersede()` and `end` are for anyone.
 /// On a delegate queue its blocks use the backlog, which is set before the first of them, and the socket.
-final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
+final class EventOutlet<Socket: EventSocket>: @unchecked Sendable {
     // Unchecked: see above. The runtime reads weak references atomically.
     @exclusivity(unchecked) private weak var socket: Socket?
     @exclusivity(unchecked) private var outbox = Ring<Socket.Event>()
@@ -162,17 +162,17 @@ final class EventOutlet<Socket: EventSocket>: BatchedWork, @unchecked Sendable {
         if backlog == nil { backlog = EventBacklog() }
         guard let backlog else { return }
         guard let ticket = backlog.take(&outbox, isOnLoop: loop != nil) else { return }
-        if let loop { return loop.afterBatch(self, on: queue) }
-        queue.async { self.run(upTo: ticket, on: queue) }
+        if let loop { return loop.afterBatch(Socket.batchedWork(of: self), on: queue) }
+        queue.async { self.deliverBacklog(upTo: ticket, on: queue) }
     }
 
     /// On the loop, when the batch has been handled.
-    func takeTicket() -> Int {
+    func takeBacklogTicket() -> Int {
         backlog?.takeTicket() ?? 0
     }
 
     /// On `queue`: delivers what came before `ticket` was taken.
-    func run(upTo ticket: Int, on queue: DispatchQueue) {
+    func deliverBacklog(upTo ticket: Int, on queue: DispatchQueue) {
         guard let backlog, let events = backlog.begin(upTo: ticket) else { return }
         deliver(events, of: backlog, on: queue)
     }

@@ -20,6 +20,10 @@ protocol EventSocket: AnyObject, Sendable {
     /// On this thread, until `endCallbacks()`: what the delegate asks for goes to `source` at once.
     func beginCallbacks(of source: Source)
     func endCallbacks()
+    /// The outlet as the loop sees it. The socket conforms it, so that the compiler knows all types: the
+    /// methods of a generic conformance look them up at run time, which doubled the cost of an echo on a
+    /// queue.
+    static func batchedWork(of outlet: EventOutlet<Self>) -> any BatchedWork
 }
 
 /// An event for a delegate: a plain value.
