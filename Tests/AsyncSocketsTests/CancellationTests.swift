@@ -151,27 +151,6 @@ import Testing
         #expect(first.outcomes == [.cancelled] && second.outcomes == [.served])
     }
 
-    /// Of a write of a page to a socket pair the kernel takes all or nothing, and nothing once it is full.
-    @Test func theLastWriteThatIsCancelledBringsTheQueueToLowWater() async throws {
-        let (peer, other) = try RawSocket.pair()
-        let marks = try WaterMarks()
-        let socket = try AsyncSocket(adopting: other.duplicate(), inlineDelegate: marks)
-        socket.writeHighWaterMark = 1000
-        var last: CountingWaiter<Void>
-        repeat {
-            last = CountingWaiter()
-            socket.write(Data(count: 4096), for: last)
-            await socket.settle()
-        } while !last.outcomes.isEmpty
-        #expect(socket.writeProgress?.bytesDone == 0)
-        socket.cancel(last)
-        #expect(try await last.outcome() == .cancelled)
-        socket.disconnect()
-        try await marks.end.wait()
-        #expect(marks.counts == [4096, 0])
-        withExtendedLifetime(peer) {}
-    }
-
     @Test func aCancellationDuringTheHandshakeMayBringLowWaterToo() async throws {
         let isUnderWay = try TestSignal()
         let peer = try ScriptedPeer.listening([.expectClientHello, .fire(isUnderWay), .wait(for: try TestSignal())])

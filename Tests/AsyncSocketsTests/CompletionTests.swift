@@ -45,7 +45,8 @@ import Testing
     }
 
     /// The kernels of both sides take less than this.
-    private static let more = Data(count: 64 << 20)
+    /// More than the kernel takes, and little enough for others to wait behind it, whatever the kernel takes first.
+    private static let more = Data(count: 32 << 20)
 
     /// A socket at whose peer `steps` are performed, once it is established.
     private func established(
