@@ -45,7 +45,7 @@ import Testing
     }
 
     /// The kernels of both sides take less than this.
-    /// More than the kernel takes, and little enough for others to wait behind it, whatever the kernel takes first.
+    /// More than the kernel takes, and little enough for others to wait behind it.
     private static let more = Data(count: 32 << 20)
 
     /// A socket at whose peer `steps` are performed, once it is established.
