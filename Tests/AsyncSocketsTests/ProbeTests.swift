@@ -41,8 +41,10 @@ import Testing
     }
 
     @Test func aLinkLocalAddressGetsTheScopeOfItsInterface() async throws {
+        // Without `nodad` the address is tentative for a moment, and bind(2) fails with EADDRNOTAVAIL.
         let (status, output) = try await run(
-            "scopes", namespace: "ip link set lo up; ip address add fe80::1/64 dev lo; ip tuntap add dev tun0 mode tun")
+            "scopes",
+            namespace: "ip link set lo up; ip address add fe80::1/64 dev lo nodad; ip tuntap add dev tun0 mode tun")
         #expect(status == 0, "\(output)")
     }
 
