@@ -179,8 +179,8 @@ import Testing
 
     // MARK: - Our own end
 
-    /// The kernels of both sides take less than this.
-    private static let more = Data(count: 64 << 20)
+    /// The kernels of both sides take less than this, and `maximumPendingWriteBytes` has room for more.
+    private static let more = Data(count: 48 << 20)
 
     private func start(isSecure: Bool, _ steps: [ScriptedPeer.Step]) async throws -> (AsyncSocket, Recorder) {
         let settings = try TestCertificates.server()
