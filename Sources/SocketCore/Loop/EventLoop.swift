@@ -4,7 +4,7 @@ internal import Glibc
 internal import SocketBuffers
 
 /// Serves many sockets on one thread at a time, and none while they are quiet. `LoopRunner` has the rules.
-package final class EventLoop: @unchecked Sendable {
+public final class EventLoop: TaskExecutor, @unchecked Sendable {
     // Unchecked: nothing is used of a dispatch source after `init` but `cancel()`, which any thread may call.
     private let runner: LoopRunner
     private let source: any DispatchSourceRead
@@ -72,6 +72,18 @@ package final class EventLoop: @unchecked Sendable {
     /// How many deadlines the loop keeps, replaced ones among them.
     package var deadlineCount: Int {
         runner.withTable { $0.deadlineCount }
+    }
+
+    // MARK: - Tasks
+
+    /// Runs `job` on the loop. Swift calls it for tasks that prefer this executor.
+    public func enqueue(_ job: consuming ExecutorJob) {
+        runner.enqueue(UnownedJob(job), of: self)
+    }
+
+    /// A reference to the loop that does not keep it alive. Swift calls it.
+    public func asUnownedTaskExecutor() -> UnownedTaskExecutor {
+        UnownedTaskExecutor(ordinary: self)
     }
 
     // MARK: - Turns and deadlines

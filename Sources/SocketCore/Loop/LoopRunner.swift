@@ -8,11 +8,22 @@
 //  4. An event names an entry of the table and its generation. What has left the table gets no more events,
 //     whichever descriptor has its number now.
 //  5. Handlers run with no lock held, one after the other; one with more to do goes to the back of the list.
+//  6. Jobs of tasks run after each handler and at the end of a batch, in the order in which they came. A batch
+//     runs at most `jobsPerBatch`: then the kernel is asked for events, without waiting while jobs are left.
+//     So neither jobs nor events hold up the others.
+//  7. The loop's own thread puts a job on the list directly. Other threads put theirs among the arrivals, under
+//     the lock; each batch begins with taking them over.
+//  8. A loop that serves looks at all lists before it waits, so it is woken only while it waits or has no
+//     thread, and once, however much comes.
+//  9. Jobs keep the loop alive until all of them have run and no other thread is about to write to the
+//     `eventfd`. The end of the last task may otherwise release the loop while the thread that brought its last
+//     job is still on its way to wake it.
 
 internal import CLinux
 internal import Dispatch
 internal import Glibc
 internal import SocketBuffers
+internal import Synchronization
 
 /// What an event loop does on its thread, and what others change about it meanwhile.
 ///
@@ -20,8 +31,8 @@ internal import SocketBuffers
 /// to itself. An object with weak references keeps its count in a table of its own, and each retain and
 /// release costs three times as much.
 final class LoopRunner: @unchecked Sendable {
-    // Unchecked: `ready`, `departures`, `events`, `hasServed` and `isIdle` are only used by `run()`, which a
-    // serial queue runs; all else is immutable or locked.
+    // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `events`, `hasServed` and `isIdle` are only used by
+    // `run()`, which a serial queue runs; all else is immutable, atomic or locked.
     private let epoll: OwnedDescriptor
     private let timer: OwnedDescriptor
     private let wake: OwnedDescriptor
@@ -29,7 +40,12 @@ final class LoopRunner: @unchecked Sendable {
     /// would set a timer for each.
     private let idleTimer: OwnedDescriptor
     private let state = Locked(State())
+    /// The thread that runs the loop; zero: none. A thread finds its own number here only while it does.
+    private let thread = Atomic<pthread_t>(0)
     @exclusivity(unchecked) private var ready = Ring<LoopTable.Ready>()
+    @exclusivity(unchecked) private var jobs = LoopJobs()
+    /// Arrivals on their way from `state` to `jobs`; empty between batches.
+    @exclusivity(unchecked) private var arrived = LoopJobArrivals()
     @exclusivity(unchecked) private var departures: [(queue: DispatchQueue, work: [any BatchedWork])] = []
     /// Something has come since the idle timer last fired.
     @exclusivity(unchecked) private var hasServed = false
@@ -38,17 +54,23 @@ final class LoopRunner: @unchecked Sendable {
 
     private struct State {
         var table = LoopTable()
+        var arrivals = LoopJobArrivals()
         var armed: Deadline?
+        /// Someone writes to the `eventfd`, or has written, and the loop has not read it yet.
         var isWoken = false
-        var thread: pthread_t?
+        /// The loop will look at its lists before it waits.
+        var isServing = false
 
-        /// True on the thread that runs the loop.
-        var isCurrent: Bool {
-            if let thread { pthread_equal(thread, pthread_self()) != 0 } else { false }
+        /// For a thread that has added something to a list: true when it must write to the `eventfd`.
+        mutating func mustWake() -> Bool {
+            if isServing || isWoken { return false }
+            isWoken = true
+            return true
         }
     }
 
     private static let batchSize = 128
+    private static let jobsPerBatch = 256
     /// With fewer connections than this in a batch the loop goes on at once.
     private static let yieldThreshold = 4
     /// An idle loop keeps its thread for between once and twice this.
@@ -76,7 +98,7 @@ final class LoopRunner: @unchecked Sendable {
     var descriptor: CInt { epoll.rawValue }
 
     /// True on the thread that runs the loop.
-    var isCurrent: Bool { state.withLock { $0.isCurrent } }
+    var isCurrent: Bool { thread.load(ordering: .relaxed) == pthread_self() }
 
     /// Calls `body` with the lock held.
     func withTable<Result>(_ body: (inout LoopTable) -> Result) -> Result {
@@ -94,12 +116,22 @@ final class LoopRunner: @unchecked Sendable {
 
     func resume(_ registration: LoopRegistration) {
         let mustWake = state.withLock { state in
-            guard state.table.resume(registration), !state.isWoken else { return false }
-            // The loop looks at the list before it leaves, so only other threads need the eventfd.
-            if state.isCurrent { return false }
-            state.isWoken = true
-            return true
+            state.table.resume(registration) && state.mustWake()
         }
+        if mustWake { eventfd_write(wake.rawValue, 1) }
+    }
+
+    /// Has `job` run on the loop, which `executor` is.
+    func enqueue(_ job: UnownedJob, of executor: some TaskExecutor) {
+        if isCurrent {
+            jobs.append(job, of: executor)
+            return
+        }
+        let mustWake = state.withLock { state in
+            state.arrivals.append(job, of: executor)
+            return state.mustWake()
+        }
+        // The job may have run by now, and nothing may keep the loop alive but `isWoken`.
         if mustWake { eventfd_write(wake.rawValue, 1) }
     }
 
@@ -122,7 +154,7 @@ final class LoopRunner: @unchecked Sendable {
 
     /// Serves events until there have been none for a while.
     func run() {
-        state.withLock { $0.thread = pthread_self() }
+        thread.store(pthread_self(), ordering: .relaxed)
         setIdleTimer(Self.idlePeriod)
         var mustPoll = true
         while true {
@@ -146,17 +178,41 @@ final class LoopRunner: @unchecked Sendable {
         timerfd_settime(idleTimer.rawValue, 0, &specification, nil)
     }
 
-    /// Serves one batch; true when handlers wait for another turn.
+    /// Serves one batch; true when handlers or jobs wait for another turn.
     private func serve(eventCount: Int) -> Bool {
         state.withLock { state in
+            state.isServing = true
             // Turns that were asked for are older than what the kernel says now, and come first.
             state.table.takeResumed(into: &ready)
             for event in events.prefix(eventCount) { collect(event, &state) }
+            if !state.arrivals.isEmpty { swap(&state.arrivals, &arrived) }
         }
+        if !arrived.isEmpty { jobs.append(&arrived) }
+        var jobsLeft = Self.jobsPerBatch
         // Room for a full batch and as many turns is kept, so that it is not allocated again each time.
-        while let next = ready.popFirst(keepingCapacity: 2 * Self.batchSize) { next.handler.handle(next.events) }
+        while let next = ready.popFirst(keepingCapacity: 2 * Self.batchSize) {
+            next.handler.handle(next.events)
+            if !jobs.isEmpty { runJobs(&jobsLeft) }
+        }
+        if !jobs.isEmpty { runJobs(&jobsLeft) }
         if !departures.isEmpty { depart() }
-        return state.withLock { $0.table.hasResumed }
+        let (isServing, isWoken) = state.withLock { state in
+            state.isServing = state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty
+            return (state.isServing, state.isWoken)
+        }
+        if !isServing, !isWoken { jobs.dropExecutor() }
+        return isServing
+    }
+
+    /// Runs jobs, also those that come meanwhile, until no job waits or `limit` is used up.
+    private func runJobs(_ limit: inout Int) {
+        guard let executor = jobs.unownedExecutor else { return }
+        hasServed = true
+        isIdle = false
+        while limit > 0, let job = jobs.popFirst() {
+            limit -= 1
+            job.runSynchronously(on: executor)
+        }
     }
 
     private func collect(_ event: epoll_event, _ state: inout State) {
@@ -206,14 +262,13 @@ final class LoopRunner: @unchecked Sendable {
         if count >= Self.yieldThreshold { sched_yield() }
     }
 
-    /// Returns the thread, unless a turn has been asked for meanwhile.
+    /// Returns the thread, unless something has been asked for meanwhile.
     private func leave() -> Bool {
-        let leaves = state.withLock { state in
-            guard !state.table.hasResumed else { return false }
-            state.thread = nil
-            return true
+        let leaves = state.withLock { !$0.table.hasResumed && $0.arrivals.isEmpty }
+        if leaves {
+            thread.store(0, ordering: .relaxed)
+            setIdleTimer(0)
         }
-        if leaves { setIdleTimer(0) }
         return leaves
     }
 }
