@@ -65,6 +65,9 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
     /// True on the thread that runs the loop now.
     package var isCurrent: Bool { runner.isCurrent }
 
+    /// False when the loop is idle.
+    package var hasThread: Bool { runner.hasThread }
+
     package var registrationCount: Int {
         runner.withTable { $0.registrationCount }
     }

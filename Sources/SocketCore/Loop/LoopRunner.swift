@@ -56,17 +56,7 @@ final class LoopRunner: @unchecked Sendable {
         var table = LoopTable()
         var arrivals = LoopJobArrivals()
         var armed: Deadline?
-        /// Someone writes to the `eventfd`, or has written, and the loop has not read it yet.
-        var isWoken = false
-        /// The loop will look at its lists before it waits.
-        var isServing = false
-
-        /// For a thread that has added something to a list: true when it must write to the `eventfd`.
-        mutating func mustWake() -> Bool {
-            if isServing || isWoken { return false }
-            isWoken = true
-            return true
-        }
+        var wakefulness = LoopWakefulness()
     }
 
     private static let batchSize = 128
@@ -97,6 +87,9 @@ final class LoopRunner: @unchecked Sendable {
     /// What the dispatch source watches.
     var descriptor: CInt { epoll.rawValue }
 
+    /// False when the loop is idle.
+    var hasThread: Bool { thread.load(ordering: .relaxed) != 0 }
+
     /// True on the thread that runs the loop.
     var isCurrent: Bool { thread.load(ordering: .relaxed) == pthread_self() }
 
@@ -116,7 +109,7 @@ final class LoopRunner: @unchecked Sendable {
 
     func resume(_ registration: LoopRegistration) {
         let mustWake = state.withLock { state in
-            state.table.resume(registration) && state.mustWake()
+            state.table.resume(registration) && state.wakefulness.mustWake()
         }
         if mustWake { eventfd_write(wake.rawValue, 1) }
     }
@@ -129,7 +122,7 @@ final class LoopRunner: @unchecked Sendable {
         }
         let mustWake = state.withLock { state in
             state.arrivals.append(job, of: executor)
-            return state.mustWake()
+            return state.wakefulness.mustWake()
         }
         // The job may have run by now, and nothing may keep the loop alive but `isWoken`.
         if mustWake { eventfd_write(wake.rawValue, 1) }
@@ -181,7 +174,7 @@ final class LoopRunner: @unchecked Sendable {
     /// Serves one batch; true when handlers or jobs wait for another turn.
     private func serve(eventCount: Int) -> Bool {
         state.withLock { state in
-            state.isServing = true
+            state.wakefulness.isServing = true
             // Turns that were asked for are older than what the kernel says now, and come first.
             state.table.takeResumed(into: &ready)
             for event in events.prefix(eventCount) { collect(event, &state) }
@@ -197,8 +190,8 @@ final class LoopRunner: @unchecked Sendable {
         if !jobs.isEmpty { runJobs(&jobsLeft) }
         if !departures.isEmpty { depart() }
         let (isServing, isWoken) = state.withLock { state in
-            state.isServing = state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty
-            return (state.isServing, state.isWoken)
+            state.wakefulness.isServing = state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty
+            return (state.wakefulness.isServing, state.wakefulness.isWoken)
         }
         if !isServing, !isWoken { jobs.dropExecutor() }
         return isServing
@@ -220,7 +213,7 @@ final class LoopRunner: @unchecked Sendable {
         case Self.wakeData:
             var count: eventfd_t = 0
             eventfd_read(wake.rawValue, &count)
-            state.isWoken = false
+            state.wakefulness.isWoken = false
         case Self.timerData:
             timer.takeExpirations()
             state.armed = nil
@@ -270,6 +263,21 @@ final class LoopRunner: @unchecked Sendable {
             setIdleTimer(0)
         }
         return leaves
+    }
+}
+
+/// Whether a loop has to be woken, by rule 8.
+struct LoopWakefulness {
+    /// A thread writes to the `eventfd`, or has written, and the loop has not read it yet.
+    var isWoken = false
+    /// The loop will look at its lists before it waits.
+    var isServing = false
+
+    /// For a thread that has added something to a list: true when it must write to the `eventfd`.
+    mutating func mustWake() -> Bool {
+        if isServing || isWoken { return false }
+        isWoken = true
+        return true
     }
 }
 
