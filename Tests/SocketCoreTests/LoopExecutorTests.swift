@@ -108,6 +108,8 @@ import Testing
             #expect(loop.isCurrent)
             let isInNew = await Task { loop.isCurrent }.value
             #expect(!isInNew)
+            let isInNewWithNil = await Task(executorPreference: nil) { loop.isCurrent }.value
+            #expect(!isInNewWithNil)
             let isInDetached = await Task.detached { loop.isCurrent }.value
             #expect(!isInDetached)
             let isOnMain = await Task { @MainActor in loop.isCurrent }.value
