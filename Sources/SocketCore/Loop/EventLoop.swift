@@ -17,8 +17,8 @@ internal import SocketBuffers
 /// Only short work that does not block belongs on a loop: all its sockets and tasks wait meanwhile. A task
 /// that calculates for long calls `Task.yield()` now and then, or leaves the loop:
 ///
-/// - `await withTaskExecutorPreference(globalConcurrentExecutor) { … }` runs on the threads of Swift, and comes
-///   back afterwards.
+/// - `await withTaskExecutorPreference(globalConcurrentExecutor) { … }` runs on the threads of Swift, and
+///   comes back afterwards.
 /// - `Task { … }` and `Task.detached { … }` make tasks that do not inherit the preference.
 /// - An actor with an executor of its own, the main actor among them, runs on that one.
 ///

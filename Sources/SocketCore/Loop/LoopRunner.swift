@@ -8,16 +8,16 @@
 //  4. An event names an entry of the table and its generation. What has left the table gets no more events,
 //     whichever descriptor has its number now.
 //  5. Handlers run with no lock held, one after the other; one with more to do goes to the back of the list.
-//  6. Jobs of tasks run after each handler and at the end of a batch, in the order in which they came. A batch
-//     runs at most `jobsPerBatch`: then the kernel is asked for events, without waiting while jobs are left.
-//     So neither jobs nor events hold up the others.
-//  7. The loop's own thread puts a job on the list directly. Other threads put theirs among the arrivals, under
-//     the lock; each batch begins with taking them over.
+//  6. Jobs of tasks run after each handler and at the end of a batch, in the order in which they came. A
+//     batch runs at most `jobsPerBatch`: then the kernel is asked for events, without waiting while jobs are
+//     left. So neither jobs nor events hold up the others.
+//  7. The loop's own thread puts a job on the list directly. Other threads put theirs among the arrivals,
+//     under the lock; each batch begins with taking them over.
 //  8. A loop that serves looks at all lists before it waits, so it is woken only while it waits or has no
 //     thread, and once, however much comes.
 //  9. Jobs keep the loop alive until all of them have run and no other thread is about to write to the
-//     `eventfd`. The end of the last task may otherwise release the loop while the thread that brought its last
-//     job is still on its way to wake it.
+//     `eventfd`. The end of the last task may otherwise release the loop while the thread that brought its
+//     last job is still on its way to wake it.
 
 internal import CLinux
 internal import Dispatch
@@ -31,8 +31,8 @@ internal import Synchronization
 /// to itself. An object with weak references keeps its count in a table of its own, and each retain and
 /// release costs three times as much.
 final class LoopRunner: @unchecked Sendable {
-    // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `events`, `hasServed` and `isIdle` are only used by
-    // `run()`, which a serial queue runs; all else is immutable, atomic or locked.
+    // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `events`, `hasServed` and `isIdle` are used only
+    // in `run()`, which a serial queue runs, and in what it calls; all else is immutable, atomic or locked.
     private let epoll: OwnedDescriptor
     private let timer: OwnedDescriptor
     private let wake: OwnedDescriptor
