@@ -3,8 +3,33 @@ package import Dispatch
 internal import Glibc
 internal import SocketBuffers
 
-/// Serves many sockets on one thread at a time, and none while they are quiet. `LoopRunner` has the rules.
+/// One thread that serves many sockets and the tasks that prefer it; no thread while all of them are quiet.
+///
+/// A loop waits for the events of its sockets, handles them, and runs jobs of tasks in between. A task that
+/// runs on the loop of its socket needs no change of threads between an event and the code that waits for it:
+///
+///     Task(executorPreference: loop) { … }
+///     await withTaskExecutorPreference(loop) { … }
+///
+/// The preference holds for the child tasks too, for actors without an executor of their own, and for
+/// functions that are `@concurrent`.
+///
+/// Only short work that does not block belongs on a loop: all its sockets and tasks wait meanwhile. A task
+/// that calculates for long calls `Task.yield()` now and then, or leaves the loop:
+///
+/// - `await withTaskExecutorPreference(globalConcurrentExecutor) { … }` runs on the threads of Swift, and
+///   comes back afterwards.
+/// - `Task { … }` and `Task.detached { … }` make tasks that do not inherit the preference.
+/// - An actor with an executor of its own, the main actor among them, runs on that one.
+///
+/// `withTaskExecutorPreference(nil)` does not leave the loop: nil adds no preference, and the one before
+/// holds. `Task(executorPreference: nil)` does leave it.
+///
+/// Jobs run in the order in which they come; the priorities of tasks do not count. A task that prefers a loop
+/// keeps it alive.
 public final class EventLoop: TaskExecutor, @unchecked Sendable {
+    // `LoopRunner` has the rules.
+    //
     // Unchecked: nothing is used of a dispatch source after `init` but `cancel()`, which any thread may call.
     private let runner: LoopRunner
     private let source: any DispatchSourceRead
@@ -65,6 +90,9 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
     /// True on the thread that runs the loop now.
     package var isCurrent: Bool { runner.isCurrent }
 
+    /// False when the loop is idle.
+    package var hasThread: Bool { runner.hasThread }
+
     package var registrationCount: Int {
         runner.withTable { $0.registrationCount }
     }
@@ -76,7 +104,7 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
 
     // MARK: - Tasks
 
-    /// Runs `job` on the loop. Swift calls it for tasks that prefer this executor.
+    /// Has `job` run on the loop. Swift calls it, on any thread, for tasks that prefer this executor.
     public func enqueue(_ job: consuming ExecutorJob) {
         runner.enqueue(UnownedJob(job), of: self)
     }

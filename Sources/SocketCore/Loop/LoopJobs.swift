@@ -2,8 +2,8 @@ internal import SocketBuffers
 
 /// The jobs of tasks that wait for a loop, the oldest first. They are confined to the loop's thread.
 ///
-/// With the first job they keep the executor alive, which is the loop, until `dropExecutor()`: a job refers to
-/// its executor without a reference, and the loop cannot end while a job waits.
+/// With the first job they keep the executor alive, which is the loop, until `dropExecutor()`: a job has no
+/// reference to its executor, and the loop must not end while a job waits.
 struct LoopJobs: ~Copyable {
     private var waiting = Ring<UnownedJob>()
     private var executor: (any TaskExecutor)?
@@ -32,7 +32,8 @@ struct LoopJobs: ~Copyable {
         waiting.popFirst(keepingCapacity: Self.keptCapacity)
     }
 
-    /// To be called when no job waits and no other thread is on its way to wake the loop. It may end the loop.
+    /// To be called when no job waits and no other thread is on its way to wake the loop. It may end the
+    /// loop.
     mutating func dropExecutor() {
         if executor != nil { executor = nil }
     }

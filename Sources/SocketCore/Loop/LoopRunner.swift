@@ -8,16 +8,16 @@
 //  4. An event names an entry of the table and its generation. What has left the table gets no more events,
 //     whichever descriptor has its number now.
 //  5. Handlers run with no lock held, one after the other; one with more to do goes to the back of the list.
-//  6. Jobs of tasks run after each handler and at the end of a batch, in the order in which they came. A batch
-//     runs at most `jobsPerBatch`: then the kernel is asked for events, without waiting while jobs are left.
-//     So neither jobs nor events hold up the others.
-//  7. The loop's own thread puts a job on the list directly. Other threads put theirs among the arrivals, under
-//     the lock; each batch begins with taking them over.
+//  6. Jobs of tasks run after each handler and at the end of a batch, in the order in which they came. A
+//     batch runs at most `jobsPerBatch`: then the kernel is asked for events, without waiting while jobs are
+//     left. So neither jobs nor events hold up the others.
+//  7. The loop's own thread puts a job on the list directly. Other threads put theirs among the arrivals,
+//     under the lock; each batch begins with taking them over.
 //  8. A loop that serves looks at all lists before it waits, so it is woken only while it waits or has no
 //     thread, and once, however much comes.
 //  9. Jobs keep the loop alive until all of them have run and no other thread is about to write to the
-//     `eventfd`. The end of the last task may otherwise release the loop while the thread that brought its last
-//     job is still on its way to wake it.
+//     `eventfd`. The end of the last task may otherwise release the loop while the thread that brought its
+//     last job is still on its way to wake it.
 
 internal import CLinux
 internal import Dispatch
@@ -31,8 +31,8 @@ internal import Synchronization
 /// to itself. An object with weak references keeps its count in a table of its own, and each retain and
 /// release costs three times as much.
 final class LoopRunner: @unchecked Sendable {
-    // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `events`, `hasServed` and `isIdle` are only used by
-    // `run()`, which a serial queue runs; all else is immutable, atomic or locked.
+    // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `events`, `hasServed` and `isIdle` are used only
+    // in `run()`, which a serial queue runs, and in what it calls; all else is immutable, atomic or locked.
     private let epoll: OwnedDescriptor
     private let timer: OwnedDescriptor
     private let wake: OwnedDescriptor
@@ -56,17 +56,7 @@ final class LoopRunner: @unchecked Sendable {
         var table = LoopTable()
         var arrivals = LoopJobArrivals()
         var armed: Deadline?
-        /// Someone writes to the `eventfd`, or has written, and the loop has not read it yet.
-        var isWoken = false
-        /// The loop will look at its lists before it waits.
-        var isServing = false
-
-        /// For a thread that has added something to a list: true when it must write to the `eventfd`.
-        mutating func mustWake() -> Bool {
-            if isServing || isWoken { return false }
-            isWoken = true
-            return true
-        }
+        var wakefulness = LoopWakefulness()
     }
 
     private static let batchSize = 128
@@ -97,6 +87,9 @@ final class LoopRunner: @unchecked Sendable {
     /// What the dispatch source watches.
     var descriptor: CInt { epoll.rawValue }
 
+    /// False when the loop is idle.
+    var hasThread: Bool { thread.load(ordering: .relaxed) != 0 }
+
     /// True on the thread that runs the loop.
     var isCurrent: Bool { thread.load(ordering: .relaxed) == pthread_self() }
 
@@ -116,7 +109,7 @@ final class LoopRunner: @unchecked Sendable {
 
     func resume(_ registration: LoopRegistration) {
         let mustWake = state.withLock { state in
-            state.table.resume(registration) && state.mustWake()
+            state.table.resume(registration) && state.wakefulness.mustWake()
         }
         if mustWake { eventfd_write(wake.rawValue, 1) }
     }
@@ -129,7 +122,7 @@ final class LoopRunner: @unchecked Sendable {
         }
         let mustWake = state.withLock { state in
             state.arrivals.append(job, of: executor)
-            return state.mustWake()
+            return state.wakefulness.mustWake()
         }
         // The job may have run by now, and nothing may keep the loop alive but `isWoken`.
         if mustWake { eventfd_write(wake.rawValue, 1) }
@@ -181,7 +174,7 @@ final class LoopRunner: @unchecked Sendable {
     /// Serves one batch; true when handlers or jobs wait for another turn.
     private func serve(eventCount: Int) -> Bool {
         state.withLock { state in
-            state.isServing = true
+            state.wakefulness.isServing = true
             // Turns that were asked for are older than what the kernel says now, and come first.
             state.table.takeResumed(into: &ready)
             for event in events.prefix(eventCount) { collect(event, &state) }
@@ -197,8 +190,8 @@ final class LoopRunner: @unchecked Sendable {
         if !jobs.isEmpty { runJobs(&jobsLeft) }
         if !departures.isEmpty { depart() }
         let (isServing, isWoken) = state.withLock { state in
-            state.isServing = state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty
-            return (state.isServing, state.isWoken)
+            state.wakefulness.isServing = state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty
+            return (state.wakefulness.isServing, state.wakefulness.isWoken)
         }
         if !isServing, !isWoken { jobs.dropExecutor() }
         return isServing
@@ -220,7 +213,7 @@ final class LoopRunner: @unchecked Sendable {
         case Self.wakeData:
             var count: eventfd_t = 0
             eventfd_read(wake.rawValue, &count)
-            state.isWoken = false
+            state.wakefulness.isWoken = false
         case Self.timerData:
             timer.takeExpirations()
             state.armed = nil
@@ -270,6 +263,21 @@ final class LoopRunner: @unchecked Sendable {
             setIdleTimer(0)
         }
         return leaves
+    }
+}
+
+/// Whether a loop has to be woken, by rule 8.
+struct LoopWakefulness {
+    /// A thread writes to the `eventfd`, or has written, and the loop has not read it yet.
+    var isWoken = false
+    /// The loop will look at its lists before it waits.
+    var isServing = false
+
+    /// For a thread that has added something to a list: true when it must write to the `eventfd`.
+    mutating func mustWake() -> Bool {
+        if isServing || isWoken { return false }
+        isWoken = true
+        return true
     }
 }
 

@@ -1,0 +1,333 @@
+import AsyncSocketsTesting
+import Dispatch
+import SocketBuffers
+import SocketTestSupport
+import Synchronization
+import Testing
+
+@testable import SocketCore
+
+/// Tasks that run on a loop.
+@Suite(.timeLimit(.minutes(5))) struct LoopExecutorTests {
+    /// Hands events to a closure.
+    private final class Handler: EventHandler {
+        private let body: @Sendable (LoopEvents) -> Void
+
+        init(_ body: @escaping @Sendable (LoopEvents) -> Void) {
+            self.body = body
+        }
+
+        func handle(_ events: LoopEvents) { body(events) }
+    }
+
+    /// Brings jobs to a loop that it does not keep alive for long.
+    private final class Forwarder: TaskExecutor {
+        private let loop: Locked<EventLoop?>
+
+        init(to loop: EventLoop) {
+            self.loop = Locked(loop)
+        }
+
+        func enqueue(_ job: consuming ExecutorJob) {
+            let loop = loop.withLock { $0 }
+            loop?.enqueue(job)
+        }
+
+        func forget() {
+            let loop = loop.withLock { $0.take() }
+            withExtendedLifetime(loop) {}
+        }
+    }
+
+    /// Keeps the thread of a loop until it is opened.
+    private final class Gate: Sendable {
+        private let semaphore = DispatchSemaphore(value: 0)
+
+        /// Returns when the loop has reached the gate.
+        func close(_ loop: EventLoop) async {
+            await withCheckedContinuation { continuation in
+                loop.run {
+                    continuation.resume()
+                    self.semaphore.wait()
+                }
+            }
+        }
+
+        func open() {
+            semaphore.signal()
+        }
+    }
+
+    private actor Counter {
+        private(set) var count = 0
+
+        /// Returns whether the call runs on `loop`.
+        func increment(on loop: EventLoop) -> Bool {
+            count += 1
+            return loop.isCurrent
+        }
+    }
+
+    // MARK: - Where a task runs
+
+    @Test func aTaskThatPrefersALoopRunsOnItsThread() async throws {
+        let loop = try EventLoop()
+        #expect(!loop.isCurrent)
+        let isCurrent = await Task(executorPreference: loop) {
+            let before = loop.isCurrent
+            await Task.yield()
+            return before && loop.isCurrent
+        }.value
+        #expect(isCurrent)
+        let isInside = await withTaskExecutorPreference(loop) { loop.isCurrent }
+        #expect(isInside)
+        #expect(!loop.isCurrent)
+    }
+
+    @Test func childTasksAndActorsFollowTheTaskToItsLoop() async throws {
+        let loop = try EventLoop()
+        let places = await Task(executorPreference: loop) {
+            async let one = loop.isCurrent
+            async let other = Counter().increment(on: loop)
+            let group = await withTaskGroup { group in
+                for _ in 0..<10 { group.addTask { loop.isCurrent } }
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+            return group + [await one, await other]
+        }.value
+        #expect(places == Array(repeating: true, count: 12))
+    }
+
+    @concurrent private func isCurrentConcurrently(_ loop: EventLoop) async -> Bool { loop.isCurrent }
+
+    @Test func theGlobalExecutorAndNewTasksLeaveTheLoop() async throws {
+        let loop = try EventLoop()
+        try await Task(executorPreference: loop) {
+            let isInGlobal = await withTaskExecutorPreference(globalConcurrentExecutor) { loop.isCurrent }
+            #expect(!isInGlobal)
+            #expect(loop.isCurrent)
+            let isInNew = await Task { loop.isCurrent }.value
+            #expect(!isInNew)
+            let isInNewWithNil = await Task(executorPreference: nil) { loop.isCurrent }.value
+            #expect(!isInNewWithNil)
+            let isInDetached = await Task.detached { loop.isCurrent }.value
+            #expect(!isInDetached)
+            let isOnMain = await Task { @MainActor in loop.isCurrent }.value
+            #expect(!isOnMain)
+            try #require(loop.isCurrent)
+        }.value
+    }
+
+    @Test func neitherNilNorConcurrentFunctionsLeaveTheLoop() async throws {
+        let loop = try EventLoop()
+        await Task(executorPreference: loop) {
+            let isWithNil = await withTaskExecutorPreference(nil) { loop.isCurrent }
+            #expect(isWithNil)
+            let isConcurrent = await isCurrentConcurrently(loop)
+            #expect(isConcurrent)
+        }.value
+    }
+
+    // MARK: - Jobs from other threads
+
+    @Test func manyArrivalsWakeALoopOnce() {
+        var wakefulness = LoopWakefulness()
+        #expect((0..<1000).filter { _ in wakefulness.mustWake() } == [0])
+        // The loop has read the eventfd and serves: it will look at its lists again.
+        wakefulness.isWoken = false
+        wakefulness.isServing = true
+        #expect((0..<1000).filter { _ in wakefulness.mustWake() } == [])
+        wakefulness.isServing = false
+        #expect((0..<1000).filter { _ in wakefulness.mustWake() } == [0])
+    }
+
+    @Test func aHundredThousandJobsOfFourThreadsRunOnceEach() async throws {
+        let loop = try EventLoop()
+        let perThread = 25_000
+        // A job that runs elsewhere counts as a thousand.
+        let counts = Locked(Array(repeating: 0, count: 4 * perThread))
+        let (jobs, continuation) = AsyncStream<Void>.makeStream()
+        for thread in 0..<4 {
+            DispatchQueue(label: "thread \(thread)").async {
+                for number in thread * perThread..<(thread + 1) * perThread {
+                    Task(executorPreference: loop) {
+                        counts.withLock { $0[number] += loop.isCurrent ? 1 : 1000 }
+                        continuation.yield()
+                    }
+                }
+            }
+        }
+        var iterator = jobs.makeAsyncIterator()
+        for _ in 0..<4 * perThread { await iterator.next() }
+        #expect(counts.withLock { $0.allSatisfy { $0 == 1 } })
+    }
+
+    @Test func anIdleLoopHasNoThreadUntilAJobComes() async throws {
+        let loop = try EventLoop()
+        for _ in 0..<5 {
+            try await eventually("the loop is idle") { !loop.hasThread }
+            let hasThread = await Task(executorPreference: loop) { loop.hasThread && loop.isCurrent }.value
+            #expect(hasThread)
+        }
+    }
+
+    /// Jobs of a loop's own reach it while it waits in the kernel, and while it serves others.
+    @Test func twoLoopsSendATaskToAndFro() async throws {
+        let (one, other) = (try EventLoop(), try EventLoop())
+        await withTaskGroup { group in
+            for _ in 0..<8 {
+                group.addTask {
+                    for _ in 0..<1000 {
+                        let isOnOne = await withTaskExecutorPreference(one) { one.isCurrent && !other.isCurrent }
+                        let isOnOther = await withTaskExecutorPreference(other) { other.isCurrent && !one.isCurrent }
+                        if !isOnOne || !isOnOther { Issue.record("a task runs elsewhere") }
+                    }
+                }
+            }
+        }
+    }
+
+    // MARK: - Jobs and events
+
+    @Test func aTaskThatYieldsForeverDoesNotHoldUpEvents() async throws {
+        let loop = try EventLoop()
+        let (near, far) = try makeSocketPair()
+        let yielding = (0..<3).map { _ in
+            Task(executorPreference: loop) { while !Task.isCancelled { await Task.yield() } }
+        }
+        let (events, continuation) = AsyncStream<LoopEvents>.makeStream()
+        let registration = loop.register(Handler { continuation.yield($0) })
+        try loop.watch(near, for: registration)
+        var iterator = events.makeAsyncIterator()
+        #expect(await iterator.next() == .writable)
+        for _ in 0..<100 {
+            far.send("x")
+            #expect(await iterator.next()?.contains(.readable) == true)
+        }
+        // Turns and jobs of others come too.
+        loop.resume(registration)
+        #expect(await iterator.next() == .resumed)
+        await Task(executorPreference: loop) {}.value
+        for task in yielding { task.cancel() }
+        for task in yielding { await task.value }
+        loop.unwatch(near)
+        loop.deregister(registration)
+    }
+
+    /// Its handler makes it readable again and asks for another turn, each time.
+    @Test func aBusyDescriptorDoesNotHoldUpJobs() async throws {
+        let loop = try EventLoop()
+        let (near, far) = try makeSocketPair()
+        let isOver = Atomic(false)
+        let own = Locked<LoopRegistration?>(nil)
+        let registration = loop.register(
+            Handler { [weak loop] _ in
+                guard !isOver.load(ordering: .relaxed) else { return }
+                near.drain()
+                far.send("x")
+                if let own = own.withLock({ $0 }) { loop?.resume(own) }
+            })
+        own.withLock { $0 = registration }
+        try loop.watch(near, for: registration)
+        await Task(executorPreference: loop) {
+            for _ in 0..<1000 { await Task.yield() }
+        }.value
+        for _ in 0..<100 { await Task(executorPreference: loop) {}.value }
+        isOver.store(true, ordering: .relaxed)
+        loop.unwatch(near)
+        loop.deregister(registration)
+    }
+
+    /// Its continuation is resumed by a handler, and it runs in the same batch.
+    @Test func aTaskThatAHandlerResumesRunsBeforeTheNextOne() async throws {
+        let loop = try EventLoop()
+        let order = Locked<[String]>([])
+        let gate = Gate()
+        let (ready, readyContinuation) = AsyncStream<Void>.makeStream()
+        let waiter = Locked<CheckedContinuation<Void, Never>?>(nil)
+        let task = Task(executorPreference: loop) {
+            await withCheckedContinuation { continuation in
+                waiter.withLock { $0 = continuation }
+                readyContinuation.finish()
+            }
+            order.withLock { $0.append("task") }
+        }
+        for await _ in ready {}
+        let first = loop.register(
+            Handler { _ in
+                order.withLock { $0.append("first") }
+                waiter.withLock { $0.take() }?.resume()
+            })
+        let second = loop.register(Handler { _ in order.withLock { $0.append("second") } })
+        await gate.close(loop)
+        loop.resume(first)
+        loop.resume(second)
+        gate.open()
+        await task.value
+        // What the loop is asked for now comes after the batch.
+        await withCheckedContinuation { continuation in loop.run { continuation.resume() } }
+        #expect(order.withLock { $0 } == ["first", "task", "second"])
+        loop.deregister(first)
+        loop.deregister(second)
+    }
+
+    // MARK: - The end of a loop
+
+    @Test func aLoopThatIsReleasedRunsTheJobsThatWait() async throws {
+        var loop: EventLoop? = try EventLoop()
+        weak let end = loop
+        let gate = Gate()
+        if let loop { await gate.close(loop) }
+        let tasks = (0..<1000).map { number in
+            Task(executorPreference: loop) {
+                await Task.yield()
+                return number
+            }
+        }
+        loop = nil
+        gate.open()
+        for (number, task) in tasks.enumerated() { #expect(await task.value == number) }
+        try await eventually("the loop has ended") { end == nil }
+    }
+
+    @Test func aJobKeepsALoopThatItsTaskDoesNotKnow() async throws {
+        var loop: EventLoop? = try EventLoop()
+        weak let end = loop
+        let gate = Gate()
+        guard let forwarder = loop.map({ Forwarder(to: $0) }) else { return }
+        if let loop { await gate.close(loop) }
+        let tasks = (0..<100).map { _ in Task(executorPreference: forwarder) {} }
+        forwarder.forget()
+        loop = nil
+        gate.open()
+        for task in tasks { await task.value }
+        try await eventually("the loop has ended") { end == nil }
+    }
+
+    @Test func aLoopMayEndWithTheLastTaskThatKeepsIt() async throws {
+        for _ in 0..<200 {
+            let loop = try EventLoop()
+            weak let end = loop
+            await Task(executorPreference: consume loop) { await Task.yield() }.value
+            try await eventually("the loop has ended") { end == nil }
+        }
+    }
+}
+
+/// Two ends of a connection that the kernel made without a network.
+private func makeSocketPair() throws -> (SocketDescriptor, SocketDescriptor) {
+    let (near, far) = try RawSocket.pair()
+    return (SocketDescriptor(takingOver: near.duplicate()), SocketDescriptor(takingOver: far.duplicate()))
+}
+
+extension SocketDescriptor {
+    fileprivate func send(_ text: String) {
+        Array(text.utf8).withUnsafeBytes { _ = send($0) }
+    }
+
+    /// Receives what is there.
+    fileprivate func drain() {
+        let buffer = PreBuffer()
+        while case .bytes(let count) = receive(into: buffer.writableBytes(minimum: 100)), count > 0 {}
+    }
+}
