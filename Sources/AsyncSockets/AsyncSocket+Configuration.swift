@@ -52,7 +52,8 @@ extension AsyncSocket {
     }
 
     /// Whether the connection ends as soon as the peer has closed its side (a FIN or, with TLS, a
-    /// close_notify) and you have read the bytes before that. True by default.
+    /// close_notify) and you have read the bytes before that. True by default; false for a socket that is
+    /// made without a delegate, which tasks use.
     ///
     /// When false, the delegate gets `socketDidCloseReadStream(_:)`, and you may go on writing until
     /// `disconnect()` or `closeWriteStream()`.

@@ -37,9 +37,7 @@ extension AsyncSocket {
     public func connect(
         toHost host: String, onPort port: UInt16, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
-        try AsyncSocketError.checkHost(host, "connect")
-        guard port > 0 else { throw .badParameter("connect", "no one listens on port 0: give a port from 1 to 65535") }
-        try connect(to: .host(host, port: port), policy: routePolicy(via: interface), timeout: timeout)
+        try connect(to: destination(host, port, via: interface), timeout: timeout)
     }
 
     /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual
@@ -61,20 +59,7 @@ extension AsyncSocket {
     public func connect(
         toAddress address: SocketAddress, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
-        guard address.port != 0 else { throw .badParameter("connect", "no one listens on port 0: give a port from 1 to 65535") }
-        let isInternet = address.family.isInternet
-        guard isInternet || interface == nil else {
-            throw .badParameter("connect", "\(address) is on no interface: leave the interface out")
-        }
-        let policy = isInternet ? try routePolicy(via: interface) : RoutePolicy()
-        if !isInternet || proxy == nil {
-            do throws(NoRoute) {
-                _ = try policy.routes(to: [address])
-            } catch {
-                throw AsyncSocketError(error, destination: "\(address)")
-            }
-        }
-        try connect(to: .address(address), policy: policy, timeout: timeout)
+        try connect(to: destination(address, via: interface), timeout: timeout)
     }
 
     /// Connects to the Unix-domain socket at a path.
@@ -92,11 +77,37 @@ extension AsyncSocket {
 
     // MARK: - Inside
 
-    private func connect(to target: Destination.Target, policy: RoutePolicy, timeout: TimeInterval) throws(AsyncSocketError) {
+    /// What is to be reached, checked; by way of the proxy, if there is one.
+    func destination(
+        _ host: String, _ port: UInt16, via interface: String?
+    ) throws(AsyncSocketError) -> Destination {
+        try AsyncSocketError.checkHost(host, "connect")
+        guard port > 0 else { throw .badParameter("connect", "no one listens on port 0: give a port from 1 to 65535") }
+        return try destination(.host(host, port: port), routePolicy(via: interface))
+    }
+
+    func destination(
+        _ address: SocketAddress, via interface: String?
+    ) throws(AsyncSocketError) -> Destination {
+        guard address.port != 0 else { throw .badParameter("connect", "no one listens on port 0: give a port from 1 to 65535") }
+        let isInternet = address.family.isInternet
+        guard isInternet || interface == nil else {
+            throw .badParameter("connect", "\(address) is on no interface: leave the interface out")
+        }
+        let policy = isInternet ? try routePolicy(via: interface) : RoutePolicy()
+        if !isInternet || proxy == nil {
+            do throws(NoRoute) {
+                _ = try policy.routes(to: [address])
+            } catch {
+                throw AsyncSocketError(error, destination: "\(address)")
+            }
+        }
+        return try destination(.address(address), policy)
+    }
+
+    private func connect(to destination: Destination, timeout: TimeInterval) throws(AsyncSocketError) {
         guard !timeout.isNaN else { throw .badParameter("connect", "the timeout is not a number") }
-        let destination = try destination(target, policy)
-        let connection = try makeConnection("connect")
-        connection.post(.connect(destination, timeout: timeout))
+        try makeConnection("connect").post(.connect(destination, timeout: timeout))
     }
 
     /// To the target or, with a proxy, to the proxy. Only IP connections have proxies.

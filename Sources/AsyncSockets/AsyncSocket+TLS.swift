@@ -24,19 +24,21 @@ extension AsyncSocket {
     ///   before, or when you are closing it. When the connection has already ended by itself the call does
     ///   not throw, as for a read: `socketDidDisconnect(_:withError:)` says why it ended.
     public func startTLS(settings: TLSSettings) throws(AsyncSocketError) {
-        _ = try startTLS(settings: settings, waiter: nil)
+        _ = try startTLS(settings: settings, waiter: nil, decidesTrust: false)
     }
 
     /// False when the connection has ended by itself and no waiter is to hear of it.
     func startTLS(
-        settings: TLSSettings, waiter: (any OperationWaiter<TLSSession?>)?
+        settings: TLSSettings, waiter: (any OperationWaiter<HandshakeNews>)?, decidesTrust: Bool
     ) throws(AsyncSocketError) -> Bool {
         guard let connection else { throw .badConfiguration("startTLS", "the socket is not in use: connect it first") }
         // The turn answers a waiter: it knows why the connection has ended.
         guard try claimUpgrade(of: connection) || waiter != nil else { return false }
         do throws(TLSError) {
             let context = try TLSContext.context(for: settings)
-            connection.post(.startTLS(TLSRequest(settings: settings, context: context, waiter: waiter)))
+            let request = TLSRequest(
+                settings: settings, context: context, waiter: waiter, waiterDecidesTrust: decidesTrust)
+            connection.post(.startTLS(request))
             return true
         } catch {
             let failure = AsyncSocketError(error, operation: "startTLS")

@@ -38,10 +38,14 @@ extension AsyncSocket {
     public func write(
         contentsOfFile path: String, offset: Int = 0, length: Int? = nil, withTimeout timeout: TimeInterval = -1, tag: Int = 0
     ) throws(AsyncSocketError) {
+        let region = try Self.region(ofFile: path, offset: offset, length: length)
+        connection?.write(WritePacket(file: region, timeout: timeout, completion: .delegate(tag: tag)))
+    }
+
+    static func region(ofFile path: String, offset: Int, length: Int?) throws(AsyncSocketError) -> FileRegion {
         guard !path.utf8.contains(0) else { throw .badParameter("write", "the path \(path) contains a zero byte") }
         do throws(SystemError) {
-            let region = try FileRegion(path: path, offset: offset, length: length)
-            connection?.write(WritePacket(file: region, timeout: timeout, completion: .delegate(tag: tag)))
+            return try FileRegion(path: path, offset: offset, length: length)
         } catch {
             throw AsyncSocketError(file: error, path: path)
         }

@@ -42,10 +42,12 @@ public final class AsyncSocket: Sendable {
     let delegateChanges = Atomic(0)
     let socketQueue: DispatchQueue?
 
-    /// A socket without a delegate: for connections that are only written to, and for sockets that get their
-    /// delegate later.
+    /// A socket that tasks use, or that gets its delegate later.
+    ///
+    /// `autoDisconnectOnClosedReadStream` is false: when the peer has closed its side you may go on writing.
     public convenience init() {
         self.init(DelegateSlot(nil, queue: nil), socketQueue: nil)
+        state.withLock { $0.configuration = SocketConfiguration.ofTasks }
     }
 
     /// A socket whose delegate is called on a queue.

@@ -127,6 +127,18 @@ package final class PreBuffer {
         return offset + delimiter.count
     }
 
+    /// The number of bytes up to and including the first line feed, or nil if it has not arrived yet. Each
+    /// call continues where the last one stopped, as with `endOfFirst(_:)`.
+    package func endOfLine() -> Int? {
+        guard let base = storage else { return nil }
+        guard let hit = memchr(base + head + searchedTo, 0x0A, count - searchedTo) else {
+            searchedTo = count
+            return nil
+        }
+        searchedTo = UnsafeRawPointer(hit) - UnsafeRawPointer(base + head)
+        return searchedTo + 1
+    }
+
     // MARK: - Storage
 
     private func makeRoom(for extra: Int) -> UnsafeMutableRawPointer {

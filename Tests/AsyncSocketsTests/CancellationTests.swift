@@ -20,7 +20,7 @@ import Testing
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         try await recorder.connected()
         if isSecure {
-            try socket.startTLS(settings: TestCertificates.client())
+            try socket.beginTLS(settings: TestCertificates.client())
             try await recorder.secured()
         }
         return (socket, recorder, peer)
@@ -158,7 +158,7 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: marks)
         socket.writeHighWaterMark = 1000
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
-        try socket.startTLS(settings: TestCertificates.client())
+        try socket.beginTLS(settings: TestCertificates.client())
         try await isUnderWay.wait()
         let write = Operations().write(Data(count: 4096), on: socket)
         await socket.settle()
@@ -236,8 +236,8 @@ import Testing
         let (socket, recorder, peer) = try await start(isSecure: false, [.wait(for: try TestSignal())])
         let operations = Operations()
         operations.read(.length(2), on: socket)
-        let upgrade = CountingWaiter<TLSSession?>()
-        socket.startTLS(settings: try TestCertificates.client(), for: upgrade)
+        let upgrade = CountingWaiter<HandshakeNews>()
+        socket.startTLS(try TestCertificates.client(), for: upgrade)
         operations.read(.anyBytes, on: socket)
         operations.write(Data("secret"), on: socket)
         socket.cancel(upgrade)

@@ -44,7 +44,7 @@ import Testing
     @Test func aRefusedPeerThatSentMuchStillGetsTheAlert() async throws {
         let atListener = Recorder { _, told in
             guard case .accepted(let socket) = told else { return }
-            #expect(throws: Never.self) { try socket.startTLS(settings: TestCertificates.server()) }
+            #expect(throws: Never.self) { try socket.beginTLS(settings: TestCertificates.server()) }
         }
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)

@@ -134,8 +134,8 @@ import Testing
             #expect(try await Operations().read(.length(5), on: socket).value() == Data("01234"))
         }
         let operations = Operations()
-        let upgrade = CountingWaiter<TLSSession?>()
-        socket.startTLS(settings: try failure.settings, for: upgrade)
+        let upgrade = CountingWaiter<HandshakeNews>()
+        socket.startTLS(try failure.settings, for: upgrade)
         operations.read(.length(1), on: socket)
         operations.write(Data("secret"), on: socket)
         operations.read(.end, on: socket)
@@ -165,7 +165,7 @@ import Testing
         let answer = operations.read(.length(5), on: socket)
         try await operations.expect(.served)
         #expect(try await reply.value() == Data("ready"))
-        #expect(try await upgrade.value()?.protocolVersion == version)
+        #expect(try await upgrade.session().protocolVersion == version)
         #expect(try await answer.value() == Data("hello"))
         socket.disconnect()
         #expect(try await recorder.disconnected() == nil)
@@ -187,7 +187,7 @@ import Testing
         let start: [ScriptedPeer.Step] = isSecure ? [.startTLS(settings)] : []
         let (socket, recorder) = try await connect(to: ScriptedPeer.listening(start + steps).port)
         if isSecure {
-            try socket.startTLS(settings: TestCertificates.client())
+            try socket.beginTLS(settings: TestCertificates.client())
             try await recorder.secured()
         }
         return (socket, recorder)

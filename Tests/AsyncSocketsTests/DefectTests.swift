@@ -22,7 +22,7 @@ import Testing
         let recorder = Recorder(recordsProgress: true)
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
-        try socket.startTLS(settings: TestCertificates.client().only(version))
+        try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.connected()
         try await recorder.secured()
         socket.write(Data(count: 64 << 20), withTimeout: 60, tag: 0)
@@ -44,7 +44,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
-        try socket.startTLS(settings: TestCertificates.client().only(version))
+        try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.connected()
         try await recorder.secured()
         var told = Told.wrote(tag: 0)
@@ -118,7 +118,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
-        if version != nil { try socket.startTLS(settings: TestCertificates.client()) }
+        if version != nil { try socket.beginTLS(settings: TestCertificates.client()) }
         try await recorder.connected()
         if version != nil { try await recorder.secured() }
         socket.readData(to: .lineEnd, withTimeout: 60, maxLength: .mebibytes(2), tag: 0)
@@ -137,7 +137,7 @@ import Testing
             link.client.disconnectAfterWriting()
         default: link.client.disconnect()
         }
-        let error = #expect(throws: AsyncSocketError.self) { try link.client.startTLS(settings: TestCertificates.client()) }
+        let error = #expect(throws: AsyncSocketError.self) { try link.client.beginTLS(settings: TestCertificates.client()) }
         #expect(error?.code == .badConfiguration)
         link.client.disconnect()
         #expect(try await link.atClient.disconnected() == nil)

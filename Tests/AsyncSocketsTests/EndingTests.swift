@@ -108,7 +108,7 @@ import Testing
         for ending in Ending.allCases {
             let steps: [ScriptedPeer.Step] = [.startTLS(try TestCertificates.server()), .expect("bye")]
             let (socket, recorder) = try await connect(to: ScriptedPeer.listening(steps + ending.steps))
-            try socket.startTLS(settings: TestCertificates.client().only(version))
+            try socket.beginTLS(settings: TestCertificates.client().only(version))
             try await recorder.secured()
             socket.write(Data("bye"), withTimeout: 60, tag: 0)
             socket.readData(withTimeout: 60, tag: 0)
@@ -129,7 +129,7 @@ import Testing
                 .startTLS(settings), .send([UInt8](repeating: 7, count: count)), .sendCloseNotify, .fire(sent),
             ])
             let (socket, recorder) = try await connect(to: peer)
-            try socket.startTLS(settings: TestCertificates.client().only(version))
+            try socket.beginTLS(settings: TestCertificates.client().only(version))
             try await recorder.secured()
             try await sent.wait()
             socket.readData(toLength: 1 << 20, withTimeout: -1, tag: 0)
@@ -141,7 +141,7 @@ import Testing
     func bytesBeforeATruncationAreDeliveredAndThenItIsReported(_ version: TLSVersion) async throws {
         let (socket, recorder) = try await connect(
             to: ScriptedPeer.listening([.startTLS(TestCertificates.server()), .send("half a sen"), .finish]))
-        try socket.startTLS(settings: TestCertificates.client().only(version))
+        try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.secured()
         socket.readData(toLength: 10, withTimeout: 60, tag: 0)
         #expect(try await recorder.readText() == "half a sen")
@@ -153,7 +153,7 @@ import Testing
     func ourDisconnectSendsACloseNotify(_ version: TLSVersion) async throws {
         let peer = try ScriptedPeer.listening([.startTLS(TestCertificates.server()), .expect("bye"), .expectEnd])
         let (socket, recorder) = try await connect(to: peer)
-        try socket.startTLS(settings: TestCertificates.client().only(version))
+        try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.secured()
         socket.write(Data("bye"), withTimeout: 60, tag: 0)
         socket.disconnectAfterWriting()
@@ -168,7 +168,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: relay.port, withTimeout: 60)
-        try socket.startTLS(settings: TestCertificates.client().only(version))
+        try socket.beginTLS(settings: TestCertificates.client().only(version))
         socket.readData(toLength: 5, withTimeout: 60, tag: 0)
         try await recorder.connected()
         try await recorder.secured()
@@ -181,7 +181,7 @@ import Testing
     private func handshakeLength(ofPeer settings: TLSSettings, with ours: TLSSettings) async throws -> Int {
         let atOurs = Recorder { socket, told in
             guard case .accepted(let socket) = told else { return }
-            #expect(throws: Never.self) { try socket.startTLS(settings: ours) }
+            #expect(throws: Never.self) { try socket.beginTLS(settings: ours) }
         }
         let peer: ScriptedPeer
         let listener = AsyncSocket(inlineDelegate: atOurs)
@@ -191,7 +191,7 @@ import Testing
         } else {
             peer = try ScriptedPeer.listening([.startTLS(settings), .finish])
             try listener.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
-            try listener.startTLS(settings: ours)
+            try listener.beginTLS(settings: ours)
         }
         let transcript = try await peer.finish().transcript
         return ours.role == .server ? transcript.fromClient.count : transcript.fromServer.count
@@ -231,7 +231,7 @@ import Testing
         #expect(length > 500)
         try await breakOff(0..<length) { cut in
             let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.startTLS(server, cut: cut)]))
-            try socket.startTLS(settings: client)
+            try socket.beginTLS(settings: client)
             return try await recorder.disconnected()
         }
     }
@@ -246,7 +246,7 @@ import Testing
         try await breakOff(0..<length) { cut in
             let atListener = Recorder { _, told in
                 guard case .accepted(let socket) = told else { return }
-                #expect(throws: Never.self) { try socket.startTLS(settings: ours) }
+                #expect(throws: Never.self) { try socket.beginTLS(settings: ours) }
             }
             let listener = AsyncSocket(inlineDelegate: atListener)
             try listener.accept(onInterface: "127.0.0.1", port: 0)

@@ -15,7 +15,7 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = false
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
-        if let version { try socket.startTLS(settings: TestCertificates.client().only(version)) }
+        if let version { try socket.beginTLS(settings: TestCertificates.client().only(version)) }
         try await recorder.connected()
         if version != nil { try await recorder.secured() }
         return (socket, recorder, peer)
@@ -109,7 +109,7 @@ import Testing
     @Test func startTLSAfterOurSideIsClosedIsTheCallersError() async throws {
         let (socket, _, peer) = try await connect([.expectEnd])
         socket.closeWriteStream()
-        let error = #expect(throws: AsyncSocketError.self) { try socket.startTLS(settings: TestCertificates.client()) }
+        let error = #expect(throws: AsyncSocketError.self) { try socket.beginTLS(settings: TestCertificates.client()) }
         #expect(error?.code == .badConfiguration)
         _ = try await peer.finish()
     }

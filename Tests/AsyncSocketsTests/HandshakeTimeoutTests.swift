@@ -17,7 +17,7 @@ import Testing
         try client.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
         var settings = try TestCertificates.client()
         settings.handshakeTimeout = 0.1
-        try client.startTLS(settings: settings)
+        try client.beginTLS(settings: settings)
         try await recorder.connected()
         let error = try await recorder.disconnected()
         #expect(error?.code == .handshakeTimeout)
@@ -29,7 +29,7 @@ import Testing
         settings.handshakeTimeout = 0.1
         let impatient = settings
         let recorder = Recorder { _, told in
-            if case .accepted(let socket) = told { #expect(throws: Never.self) { try socket.startTLS(settings: impatient) } }
+            if case .accepted(let socket) = told { #expect(throws: Never.self) { try socket.beginTLS(settings: impatient) } }
         }
         let listener = AsyncSocket(inlineDelegate: recorder)
         try listener.accept(onInterface: "127.0.0.1", port: 0)

@@ -44,7 +44,7 @@ import Testing
         for _ in 0..<moment.writesBeforeUpgrade { _ = try await link.atServer.wrote() }
         // The injected bytes are in our kernel's buffer now. A read from before the upgrade would get them; a
         // later one must not.
-        try link.client.startTLS(settings: TestCertificates.client())
+        try link.client.beginTLS(settings: TestCertificates.client())
         link.client.readData(withTimeout: 60, tag: 2)
         if moment == .late {
             link.server.readData(to: Data([0x16, 0x03]), withTimeout: 60, tag: 2)
@@ -72,7 +72,7 @@ import Testing
             guard case .read = told else { return }
             #expect(throws: Never.self) {
                 try peer.withLock { try $0?.send("250 injected\r\n") }
-                try socket.startTLS(settings: TestCertificates.client())
+                try socket.beginTLS(settings: TestCertificates.client())
             }
             socket.readData(withTimeout: 60, tag: 2)
         }
@@ -101,7 +101,7 @@ import Testing
         // More than the kernels of both sides take.
         let count = 64 << 20
         client.write(Data(count: count), withTimeout: 60, tag: 0)
-        try client.startTLS(settings: TestCertificates.client())
+        try client.beginTLS(settings: TestCertificates.client())
         try peer.send("250 injected\r\n")
         _ = try await Task.detached { try peer.receive(atLeast: count) }.value
         let error = try #require(try await recorder.disconnected())
@@ -116,7 +116,7 @@ import Testing
         #expect(try await link.atClient.readText() == "220 go\r\n")
         var settings = try TestCertificates.client()
         settings.bytesBufferedAtUpgrade = .feedToTLS
-        try link.client.startTLS(settings: settings)
+        try link.client.beginTLS(settings: settings)
         link.client.readData(withTimeout: 60, tag: 2)
         let error = try #require(try await link.atClient.disconnected())
         #expect(error.tls?.code == .notTLS)
@@ -133,7 +133,7 @@ import Testing
         #expect(try await link.atServer.readText() == "STARTTLS\r\n")
         if moment == .nextSegment { link.client.write(evil, withTimeout: 60, tag: 1) }
         link.server.write(Data("220 go\r\n"), withTimeout: 60, tag: 1)
-        try link.server.startTLS(settings: TestCertificates.server())
+        try link.server.beginTLS(settings: TestCertificates.server())
         link.server.readData(to: .lineEnd, withTimeout: 60, tag: 2)
         link.client.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         #expect(try await link.atClient.readText() == "220 go\r\n")
@@ -147,11 +147,11 @@ import Testing
     @Test func aCommandInjectedBeforeARealHandshakeIsNeverDelivered() async throws {
         let link = try await Link.make()
         link.client.write(Data("STARTTLS\r\nRCPT TO:<evil>\r\n"), withTimeout: 60, tag: 0)
-        try link.client.startTLS(settings: TestCertificates.client())
+        try link.client.beginTLS(settings: TestCertificates.client())
         link.client.write(Data("DATA\r\n"), withTimeout: 60, tag: 1)
         link.server.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         #expect(try await link.atServer.readText() == "STARTTLS\r\n")
-        try link.server.startTLS(settings: TestCertificates.server())
+        try link.server.beginTLS(settings: TestCertificates.server())
         link.server.readData(to: .lineEnd, withTimeout: 60, tag: 1)
         #expect(try await link.atServer.disconnected()?.tls?.code == .notTLS)
         let atClient = try #require(try await link.atClient.disconnected())

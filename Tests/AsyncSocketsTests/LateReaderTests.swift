@@ -89,7 +89,7 @@ import Testing
             let start: [ScriptedPeer.Step] = side.version == nil ? [] : [.startTLS(server)]
             let peer = try ScriptedPeer.listening(start + steps)
             try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
-            if let version = side.version { try socket.startTLS(settings: client.only(version)) }
+            if let version = side.version { try socket.beginTLS(settings: client.only(version)) }
             try await recorder.connected()
             if side.version != nil { try await recorder.secured() }
             return (socket, recorder, [])
@@ -99,7 +99,7 @@ import Testing
         let child = try await recorder.accepted()
         let atChild = Recorder()
         child.setInlineDelegate(atChild)
-        try child.startTLS(settings: server)
+        try child.beginTLS(settings: server)
         try await atChild.secured()
         return (child, atChild, [socket])
     }

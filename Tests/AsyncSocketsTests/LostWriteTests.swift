@@ -18,7 +18,7 @@ import Testing
         let recorder = Recorder()
         let socket = try AsyncSocket(adopting: other.duplicate(), inlineDelegate: recorder)
         try peer.beginTLS(TestCertificates.server().only(version))
-        try socket.startTLS(settings: TestCertificates.client())
+        try socket.beginTLS(settings: TestCertificates.client())
         var answer = peer.channel.handshake()
         while answer.isIncomplete {
             try peer.wait(for: Int16(POLLIN))

@@ -25,7 +25,7 @@ import Testing
         let socket = try await connect(to: peer, recorder)
         socket.keepsConnectionOnReadTimeout = true
         if secure {
-            try socket.startTLS(settings: TestCertificates.client())
+            try socket.beginTLS(settings: TestCertificates.client())
             try await recorder.secured()
         }
         socket.readData(toLength: 1, withTimeout: 60, tag: 0)

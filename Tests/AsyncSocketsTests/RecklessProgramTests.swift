@@ -22,10 +22,10 @@ import Testing
             guard tag == 0 else { return }
             socket.write(Data("STARTTLS\r\n"))
             socket.readData(to: Data("\n"), tag: 1)
-            try? socket.startTLS(settings: settings)
+            try? socket.beginTLS(settings: settings)
             socket.write(Data(RecklessProgramTests.secret))
             socket.readData(to: Data("\n"), tag: 2)
-            try? socket.startTLS(settings: settings)
+            try? socket.beginTLS(settings: settings)
             socket.write(Data(RecklessProgramTests.secret))
             socket.disconnectAfterWriting()
         }
@@ -51,10 +51,10 @@ import Testing
         func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
             guard tag == 0 else { return }
             socket.write(Data("220 go ahead\n"))
-            try? socket.startTLS(settings: settings)
+            try? socket.beginTLS(settings: settings)
             socket.write(Data(RecklessProgramTests.secret))
             socket.readData(to: Data("\n"), tag: 1)
-            try? socket.startTLS(settings: settings)
+            try? socket.beginTLS(settings: settings)
             socket.write(Data(RecklessProgramTests.secret))
             socket.disconnectAfterWriting()
         }

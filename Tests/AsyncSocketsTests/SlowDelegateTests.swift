@@ -72,7 +72,7 @@ import Testing
         let link = try await Link.make()
         link.client.setInlineDelegate(noter)
         link.client.writeHighWaterMark = 1 << 20
-        link.client.write(Data(count: 32 << 20))
+        link.client.write(Data(count: 32 << 20), tag: 0)
         var marks = noter.marks.stream.makeAsyncIterator()
         let high = try #require(await marks.next())
         #expect(high.isHigh && high.count >= 1 << 20)
@@ -142,8 +142,8 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.logger = Logger(label: "mine") { _ in Handler(lines: lines) }
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
-        try socket.startTLS(settings: TestCertificates.client())
-        socket.write(Data("a secret"))
+        try socket.beginTLS(settings: TestCertificates.client())
+        socket.write(Data("a secret"), tag: 0)
         socket.readData(toLength: 7, withTimeout: 60)
         socket.readData(withTimeout: 60)
         while true { if case .disconnected = await recorder.next() { break } }

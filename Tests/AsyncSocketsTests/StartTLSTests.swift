@@ -29,7 +29,7 @@ import Testing
         let link = try await Link.make(delivery)
         link.client.write(Data("STARTTLS\r\n"), withTimeout: 60, tag: 1)
         link.client.readData(to: .lineEnd, withTimeout: 60, tag: 2)
-        try link.client.startTLS(settings: TestCertificates.client())
+        try link.client.beginTLS(settings: TestCertificates.client())
         link.client.write(Data("secret\r\n"), withTimeout: 60, tag: 3)
         link.client.readData(to: .lineEnd, withTimeout: 60, tag: 4)
         #expect(!link.client.isSecure)
@@ -38,7 +38,7 @@ import Testing
         link.server.readData(to: .lineEnd, withTimeout: 60, tag: 1)
         #expect(try await link.atServer.readText() == "STARTTLS\r\n")
         link.server.write(Data("220 go\r\n"), withTimeout: 60, tag: 2)
-        try link.server.startTLS(settings: TestCertificates.server())
+        try link.server.beginTLS(settings: TestCertificates.server())
         link.server.readData(to: .lineEnd, withTimeout: 60, tag: 3)
         link.server.write(Data("answer\r\n"), withTimeout: 60, tag: 4)
         #expect(try await link.atServer.wrote() == 2)
@@ -54,7 +54,7 @@ import Testing
         let server = try TestCertificates.server()
         let atListener = Recorder { _, told in
             guard case .accepted(let socket) = told else { return }
-            try? socket.startTLS(settings: server)
+            try? socket.beginTLS(settings: server)
             socket.write(Data("hello\r\n"), withTimeout: 60, tag: 0)
         }
         let listener = AsyncSocket(inlineDelegate: atListener)
@@ -62,7 +62,7 @@ import Testing
         let atClient = Recorder()
         let client = AsyncSocket(inlineDelegate: atClient)
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
-        try client.startTLS(settings: TestCertificates.client())
+        try client.beginTLS(settings: TestCertificates.client())
         client.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         try await atClient.connected()
         try await atClient.secured()
@@ -121,7 +121,7 @@ import Testing
     @Test func aSecondStartTLSThrows() async throws {
         let link = try await Link.make()
         try await link.secure(client: TestCertificates.client(), server: TestCertificates.server())
-        let error = #expect(throws: AsyncSocketError.self) { try link.client.startTLS(settings: TestCertificates.client()) }
+        let error = #expect(throws: AsyncSocketError.self) { try link.client.beginTLS(settings: TestCertificates.client()) }
         #expect(error?.code == .badConfiguration)
         #expect(error?.blame == .caller)
         link.client.write(Data("still secure"), withTimeout: 60, tag: 0)
@@ -130,7 +130,7 @@ import Testing
     }
 
     @Test func startTLSWithoutAConnectionThrows() throws {
-        let error = #expect(throws: AsyncSocketError.self) { try AsyncSocket().startTLS(settings: TestCertificates.client()) }
+        let error = #expect(throws: AsyncSocketError.self) { try AsyncSocket().beginTLS(settings: TestCertificates.client()) }
         #expect(error?.code == .badConfiguration)
     }
 
@@ -148,7 +148,7 @@ import Testing
         let settings = Self.broken(try asServer ? TestCertificates.server() : TestCertificates.client())
         link.client.write(Data("before\r\n"), withTimeout: 60, tag: 0)
         #expect(try await link.atClient.wrote() == 0)
-        let thrown = #expect(throws: AsyncSocketError.self) { try link.client.startTLS(settings: settings) }
+        let thrown = #expect(throws: AsyncSocketError.self) { try link.client.beginTLS(settings: settings) }
         #expect(thrown?.code == .tls)
         #expect(thrown?.blame == .caller)
         link.client.write(Data("secret"), withTimeout: 60, tag: 1)
@@ -162,7 +162,7 @@ import Testing
         let settings = Self.broken(try TestCertificates.server())
         let atListener = Recorder { _, told in
             guard case .accepted(let socket) = told else { return }
-            try? socket.startTLS(settings: settings)
+            try? socket.beginTLS(settings: settings)
             socket.write(Data("secret"), withTimeout: 60, tag: 0)
         }
         let listener = AsyncSocket(inlineDelegate: atListener)
@@ -182,7 +182,7 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         let settings = Self.broken(try TestCertificates.client())
-        let thrown = #expect(throws: AsyncSocketError.self) { try socket.startTLS(settings: settings) }
+        let thrown = #expect(throws: AsyncSocketError.self) { try socket.beginTLS(settings: settings) }
         socket.write(Data("secret"), withTimeout: 60, tag: 0)
         while true {
             let told = await recorder.next()
@@ -202,10 +202,10 @@ import Testing
             let recorder = Recorder()
             let socket = AsyncSocket(inlineDelegate: recorder)
             try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 60)
-            try socket.startTLS(settings: TestCertificates.client())
+            try socket.beginTLS(settings: TestCertificates.client())
             let error = try await recorder.disconnected()
             #expect(error?.code == .connectFailed)
-            try socket.startTLS(settings: TestCertificates.client())
+            try socket.beginTLS(settings: TestCertificates.client())
         }
     }
 

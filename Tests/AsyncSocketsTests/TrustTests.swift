@@ -170,9 +170,9 @@ import Testing
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         var settings = try TestCertificates.client()
         settings.trustEvaluation = .manual
-        try client.startTLS(settings: settings)
+        try client.beginTLS(settings: settings)
         let server = try await atListener.accepted()
-        try server.startTLS(settings: TestCertificates.server())
+        try server.beginTLS(settings: TestCertificates.server())
         #expect(try await atListener.disconnected()?.tls?.code == .peerAlert)
         _ = silent
     }
@@ -249,7 +249,7 @@ import Testing
         var settings = isClient ? try TestCertificates.client() : try TestCertificates.server()
         settings.handshakeTimeout = 0.1
         let (socket, recorder) = isClient ? (link.client, link.atClient) : (link.server, link.atServer)
-        try socket.startTLS(settings: settings)
+        try socket.beginTLS(settings: settings)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .handshakeTimeout)
         #expect(error.blame == .peer)

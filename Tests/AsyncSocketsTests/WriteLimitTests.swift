@@ -186,7 +186,7 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = false
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
-        if secure { try socket.startTLS(settings: TestCertificates.client()) }
+        if secure { try socket.beginTLS(settings: TestCertificates.client()) }
         try await recorder.connected()
         if secure { try await recorder.secured() }
         try await withFile(Data(count: 64 << 20)) { file in

@@ -23,7 +23,7 @@ import Testing
     }
 
     private func secure(_ socket: AsyncSocket, _ recorder: Recorder, _ settings: TLSSettings) async throws -> TLSSession {
-        try socket.startTLS(settings: settings)
+        try socket.beginTLS(settings: settings)
         try await recorder.secured()
         return try #require(socket.tlsSession)
     }

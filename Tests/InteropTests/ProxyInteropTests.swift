@@ -58,7 +58,7 @@ import Testing
         socket.write(Data("STARTTLS\r\n"), withTimeout: 60, tag: 0)
         socket.readData(to: .lineEnd, withTimeout: 60, tag: 0)
         #expect(try await recorder.readText().hasPrefix("220 "))
-        try socket.startTLS(settings: TestCertificates.client(for: "localhost"))
+        try socket.beginTLS(settings: TestCertificates.client(for: "localhost"))
         try await recorder.secured()
         #expect(socket.tlsSession?.protocolVersion == version)
         socket.write(Data("NOOP\r\n"), withTimeout: 60, tag: 0)
@@ -74,7 +74,7 @@ import Testing
         defer { daemon.stop() }
         let (socket, recorder) = makeSocket(daemon, nil)
         try socket.connect(toHost: "localhost", onPort: echo.port, withTimeout: 60)
-        try socket.startTLS(settings: TestCertificates.client(for: "localhost"))
+        try socket.beginTLS(settings: TestCertificates.client(for: "localhost"))
         try await recorder.connected()
         #expect(try await recorder.disconnected()?.blame == .certificate)
         withExtendedLifetime(socket) {}

@@ -47,7 +47,7 @@ import Testing
         let fixture = try Fixture(.tls13)
         let recorder = Recorder { socket, told in
             switch told {
-            case .accepted(let socket): try? socket.startTLS(settings: fixture.server)
+            case .accepted(let socket): try? socket.beginTLS(settings: fixture.server)
             case .secured, .read: socket.readData(withTimeout: -1, tag: 0)
             default: break
             }

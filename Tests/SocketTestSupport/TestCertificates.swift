@@ -59,7 +59,7 @@ extension Link {
     }
 
     package func startTLS(client clientSettings: TLSSettings, server serverSettings: TLSSettings) throws {
-        try server.startTLS(settings: serverSettings)
-        try client.startTLS(settings: clientSettings)
+        try server.beginTLS(settings: serverSettings)
+        try client.beginTLS(settings: clientSettings)
     }
 }

@@ -272,6 +272,41 @@ final class ByteChannel {
         return writes.waitingByteCount > 0 ? .more : .all
     }
 
+    /// Writes bytes that are in no queue, as far as possible now; returns how many the kernel or the engine
+    /// took.
+    func write(_ bytes: UnsafeRawBufferPointer) -> Int {
+        switch layer {
+        case .plain: return send(bytes)
+        case .tls(let engine):
+            guard case .ready = output, !engine.hasOutput else { return 0 }
+            let count = encrypt(bytes, with: engine)
+            send(engine.output)
+            return count
+        }
+    }
+
+    private func encrypt(_ bytes: UnsafeRawBufferPointer, with engine: TLSEngine) -> Int {
+        var count = 0
+        for _ in 0..<Self.roundsPerTurn {
+            let rest = UnsafeRawBufferPointer(rebasing: bytes[count...].prefix(TLSEngine.writeLimit))
+            guard !rest.isEmpty else { break }
+            switch engine.write(rest) {
+            case .accepted(let step): count += step
+            case .incomplete:
+                isHeldUp = true
+                return count
+            case .failed(let error):
+                send(engine.output)
+                output = .failed(
+                    StreamEnding.WriteFailure(AsyncSocketError(error, operation: "write"), isFileBroken: false))
+                return count
+            }
+            send(engine.output)
+            if engine.hasOutput { break }
+        }
+        return count
+    }
+
     /// Sends what the engine has produced.
     private func send(_ bytes: PreBuffer) {
         while !bytes.isEmpty, case .ready = output {

@@ -12,6 +12,13 @@ struct SocketConfiguration: Sendable {
     /// What a socket starts with.
     static let initial = Shared(SocketConfiguration())
 
+    /// What a socket without a delegate starts with.
+    static let ofTasks: Shared = {
+        var configuration = SocketConfiguration()
+        configuration.autoDisconnectOnClosedReadStream = false
+        return Shared(configuration)
+    }()
+
     /// Grows with each change: of two that overtake each other on the way to a connection, the later one
     /// wins.
     var version = 0

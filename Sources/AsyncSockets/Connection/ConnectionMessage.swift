@@ -14,6 +14,9 @@ enum ConnectionMessage: Sendable {
     case write(WritePacket)
     indirect case startTLS(TLSRequest)
     case verdict(Bool)
+    /// The verdict of a waiter, which waits on.
+    indirect case verdictOf(any OperationWaiter<HandshakeNews>, Bool)
+    indirect case awaitEnd(any OperationWaiter<Void>)
     case extendRead(operation: UInt32, seconds: Double)
     case extendWrite(operation: UInt32, seconds: Double)
     indirect case cancel(any AnyObject & Sendable)

@@ -1,23 +1,47 @@
 internal import SocketCore
 internal import SocketTLS
 
-/// The waiters for a step in the life of a connection: established, secure.
+/// The waiters for a step in the life of a connection: established, secure, ended.
 struct LifecycleWaiters {
     private enum Waiter {
         case connected(any OperationWaiter<Void>)
-        case secured(any OperationWaiter<TLSSession?>)
+        case secured(any OperationWaiter<HandshakeNews>, decidesTrust: Bool)
+        case ended(any OperationWaiter<Void>)
 
         var object: AnyObject {
             switch self {
-            case .connected(let waiter): waiter
-            case .secured(let waiter): waiter
+            case .connected(let waiter), .ended(let waiter): waiter
+            case .secured(let waiter, _): waiter
+            }
+        }
+
+        var deadline: Deadline? {
+            switch self {
+            case .connected(let waiter), .ended(let waiter): waiter.deadline
+            case .secured(let waiter, _): waiter.deadline
+            }
+        }
+
+        var lateError: any Error {
+            switch self {
+            case .connected(let waiter), .ended(let waiter): waiter.lateError
+            case .secured(let waiter, _): waiter.lateError
+            }
+        }
+
+        /// The connection has ended: what the last of them has waited for.
+        func answerEnd(_ error: any Error) {
+            switch self {
+            case .connected(let waiter): waiter.complete(.failure(error))
+            case .secured(let waiter, _): waiter.complete(.failure(error))
+            case .ended(let waiter): waiter.complete(.success(()))
             }
         }
 
         func refuse(_ error: any Error) {
             switch self {
-            case .connected(let waiter): waiter.complete(.failure(error))
-            case .secured(let waiter): waiter.complete(.failure(error))
+            case .connected(let waiter), .ended(let waiter): waiter.complete(.failure(error))
+            case .secured(let waiter, _): waiter.complete(.failure(error))
             }
         }
     }
@@ -25,12 +49,24 @@ struct LifecycleWaiters {
     // Usually no one waits, and an empty array takes no memory.
     private var waiting: [Waiter] = []
 
+    var isEmpty: Bool { waiting.isEmpty }
+
+    /// When the first of them stops to wait.
+    var deadline: Deadline? {
+        waiting.reduce(nil) { .earlier($0, $1.deadline) }
+    }
+
     mutating func add(connected waiter: (any OperationWaiter<Void>)?) {
         if let waiter { waiting.append(.connected(waiter)) }
     }
 
-    mutating func add(secured waiter: (any OperationWaiter<TLSSession?>)?) {
-        if let waiter { waiting.append(.secured(waiter)) }
+    /// - Parameter decidesTrust: The waiter decides about the peer's certificate, not the delegate.
+    mutating func add(secured waiter: (any OperationWaiter<HandshakeNews>)?, decidesTrust: Bool) {
+        if let waiter { waiting.append(.secured(waiter, decidesTrust: decidesTrust)) }
+    }
+
+    mutating func add(ended waiter: any OperationWaiter<Void>) {
+        waiting.append(.ended(waiter))
     }
 
     /// The connection is established; false when no one waits and the delegate gets the event.
@@ -44,22 +80,23 @@ struct LifecycleWaiters {
         return false
     }
 
-    /// The connection is secure; false when no one waits and the delegate gets the event.
-    mutating func answerSecured(_ session: TLSSession?) -> Bool {
+    /// The handshake has got somewhere; false when no one waits for that and the delegate gets the event.
+    mutating func answerSecured(_ news: HandshakeNews) -> Bool {
         for (index, waiter) in waiting.enumerated() {
-            guard case .secured(let waiter) = waiter else { continue }
+            guard case .secured(let waiter, let decidesTrust) = waiter else { continue }
+            if case .asksTrust = news, !decidesTrust { continue }
             waiting.remove(at: index)
-            waiter.complete(.success(session))
+            waiter.complete(.success(news))
             return true
         }
         return false
     }
 
     /// The connection has ended: answers all waiters.
-    mutating func refuseAll(_ error: any Error) {
-        let refused = waiting
+    mutating func answerEnd(_ error: any Error) {
+        let answered = waiting
         waiting = []
-        for waiter in refused { waiter.refuse(error) }
+        for waiter in answered { waiter.answerEnd(error) }
     }
 
     /// Answers one; false when it does not wait here.
@@ -68,4 +105,17 @@ struct LifecycleWaiters {
         waiting.remove(at: index).refuse(error)
         return true
     }
+
+    /// One whose time has come, and its answer.
+    func late(at now: Deadline) -> (waiter: AnyObject, error: any Error)? {
+        let late = waiting.first { $0.deadline.map { $0 <= now } ?? false }
+        return late.map { ($0.object, $0.lateError) }
+    }
+}
+
+/// What a waiter for TLS learns.
+enum HandshakeNews: Sendable {
+    case secured(TLSSession?)
+    /// The waiter decides about the peer's certificate, and waits again.
+    indirect case asksTrust(PeerTrust)
 }

@@ -40,16 +40,16 @@ extension StreamConnection {
         if case .waiter(let waiter) = completion { waiter.complete(.failure(error ?? endError)) }
     }
 
-    /// Answers a waiter with `CancellationError`. If it waits for the connection or for TLS, the connection
+    /// Answers a waiter with `error`. If it waits for a step in the life of the connection, the connection
     /// closes.
-    func cancel(_ waiter: any AnyObject & Sendable) {
+    func cancel(_ waiter: AnyObject, _ error: any Error = CancellationError()) {
         if let completion = reads.cancel(waiter).completion {
-            refuse(completion, CancellationError())
+            refuse(completion, error)
         } else if let completion = writes.cancel(waiter).completion {
-            refuse(completion, CancellationError())
+            refuse(completion, error)
             if writes.isAboveHighWater { reportLowWater() }
-        } else if waiters.refuse(waiter, CancellationError()) {
-            return close(nil)
+        } else if waiters.refuse(waiter, error) {
+            return close(error as? AsyncSocketError)
         }
         needsPump = true
     }
@@ -72,18 +72,16 @@ extension StreamConnection {
                 return
             case .complete(let data, let completion): answer(completion, with: consume data)
             case .maxedOut(let maxLength): return close(.readMaxedOut(maxLength))
+            case .failed(let error, let completion): refuse(completion, error)
             }
         }
     }
 
-    /// Ends the oldest read without completing it.
+    /// Ends the oldest read without completing it. A waiter gets no bytes with its error: they stay.
     func abandonRead(_ error: AsyncSocketError) {
+        if let completion = reads.withdrawWaiters() { return refuse(completion, error) }
         guard let (bytesSoFar, completion) = reads.abandon() else { return }
-        switch completion {
-        case .delegate(let tag): outlet.append(.didNotRead(bytesSoFar, tag: tag, error))
-        case .waiter(let waiter): waiter.complete(.failure(error))
-        case .answered: break
-        }
+        if case .delegate(let tag) = completion { outlet.append(.didNotRead(bytesSoFar, tag: tag, error)) }
     }
 
     // MARK: - Writes
@@ -94,7 +92,7 @@ extension StreamConnection {
         }
         guard packet.count > 0 else { return completeEmpty(packet.completion) }
         // Nearly always nothing waits.
-        if writes.waitingMemoryByteCount > 0, !packet.isFile {
+        if writes.waitingMemoryByteCount > 0, !packet.isFile, packet.completion.isDelegates {
             let limit = max(configuration.value.maximumPendingWriteBytes.count, 0)
             if writes.wouldExceed(limit, with: packet.count) { pumpIfNeeded() }
             if isOver { return refuse(packet.completion) }
@@ -140,7 +138,7 @@ extension StreamConnection {
             request.waiter?.complete(.failure(AsyncSocketError.closing("startTLS")))
             return
         }
-        waiters.add(secured: request.waiter)
+        waiters.add(secured: request.waiter, decidesTrust: request.waiterDecidesTrust)
         upgrade.queue(request)
         reads.appendStartTLS()
         writes.appendStartTLS()
@@ -160,6 +158,7 @@ extension StreamConnection {
             return true
         case .asks(let trust):
             clock = clock?.pauseForTrust()
+            if waiters.answerSecured(.asksTrust(trust)) { return true }
             outlet.append(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted)) })
             return true
         case .secured(let session):
@@ -179,7 +178,7 @@ extension StreamConnection {
         note(
             "TLS established",
             ["version": session?.protocolVersion.description ?? "", "cipherSuite": session?.cipherSuite ?? ""])
-        if !waiters.answerSecured(session) { outlet.append(.didSecure) }
+        if !waiters.answerSecured(.secured(session)) { outlet.append(.didSecure) }
     }
 
     /// The delegate's verdict. A second one, or one that comes too late, finds no one waiting.
@@ -206,7 +205,7 @@ extension StreamConnection {
 
     /// False on most connections most of the time.
     private var hasDeadline: Bool {
-        if reads.hasDeadline || writes.hasDeadline || clock != nil { return true }
+        if reads.hasDeadline || writes.hasDeadline || clock != nil || !waiters.isEmpty { return true }
         if case .connected(let channel) = phase { return channel.retry != nil || ending.wakeTime != nil }
         return true
     }
@@ -214,6 +213,7 @@ extension StreamConnection {
     private var earliestDeadline: Deadline? {
         var earliest = Deadline.earlier(reads.deadline, writes.deadline)
         if let clock { earliest = .earlier(earliest, clock.deadline) }
+        if !waiters.isEmpty { earliest = .earlier(earliest, waiters.deadline) }
         switch phase {
         case .opening(let opening): earliest = .earlier(earliest, opening.deadline)
         case .connected(let channel): earliest = .earlier(earliest, .earlier(channel.retry, ending.wakeTime))
@@ -234,6 +234,14 @@ extension StreamConnection {
         }
         expireRead(at: now)
         expireWrite(at: now)
+        expireWaiters(at: now)
+    }
+
+    /// Each waiter has its own time, wherever its operation is in the queue.
+    private func expireWaiters(at now: Deadline) {
+        while let waiter = reads.lateWaiter(at: now) { cancel(waiter, waiter.lateError) }
+        while let waiter = writes.lateWaiter(at: now) { cancel(waiter, waiter.lateError) }
+        while let (waiter, error) = waiters.late(at: now) { cancel(waiter, error) }
     }
 
     private func expire(_ clock: PhaseClock) {
@@ -251,14 +259,12 @@ extension StreamConnection {
 
     private func expireRead(at now: Deadline) {
         guard let late = reads.takeLate(at: now) else { return }
-        guard late.isDelegates else { return extendRead(late.number, by: 0) }
         let question = TimedOutOperation(late) { [weak self] in self?.post(.extendRead(operation: late.number, seconds: $0)) }
         outlet.append(.readTimedOut(question))
     }
 
     private func expireWrite(at now: Deadline) {
         guard let late = writes.takeLate(at: now) else { return }
-        guard late.isDelegates else { return extendWrite(late.number, by: 0) }
         let question = TimedOutOperation(late) { [weak self] in self?.post(.extendWrite(operation: late.number, seconds: $0)) }
         outlet.append(.writeTimedOut(question))
     }
@@ -268,7 +274,7 @@ extension StreamConnection {
         guard let timeout = reads.extend(number, by: seconds) else { return }
         let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: timeout)
         guard configuration.value.keepsConnectionOnReadTimeout else { return close(error) }
-        if let completion = reads.withdrawWaiters() { refuse(completion, error) } else { abandonRead(error) }
+        abandonRead(error)
         needsPump = true
     }
 

@@ -79,6 +79,9 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     /// True once it has ended: no message has anything to do any more.
     var isRetired: Bool { record.withLock { $0.snapshot.isClosed } }
 
+    /// True once `startTLS` was called.
+    var isUpgradeClaimed: Bool { record.withLock { $0.claims.isUpgradeClaimed } }
+
     /// Starts with an accepted descriptor, here and now when this is its loop.
     func begin(with descriptor: SocketDescriptor) {
         turn.post(.adopt(descriptor), to: self, from: loop.isCurrent ? .loop : .caller)
@@ -135,6 +138,10 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .write(let packet): enqueue(consume packet)
         case .startTLS(let request): enqueue(request)
         case .verdict(let accepted): decideTrust(accepted)
+        case .verdictOf(let waiter, let accepted):
+            waiters.add(secured: waiter, decidesTrust: true)
+            decideTrust(accepted)
+        case .awaitEnd(let waiter): waiters.add(ended: waiter)
         case .extendRead(let operation, let seconds): extendRead(operation, by: seconds)
         case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
         case .cancel(let waiter): cancel(waiter)
@@ -162,6 +169,8 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .read(let packet): refuse(packet.completion)
         case .write(let packet): refuse(packet.completion)
         case .startTLS(let request): request.waiter?.complete(.failure(endError))
+        case .verdictOf(let waiter, _): waiter.complete(.failure(endError))
+        case .awaitEnd(let waiter): waiter.complete(.success(()))
         case .predecessorIsClosed: closed.reach()
         case .predecessorHasEnded, .adopt: outlet.isHeldBack = false
         case .changeDelegateQueue: outlet.changeQueue()
@@ -362,7 +371,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         reads.preBuffer.reset()
         while let completion = reads.drop() { refuse(completion) }
         while let completion = writes.drop() { refuse(completion) }
-        waiters.refuseAll(endError)
+        waiters.answerEnd(endError)
     }
 
     /// The error of an operation that comes after the end, or that the end dropped.

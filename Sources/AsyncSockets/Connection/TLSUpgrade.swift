@@ -88,5 +88,7 @@ struct TLSRequest: Sendable {
     let settings: TLSSettings
     let context: TLSContext
     /// Who is answered when the handshake ends; nil: the delegate.
-    var waiter: (any OperationWaiter<TLSSession?>)?
+    var waiter: (any OperationWaiter<HandshakeNews>)?
+    /// The waiter decides about the peer's certificate; otherwise the delegate.
+    var waiterDecidesTrust = false
 }

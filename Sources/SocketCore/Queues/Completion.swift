@@ -4,16 +4,21 @@
 //  3. A delegate gets the tag of a served operation. It learns of one that is dropped or refused by the end
 //     of the connection; a waiter gets an answer for each.
 //  4. A waiter waits for one operation. It is therefore also the operation's identifier.
+//  5. A waiter's time runs from the moment when it asks. An operation that is late ends as if it were
+//     cancelled, with another error.
 
 /// A waiter for the end of one operation.
 package protocol OperationWaiter<Value>: AnyObject, Sendable {
     /// What the operation brings.
     associatedtype Value: Sendable
 
+    /// When it stops to wait; nil: never.
+    var deadline: Deadline? { get }
+    /// The answer when that time has come.
+    var lateError: any Error { get }
     /// The answer. Called inside the turn, once: resume a task, and run no user code.
     ///
-    /// A cancellation finds an operation that was asked for before it. A waiter that may be cancelled earlier
-    /// remembers that, and is then not asked for.
+    /// A cancellation finds an operation that was asked for before it.
     func complete(_ result: Result<Value, any Error>)
 }
 
@@ -33,6 +38,17 @@ package enum Completion<Value: Sendable>: Sendable {
     /// True when the delegate gets the answer.
     package var isDelegates: Bool {
         if case .delegate = self { true } else { false }
+    }
+
+    /// When the waiter stops to wait; nil: never, or no one waits.
+    var deadline: Deadline? {
+        if case .waiter(let waiter) = self { waiter.deadline } else { nil }
+    }
+
+    /// The waiter, once its time has come.
+    func lateWaiter(at now: Deadline) -> (any OperationWaiter<Value>)? {
+        guard case .waiter(let waiter) = self, let deadline = waiter.deadline, deadline <= now else { return nil }
+        return waiter
     }
 
     /// True when this answers `waiter`.

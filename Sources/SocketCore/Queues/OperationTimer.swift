@@ -30,14 +30,13 @@ struct OperationTimer {
     }
 
     /// The current operation, once its deadline has passed; the deadline is then taken away.
-    mutating func takeLate<Value>(
-        at now: Deadline, _ progress: OperationProgress?, _ completion: Completion<Value>?
+    mutating func takeLate(
+        at now: Deadline, _ progress: OperationProgress?
     ) -> LateOperation? {
         guard end <= now else { return nil }
         end = .never
-        guard let progress, let completion else { return nil }
-        return LateOperation(
-            number: number, elapsed: now.seconds(since: began), progress: progress, isDelegates: completion.isDelegates)
+        guard let progress else { return nil }
+        return LateOperation(number: number, elapsed: now.seconds(since: began), progress: progress)
     }
 
     /// Lets a late operation go on for `seconds` more; the time it had, when it is to end now. Nil, and
@@ -56,6 +55,4 @@ package struct LateOperation {
     package let number: UInt32
     package let elapsed: Double
     package let progress: OperationProgress
-    /// The delegate is asked whether the operation may go on; otherwise it ends.
-    package let isDelegates: Bool
 }

@@ -50,6 +50,13 @@ struct PacketQueue<Packet>: ~Copyable {
         (0..<packets.count).first { packets[$0].map(isWanted) ?? false }
     }
 
+    /// All packets, on both sides of the marker.
+    func forEach(_ body: (UnsafeMutablePointer<Packet>) -> Void) {
+        for index in 0..<packets.count {
+            if let packet = packets[index] { body(packet) }
+        }
+    }
+
     /// The packet at a position, on either side of the marker. Valid until the queue changes.
     func anyPacket(at index: Int) -> UnsafeMutablePointer<Packet>? { packets[index] }
 

@@ -12,6 +12,8 @@ package final class ReadHalf {
     /// Bytes that were received (and decrypted) and that no read has taken yet.
     package let preBuffer = PreBuffer()
     @exclusivity(unchecked) private var timer = OperationTimer()
+    /// No waiter's time ends before this.
+    @exclusivity(unchecked) private var waiterDeadline = Deadline.never
 
     /// How many bytes are read ahead of any request, so that a FIN is noticed.
     package static let readAheadLimit = 64 * 1024
@@ -32,6 +34,8 @@ package final class ReadHalf {
         case incomplete
         /// This many bytes came without the delimiter, or more came before the end.
         case maxedOut(Int)
+        /// The read has failed, and is gone from the queue.
+        case failed(any Error, Completion<Data>)
     }
 
     // MARK: - The queue
@@ -44,6 +48,7 @@ package final class ReadHalf {
     }
 
     package func append(_ packet: consuming ReadPacket) {
+        if let deadline = packet.completion.deadline { waiterDeadline = min(waiterDeadline, deadline) }
         packets.append(consume packet)
     }
 
@@ -111,6 +116,23 @@ package final class ReadHalf {
             return .complete(data, completion)
         case .incomplete: return .incomplete
         case .maxedOut: return .maxedOut(read.pointee.maxLength)
+        case .failed(let error):
+            let completion = read.pointee.completion
+            removeFront()
+            return .failed(error, completion)
+        }
+    }
+
+    /// Serves a read that is not queued, if no other waits; nil when it has to wait, and nothing was taken.
+    package func serveAtOnce(_ read: inout ReadPacket) -> Answer? {
+        guard packets.isEmpty, !preBuffer.isEmpty || read.wantsNothing, read.takesAllOrNothing(of: preBuffer) else {
+            return nil
+        }
+        switch read.take(from: preBuffer) {
+        case .complete(let data): return .complete(data, .answered)
+        case .incomplete: return nil
+        case .maxedOut: return .maxedOut(read.maxLength)
+        case .failed(let error): return .failed(error, .answered)
         }
     }
 
@@ -167,8 +189,6 @@ package final class ReadHalf {
             tag: read.pointee.completion.tag, bytesDone: read.pointee.bytesDone(in: preBuffer), total: read.pointee.total)
     }
 
-    private var completion: Completion<Data>? { packets.front?.pointee.completion }
-
     /// The seconds that the read at the front may take; nil when no read waits.
     private var timeout: Double? { packets.front?.pointee.timeout }
 
@@ -179,14 +199,29 @@ package final class ReadHalf {
         if let seconds = timeout { timer.startIfNeeded(seconds: seconds) }
     }
 
-    package var hasDeadline: Bool { timer.deadline != nil }
+    package var hasDeadline: Bool { timer.deadline != nil || waiterDeadline != .never }
 
-    /// When the oldest read has taken too long.
-    package var deadline: Deadline? { timer.deadline }
+    /// When the oldest read has taken too long, or a waiter's time may end.
+    package var deadline: Deadline? {
+        waiterDeadline == .never ? timer.deadline : .earlier(timer.deadline, waiterDeadline)
+    }
+
+    /// A waiter whose time has come; nil when none is left.
+    package func lateWaiter(at now: Deadline) -> (any OperationWaiter<Data>)? {
+        guard waiterDeadline <= now else { return nil }
+        var earliest = Deadline.never
+        var late: (any OperationWaiter<Data>)?
+        packets.forEach { packet in
+            if late == nil { late = packet.pointee.completion.lateWaiter(at: now) }
+            if let deadline = packet.pointee.completion.deadline { earliest = min(earliest, deadline) }
+        }
+        waiterDeadline = earliest
+        return late
+    }
 
     /// The oldest read, when it has taken too long, once.
     package func takeLate(at now: Deadline) -> LateOperation? {
-        hasDeadline ? timer.takeLate(at: now, progress, completion) : nil
+        timer.deadline == nil ? nil : timer.takeLate(at: now, progress)
     }
 
     /// Lets a late read go on for `seconds` more; returns the time it had when it is to end now. Nil, and

@@ -13,6 +13,8 @@ package struct ReadPacket: Sendable {
         case delimiter(Data)
         /// With the end of the stream: see `finish()`.
         case end
+        /// When the reader has taken what it wants; it has the result.
+        case reader(BufferReader)
     }
 
     /// The result of `take(from:)`.
@@ -21,11 +23,13 @@ package struct ReadPacket: Sendable {
         case incomplete
         /// `maxLength` bytes came without the delimiter, or more came before the end.
         case maxedOut
+        /// The reader has found a fault in the bytes, and taken none.
+        case failed(any Error)
     }
 
     /// The goal without its payload: to look at it is free, while each look at a `Data` counts references.
     private enum Kind {
-        case anyBytes, length, delimiter, end
+        case anyBytes, length, delimiter, end, reader
     }
 
     // In an order that takes little room: every connection that waits has a read.
@@ -38,10 +42,11 @@ package struct ReadPacket: Sendable {
     /// Where the bytes go, and those of a read to a length that have arrived; the other goals leave theirs in
     /// the buffer. Nil: memory of the read's own, and none so far.
     private var taken: Destination?
+    private let reader: BufferReader?
     /// Bytes seen by earlier calls, for partial progress.
     private var reported = 0
     /// Who is answered when the read ends.
-    package let completion: Completion<Data>
+    package private(set) var completion: Completion<Data>
     private let kind: Kind
     private var isSearching = false
 
@@ -52,6 +57,7 @@ package struct ReadPacket: Sendable {
         goal: consuming Goal, maxLength: Int = .max, timeout: Double, completion: consuming Completion<Data>,
         target: (buffer: ReadBuffer, offset: Int)? = nil
     ) {
+        if case .reader(let reader) = goal { self.reader = reader } else { reader = nil }
         let (kind, limit, delimiter) = Self.parts(of: goal, maxLength)
         self.kind = kind
         self.limit = limit
@@ -67,11 +73,17 @@ package struct ReadPacket: Sendable {
         case .length(let length): (.length, length, Data())
         case .delimiter(let bytes): (.delimiter, maxLength, bytes)
         case .end: (.end, maxLength, Data())
+        case .reader: (.reader, maxLength, Data())
         }
     }
 
     /// The most bytes that the read may deliver.
     package var maxLength: Int { limit }
+
+    /// Has a waiter wait for it.
+    package mutating func answer(_ waiter: any OperationWaiter<Data>) {
+        completion = .waiter(waiter)
+    }
 
     /// Takes what the read needs out of the buffer.
     package mutating func take(from buffer: PreBuffer) -> Answer {
@@ -80,6 +92,16 @@ package struct ReadPacket: Sendable {
         case .length: takeLength(from: buffer)
         case .delimiter: takeToDelimiter(from: buffer)
         case .end: takeUpToEnd(from: buffer)
+        case .reader: read(from: buffer)
+        }
+    }
+
+    /// True when `take(from:)` would complete the read, or leave the buffer as it is.
+    func takesAllOrNothing(of buffer: PreBuffer) -> Bool {
+        switch kind {
+        case .anyBytes, .delimiter, .reader: true
+        case .length: buffer.count >= limit
+        case .end: false
         }
     }
 
@@ -97,7 +119,7 @@ package struct ReadPacket: Sendable {
     /// Takes what the read has so far, when it will not be completed.
     package mutating func takeIncomplete(from buffer: PreBuffer) -> Data {
         switch kind {
-        case .anyBytes, .length, .end: taken?.data ?? Data()
+        case .anyBytes, .length, .end, .reader: taken?.data ?? Data()
         case .delimiter: takeAll(buffer, bytesDone(in: buffer))
         }
     }
@@ -112,7 +134,7 @@ package struct ReadPacket: Sendable {
     package func bytesDone(in buffer: PreBuffer) -> Int {
         switch kind {
         case .length, .end: taken?.count ?? 0
-        case .anyBytes, .delimiter: min(buffer.count, maxLength)
+        case .anyBytes, .delimiter, .reader: min(buffer.count, maxLength)
         }
     }
 
@@ -162,6 +184,20 @@ package struct ReadPacket: Sendable {
         self.taken = taken
         taken.append(buffer, buffer.count)
         return .incomplete
+    }
+
+    private mutating func read(from buffer: PreBuffer) -> Answer {
+        if !isSearching {
+            buffer.restartSearch()
+            reader?.restart()
+            isSearching = true
+        }
+        return switch reader?.look(at: buffer) {
+        case .done: .complete(Data())
+        case .failed(let error): .failed(error)
+        case .incomplete: buffer.count >= limit ? .maxedOut : .incomplete
+        case nil: .incomplete
+        }
     }
 
     /// The whole of a read at once.

@@ -11,6 +11,8 @@ package final class WriteHalf {
     // Private: another module would check the exclusivity of each access at run time.
     @exclusivity(unchecked) private var packets = PacketQueue<WritePacket>()
     @exclusivity(unchecked) private var timer = OperationTimer()
+    /// No waiter's time ends before this.
+    @exclusivity(unchecked) private var waiterDeadline = Deadline.never
     /// How many packets at the front are handed on whole and not yet complete.
     @exclusivity(unchecked) private var handedOnCount = 0
     @exclusivity(unchecked) private var allWaiting = 0
@@ -43,9 +45,6 @@ package final class WriteHalf {
         return OperationProgress(tag: write.pointee.completion.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
     }
 
-    /// The completion of the oldest write; nil when no write waits.
-    private var completion: Completion<Void>? { packets.front?.pointee.completion }
-
     /// The seconds that the oldest write may take; nil when no write waits.
     private var timeout: Double? {
         packets.front?.pointee.timeout
@@ -61,9 +60,16 @@ package final class WriteHalf {
         let (sum, isTooMuch) = waitingByteCount.addingReportingOverflow(packet.count)
         guard !isTooMuch else { return false }
         allWaiting = sum
+        if let deadline = packet.completion.deadline { waiterDeadline = min(waiterDeadline, deadline) }
         if packet.file != nil { fileWaiting += packet.count }
         packets.append(consume packet)
         return true
+    }
+
+    /// Adds a write to an empty queue whose bytes are handed on already, but wait in the channel.
+    package func appendHandedOn(_ completion: Completion<Void>) {
+        append(WritePacket(data: Data(), timeout: -1, completion: completion, isBegun: true))
+        handedOnCount += 1
     }
 
     package func appendStartTLS() {
@@ -88,7 +94,7 @@ package final class WriteHalf {
             let write = packets.anyPacket(at: index)
         else { return .tooLate }
         let completion = write.pointee.completion
-        guard write.pointee.handedOn == 0 else {
+        guard !write.pointee.isBegun else {
             write.pointee.detach()
             return .detached(completion)
         }
@@ -211,14 +217,29 @@ package final class WriteHalf {
         if let seconds = timeout { timer.startIfNeeded(seconds: seconds) }
     }
 
-    package var hasDeadline: Bool { timer.deadline != nil }
+    package var hasDeadline: Bool { timer.deadline != nil || waiterDeadline != .never }
 
-    /// When the oldest write has taken too long.
-    package var deadline: Deadline? { timer.deadline }
+    /// When the oldest write has taken too long, or a waiter's time may end.
+    package var deadline: Deadline? {
+        waiterDeadline == .never ? timer.deadline : .earlier(timer.deadline, waiterDeadline)
+    }
+
+    /// A waiter whose time has come; nil when none is left.
+    package func lateWaiter(at now: Deadline) -> (any OperationWaiter<Void>)? {
+        guard waiterDeadline <= now else { return nil }
+        var earliest = Deadline.never
+        var late: (any OperationWaiter<Void>)?
+        packets.forEach { packet in
+            if late == nil { late = packet.pointee.completion.lateWaiter(at: now) }
+            if let deadline = packet.pointee.completion.deadline { earliest = min(earliest, deadline) }
+        }
+        waiterDeadline = earliest
+        return late
+    }
 
     /// The oldest write, when it has taken too long, once.
     package func takeLate(at now: Deadline) -> LateOperation? {
-        hasDeadline ? timer.takeLate(at: now, progress, completion) : nil
+        timer.deadline == nil ? nil : timer.takeLate(at: now, progress)
     }
 
     /// Lets a late write go on for `seconds` more; returns the time it had when it is to end now. Nil, and

@@ -13,8 +13,14 @@ package struct WritePacket: Sendable {
     /// Bytes handed to the kernel, or to the TLS engine.
     package private(set) var handedOn = 0
     private var reported = 0
+    /// Bytes before these were written directly.
+    private let continues: Bool
 
-    package init(data: consuming Data, timeout: Double, completion: consuming Completion<Void>) {
+    /// - Parameter isBegun: The bytes are the rest of a write whose beginning was written directly.
+    package init(
+        data: consuming Data, timeout: Double, completion: consuming Completion<Void>, isBegun: Bool = false
+    ) {
+        continues = isBegun
         count = data.count
         bytes = data
         file = nil
@@ -23,6 +29,7 @@ package struct WritePacket: Sendable {
     }
 
     package init(file: FileRegion, timeout: Double, completion: consuming Completion<Void>) {
+        continues = false
         count = file.length
         bytes = Data()
         self.file = file
@@ -33,6 +40,9 @@ package struct WritePacket: Sendable {
     package var isFile: Bool { file != nil }
 
     var remaining: Int { count - handedOn }
+
+    /// The peer may get a part of it.
+    var isBegun: Bool { continues || handedOn > 0 }
 
     /// The write goes on, and its answer was given.
     mutating func detach() {

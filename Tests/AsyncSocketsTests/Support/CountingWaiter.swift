@@ -1,9 +1,10 @@
-import AsyncSockets
 import FoundationEssentials
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
 import Testing
+
+@testable import AsyncSockets
 
 /// What an operation came to.
 enum Outcome: Equatable, Sendable {
@@ -25,6 +26,13 @@ enum Outcome: Equatable, Sendable {
 /// One who waits for an operation, and counts the answers: there must be one.
 final class CountingWaiter<Value: Sendable>: OperationWaiter, Sendable {
     private let answers = Locked<[Result<Value, any Error>]>([])
+    let deadline: Deadline?
+    let lateError: any Error
+
+    init(timeout: Double = -1, _ code: AsyncSocketError.Code = .readTimeout) {
+        deadline = Deadline(after: timeout)
+        lateError = AsyncSocketError.timeout(code, "test", seconds: timeout)
+    }
 
     func complete(_ result: Result<Value, any Error>) {
         answers.withLock { $0.append(result) }
@@ -55,8 +63,8 @@ final class CountingWaiter<Value: Sendable>: OperationWaiter, Sendable {
 final class Operations {
     private var outcomes: [(name: String, list: @Sendable () -> [Outcome])] = []
 
-    private func add<Value>(_ name: String) -> CountingWaiter<Value> {
-        let waiter = CountingWaiter<Value>()
+    private func add<Value>(_ name: String, timeout: Double = -1, _ code: AsyncSocketError.Code = .readTimeout) -> CountingWaiter<Value> {
+        let waiter = CountingWaiter<Value>(timeout: timeout, code)
         outcomes.append((name, { waiter.outcomes }))
         return waiter
     }
@@ -65,22 +73,23 @@ final class Operations {
     func read(
         _ goal: ReadPacket.Goal, on socket: AsyncSocket, maxLength: ByteLimit = .mebibytes(1), timeout: Double = -1
     ) -> CountingWaiter<Data> {
-        let waiter: CountingWaiter<Data> = add("read \(outcomes.count): \(goal)")
-        socket.read(goal, maxLength: maxLength, timeout: timeout, for: waiter)
+        let waiter: CountingWaiter<Data> = add("read \(outcomes.count): \(goal)", timeout: timeout)
+        socket.read(goal, maxLength: maxLength, for: waiter)
         return waiter
     }
 
     @discardableResult
     func write(_ data: Data, on socket: AsyncSocket, timeout: Double = -1) -> CountingWaiter<Void> {
-        let waiter: CountingWaiter<Void> = add("write \(outcomes.count): \(data.count) bytes")
-        socket.write(data, timeout: timeout, for: waiter)
+        let waiter: CountingWaiter<Void> = add(
+            "write \(outcomes.count): \(data.count) bytes", timeout: timeout, .writeTimeout)
+        socket.write(data, for: waiter)
         return waiter
     }
 
     @discardableResult
-    func startTLS(_ settings: TLSSettings, on socket: AsyncSocket) -> CountingWaiter<TLSSession?> {
-        let waiter: CountingWaiter<TLSSession?> = add("startTLS \(outcomes.count)")
-        socket.startTLS(settings: settings, for: waiter)
+    func startTLS(_ settings: TLSSettings, on socket: AsyncSocket) -> CountingWaiter<HandshakeNews> {
+        let waiter: CountingWaiter<HandshakeNews> = add("startTLS \(outcomes.count)")
+        socket.startTLS(settings, for: waiter)
         return waiter
     }
 
@@ -98,7 +107,37 @@ final class Operations {
     }
 }
 
+extension CountingWaiter<HandshakeNews> {
+    func session() async throws -> TLSSession {
+        guard case .secured(let session?) = try await value() else { throw Unexpected(description: "no session") }
+        return session
+    }
+}
+
+/// The operations of tasks, with a waiter that the test looks at.
 extension AsyncSocket {
+    func read(_ goal: ReadPacket.Goal, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, for waiter: any OperationWaiter<Data>) {
+        guard let connection else { return waiter.complete(.failure(Self.notInUse("read"))) }
+        connection.read(ReadPacket(goal: goal, maxLength: maxLength.count, timeout: -1, completion: .waiter(waiter)))
+    }
+
+    func write(_ data: Data, for waiter: any OperationWaiter<Void>) {
+        guard let connection else { return waiter.complete(.failure(Self.notInUse("write"))) }
+        connection.write(WritePacket(data: data, timeout: -1, completion: .waiter(waiter)))
+    }
+
+    func startTLS(_ settings: TLSSettings, for waiter: any OperationWaiter<HandshakeNews>) {
+        do throws(AsyncSocketError) {
+            _ = try startTLS(settings: settings, waiter: waiter, decidesTrust: false)
+        } catch {
+            waiter.complete(.failure(error))
+        }
+    }
+
+    func cancel(_ waiter: any AnyObject & Sendable) {
+        connection?.post(.cancel(waiter))
+    }
+
     /// Waits until everything that was asked for before has been seen to, also when the connection is over.
     func settle() async {
         await withCheckedContinuation { continuation in

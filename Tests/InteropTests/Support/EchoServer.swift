@@ -1,4 +1,5 @@
 import AsyncSockets
+import SocketTestSupport
 import FoundationEssentials
 import SocketBuffers
 
@@ -21,7 +22,7 @@ final class EchoServer: AsyncSocketDelegate, Sendable {
 
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
         connections.withLock { $0.append(newSocket) }
-        if let settings { try? newSocket.startTLS(settings: settings) }
+        if let settings { try? newSocket.beginTLS(settings: settings) }
         newSocket.readData(withTimeout: -1, tag: 0)
     }
 

@@ -51,7 +51,7 @@ final class MiniSMTPServer: AsyncSocketDelegate, Sendable {
         case "EHLO": say(socket.isSecure ? "250 localhost" : "250-localhost\r\n250 STARTTLS", to: socket)
         case "STAR":
             say("220 go ahead", to: socket, reads: false)
-            try? socket.startTLS(settings: settings)
+            try? socket.beginTLS(settings: settings)
             socket.readData(to: .lineEnd, withTimeout: 60, maxLength: 10_000, tag: Tag.command)
         case "DATA":
             say("354 go ahead", to: socket, reads: false)

@@ -1,0 +1,146 @@
+internal import FoundationEssentials
+internal import SocketBuffers
+public import SocketCore
+public import SocketTLS
+
+// Connections for tasks.
+extension AsyncSocket {
+    /// Connects to a host and, with `tls`, makes the connection secure before any byte of yours is sent.
+    ///
+    /// Returns when the connection is established, and the peer trusted. It resolves the name, tries all its
+    /// addresses and asks a `proxy` as `connect(toHost:onPort:viaInterface:withTimeout:)` does. A cancelled
+    /// task frees everything.
+    ///
+    /// - Parameters:
+    ///   - host: A name, or an IPv4 or IPv6 address.
+    ///   - port: A TCP port, 1 to 65535.
+    ///   - interface: Where the connection leaves from; nil: any interface.
+    ///   - tls: How to use TLS from the first byte; nil: not at all, or later by `startTLS(settings:trust:)`.
+    ///   - timeout: The time for resolving and connecting, 30 seconds by default; nil: no limit. The TLS
+    ///     handshake has its own, `TLSSettings.handshakeTimeout`.
+    /// - Throws: `CancellationError` when the task is cancelled, or an `AsyncSocketError`: what
+    ///   `connect(toHost:onPort:viaInterface:withTimeout:)` throws or delivers, and what
+    ///   `startTLS(settings:trust:)` throws.
+    public nonisolated(nonsending) func connect(
+        to host: String, port: UInt16, via interface: String? = nil, tls: TLSSettings? = nil,
+        timeout: Duration? = .seconds(30)
+    ) async throws {
+        try await connect(tls, timeout) { try destination(host, port, via: interface) }
+    }
+
+    /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual
+    /// machine. See `connect(to:port:via:tls:timeout:)`.
+    public nonisolated(nonsending) func connect(
+        to address: SocketAddress, via interface: String? = nil, tls: TLSSettings? = nil,
+        timeout: Duration? = .seconds(30)
+    ) async throws {
+        try await connect(tls, timeout) { try destination(address, via: interface) }
+    }
+
+    /// Connects to the Unix-domain socket at a path. See `connect(to:port:via:tls:timeout:)`.
+    public nonisolated(nonsending) func connect(
+        toPath path: String, tls: TLSSettings? = nil, timeout: Duration? = .seconds(30)
+    ) async throws {
+        try await connect(tls, timeout) {
+            try destination(SocketAddress.ofSocket(at: path, "connect"), via: nil)
+        }
+    }
+
+    private nonisolated(nonsending) func connect(
+        _ tls: TLSSettings?, _ timeout: Duration?, to makeDestination: () throws -> Destination
+    ) async throws {
+        let limit = OperationLimit(nil)
+        try limit.check("connect")
+        if let tls { try AsyncSocketError.check(tls) }
+        let destination = try makeDestination()
+        let connection = try makeConnection("connect")
+        let waiter = DoneWaiter("connect", limit)
+        connection.post(.connect(destination, timeout: timeout.map { max($0.inSeconds, 0) } ?? -1, waiter: waiter))
+        try await waiter.value(from: connection)
+        if let tls { try await startTLS(settings: tls) }
+    }
+
+    // MARK: - Scopes
+
+    /// Connects, calls `body` with the socket, and closes the connection on every way out.
+    ///
+    /// ```swift
+    /// let greeting = try await AsyncSocket.withConnection(to: "mail.example.org", port: 587) { socket in
+    ///     try await socket.readLine()
+    /// }
+    /// ```
+    ///
+    /// When `body` returns, the connection closes in order (`close(timeout:)`); when it throws, at once.
+    ///
+    /// - Parameters:
+    ///   - host: A name, or an IPv4 or IPv6 address.
+    ///   - port: A TCP port, 1 to 65535.
+    ///   - tls: How to use TLS from the first byte; nil: not at all, or later by `startTLS(settings:trust:)`.
+    ///   - timeout: The time for resolving and connecting, 30 seconds by default; nil: no limit.
+    ///   - executor: Where `body` runs, unless it is isolated to an actor: on the connection's event loop by
+    ///     default, which is fastest. Nil: where the caller runs, for work that computes for long or blocks.
+    ///   - configure: Sets what the socket needs before it connects: a proxy, options, a logger.
+    ///   - body: What to do with the connection.
+    /// - Returns: What `body` returns.
+    /// - Throws: What `connect(to:port:via:tls:timeout:)`, `configure` and `body` throw.
+    public nonisolated(nonsending) static func withConnection<Result>(
+        to host: String, port: UInt16, tls: TLSSettings? = nil, timeout: Duration? = .seconds(30),
+        executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
+        _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
+    ) async throws -> Result {
+        let socket = AsyncSocket()
+        try configure(socket)
+        return try await socket.run(on: executor) { () async throws -> Result in
+            try await socket.connect(to: host, port: port, tls: tls, timeout: timeout)
+            return try await socket.closing(after: body)
+        }
+    }
+
+    /// Connects to an address, calls `body` with the socket, and closes the connection on every way out: see
+    /// `withConnection(to:port:tls:timeout:executor:configure:_:)`.
+    public nonisolated(nonsending) static func withConnection<Result>(
+        to address: SocketAddress, tls: TLSSettings? = nil, timeout: Duration? = .seconds(30),
+        executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
+        _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
+    ) async throws -> Result {
+        let socket = AsyncSocket()
+        try configure(socket)
+        return try await socket.run(on: executor) { () async throws -> Result in
+            try await socket.connect(to: address, tls: tls, timeout: timeout)
+            return try await socket.closing(after: body)
+        }
+    }
+
+    /// Calls `body`, and closes the connection on every way out.
+    nonisolated(nonsending) func closing<Result>(
+        after body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
+    ) async throws -> Result {
+        do {
+            let result = try await body(self)
+            await close()
+            return result
+        } catch {
+            disconnect()
+            throw error
+        }
+    }
+
+    /// Runs `body` on the executor that was chosen for the connection.
+    nonisolated(nonsending) func run<Result>(
+        on executor: ConnectionExecutor?, _ body: nonisolated(nonsending) () async throws -> Result
+    ) async throws -> Result {
+        guard let executor = executor?.taskExecutor(for: self) else { return try await body() }
+        return try await withTaskExecutorPreference(executor) { try await body() }
+    }
+}
+
+extension AsyncSocketError {
+    /// Throws when the settings are unusable.
+    fileprivate static func check(_ settings: TLSSettings) throws(AsyncSocketError) {
+        do throws(TLSError) {
+            _ = try TLSContext.context(for: settings)
+        } catch {
+            throw AsyncSocketError(error, operation: "startTLS")
+        }
+    }
+}

@@ -1,0 +1,82 @@
+public import FoundationEssentials
+internal import SocketBuffers
+internal import SocketCore
+
+// Writes for tasks. They are sent in the order in which they were asked for.
+extension AsyncSocket {
+    /// Writes all of `data`.
+    ///
+    /// Returns when the kernel has the bytes; with a `writeHighWaterMark`, as soon as fewer bytes than that
+    /// wait in this process. While the kernel has room it returns without a suspension. So a task cannot
+    /// write faster than the peer reads. An error of bytes that wait is thrown by a later operation.
+    ///
+    /// - Parameters:
+    ///   - data: The bytes. Nothing is written when there are none.
+    ///   - timeout: The time that the write may take from now on; nil: no limit. A write that takes too long
+    ///     throws `.writeTimeout`.
+    /// - Throws: `CancellationError` when the task is cancelled. A write that has not begun when it is
+    ///   cancelled, or late, is removed; one that has begun goes on, so that the stream stays whole. Otherwise
+    ///   an `AsyncSocketError`: `.badConfiguration` when the socket is not in use or this side closes it,
+    ///   `.deadlineExceeded` by `withDeadline(_:_:)`, and why the connection has ended.
+    public nonisolated(nonsending) func write(_ data: Data, timeout: Duration? = nil) async throws {
+        let (connection, limit) = try prepareWrite(timeout)
+        let answer = data.withUnsafeBytes { bytes in
+            connection.beginWrite(bytes, limit) { $0 == 0 ? data : data.dropFirst($0) }
+        }
+        if case .waits(let waiter) = answer { try await waiter.value(from: connection) }
+    }
+
+    /// Writes all of `bytes`: see `write(_:timeout:)` for `Data`. They are copied only if they have to wait.
+    public nonisolated(nonsending) func write(_ bytes: [UInt8], timeout: Duration? = nil) async throws {
+        let (connection, limit) = try prepareWrite(timeout)
+        let answer = bytes.withUnsafeBytes { connection.beginWrite(copying: $0, limit) }
+        if case .waits(let waiter) = answer { try await waiter.value(from: connection) }
+    }
+
+    /// Writes a text as UTF-8: see `write(_:timeout:)` for `Data`.
+    public nonisolated(nonsending) func write(_ text: String, timeout: Duration? = nil) async throws {
+        let (connection, limit) = try prepareWrite(timeout)
+        var text = text
+        let answer = text.withUTF8 { connection.beginWrite(copying: UnsafeRawBufferPointer($0), limit) }
+        if case .waits(let waiter) = answer { try await waiter.value(from: connection) }
+    }
+
+    /// Writes a part of a file: see `write(contentsOfFile:offset:length:withTimeout:tag:)` for how it is sent
+    /// and what happens when it turns out shorter.
+    ///
+    /// Returns when the kernel has the bytes.
+    ///
+    /// - Parameters:
+    ///   - path: The path of a regular file.
+    ///   - offset: The first byte to send.
+    ///   - length: The number of bytes; nil: to the end of the file, as it is now.
+    ///   - timeout: As for `write(_:timeout:)`.
+    /// - Throws: What `write(_:timeout:)` throws, `.badParameter` when the file is not a regular file or the
+    ///   part lies outside it, and `.system` when it cannot be opened.
+    public nonisolated(nonsending) func write(
+        contentsOfFile path: String, offset: Int = 0, length: Int? = nil, timeout: Duration? = nil
+    ) async throws {
+        let (connection, limit) = try prepareWrite(timeout)
+        let region = try Self.region(ofFile: path, offset: offset, length: length)
+        guard region.length > 0 else { return }
+        let waiter = DoneWaiter("write", limit)
+        connection.write(WritePacket(file: region, timeout: -1, completion: .waiter(waiter)))
+        try await waiter.value(from: connection)
+    }
+
+    // MARK: - Inside
+
+    private func prepareWrite(_ timeout: Duration?) throws -> (StreamConnection, OperationLimit) {
+        let limit = OperationLimit(timeout)
+        try limit.check("write")
+        guard let connection else { throw Self.notInUse("write") }
+        return (connection, limit)
+    }
+}
+
+extension StreamConnection {
+    /// What has to wait is copied.
+    fileprivate func beginWrite(copying bytes: UnsafeRawBufferPointer, _ limit: OperationLimit) -> DirectWrite {
+        beginWrite(bytes, limit) { Data(bytes.dropFirst($0)) }
+    }
+}

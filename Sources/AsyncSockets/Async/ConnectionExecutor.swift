@@ -1,0 +1,30 @@
+public import SocketCore
+
+/// Where the task of a connection runs.
+public struct ConnectionExecutor: Sendable {
+    private let chosen: (any TaskExecutor)?
+
+    /// The event loop that serves the connection: no change of thread for each read and write. What runs there
+    /// must not block or compute for long, since other connections wait meanwhile.
+    public static let eventLoop = ConnectionExecutor(chosen: nil)
+
+    /// An executor of your own.
+    public static func custom(_ executor: any TaskExecutor) -> ConnectionExecutor {
+        ConnectionExecutor(chosen: executor)
+    }
+
+    func taskExecutor(for socket: AsyncSocket) -> (any TaskExecutor)? {
+        chosen ?? socket.executor
+    }
+}
+
+extension AsyncSocket {
+    /// The event loop of the socket, for other tasks that serve it:
+    /// `Task(executorPreference: socket.executor) { … }`. Nil, which means no preference, only when the
+    /// process has no descriptors left for a loop.
+    ///
+    /// A socket stays on its loop. See `ConnectionExecutor.eventLoop` for what may run there.
+    public var executor: EventLoop? {
+        try? chooseLoop("executor")
+    }
+}

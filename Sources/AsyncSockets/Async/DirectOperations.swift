@@ -1,0 +1,104 @@
+internal import FoundationEssentials
+internal import SocketBuffers
+internal import SocketCore
+
+// Reads and writes of tasks. What can be served at once is, without a suspension: then nothing waits, and
+// nothing is allocated for it.
+extension StreamConnection {
+    enum DirectRead {
+        case served(Data)
+        case failed(any Error)
+        case waits(ReadWaiter)
+    }
+
+    /// Serves a read now, or queues it for a task.
+    func beginRead(_ goal: ReadPacket.Goal, maxLength: Int, _ limit: OperationLimit) -> DirectRead {
+        var answer: DirectRead?
+        let wasFree = turn.enterIfFree(self) {
+            var packet = ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .answered)
+            if let served = readAtOnce(&packet) {
+                answer = served
+            } else if isReadyToWait {
+                // Nothing is there: it only has to be queued.
+                let waiter = ReadWaiter("read", limit)
+                packet.answer(waiter)
+                reads.append(packet)
+                ending.note(.readAsked)
+                answer = .waits(waiter)
+            }
+        }
+        if wasFree, let answer { return answer }
+        let waiter = ReadWaiter("read", limit)
+        post(.read(ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter))))
+        return .waits(waiter)
+    }
+
+    /// Nil when the read has to wait.
+    private func readAtOnce(_ packet: inout ReadPacket) -> DirectRead? {
+        guard case .connected(let channel) = phase, ending.intent == nil, reads.isEmpty else { return nil }
+        for _ in 0..<ByteChannel.roundsPerTurn {
+            if let answer = reads.serveAtOnce(&packet) {
+                // Room is free again, and what was unread may have held up the end.
+                if channel.mayHaveBytes || ending.mayDecide { needsPump = true }
+                switch answer {
+                case .complete(let data, _): return .served(data)
+                case .failed(let error, _): return .failed(error)
+                case .incomplete, .maxedOut: return nil
+                }
+            }
+            guard channel.mayHaveBytes, upgrade.isOpenForData, reads.wantsBytes,
+                case .bytes = channel.fill(reads.preBuffer, limit: reads.room)
+            else { return nil }
+        }
+        return nil
+    }
+
+    /// True when a read that cannot be served now only has to be queued: nothing else is to be done for it.
+    private var isReadyToWait: Bool {
+        guard case .connected(let channel) = phase, ending.intent == nil else { return false }
+        return !channel.mayHaveBytes && !channel.hasNews && !ending.mayDecide && reads.preBuffer.isEmpty
+    }
+
+    enum DirectWrite {
+        case done
+        case waits(DoneWaiter)
+    }
+
+    /// Writes as much as possible now, and queues the rest for a task.
+    ///
+    /// - Parameter makeData: The bytes from an offset on, for the queue.
+    func beginWrite(
+        _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, makeData: (Int) -> Data
+    ) -> DirectWrite {
+        guard !bytes.isEmpty else { return .done }
+        var answer: DirectWrite?
+        let wasFree = turn.enterIfFree(self) { answer = writeAtOnce(bytes, limit, makeData) }
+        if wasFree, let answer { return answer }
+        let waiter = DoneWaiter("write", limit)
+        post(.write(WritePacket(data: makeData(0), timeout: -1, completion: .waiter(waiter))))
+        return .waits(waiter)
+    }
+
+    /// Nil when the write has to be queued as a whole.
+    private func writeAtOnce(
+        _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, _ makeData: (Int) -> Data
+    ) -> DirectWrite? {
+        guard case .connected(let channel) = phase, upgrade.isOpenForData, ending.intent == nil, writes.isEmpty,
+            !writes.isClosing, !channel.hasUnsentBytes
+        else { return nil }
+        let count = channel.write(bytes)
+        if count == bytes.count, !channel.hasUnsentBytes { return .done }
+        // A write that fails, or fills the kernel's buffer: the pump goes on with what is left.
+        needsPump = true
+        guard count > 0 else { return nil }
+        let isBelowMark = bytes.count - count < configuration.value.writeHighWaterMark ?? 0
+        let waiter = isBelowMark ? nil : DoneWaiter("write", limit)
+        let completion: Completion<Void> = waiter.map { .waiter($0) } ?? .answered
+        if count == bytes.count {
+            writes.appendHandedOn(completion)
+        } else {
+            writes.append(WritePacket(data: makeData(count), timeout: -1, completion: completion, isBegun: true))
+        }
+        return waiter.map { .waits($0) } ?? .done
+    }
+}

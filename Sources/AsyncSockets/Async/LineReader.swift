@@ -1,0 +1,24 @@
+internal import SocketBuffers
+internal import SocketCore
+
+/// Reads lines of text out of the buffer, one after the other.
+final class LineReader: @unchecked Sendable {
+    // Unchecked: a reader belongs to one read at a time, which writes the text before its task goes on.
+    let maxLength: Int
+    private(set) var text = ""
+    private(set) lazy var reader = BufferReader { [unowned self] in take(from: $0) }
+
+    init(maxLength: Int) {
+        self.maxLength = maxLength
+    }
+
+    private func take(from buffer: PreBuffer) -> BufferReader.Step {
+        // A line that is too long is never complete: the read finds more bytes than it may have.
+        guard let count = buffer.endOfLine(), count <= maxLength else { return .needs(buffer.count + 1) }
+        var bytes = UnsafeRawBufferPointer(rebasing: buffer.readableBytes.prefix(count - 1))
+        if bytes.last == 0x0D { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropLast()) }
+        text = String(decoding: bytes, as: UTF8.self)
+        buffer.consume(count)
+        return .done
+    }
+}

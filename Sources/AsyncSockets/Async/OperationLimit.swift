@@ -1,0 +1,79 @@
+internal import SocketCore
+
+/// When an operation of a task has to be complete: by its own timeout or by the `withDeadline` around it,
+/// whichever comes first.
+struct OperationLimit: Sendable {
+    /// Nil: never.
+    private(set) var deadline: Deadline?
+    private var isTimeout = false
+
+    @TaskLocal fileprivate static var scope: Deadline?
+
+    /// No more than `timeout` from now, and no longer than the task's deadline.
+    init(_ timeout: Duration?) {
+        deadline = Self.scope
+        guard let timeout, let end = Deadline(after: timeout.inSeconds) else { return }
+        if let deadline, deadline <= end { return }
+        (deadline, isTimeout) = (end, true)
+    }
+
+    /// True when nothing can be done in time any more.
+    var isOver: Bool {
+        if let deadline { deadline <= .now } else { false }
+    }
+
+    /// Throws when the task is cancelled, or the time is over already.
+    func check(_ operation: StaticString) throws {
+        if Task.isCancelled { throw CancellationError() }
+        if isOver { throw error(of: operation) }
+    }
+
+    /// Why an operation that has not been complete in time fails.
+    func error(of operation: StaticString) -> AsyncSocketError {
+        let code: AsyncSocketError.Code =
+            switch "\(operation)" {
+            case _ where !isTimeout: .deadlineExceeded
+            case "write": .writeTimeout
+            case "connect": .connectTimeout
+            case "startTLS": .handshakeTimeout
+            default: .readTimeout
+            }
+        let message = isTimeout ? "it did not complete in time" : "the deadline around it has passed"
+        return AsyncSocketError(code, blame: .peer, operation: "\(operation)", message: message)
+    }
+}
+
+/// Calls `body`; every operation of a socket in it has to be complete before the deadline.
+///
+/// An operation that is not complete then throws an `AsyncSocketError` with the code `.deadlineExceeded`, and
+/// so does every later one. What it had collected stays for the next reader, as with a cancellation. Deadlines
+/// nest: the earliest counts. Tasks that `body` starts have the deadline too, except detached ones. Nothing
+/// else is interrupted: `Task.sleep` and other libraries do not know the deadline.
+///
+/// ```swift
+/// let greeting = try await withDeadline(.seconds(10)) {
+///     try await socket.connect(to: "mail.example.org", port: 587)
+///     return try await socket.readLine()
+/// }
+/// ```
+///
+/// - Parameters:
+///   - duration: The time from now on. Less than zero: none is left.
+///   - body: Runs in this task, where the caller runs.
+/// - Returns: What `body` returns.
+/// - Throws: What `body` throws.
+public nonisolated(nonsending) func withDeadline<Result>(
+    _ duration: Duration, _ body: nonisolated(nonsending) () async throws -> Result
+) async rethrows -> Result {
+    let end = Deadline(after: max(duration.inSeconds, 0))
+    return try await OperationLimit.$scope.withValue(Deadline.earlier(OperationLimit.scope, end)) {
+        try await body()
+    }
+}
+
+extension Duration {
+    /// A number of seconds, for clocks that count in them.
+    var inSeconds: Double {
+        Double(components.seconds) + Double(components.attoseconds) / 1e18
+    }
+}

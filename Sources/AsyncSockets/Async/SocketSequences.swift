@@ -1,0 +1,125 @@
+// Rules of the sequences:
+//  1. They keep no bytes: each element is a read of its own. What a loop leaves, the next read finds.
+//  2. A sequence belongs to the connection, and to the side of startTLS, on which it began: after that its
+//     iterators have no further element. So nothing that came in plaintext appears after the upgrade.
+//  3. The end is an orderly end. Any other throws.
+
+public import FoundationEssentials
+internal import SocketBuffers
+internal import SocketCore
+
+extension AsyncSocket {
+    /// The bytes as they come, up to an orderly end. Each element is a `read(atMost:timeout:)`.
+    ///
+    /// ```swift
+    /// for try await bytes in socket.chunks { try await socket.write(bytes) }
+    /// ```
+    public var chunks: Chunks { chunks(atMost: 65536) }
+
+    /// The bytes as they come, at most `maxLength` at a time, up to an orderly end.
+    public func chunks(atMost maxLength: Int) -> Chunks {
+        Chunks(socket: self, maxLength: maxLength)
+    }
+
+    /// The lines of text up to an orderly end, each of at most 64 KiB: see `readLine(maxLength:timeout:)`.
+    ///
+    /// ```swift
+    /// for try await line in socket.lines { print(line) }
+    /// ```
+    public var lines: Lines { lines(maxLength: 65536) }
+
+    /// The lines of text up to an orderly end, each of at most `maxLength` bytes with its end.
+    public func lines(maxLength: ByteLimit) -> Lines {
+        Lines(socket: self, maxLength: maxLength.count)
+    }
+
+    /// The bytes of a connection as they come.
+    ///
+    /// It ends with an orderly end of the connection, and when `startTLS` begins. A loop that is left early
+    /// loses nothing. A cancelled task gets an error with the code `.cancelled`.
+    public struct Chunks: AsyncSequence, Sendable {
+        public typealias Failure = AsyncSocketError
+
+        fileprivate let socket: AsyncSocket
+        fileprivate let maxLength: Int
+
+        /// Begins at the next byte that no one has read.
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(scope: SequenceScope(socket), maxLength: maxLength)
+        }
+
+        /// Reads one chunk after the other.
+        public struct Iterator: AsyncIteratorProtocol {
+            fileprivate let scope: SequenceScope
+            fileprivate let maxLength: Int
+
+            /// The next bytes; nil after the end.
+            public mutating func next(
+                isolation actor: isolated (any Actor)? = #isolation
+            ) async throws(AsyncSocketError) -> Data? {
+                let maxLength = maxLength
+                return try await scope.next { (socket) async throws -> Data? in try await socket.read(atMost: maxLength) }
+            }
+        }
+    }
+
+    /// The lines of text of a connection.
+    ///
+    /// It ends with an orderly end of the connection, and when `startTLS` begins. A loop that is left early
+    /// loses nothing. A cancelled task gets an error with the code `.cancelled`.
+    public struct Lines: AsyncSequence, Sendable {
+        public typealias Failure = AsyncSocketError
+
+        fileprivate let socket: AsyncSocket
+        fileprivate let maxLength: Int
+
+        /// Begins at the next byte that no one has read.
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(scope: SequenceScope(socket), line: LineReader(maxLength: Swift.max(maxLength, 1)))
+        }
+
+        /// Reads one line after the other.
+        public struct Iterator: AsyncIteratorProtocol {
+            fileprivate let scope: SequenceScope
+            fileprivate let line: LineReader
+
+            /// The next line, without its end; nil after the end.
+            public mutating func next(
+                isolation actor: isolated (any Actor)? = #isolation
+            ) async throws(AsyncSocketError) -> String? {
+                let line = line
+                return try await scope.next { (socket) async throws -> String? in try await socket.readLine(with: line) }
+            }
+        }
+    }
+}
+
+/// What a sequence belongs to: one connection of a socket, and one side of its upgrade to TLS.
+struct SequenceScope {
+    let socket: AsyncSocket
+    private let connection: StreamConnection?
+    private let isUpgraded: Bool
+
+    init(_ socket: AsyncSocket) {
+        self.socket = socket
+        connection = socket.connection
+        isUpgraded = connection?.isUpgradeClaimed ?? false
+    }
+
+    /// The next element, by a read of its own; nil when the sequence has ended.
+    func next<Element>(
+        isolation actor: isolated (any Actor)? = #isolation, _ read: (AsyncSocket) async throws -> Element?
+    ) async throws(AsyncSocketError) -> Element? {
+        if let connection {
+            guard socket.connection === connection, connection.isUpgradeClaimed == isUpgraded else { return nil }
+        }
+        do {
+            return try await read(socket)
+        } catch let error as AsyncSocketError {
+            throw error
+        } catch {
+            throw AsyncSocketError(
+                .cancelled, blame: .caller, operation: "read", message: "the task was cancelled")
+        }
+    }
+}
