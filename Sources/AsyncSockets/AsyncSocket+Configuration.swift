@@ -52,14 +52,19 @@ extension AsyncSocket {
     }
 
     /// Whether the connection ends as soon as the peer has closed its side (a FIN or, with TLS, a
-    /// close_notify) and you have read the bytes before that. True by default; false for a socket that is
-    /// made without a delegate, which tasks use.
+    /// close_notify) and you have read the bytes before that. True by default; false as
+    /// long as a socket is used by tasks and no delegate was ever set.
     ///
     /// When false, the delegate gets `socketDidCloseReadStream(_:)`, and you may go on writing until
     /// `disconnect()` or `closeWriteStream()`.
     public var autoDisconnectOnClosedReadStream: Bool {
         get { configuration.autoDisconnectOnClosedReadStream }
-        set { configure { $0.autoDisconnectOnClosedReadStream = newValue } }
+        set {
+            configure {
+                $0.autoDisconnectOnClosedReadStream = newValue
+                $0.isServingTasks = false
+            }
+        }
     }
 
     /// Whether the connection goes on when a read times out: then only the read ends, with

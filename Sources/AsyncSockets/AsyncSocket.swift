@@ -44,7 +44,8 @@ public final class AsyncSocket: Sendable {
 
     /// A socket that tasks use, or that gets its delegate later.
     ///
-    /// `autoDisconnectOnClosedReadStream` is false: when the peer has closed its side you may go on writing.
+    /// Until it gets a delegate, `autoDisconnectOnClosedReadStream` is false: when the peer has closed its side
+    /// you may go on writing.
     public convenience init() {
         self.init(DelegateSlot(nil, queue: nil), socketQueue: nil)
         state.withLock { $0.configuration = SocketConfiguration.ofTasks }
@@ -123,6 +124,7 @@ public final class AsyncSocket: Sendable {
     ///   - delegateQueue: A serial queue, as for `init(delegate:delegateQueue:socketQueue:)`.
     public func setDelegate(_ delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue) {
         delegateQueue.requireSerial()
+        serveDelegate()
         replaceAudience(with: DelegateSlot(delegate, queue: delegateQueue))
     }
 
@@ -131,7 +133,14 @@ public final class AsyncSocket: Sendable {
     ///
     /// - Parameter inlineDelegate: Held weakly; nil: no one gets the callbacks.
     public func setInlineDelegate<Delegate: AsyncSocketDelegate & Sendable>(_ inlineDelegate: Delegate?) {
+        serveDelegate()
         replaceAudience(with: DelegateSlot(inlineDelegate, queue: nil))
+    }
+
+    /// From now on the socket has the defaults of one with a delegate.
+    private func serveDelegate() {
+        guard configuration.isServingTasks else { return }
+        autoDisconnectOnClosedReadStream = true
     }
 
     /// The queue on which the delegate is called; nil: the socket's event loop.

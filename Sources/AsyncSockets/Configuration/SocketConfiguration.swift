@@ -16,6 +16,7 @@ struct SocketConfiguration: Sendable {
     static let ofTasks: Shared = {
         var configuration = SocketConfiguration()
         configuration.autoDisconnectOnClosedReadStream = false
+        configuration.isServingTasks = true
         return Shared(configuration)
     }()
 
@@ -34,6 +35,8 @@ struct SocketConfiguration: Sendable {
     var resolver = Resolver.system
     /// The proxy that connects to hosts on our behalf; nil: none.
     var proxy: Proxy?
+    /// No delegate was ever set, and the next value was not chosen by the user.
+    var isServingTasks = false
     /// `kAllowHalfDuplexConnection`, the other way round.
     var autoDisconnectOnClosedReadStream = true
     /// The grace period after a failed write, in seconds: how long bytes that came before the end hold up the
