@@ -16,7 +16,8 @@ import Testing
     /// What the program says goes to a file: it is all there when the program has ended.
     private func start(_ arguments: [String]) throws -> (Process, ended: AsyncStream<Int32>) {
         let process = Process()
-        let probe = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent().appendingPathComponent("EngineProbe")
+        let folderOfTests = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
+        let probe = folderOfTests.appendingPathComponent("EngineProbe")
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
         // The threads of this process block signals, and a child inherits that.
         process.arguments = ["--default-signal=TERM", "systemd-socket-activate"] + arguments + [probe.path, "activation", "web"]

@@ -34,10 +34,20 @@ enum ActivationProbe {
         _ = fcntl(connection.rawValue, F_SETFL, 0)
         var byte: UInt8 = 0
         repeat {
-            guard recv(connection.rawValue, &byte, 1, 0) == 1, send(connection.rawValue, &byte, 1, Int32(MSG_NOSIGNAL)) == 1 else {
-                throw ProbeFailure(description: "the connection broke: errno \(errno)")
-            }
+            try transfer { recv(connection.rawValue, &byte, 1, 0) }
+            try transfer { send(connection.rawValue, &byte, 1, Int32(MSG_NOSIGNAL)) }
         } while byte != UInt8(ascii: "\n")
         connection.close()
+    }
+
+    /// Has one byte go through a call that blocks. `Scripts/test-faults` has it fail at first.
+    private static func transfer(_ call: () -> Int) throws {
+        while true {
+            let count = call()
+            if count == 1 { return }
+            guard count < 0, [EINTR, EAGAIN, ENOBUFS].contains(errno) else {
+                throw ProbeFailure(description: "the connection ended: \(count), errno \(errno)")
+            }
+        }
     }
 }

@@ -44,14 +44,16 @@ import Testing
     }
 
     /// The block of LOCAL is skipped, whatever is in it, and so is its family.
-    @Test(arguments: [
-        (0x00, []), (0x11, ProxyHeaderVector.ipv4), (0xff, [1, 2, 3]), (0x11, [1]), (0x00, [3, 0, 4, 9, 9, 9, 9]),
-    ] as [(UInt8, [UInt8])])
+    @Test(
+        arguments: [
+            (0x00, []), (0x11, ProxyHeaderVector.ipv4), (0xff, [1, 2, 3]), (0x11, [1]), (0x00, [3, 0, 4, 9, 9, 9, 9]),
+        ] as [(UInt8, [UInt8])])
     func aConnectionOfTheProxyItselfHasNoAddresses(kind: UInt8, rest: [UInt8]) throws {
         #expect(try header(Vector.block(0x20, kind, rest)) == .local)
     }
 
-    @Test(arguments: [(0x00, []), (0x00, [1, 2, 3]), (0x01, [9]), (0x10, ProxyHeaderVector.ipv4), (0x02, [])] as [(UInt8, [UInt8])])
+    @Test(
+        arguments: [(0x00, []), (0x00, [1, 2, 3]), (0x01, [9]), (0x10, ProxyHeaderVector.ipv4), (0x02, [])] as [(UInt8, [UInt8])])
     func anUnspecifiedFamilyOrTransportHasNoAddresses(kind: UInt8, rest: [UInt8]) throws {
         #expect(try header(Vector.block(0x21, kind, rest)) == .unknown)
     }
@@ -119,13 +121,16 @@ import Testing
         }
     }
 
-    @Test(arguments: [
-        [0x01], [0x01, 0], [0x01, 0, 1], [0x01, 0xff, 0xff, 1], [0xe0, 0, 0, 0], [0x03, 0, 3, 1, 2, 3], [0x03, 0, 0],
-        [0x02, 0, 1, 0xff], [0x02, 0, 3, 0x61, 0, 0x62], [0x02, 0, 1, 0x0a], [0x30, 0, 1, 0x7f], [0x20, 0, 4, 1, 0, 0, 0],
-        [0x20, 0, 6, 1, 0, 0, 0, 0, 0x21], [0x20, 0, 8, 1, 0, 0, 0, 0, 0x22, 0, 1], [0x20, 0, 9, 1, 0, 0, 0, 0, 0x22, 0, 1, 0xc3],
-        [0x20, 0, 11, 1, 0, 0, 0, 0, 0x22, 0, 0, 0x22, 0, 0], [0x01, 0, 0, 0x01, 0, 0], [0x05, 0, 129] + [UInt8](repeating: 1, count: 129),
-        [0x03, 0, 4, 0, 0, 0, 0, 0x03, 0, 3, 0, 0, 0],
-    ] as [[UInt8]])
+    @Test(
+        arguments: [
+            [0x01], [0x01, 0], [0x01, 0, 1], [0x01, 0xff, 0xff, 1], [0xe0, 0, 0, 0], [0x03, 0, 3, 1, 2, 3], [0x03, 0, 0],
+            [0x02, 0, 1, 0xff], [0x02, 0, 3, 0x61, 0, 0x62], [0x02, 0, 1, 0x0a], [0x30, 0, 1, 0x7f], [0x20, 0, 4, 1, 0, 0, 0],
+            [0x20, 0, 6, 1, 0, 0, 0, 0, 0x21], [0x20, 0, 8, 1, 0, 0, 0, 0, 0x22, 0, 1],
+            [0x20, 0, 9, 1, 0, 0, 0, 0, 0x22, 0, 1, 0xc3],
+            [0x20, 0, 11, 1, 0, 0, 0, 0, 0x22, 0, 0, 0x22, 0, 0], [0x01, 0, 0, 0x01, 0, 0],
+            [0x05, 0, 129] + [UInt8](repeating: 1, count: 129),
+            [0x03, 0, 4, 0, 0, 0, 0, 0x03, 0, 3, 0, 0, 0],
+        ] as [[UInt8]])
     func aWrongFieldIsRefused(field: [UInt8]) {
         let failure = ProxyHeaderTranscript(of: Vector.block(Vector.ipv4 + field)).failure
         #expect(failure?.code == (field.starts(with: [3, 0, 4]) ? .wrongChecksum : .malformed))

@@ -37,7 +37,8 @@ import Testing
     @Test(arguments: [
         ("", "GET / HTTP/1.1\r\n"), ("", "\u{16}\u{3}\u{1}"), ("", "\n"), ("P", "OST / HTTP/1.1\r\n"), ("PROXY", "\r\n"),
         ("PROXY ", " TCP4 "), ("PROXY ", "tcp4 "), ("PROXY TCP", "5 "), ("PROXY TCP4", "\t"), ("PROXY UNKNOWN", "S\r\n"),
-        ("PROXY UNKNOWN", "\n"), ("PROXY UNKNOWN\r", "\r\n"), ("PROXY UNKNOWN 1", "\n"), ("PROXY TCP4 ", " "), ("PROXY TCP4 ", "-"),
+        ("PROXY UNKNOWN", "\n"), ("PROXY UNKNOWN\r", "\r\n"), ("PROXY UNKNOWN 1", "\n"), ("PROXY TCP4 ", " "),
+        ("PROXY TCP4 ", "-"),
         ("PROXY TCP4 ", ":: "), ("PROXY TCP4 1.2.3.4\r", " "), ("PROXY TCP4 1.2.3.4\r", "\n"), ("PROXY TCP4 1.2.3", " "),
         ("PROXY TCP4 1.2.3.4.5", " "), ("PROXY TCP4 1.2.3.256", " "), ("PROXY TCP4 01.2.3.4", " "), ("PROXY TCP4 0", "x7f.1"),
         ("PROXY TCP4 1.2.3.4 ", " 1.2.3.4"), ("PROXY TCP4 1.2.3.4 1.2.3.4 01", " "), ("PROXY TCP4 1.2.3.4 1.2.3.4 65536", " "),

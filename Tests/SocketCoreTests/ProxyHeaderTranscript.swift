@@ -39,7 +39,9 @@ extension ProxyHeader {
         bytes.withUnsafeBytes { parse($0, maximumCount: maximumCount) }
     }
 
-    static func tcp(_ source: String, _ sourcePort: UInt16, _ destination: String, _ destinationPort: UInt16) throws -> ProxyHeader {
+    static func tcp(_ source: String, _ sourcePort: UInt16, _ destination: String, _ destinationPort: UInt16) throws
+        -> ProxyHeader
+    {
         guard let source = SocketAddress(literal: source, port: sourcePort),
             let destination = SocketAddress(literal: destination, port: destinationPort)
         else { throw ProxyHeaderError(.notEncodable, "no address") }

@@ -38,7 +38,8 @@ package final class Inheritance: Sendable {
         }
         guard !claimed.isEmpty || !names.contains(where: { name == nil || $0 == name }) else {
             let which = name.map { " \"\($0)\"" } ?? ""
-            throw InheritanceError(.alreadyClaimed, "the inherited descriptors\(which) have been claimed already: claim them once")
+            throw InheritanceError(
+                .alreadyClaimed, "the inherited descriptors\(which) have been claimed already: claim them once")
         }
         for descriptor in claimed { descriptor.setNonBlocking() }
         return claimed

@@ -58,7 +58,8 @@ enum ProxyHeaderBlock {
         let length = Int(fixed[14]) << 8 | Int(fixed[15])
         guard fixedCount + length <= maximumCount else {
             throw ProxyHeaderError(
-                .tooLong, "the PROXY header of the peer has \(fixedCount + length) bytes, and at most \(maximumCount) are allowed")
+                .tooLong, "the PROXY header of the peer has \(fixedCount + length) bytes, and at most \(maximumCount) are allowed"
+            )
         }
         guard length >= family.addressCount else {
             throw .malformed(
