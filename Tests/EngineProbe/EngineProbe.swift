@@ -30,6 +30,7 @@ enum EngineProbe {
             case "trust": try TrustProbe.run()
             case "openssl.cnf": try ConfigurationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "tls-server": try TLSServerProbe.run(CommandLine.arguments.dropFirst(2).first ?? "ecdsa")
+            case "activation": try ActivationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             default: throw ProbeFailure(description: "say which probe")
             }
         } catch {

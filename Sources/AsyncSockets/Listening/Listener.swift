@@ -10,7 +10,8 @@ internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 
-/// The listening half of a socket: one `Acceptor` for each address, on one port.
+/// The listening half of a socket: one `Acceptor` for each address, on one port, or for each inherited
+/// descriptor.
 final class Listener: Sendable {
     /// What all its acceptors have in common.
     struct Setup: Sendable {
@@ -42,7 +43,8 @@ final class Listener: Sendable {
         self.logger = logger
     }
 
-    /// The IPv4 address if it has one, or else the IPv6 one, or the Unix-domain one.
+    /// The IPv4 address if it has one, or else the IPv6 one, or the Unix-domain one; of inherited sockets,
+    /// that of the first.
     var localAddress: SocketAddress? { acceptors.first?.localAddress }
 
     /// True until `close()` is called.
@@ -97,6 +99,35 @@ final class Listener: Sendable {
             }
         }
         guard !acceptors.isEmpty else { throw SystemError("socket", errno: EAFNOSUPPORT) }
+        listener.state.withLock { $0 = State(acceptors: acceptors, openCount: acceptors.count) }
+        return listener
+    }
+
+    /// Accepts from sockets that listen already, such as those of a service manager, and takes them over.
+    ///
+    /// Each keeps the address, port and file that it has. The end of this listener closes our descriptors;
+    /// the sockets live on with the others that have them.
+    ///
+    /// - Throws: What `InheritedDescriptor.takeListener` throws, or EINVAL for an empty list. Those before
+    ///   the one that failed are closed.
+    static func listen(onInherited descriptors: [InheritedDescriptor], _ setup: Setup) throws(SystemError) -> Listener {
+        guard !descriptors.isEmpty else {
+            throw SystemError("accept4", errno: EINVAL, detail: "there is no inherited descriptor to listen on")
+        }
+        let listener = Listener(logger: setup.logger)
+        let receiver = listener.makeReceiver(setup)
+        var acceptors: [Acceptor] = []
+        for descriptor in descriptors {
+            do throws(SystemError) {
+                acceptors.append(
+                    try Acceptor(
+                        adopting: descriptor.takeListener(), options: setup.options, quota: setup.quota, loop: setup.loop,
+                        receiver: receiver))
+            } catch {
+                for acceptor in acceptors { acceptor.discard() }
+                throw error
+            }
+        }
         listener.state.withLock { $0 = State(acceptors: acceptors, openCount: acceptors.count) }
         return listener
     }

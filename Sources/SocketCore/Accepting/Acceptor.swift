@@ -11,6 +11,8 @@
 //     loop without.
 //  6. After `close` it accepts nothing more, even if `start` comes later. The receiver learns of it once, on
 //     the loop; after `discard` it learns of nothing.
+//  7. Its end closes its descriptor and calls no shutdown(2), which would end an inherited socket for the
+//     others that have it.
 
 internal import CLinux
 internal import Glibc
@@ -74,14 +76,41 @@ package final class Acceptor: EventHandler, Sendable {
     /// - Parameters:
     ///   - options: Set before the descriptor is bound.
     ///   - quota: How many connections may be open; nil: no limit.
-    package init(
+    package convenience init(
         on address: SocketAddress, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil, loop: EventLoop,
         receiver: Receiver
     ) throws(SystemError) {
         let descriptor = try SocketDescriptor(streamOf: address.family, options: options)
-        file = try UnixSocketFile.make(for: address) { () throws(SystemError) in
+        let file = try UnixSocketFile.make(for: address) { () throws(SystemError) in
             try descriptor.listen(on: address, options: options, backlog: Self.backlog)
         }
+        try self.init(listening: descriptor, file, quota, loop, receiver)
+    }
+
+    /// Accepts from a socket that listens already; `start()` begins. Others may have descriptors of it too:
+    /// `close()` and `discard()` close ours alone, and remove no file.
+    ///
+    /// The address, the backlog and `IPV6_V6ONLY` are what they are, and so is each option that has to be set
+    /// before binding.
+    ///
+    /// - Parameters:
+    ///   - descriptor: Checked with `SocketDescriptor.checkListening`. It is closed when this throws.
+    ///   - options: Those that take effect on a bound socket are set. The others with descriptors of the
+    ///     socket get them too.
+    package convenience init(
+        adopting descriptor: SocketDescriptor, options: SocketOptionSet = SocketOptionSet(), quota: AcceptQuota? = nil,
+        loop: EventLoop, receiver: Receiver
+    ) throws(SystemError) {
+        try SocketDescriptor.checkListening(descriptor.rawValue)
+        try options.apply(toBound: descriptor)
+        try self.init(listening: descriptor, nil, quota, loop, receiver)
+    }
+
+    private init(
+        listening descriptor: SocketDescriptor, _ file: UnixSocketFile?, _ quota: AcceptQuota?, _ loop: EventLoop,
+        _ receiver: Receiver
+    ) throws(SystemError) {
+        self.file = file
         guard let bound = descriptor.localAddress else { throw SystemError("getsockname") }
         localAddress = bound
         self.descriptor = descriptor
@@ -108,7 +137,7 @@ package final class Acceptor: EventHandler, Sendable {
     }
 
     /// Stops listening at once; the receiver learns of it on the loop. The kernel resets the connections that
-    /// were not accepted.
+    /// were not accepted, unless others have descriptors of the socket.
     package func close() {
         change { shut(&$0, for: .closed) }
     }

@@ -33,6 +33,14 @@ extension SocketAddress {
         self.init(storage: &storage, length: socklen_t(Self.pathOffset + sunPath.count))
     }
 
+    /// What a whole `sun_path` of 108 bytes holds: a path up to the first zero or the end of the room, an
+    /// abstract name after a zero, without the zeros at its end, or nothing.
+    init?(pathRoom room: [UInt8]) {
+        let path = room.prefix { $0 != 0 }
+        let name = room.prefix((room.lastIndex { $0 != 0 } ?? -1) + 1)
+        self.init(sunPath: path.isEmpty ? Array(name) : path + (path.count < room.count ? [0] : []))
+    }
+
     /// The path of a Unix-domain socket; nil for any other address, an abstract name and a socket without a
     /// name.
     public var unixPath: String? {

@@ -227,6 +227,31 @@ extension SocketDescriptor {
         return peer
     }
 
+    /// Throws unless the socket listens for streams that this library has sockets for. It does not change the
+    /// descriptor.
+    ///
+    /// - Throws: EBADF, ENOTSOCK, ESOCKTNOSUPPORT for another type or protocol, EAFNOSUPPORT for another
+    ///   family, EINVAL when it does not listen.
+    package static func checkListening(_ rawValue: CInt) throws(SystemError) {
+        // Borrowed, and left open.
+        let descriptor = SocketDescriptor(adopting: rawValue)
+        defer { descriptor.relinquish() }
+        guard try descriptor.option(SO_TYPE, "SO_TYPE") == CInt(SOCK_STREAM.rawValue) else {
+            throw SystemError("getsockopt(SO_TYPE)", errno: ESOCKTNOSUPPORT, detail: "it is no stream socket")
+        }
+        let domain = try descriptor.option(SO_DOMAIN, "SO_DOMAIN")
+        guard [AF_INET, AF_INET6, AF_UNIX, AF_VSOCK].contains(domain) else {
+            throw SystemError("getsockopt(SO_DOMAIN)", errno: EAFNOSUPPORT)
+        }
+        let kind = try descriptor.option(SO_PROTOCOL, "SO_PROTOCOL")
+        guard domain == AF_UNIX || domain == AF_VSOCK || kind == CInt(IPPROTO_TCP) || kind == CInt(IPPROTO_MPTCP) else {
+            throw SystemError("getsockopt(SO_PROTOCOL)", errno: ESOCKTNOSUPPORT)
+        }
+        guard try descriptor.option(SO_ACCEPTCONN, "SO_ACCEPTCONN") != 0 else {
+            throw SystemError("getsockopt(SO_ACCEPTCONN)", errno: EINVAL, detail: "it does not listen")
+        }
+    }
+
     /// Takes over an open socket, and makes it non-blocking and close-on-exec.
     package convenience init(takingOver rawValue: CInt) {
         // No call fails for an open socket (fcntl(2)).

@@ -53,6 +53,11 @@ package struct SocketOptionSet: Sendable {
 
     /// Sets those that take effect on an established connection.
     package func apply(toConnected descriptor: SocketDescriptor) throws(SystemError) {
+        try apply(toBound: descriptor)
+    }
+
+    /// Sets those that take effect on a socket that is bound already.
+    func apply(toBound descriptor: SocketDescriptor) throws(SystemError) {
         for entry in entries where !entry.isForUnboundOnly { try entry.apply(descriptor) }
     }
 }

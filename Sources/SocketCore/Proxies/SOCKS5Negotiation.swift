@@ -173,15 +173,3 @@ package struct SOCKS5Negotiation: Sendable {
         return "\"\(name)\" (reply code \(code))"
     }
 }
-
-extension SocketAddress {
-    /// The bytes of the IPv4 or IPv6 address, in network byte order.
-    fileprivate var hostBytes: [UInt8] {
-        // sockaddr_in has the address at offset 4, and sockaddr_in6 at 8 (ip(7), ipv6(7)).
-        switch family {
-        case .ipv4: Array(data.dropFirst(4).prefix(4))
-        case .ipv6: Array(data.dropFirst(8).prefix(16))
-        case .unix, .virtualMachine: []
-        }
-    }
-}

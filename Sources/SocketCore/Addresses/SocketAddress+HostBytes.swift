@@ -1,0 +1,38 @@
+internal import CLinux
+internal import Glibc
+
+// The bytes of a host in network byte order, as protocols have them.
+extension SocketAddress {
+    /// The 4 bytes of an IPv4 address or the 16 of an IPv6 address, without its zone; none for another.
+    var hostBytes: [UInt8] {
+        withUnsafeBytes(of: storage) { bytes in
+            switch family {
+            case .ipv4: withUnsafeBytes(of: bytes.load(as: sockaddr_in.self).sin_addr) { Array($0) }
+            case .ipv6: withUnsafeBytes(of: bytes.load(as: sockaddr_in6.self).sin6_addr) { Array($0) }
+            case .unix, .virtualMachine: []
+            }
+        }
+    }
+
+    /// Nil for another number of bytes than 4.
+    init?(ipv4Bytes bytes: [UInt8], port: UInt16) {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        guard bytes.count == MemoryLayout<in_addr>.size else { return nil }
+        withUnsafeMutableBytes(of: &address.sin_addr) { $0.copyBytes(from: bytes) }
+        guard let made = withUnsafeBytes(of: address, { SocketAddress($0) }) else { return nil }
+        self = made
+    }
+
+    /// Nil for another number of bytes than 16.
+    init?(ipv6Bytes bytes: [UInt8], port: UInt16) {
+        var address = sockaddr_in6()
+        address.sin6_family = sa_family_t(AF_INET6)
+        address.sin6_port = port.bigEndian
+        guard bytes.count == MemoryLayout<in6_addr>.size else { return nil }
+        withUnsafeMutableBytes(of: &address.sin6_addr) { $0.copyBytes(from: bytes) }
+        guard let made = withUnsafeBytes(of: address, { SocketAddress($0) }) else { return nil }
+        self = made
+    }
+}

@@ -1,0 +1,137 @@
+/// The fields (TLVs) behind the addresses of version 2 (section 2.2), in the memory of the header.
+struct ProxyHeaderFields {
+    enum FieldType: UInt8 {
+        case applicationProtocol = 0x01
+        case authority = 0x02
+        case checksum = 0x03
+        case padding = 0x04
+        case uniqueID = 0x05
+        case clientTLS = 0x20
+        case networkNamespace = 0x30
+    }
+
+    /// A type within `clientTLS`.
+    enum TLSFieldType: UInt8 {
+        case version = 0x21
+        case commonName = 0x22
+        case cipherSuite = 0x23
+        case signatureAlgorithm = 0x24
+        case keyAlgorithm = 0x25
+    }
+
+    static let checksumCount = 4
+    /// The bytes of a field before its value.
+    static let headCount = 3
+
+    private let block: UnsafeRawBufferPointer
+    private let fields: [(type: UInt8, value: Range<Int>)]
+
+    /// - Parameter start: Where the first field begins; the last one ends with the block.
+    /// - Throws: `.malformed` when one does not fit.
+    init(in block: UnsafeRawBufferPointer, from start: Int) throws(ProxyHeaderError) {
+        var fields: [(type: UInt8, value: Range<Int>)] = []
+        var position = start
+        while position < block.count {
+            let value = position + Self.headCount
+            guard value <= block.count else { throw .malformed("the last field in the PROXY header of the peer has no length") }
+            let end = value + Int(block[position + 1]) << 8 + Int(block[position + 2])
+            guard end <= block.count else {
+                throw .malformed("field \(block[position]) in the PROXY header of the peer is longer than what has it")
+            }
+            fields.append((block[position], value..<end))
+            position = end
+        }
+        self.block = block
+        self.fields = fields
+    }
+
+    /// - Throws: `.wrongChecksum`, or `.malformed` for one of the wrong size.
+    func checkChecksum() throws(ProxyHeaderError) {
+        for field in fields where field.type == FieldType.checksum.rawValue {
+            guard field.value.count == Self.checksumCount else {
+                throw .malformed("the checksum in the PROXY header of the peer has \(field.value.count) bytes, and not 4")
+            }
+            var bytes = Array(block)
+            bytes.replaceSubrange(field.value, with: repeatElement(0, count: Self.checksumCount))
+            guard block[field.value].elementsEqual(CRC32C.checksum(of: bytes).bigEndianBytes) else {
+                throw ProxyHeaderError(.wrongChecksum, "the checksum of the peer's PROXY header is wrong")
+            }
+        }
+    }
+
+    /// - Throws: `.malformed`.
+    func fill(_ header: inout ProxyHeader) throws(ProxyHeaderError) {
+        var seen: Set<FieldType> = []
+        for field in fields {
+            let bytes = Array(block[field.value])
+            guard let type = FieldType(rawValue: field.type) else {
+                header.otherFields.append(.init(type: field.type, value: bytes))
+                continue
+            }
+            guard type == .padding || seen.insert(type).inserted else { throw Self.repeated(field.type) }
+            switch type {
+            case .applicationProtocol: header.applicationProtocol = bytes
+            case .authority: header.authority = try Self.text(bytes, field.type)
+            case .checksum: header.hasChecksum = true
+            case .padding: continue
+            case .uniqueID: header.uniqueID = try Self.uniqueID(bytes)
+            case .clientTLS: header.clientTLS = try Self.clientTLS(in: UnsafeRawBufferPointer(rebasing: block[field.value]))
+            case .networkNamespace: header.networkNamespace = try Self.text(bytes, field.type)
+            }
+        }
+    }
+
+    private static func uniqueID(_ bytes: [UInt8]) throws(ProxyHeaderError) -> [UInt8] {
+        guard bytes.count <= ProxyHeader.longestUniqueID else {
+            throw .malformed(
+                "the unique ID in the PROXY header of the peer has \(bytes.count) bytes, and at most 128 are allowed")
+        }
+        return bytes
+    }
+
+    private static func clientTLS(in value: UnsafeRawBufferPointer) throws(ProxyHeaderError) -> ProxyHeader.ClientTLS {
+        guard value.count >= 5 else { throw .malformed("the TLS field in the PROXY header of the peer is shorter than 5 bytes") }
+        let result = value[1..<5].reduce(0) { $0 << 8 | UInt32($1) }
+        var tls = ProxyHeader.ClientTLS(flags: .init(rawValue: value[0]), verifyResult: result)
+        var seen: Set<TLSFieldType> = []
+        let inner = try ProxyHeaderFields(in: value, from: 5)
+        for field in inner.fields {
+            let bytes = Array(value[field.value])
+            guard let type = TLSFieldType(rawValue: field.type) else {
+                tls.otherFields.append(.init(type: field.type, value: bytes))
+                continue
+            }
+            guard seen.insert(type).inserted else { throw repeated(field.type) }
+            tls[keyPath: type.property] = try text(bytes, field.type)
+        }
+        return tls
+    }
+
+    private static func repeated(_ type: UInt8) -> ProxyHeaderError {
+        .malformed("field \(type) is more than once in the PROXY header of the peer")
+    }
+
+    /// UTF-8 without control characters, which no name has.
+    private static func text(_ bytes: [UInt8], _ type: UInt8) throws(ProxyHeaderError) -> String {
+        guard let text = String(validating: bytes, as: UTF8.self), isPlain(text) else {
+            throw .malformed("field \(type) in the PROXY header of the peer is no plain text: \(ProxyFailure.quote(bytes))")
+        }
+        return text
+    }
+
+    static func isPlain(_ text: String) -> Bool {
+        !text.unicodeScalars.contains { $0.properties.generalCategory == .control }
+    }
+}
+
+extension ProxyHeaderFields.TLSFieldType: CaseIterable {
+    var property: WritableKeyPath<ProxyHeader.ClientTLS, String?> {
+        switch self {
+        case .version: \.version
+        case .commonName: \.commonName
+        case .cipherSuite: \.cipherSuite
+        case .signatureAlgorithm: \.signatureAlgorithm
+        case .keyAlgorithm: \.keyAlgorithm
+        }
+    }
+}

@@ -1,0 +1,65 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+/// systemd-socket-activate listens, and starts `EngineProbe` with the sockets at the first connection.
+@Suite(.timeLimit(.minutes(5))) struct SocketActivationTests {
+    private let folder: TemporaryFolder
+
+    init() throws {
+        folder = try TemporaryFolder()
+    }
+
+    /// What the program says goes to a file: it is all there when the program has ended.
+    private func start(_ arguments: [String]) throws -> (Process, ended: AsyncStream<Int32>) {
+        let process = Process()
+        let folderOfTests = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
+        let probe = folderOfTests.appendingPathComponent("EngineProbe")
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        // The threads of this process block signals, and a child inherits that.
+        process.arguments = ["--default-signal=TERM", "systemd-socket-activate"] + arguments + [probe.path, "activation", "web"]
+        try Data().write(to: folder.url("log"))
+        let log = try FileHandle(forWritingTo: folder.url("log"))
+        process.standardOutput = log
+        process.standardError = log
+        let (ended, continuation) = AsyncStream<Int32>.makeStream()
+        process.terminationHandler = {
+            continuation.yield($0.terminationStatus)
+            continuation.finish()
+        }
+        try process.run()
+        return (process, ended)
+    }
+
+    private var log: String {
+        get throws { try String(contentsOf: folder.url("log"), encoding: .utf8) }
+    }
+
+    @Test(arguments: [0, 1, 2])
+    func aSocketOfSystemdIsServedUnderItsName(index: Int) async throws {
+        let host = try SocketAddress.loopback(port: RawSocket.freePort())
+        let paths = ["a", "b"].map { folder.path($0) }
+        let (process, ended) = try start(
+            ["--listen=\(host)"] + paths.map { "--listen=\($0)" } + ["--fdname=web:other:web"])
+        defer { if process.isRunning { process.terminate() } }
+        try await eventually("all sockets listen") { try log.components(separatedBy: "Listening on").count == 4 }
+        let addresses = [host] + paths.compactMap { SocketAddress(unixPath: $0) }
+        // A connection to the socket of another name starts the program too, which leaves it alone.
+        let other = index == 1 ? try RawSocket.connected(to: addresses[1]) : nil
+        let served = addresses[index == 1 ? 0 : index]
+        let client = try RawSocket.connected(to: served)
+        try client.send("hello\n")
+        #expect(try client.receiveAll() == "hello\n")
+        var status: Int32?
+        for await found in ended { status = found }
+        let printed = try log
+        #expect(status == 0, "\(printed)")
+        #expect(printed.contains("served web at \(served)\nalreadyClaimed\n"), "\(printed)")
+        // The files are systemd's.
+        for path in paths { #expect(FileManager.default.fileExists(atPath: path)) }
+        withExtendedLifetime(other) {}
+    }
+}
