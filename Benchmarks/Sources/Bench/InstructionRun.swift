@@ -70,8 +70,8 @@ struct InstructionRun {
                 let slope = (long.instructions - short.instructions) / (long.units - short.units)
                 progress("\(name), \(server.name): \(Int(slope.rounded())) instructions")
                 let inline = rows.first { $0.workload == name && $0.server == Server.ours }?.instructions
-                rows.append(
-                    Row(workload: name, server: server.name, instructions: slope, goal: entry.goal(of: server.name, inline: inline)))
+                let goal = entry.goal(of: server.name, inline: inline)
+                rows.append(Row(workload: name, server: server.name, instructions: slope, goal: goal))
             }
         }
         if rows.isEmpty { throw BenchError("no workload to count") }
