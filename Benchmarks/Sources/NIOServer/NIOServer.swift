@@ -27,7 +27,7 @@ struct NIOServer: ParsableCommand {
         let context = try makeContext()
         switch api {
         case .handlers: try serve(context)
-        case .async: try TaskServer(arguments: arguments, context: context).run()
+        case .async: TaskServer(arguments: arguments, context: context).run()
         case .asyncLoop: try TaskServer(arguments: arguments, context: context).runOnLoop()
         }
     }

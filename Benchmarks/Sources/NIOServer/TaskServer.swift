@@ -14,14 +14,14 @@ struct TaskServer: Sendable {
     private typealias Connection = NIOAsyncChannel<ByteBuffer, ByteBuffer>
 
     /// Serves with Swift's own executor for the tasks.
-    func run() throws {
+    func run() -> Never {
         // Before the first use of the singleton: its group is made once.
         NIOSingletons.groupLoopCountSuggestion = 1
         startTask()
     }
 
     /// Serves with the event loop as the executor of all tasks. Only the main thread may call this.
-    func runOnLoop() throws {
+    func runOnLoop() throws -> Never {
         NIOSingletons.groupLoopCountSuggestion = 1
         guard NIOSingletons.unsafeTryInstallSingletonPosixEventLoopGroupAsConcurrencyGlobalExecutor() else {
             throw ValidationError("the event loop cannot become the global executor")
