@@ -82,11 +82,10 @@ struct BenchCommand: ParsableCommand {
     private func chooseServers(_ bench: Bench) throws -> [Server] {
         let unknown = server.filter { name in !Server.all.contains { $0.name == name } }
         if !unknown.isEmpty { throw ValidationError("no server is named \(unknown.joined(separator: ", ")): see --list") }
-        let goals = [Server.ours, Server.oursWithQueue, Server.nio, Server.floor, Server.floorWithTickets]
         return Server.all.filter { candidate in
             let isWanted =
                 server.isEmpty
-                ? !(quick || growth || instructions) || goals.contains(candidate.name) : server.contains(candidate.name)
+                ? !(quick || growth || instructions) || Goal.servers.contains(candidate.name) : server.contains(candidate.name)
             if isWanted && !bench.has(candidate) { progress("\(candidate.name) was not built, and is left out") }
             return isWanted && bench.has(candidate)
         }
@@ -121,12 +120,11 @@ struct BenchCommand: ParsableCommand {
 }
 
 extension Workload {
-    /// The same workload, with only those of our servers that a goal names.
+    /// The same workload, with only SwiftNIO, the floor, and the servers that a goal names.
     var withServersOfGoals: Workload {
         var result = self
-        let ours = Goal.all.filter { $0.workload == name }.map(\.server)
-        let peers = [Server.nio, Server.floor] + (servers ?? []).filter { $0 == Server.floorWithTickets }
-        result.servers = ours + peers
+        let named = Goal.all.filter { $0.workload == name }.flatMap { [$0.server, $0.peer] }
+        result.servers = named + [Server.nio, Server.floor] + (servers ?? []).filter { $0 == Server.floorWithTickets }
         return result
     }
 }

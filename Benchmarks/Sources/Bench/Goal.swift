@@ -1,6 +1,6 @@
 internal import Foundation
 
-/// A bound for the ratio between one of our servers and a peer.
+/// A bound for the ratio between one of our servers and a peer, which may be another of our servers.
 struct Goal: Sendable {
     let workload: String
     let metric: Metric
@@ -55,6 +55,19 @@ extension Goal {
         ]
     }
 
+    /// The goals of a task for each connection. They use the same loop as the inline delegate.
+    private static let tasks: [Goal] =
+        tasks("plain-echo-64B-64", .cpu, [Server.nioWithTasks: 0.45, Server.nioWithTasksOnLoop: 0.50, Server.nio: 0.85])
+        + tasks("tls-echo-64B-64", .cpu, [Server.nioWithTasks: 0.55, Server.nioWithTasksOnLoop: 0.60, Server.nio: 0.95])
+        + tasks("plain-echo-64B-1", .p50, [Server.nio: 1])
+        + tasks("tls-echo-64B-1", .p50, [Server.nio: 1])
+        + tasks("plain-lines", .cpu, [Server.ours: 1.2])
+        + tasks("tls-lines", .cpu, [Server.ours: 1.2])
+
+    private static func tasks(_ workload: String, _ metric: Metric, _ bounds: KeyValuePairs<String, Double>) -> [Goal] {
+        bounds.map { Goal(workload: workload, metric: metric, server: Server.oursWithTasks, peer: $0.key, bound: $0.value) }
+    }
+
     /// All goals.
     static let all: [Goal] =
         pair("plain-echo-64B-64", .cpu, nio: 0.85, floor: 1.15)
@@ -73,4 +86,8 @@ extension Goal {
         + pair("plain-receive", .bytesPerCPU, nio: 1.1, floor: 0.85)
         + pair("plain-memory", .memory, nio: 0.25, floor: nil)
         + pair("tls-memory", .memory, nio: 0.70, floor: 1.08)
+        + tasks
+
+    /// The servers that goals name, and the floor with tickets, which explains the goals of handshakes.
+    static let servers = Set(all.flatMap { [$0.server, $0.peer] }).union([Server.floorWithTickets])
 }

@@ -21,11 +21,33 @@ struct InstructionRun {
         var goal: Double?
     }
 
-    /// The workloads whose instructions are counted, with the goal of our server: its most instructions.
-    private static let goals: KeyValuePairs<String, Double?> = [
-        "plain-echo-64B-64": 3_500, "tls-echo-64B-64": 20_500, "plain-lines": nil, "accept": 20_000, "handshake": nil,
-        "resumed": nil, "plain-receive": nil, "tls-receive": nil, "plain-send": nil, "tls-send": nil,
+    /// A workload whose instructions are counted.
+    struct Count {
+        let workload: String
+        /// The goal of the inline delegate: its most instructions.
+        var inline: Double?
+        /// The goal of tasks: their most instructions, relative to those of the inline delegate.
+        var tasks: Double?
+
+        /// The most instructions of a server. For tasks it needs the figure of the inline delegate.
+        func goal(of server: String, inline measured: Double?) -> Double? {
+            switch server {
+            case Server.ours: inline
+            case Server.oursWithTasks: measured.flatMap { measured in tasks.map { $0 * measured } }
+            default: nil
+            }
+        }
+    }
+
+    static let counts = [
+        Count(workload: "plain-echo-64B-64", inline: 3_500, tasks: 1.15),
+        Count(workload: "tls-echo-64B-64", inline: 20_500, tasks: 1.15),
+        Count(workload: "plain-lines", tasks: 1.2), Count(workload: "tls-lines", tasks: 1.2),
+        Count(workload: "accept", inline: 20_000), Count(workload: "handshake"), Count(workload: "resumed"),
+        Count(workload: "plain-receive"), Count(workload: "tls-receive"), Count(workload: "plain-send"),
+        Count(workload: "tls-send"),
     ]
+
     /// Seconds. Under callgrind a round of a bulk transfer, and a handshake, take a while.
     private static func lengths(of workload: Workload) -> (short: Double, long: Double) {
         let isSlow = workload.mode == .receive || workload.mode == .source || workload.load.contains("connect")
@@ -34,7 +56,8 @@ struct InstructionRun {
 
     func run() throws -> [Row] {
         var rows: [Row] = []
-        for (name, goal) in Self.goals where filter.isEmpty || filter.contains(where: { name.hasPrefix($0) }) {
+        for entry in Self.counts where filter.isEmpty || filter.contains(where: { entry.workload.hasPrefix($0) }) {
+            let name = entry.workload
             guard let workload = Workload.all.first(where: { $0.name == name }) else { continue }
             for server in servers where server.can(workload) {
                 progress("\(name), \(server.name)")
@@ -46,8 +69,9 @@ struct InstructionRun {
                 guard long.units > short.units else { throw BenchError("\(name): the longer run did no more operations") }
                 let slope = (long.instructions - short.instructions) / (long.units - short.units)
                 progress("\(name), \(server.name): \(Int(slope.rounded())) instructions")
-                rows.append(
-                    Row(workload: name, server: server.name, instructions: slope, goal: server.name == Server.ours ? goal : nil))
+                let inline = rows.first { $0.workload == name && $0.server == Server.ours }?.instructions
+                let goal = entry.goal(of: server.name, inline: inline)
+                rows.append(Row(workload: name, server: server.name, instructions: slope, goal: goal))
             }
         }
         if rows.isEmpty { throw BenchError("no workload to count") }

@@ -50,7 +50,7 @@ struct Matrix {
             throw BenchError("no workload is named \(name)")
         }
         if results.values[name] == nil { try run(closed, round: 0) }
-        let rates = servers.compactMap { results.estimate(.rate, of: $0.name, in: name)?.median }
+        let rates = servers.filter { $0.can(workload) }.compactMap { results.estimate(.rate, of: $0.name, in: name)?.median }
         guard let slowest = rates.min() else { throw BenchError("\(name) has no rates") }
         return part * slowest * 1000
     }

@@ -41,7 +41,13 @@ extension Server {
     /// Our server with an inline delegate; goals that name no other server mean this one.
     static let ours = "ours-inline"
     static let oursWithQueue = "ours-queue"
+    /// Ours with a task for each connection, on the event loop.
+    static let oursWithTasks = "ours-async"
     static let nio = "nio"
+    /// SwiftNIO with a task for each connection, as its documentation shows.
+    static let nioWithTasks = "nio-async"
+    /// The same, with the event loop as Swift's global executor.
+    static let nioWithTasksOnLoop = "nio-async-loop"
     static let floor = "c"
     /// The floor with as many tickets as SwiftNIO sends, to show their cost.
     static let floorWithTickets = "c-2-tickets"
@@ -49,7 +55,13 @@ extension Server {
     static let all: [Server] = [
         Server(name: ours, program: "server-ours", tickets: .settable),
         Server(name: oursWithQueue, program: "server-ours", arguments: ["--delivery", "queue"], tickets: .settable),
+        Server(name: oursWithTasks, program: "server-ours-async", tickets: .settable, modes: [.echo, .lines]),
         Server(name: nio, program: "server-nio", tickets: .always),
+        Server(
+            name: nioWithTasks, program: "server-nio", arguments: ["--api", "async"], tickets: .always, modes: [.echo, .lines]),
+        Server(
+            name: nioWithTasksOnLoop, program: "server-nio", arguments: ["--api", "async-loop"], tickets: .always,
+            modes: [.echo, .lines]),
         Server(name: floor, program: "server-c", isNative: true, tickets: .settable),
         Server(name: floorWithTickets, program: "server-c", arguments: ["--tickets", "2"], isNative: true, isSpecial: true),
         Server(name: "libevent", program: "server-libevent", isNative: true, modes: [.echo, .receive, .source]),

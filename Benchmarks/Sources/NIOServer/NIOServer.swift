@@ -5,19 +5,36 @@ internal import NIOPosix
 internal import NIOSSL
 internal import ServerArguments
 
-/// A server on SwiftNIO and swift-nio-ssl in the manner of their own examples (NIOEchoServer, NIOTLSServer),
-/// with one event loop.
+/// A server on SwiftNIO and swift-nio-ssl in the manner of their own examples (NIOEchoServer, NIOTLSServer,
+/// NIOTCPEchoServer), with one event loop.
 @main
 struct NIOServer: ParsableCommand {
+    enum API: String, ExpressibleByArgument {
+        case handlers, async, asyncLoop = "async-loop"
+    }
+
     @OptionGroup var arguments: ServerArguments
+    @Option(help: "handlers; async: a task for each connection; async-loop: the same, the event loop executes all tasks.")
+    var api = API.handlers
+
+    func validate() throws {
+        if api != .handlers && arguments.mode != .echo && arguments.mode != .lines {
+            throw ValidationError("--api \(api.rawValue) knows only the modes echo and lines")
+        }
+    }
 
     func run() throws {
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let context = try makeContext()
+        switch api {
+        case .handlers: try serve(context)
+        case .async: TaskServer(arguments: arguments, context: context).run()
+        case .asyncLoop: try TaskServer(arguments: arguments, context: context).runOnLoop()
+        }
+    }
+
+    private func serve(_ context: NIOSSLContext?) throws {
         let (mode, beginsSecure) = (arguments.mode, arguments.beginsSecure)
-        let bootstrap = ServerBootstrap(group: group)
-            .serverChannelOption(.backlog, value: 1024)
-            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+        let bootstrap = ServerBootstrap.forConnections(on: MultiThreadedEventLoopGroup(numberOfThreads: 1))
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     if let context, beginsSecure {
@@ -26,9 +43,6 @@ struct NIOServer: ParsableCommand {
                     try Self.addHandlers(for: mode, upgradesWith: context, to: channel)
                 }
             }
-            .childChannelOption(.socketOption(.so_reuseaddr), value: 1)
-            .childChannelOption(.maxMessagesPerRead, value: 16)
-            .childChannelOption(.recvAllocator, value: AdaptiveRecvByteBufferAllocator())
         if mode == .source { _ = bootstrap.childChannelOption(.writeBufferWaterMark, value: .init(low: 131_072, high: 262_144)) }
         let channel = try bootstrap.bind(host: "127.0.0.1", port: arguments.port).wait()
         arguments.announce(port: channel.localAddress?.port ?? 0)
@@ -67,5 +81,17 @@ struct NIOServer: ParsableCommand {
             try pipeline.addHandler(UpgradeHandler(context: context))
             try pipeline.addHandler(EchoHandler())
         }
+    }
+}
+
+extension ServerBootstrap {
+    /// A bootstrap with the options that all servers on SwiftNIO share.
+    static func forConnections(on group: MultiThreadedEventLoopGroup) -> ServerBootstrap {
+        ServerBootstrap(group: group)
+            .serverChannelOption(.backlog, value: 1024)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.maxMessagesPerRead, value: 16)
+            .childChannelOption(.recvAllocator, value: AdaptiveRecvByteBufferAllocator())
     }
 }

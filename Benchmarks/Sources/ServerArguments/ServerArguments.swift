@@ -2,7 +2,7 @@ public import ArgumentParser
 internal import Foundation
 
 /// The common command line of all servers.
-public struct ServerArguments: ParsableArguments {
+public struct ServerArguments: ParsableArguments, Sendable {
     /// What the server does with the bytes of a connection; `Benchmarks/README.md` describes each mode.
     public enum Mode: String, ExpressibleByArgument, Sendable {
         case echo, lines, count, receive, source, starttls

@@ -33,9 +33,3 @@ func aGoalIsMetWhenItsWholeIntervalIs(metric: Metric, ratios: [Double], verdict:
     let goal = Goal(workload: "", metric: metric, peer: "", bound: 0.85)
     #expect(goal.verdict(on: Estimate(ratios)) == verdict)
 }
-
-@Test func everyGoalNamesAWorkloadThatMeasuresIt() {
-    for goal in Goal.all {
-        #expect(Workload.all.contains { $0.name == goal.workload && $0.metrics.contains(goal.metric) })
-    }
-}
