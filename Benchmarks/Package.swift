@@ -28,6 +28,11 @@ let package = Package(
             path: "Sources/OwnServer", swiftSettings: strict
         ),
         .executableTarget(
+            name: "server-ours-async",
+            dependencies: ["ServerArguments", arguments, .product(name: "AsyncSockets", package: "AsyncSockets")],
+            path: "Sources/OwnAsyncServer", swiftSettings: strict
+        ),
+        .executableTarget(
             name: "server-nio",
             dependencies: [
                 "ServerArguments", arguments,
