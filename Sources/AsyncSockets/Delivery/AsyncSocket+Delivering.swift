@@ -1,5 +1,5 @@
 // All calls of user code are in this file: those to the delegate, and those to the bodies of `perform(_:)`.
-// Two things may run some elsewhere: the log handler that the program has installed, and the release of what
+// Those to an observer are in `Observing/ConnectionObservation.swift`, and come inside the turn. Two things may run some elsewhere: the log handler that the program has installed, and the release of what
 // a packet holds (a deallocator of `Data`).
 
 internal import Dispatch
@@ -84,7 +84,7 @@ extension AsyncSocket: EventSocket {
 
     /// Makes a socket of an accepted connection and hands it to the delegate.
     private func deliver(_ accepted: AcceptedConnection, to delegate: (any AsyncSocketDelegate)?) {
-        guard let delegate else { return accepted.log(.noDelegate) }
+        guard let delegate else { return accepted.deliver(.noDelegate) }
         guard accepted.listener.isOpen else { return }
         let socketQueue = delegate.newSocketQueueForConnection(fromAddress: accepted.peer, on: self)
         guard accepted.listener.isOpen else { return }
@@ -94,10 +94,10 @@ extension AsyncSocket: EventSocket {
             // Events of the connection come after the socket itself, so the connection starts only after this
             // call.
             delegate.socket(self, didAcceptNewSocket: socket)
-            if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.log(.notKept) }
+            if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.deliver(.notKept) }
             connection.begin(with: accepted.descriptor)
         } catch {
-            logger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
+            accepted.deliver(.failed(error))
         }
     }
 
