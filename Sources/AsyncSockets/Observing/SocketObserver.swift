@@ -6,7 +6,8 @@ public import SocketTLS
 /// Set it as `AsyncSocket.observer`. It may serve any number of sockets. Every method has an empty default.
 ///
 /// - Every connection that begins ends exactly once, and its handshake comes between. A `connect` that does
-///   not become a connection is `connectDidFail(_:)` instead.
+///   not become a connection is `connectDidFail(_:)` instead. An accepted connection begins after
+///   `socket(_:didAcceptNewSocket:)`: one that you disconnect there neither begins nor ends.
 /// - The calls about one connection come one after the other, those about several at a time.
 /// - They come on the thread that has the connection in hand: mostly an event loop, else the socket queue or
 ///   the thread of a call of yours, such as `disconnect()`. Be quick and never block: other connections wait.
