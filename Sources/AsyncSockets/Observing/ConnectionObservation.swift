@@ -1,7 +1,6 @@
 // Rules of observing:
-//  1. All calls to an observer are in this file. Those about a connection come inside its turn, where no
-//     callback is going on and no lock is held: what the observer asks of a socket is a message, served
-//     later.
+//  1. All calls to an observer are in this file. Those about a connection come inside its turn, with no lock
+//     held: what the observer asks of the socket is a message, which is served later.
 //  2. A connection has an observation from its beginning to its end, if its configuration has an observer.
 //     Without one it keeps a nil reference, and a round of the pump asks for it once.
 //  3. Bytes are counted where they enter the reader's buffer and leave the writer's queue: plain additions.
@@ -28,7 +27,7 @@ final class ConnectionObservation {
         observer.connectionDidBegin(connection)
     }
 
-    /// - Parameter earlyByteCount: The received bytes that are not for the reader, but belong to the handshake.
+    /// - Parameter earlyByteCount: The received bytes that belong to the handshake, not to the reader.
     func beginHandshake(as role: TLSSettings.Role, _ earlyByteCount: Int) {
         handshake = (role, .now)
         bytesReceived -= earlyByteCount
