@@ -26,7 +26,8 @@ enum Observed: Sendable {
     }
 }
 
-/// An observer that records what it is told, for one test to wait for.
+/// An observer that records what it is told, for one test to wait for: except shortages, which
+/// `Scripts/test-faults` makes at any time.
 final class ObservationRecorder: SocketObserver {
     private let incoming: AsyncStream<Observed>
     private let continuation: AsyncStream<Observed>.Continuation
@@ -71,7 +72,9 @@ final class ObservationRecorder: SocketObserver {
     ) {
         record(.notSecured(connection, role, error, seconds: seconds))
     }
-    func acceptingDidPause(_ pause: AcceptPause) { record(.paused(pause)) }
+    func acceptingDidPause(_ pause: AcceptPause) {
+        if case .connectionLimit = pause.reason { record(.paused(pause)) }
+    }
     func didLoseAcceptedConnection(from peer: SocketAddress, _ loss: AcceptLoss) { record(.lost(peer, loss)) }
 }
 
