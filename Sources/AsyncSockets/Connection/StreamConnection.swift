@@ -338,6 +338,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         phase = .closed(error)
         // From here on no one else can reach the descriptor, and for callers too it is over.
         let withdrawn = record.withLock { $0.close() }
+        endObserving(ended, error)
         switch ended {
         case .opening(let opening): opening.cancel()
         case .negotiating(let channel, _): channel.close(.atOnce, on: loop)
@@ -347,7 +348,6 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .idle, .closed: break
         }
         withExtendedLifetime(withdrawn) {}
-        endObserving(ended, error)
         dropEverything()
         note("closed", error.map { ["error": "\($0)"] } ?? [:])
         // Before anyone who learns of the end can ask.

@@ -64,6 +64,8 @@ extension StreamConnection {
         observation = ConnectionObservation(ObservedConnection(number: log.number, role: log.role, peer: peer), by: observer)
     }
 
+    /// Called before the descriptor is closed: its permit may let in another connection, which begins later.
+    ///
     /// - Parameter ended: The phase before the end.
     func endObserving(_ ended: ConnectionPhase, _ error: AsyncSocketError?) {
         if let observation = observation.take() {
