@@ -192,7 +192,7 @@ import Testing
             guard case .accepted(let child) = told else { return }
             child.removeDelegate()
             if secure { try? child.startTLS(settings: server) }
-            child.readData(withTimeout: 60, tag: 0)
+            child.readDataToEnd(withTimeout: 60, tag: 0)
             // Some end after that, some with the peer.
             if child.connectedPort.isMultiple(of: 3) { child.disconnectAfterReadingAndWriting() }
         }
