@@ -76,10 +76,12 @@ import Testing
         listener.observer = observer
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
-        try await recorder.accepted().disconnect()
+        // Ended by the peer: `disconnect()` here may come before the connection begins.
+        let child = try await recorder.accepted()
+        client.finish()
         let told = await ofChild.untilEnds(1)
         #expect(told.about(.server).count == 2)
         #expect(told.count == 2)
-        withExtendedLifetime((client, listener)) {}
+        withExtendedLifetime((client, child, listener)) {}
     }
 }
