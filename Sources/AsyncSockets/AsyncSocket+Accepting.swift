@@ -117,7 +117,7 @@ extension AsyncSocket {
         }
         let outlet = EventOutlet(of: self)
         let setup = Listener.Setup(
-            loop: loop, options: options, quota: quota, logger: logger,
+            loop: loop, options: options, quota: quota, logger: logger, observer: configuration.observer,
             accepted: { descriptor, peer, listener in
                 outlet.append(.didAccept(AcceptedConnection(descriptor: descriptor, peer: peer, listener: listener)))
                 outlet.deliver(onLoop: loop)

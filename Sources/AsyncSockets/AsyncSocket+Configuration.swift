@@ -106,6 +106,19 @@ extension AsyncSocket {
         set { configure { $0.logger = newValue } }
     }
 
+    /// The observer of the socket, which learns how its connections begin and end, how handshakes go, and
+    /// when a listener pauses: for metrics. Nil (the default): no one, at no cost.
+    ///
+    /// Set it before `connect` or `accept`. Accepted sockets have their listener's; you may set another in
+    /// `socket(_:didAcceptNewSocket:)`. A connection keeps the observer with which it began. One that is
+    /// established and has none, such as an adopted one, begins for the new observer now, and its bytes and
+    /// its seconds count from now. A listener keeps the observer that it had at `accept`. The socket holds
+    /// its observer; `SocketObserver` says on which thread it is called.
+    public var observer: (any SocketObserver)? {
+        get { configuration.observer }
+        set { configure { $0.observer = newValue } }
+    }
+
     // MARK: - Inside
 
     var configuration: SocketConfiguration {

@@ -152,7 +152,7 @@ extension AsyncSocket {
 
     /// A new connection for this socket, on its loop, with nothing to do yet.
     func makeConnection(
-        _ operation: String, as role: ConnectionLog.Role = .client
+        _ operation: String, as role: ConnectionRole = .client
     ) throws(AsyncSocketError) -> StreamConnection {
         let connection = StreamConnection(for: self, as: role, loop: try chooseLoop(operation))
         // Before anyone can reach it: a `disconnect()` from another thread finds a connection that can

@@ -19,6 +19,7 @@ import Testing
         let (events, continuation) = AsyncStream<Event>.makeStream()
         let setup = Listener.Setup(
             loop: loop, options: SocketOptionSet(), quota: AcceptQuota(loop: loop), logger: Logger(label: "test"),
+            observer: nil,
             accepted: { _, peer, _ in continuation.yield(.accepted(peer)) }, ended: { _ in continuation.yield(.ended) })
         return (setup, events.makeAsyncIterator())
     }

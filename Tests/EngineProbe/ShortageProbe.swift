@@ -1,10 +1,22 @@
 internal import AsyncSockets
+internal import AsyncSocketsTesting
 internal import Glibc
+internal import SocketBuffers
 
 /// An interface is named while there is no descriptor to ask the kernel with: the caller has done nothing
-/// wrong.
+/// wrong. And a listener's observer learns that accepting pauses.
 enum ShortageProbe {
-    private final class Party: AsyncSocketDelegate, Sendable {}
+    private final class Party: AsyncSocketDelegate, SocketObserver, Sendable {
+        enum Told: Sendable {
+            case accepted(AsyncSocket)
+            case paused(AcceptPause)
+        }
+
+        let mailbox = Mailbox<Told>()
+
+        func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) { mailbox.put(.accepted(newSocket)) }
+        func acceptingDidPause(_ pause: AcceptPause) { mailbox.put(.paused(pause)) }
+    }
 
     static func run() throws {
         var limit = rlimit(rlim_cur: 64, rlim_max: 64)
@@ -22,7 +34,9 @@ enum ShortageProbe {
             }
         }
         for descriptor in spare { close(descriptor) }
+        socket.observer = party
         try socket.accept(onInterface: "lo", port: 0)
+        try expectPause(of: socket, party)
         withExtendedLifetime(party) {}
         print("the system is to blame for a shortage")
     }
@@ -37,5 +51,26 @@ enum ShortageProbe {
             return
         }
         throw ProbeFailure(description: "it went well without a descriptor")
+    }
+
+    /// The client takes the last descriptor. libdispatch may close one of its own just then: then the
+    /// connection is accepted, and all is done again.
+    private static func expectPause(of listener: AsyncSocket, _ party: Party) throws {
+        guard let address = listener.localAddress else { throw ProbeFailure(description: "no address") }
+        var taken: [CInt] = []
+        for _ in 0..<8 {
+            while case let descriptor = dup(0), descriptor >= 0 { taken.append(descriptor) }
+            if let last = taken.popLast() { close(last) }
+            let client = try RawSocket.connected(to: address)
+            switch try party.mailbox.next() {
+            case .accepted(let socket): socket.disconnect()
+            case .paused(let pause):
+                guard case .shortage(let error) = pause.reason, error.errno == EMFILE, pause.seconds == 0.05,
+                    pause.listener == address
+                else { throw ProbeFailure(description: "\(pause)") }
+                return withExtendedLifetime(client) { for descriptor in taken { close(descriptor) } }
+            }
+        }
+        throw ProbeFailure(description: "connections were accepted without a descriptor")
     }
 }

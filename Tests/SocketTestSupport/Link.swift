@@ -23,12 +23,15 @@ package struct Link {
     }
 
     package static func make(
-        _ delivery: Delivery = .delegateQueue, atClient: Recorder = Recorder(), atServer: Recorder = Recorder()
+        _ delivery: Delivery = .delegateQueue, atClient: Recorder = Recorder(), atServer: Recorder = Recorder(),
+        observer: (any SocketObserver)? = nil
     ) async throws -> Link {
         let atListener = Recorder()
         let listener = AsyncSocket(atListener, calledOn: delivery.delegateQueue)
+        listener.observer = observer
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = AsyncSocket(atClient, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        client.observer = observer
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         try await atClient.connected()
         let server = try await atListener.accepted()

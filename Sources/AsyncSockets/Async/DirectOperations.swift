@@ -47,7 +47,7 @@ extension StreamConnection {
                 }
             }
             guard channel.mayHaveBytes, upgrade.isOpenForData, reads.wantsBytes,
-                case .bytes = channel.fill(reads.preBuffer, limit: reads.room)
+                case .bytes = fill(from: channel)
             else { return nil }
         }
         return nil
@@ -86,7 +86,7 @@ extension StreamConnection {
         guard case .connected(let channel) = phase, upgrade.isOpenForData, ending.intent == nil, writes.isEmpty,
             !writes.isClosing, !channel.hasUnsentBytes
         else { return nil }
-        let count = channel.write(bytes)
+        let count = write(bytes, to: channel)
         if count == bytes.count, !channel.hasUnsentBytes { return .done }
         // A write that fails, or fills the kernel's buffer: the pump goes on with what is left.
         needsPump = true

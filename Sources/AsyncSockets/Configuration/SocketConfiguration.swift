@@ -50,6 +50,8 @@ struct SocketConfiguration: Sendable {
     var writeHighWaterMark: Int?
     /// The logger; nil: the library's.
     var logger: Logger?
+    /// Who learns of connections, handshakes and pauses; nil: no one.
+    var observer: (any SocketObserver)?
     /// The most accepted connections that may be open; nil: no limit.
     var maximumAcceptedConnections: Int?
 }

@@ -8,21 +8,12 @@ package let socketLog = Locked(Logger(label: "AsyncSockets"))
 
 /// How a connection appears in the log.
 struct ConnectionLog {
-    /// Which side of the connection this socket is.
-    enum Role: String {
-        case client
-        /// Accepted by a listener.
-        case server
-        /// Made by other code, and adopted.
-        case adopted
-    }
-
     private static let count = Atomic<UInt64>(0)
     /// The number of the connection in this process.
-    private let number = Self.count.wrappingAdd(1, ordering: .relaxed).newValue
-    private let role: Role
+    let number = Self.count.wrappingAdd(1, ordering: .relaxed).newValue
+    let role: ConnectionRole
 
-    init(as role: Role) {
+    init(as role: ConnectionRole) {
         self.role = role
     }
 

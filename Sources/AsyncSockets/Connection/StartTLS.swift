@@ -10,7 +10,8 @@ extension TLSUpgrade {
         case waiting
         /// Go on in another turn.
         case more
-        case began(TLSSettings)
+        /// So many of the bytes that were received belong to the handshake.
+        case began(TLSSettings, earlyByteCount: Int)
         case asks(PeerTrust)
         case secured(TLSSession?)
         case failed(AsyncSocketError)
@@ -43,9 +44,10 @@ extension TLSUpgrade {
         }
         do throws(TLSError) {
             let engine = try TLSEngine(context: request.context, settings: request.settings)
+            let earlyByteCount = reads.preBuffer.count
             channel.beginTLS(engine, feeding: reads.preBuffer)
             begin()
-            return .began(request.settings)
+            return .began(request.settings, earlyByteCount: earlyByteCount)
         } catch {
             return .failed(AsyncSocketError(error, operation: "startTLS"))
         }

@@ -108,6 +108,7 @@ extension StreamConnection {
     private func establish(_ channel: ByteChannel) -> Bool {
         clock = nil
         phase = .connected(channel)
+        beginObserving(channel.descriptor)
         do throws(SystemError) {
             let peer = record.withLock { $0.snapshot.remoteAddress } ?? channel.descriptor.remoteAddress
             try introduce(channel.descriptor, peer: peer)

@@ -151,7 +151,8 @@ extension StreamConnection {
         case .waiting: return false
         case .more: askForTurn()
         case .failed(let error): close(error)
-        case .began(let settings):
+        case .began(let settings, let earlyByteCount):
+            observation?.beginHandshake(as: settings.role, earlyByteCount)
             ending.note(.secured)
             clock = PhaseClock(.handshake(thenTrust: settings.trustTimeout), seconds: settings.handshakeTimeout)
             note("TLS handshake begins", ["as": settings.role == .server ? "server" : "client"])
@@ -178,6 +179,7 @@ extension StreamConnection {
         note(
             "TLS established",
             ["version": session?.protocolVersion.description ?? "", "cipherSuite": session?.cipherSuite ?? ""])
+        if let session { observation?.succeed(session) }
         if !waiters.answerSecured(.secured(session)) { outlet.append(.didSecure) }
     }
 

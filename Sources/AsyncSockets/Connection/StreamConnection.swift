@@ -46,13 +46,15 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     let reads = ReadHalf()
     let writes = WriteHalf()
     @exclusivity(unchecked) var ending = StreamEnding()
+    /// Something has changed that may let bytes move. Here, since it fits behind `ending`.
+    @exclusivity(unchecked) var needsPump = false
     /// Who waits for the connection, and for TLS.
     @exclusivity(unchecked) var waiters = LifecycleWaiters()
-    /// Something has changed that may let bytes move.
-    @exclusivity(unchecked) var needsPump = false
+    /// What the observer is told; nil when there is none.
+    @exclusivity(unchecked) var observation: ConnectionObservation?
     @exclusivity(unchecked) var armedDeadline: Deadline?
 
-    init(for socket: AsyncSocket, as role: ConnectionLog.Role, loop: EventLoop) {
+    init(for socket: AsyncSocket, as role: ConnectionRole, loop: EventLoop) {
         log = ConnectionLog(as: role)
         self.loop = loop
         outlet = EventOutlet(of: socket)
@@ -185,6 +187,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     private func configure(_ configuration: SocketConfiguration.Shared) {
         guard configuration.value.version > self.configuration.value.version else { return }
         self.configuration = configuration
+        if case .connected(let channel) = phase { beginObserving(channel.descriptor) }
         needsPump = true
     }
 
@@ -259,7 +262,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     private func pumpWrites(_ channel: ByteChannel) {
         guard !writes.isEmpty || channel.hasUnsentBytes else { return }
         for _ in 0..<ByteChannel.roundsPerTurn {
-            let answer = channel.submit(writes)
+            let answer = submit(to: channel)
             if !channel.hasUnsentBytes { completeWrites() }
             guard case .more = answer else { return }
         }
@@ -272,7 +275,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         for _ in 0..<ByteChannel.roundsPerTurn {
             serveReads()
             guard !isOver, reads.wantsBytes else { return }
-            switch channel.fill(reads.preBuffer, limit: reads.room) {
+            switch fill(from: channel) {
             case .bytes: break
             case .nothing: return
             case .more: return askForTurn()
@@ -344,6 +347,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         phase = .closed(error)
         // From here on no one else can reach the descriptor, and for callers too it is over.
         let withdrawn = record.withLock { $0.close() }
+        endObserving(ended, error)
         switch ended {
         case .opening(let opening): opening.cancel()
         case .negotiating(let channel, _): channel.close(.atOnce, on: loop)

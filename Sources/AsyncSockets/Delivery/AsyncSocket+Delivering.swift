@@ -1,6 +1,7 @@
 // All calls of user code are in this file: those to the delegate, and those to the bodies of `perform(_:)`.
-// Two things may run some elsewhere: the log handler that the program has installed, and the release of what
-// a packet holds (a deallocator of `Data`).
+// Only those to an observer are elsewhere, in `Observing/ConnectionObservation.swift`. Two things may run
+// some in other places: the log handler that the program has installed, and the release of what a packet
+// holds (a deallocator of `Data`).
 
 internal import Dispatch
 internal import Logging
@@ -84,7 +85,7 @@ extension AsyncSocket: EventSocket {
 
     /// Makes a socket of an accepted connection and hands it to the delegate.
     private func deliver(_ accepted: AcceptedConnection, to delegate: (any AsyncSocketDelegate)?) {
-        guard let delegate else { return accepted.log(.noDelegate) }
+        guard let delegate else { return accepted.deliver(.noDelegate) }
         guard accepted.listener.isOpen else { return }
         let socketQueue = delegate.newSocketQueueForConnection(fromAddress: accepted.peer, on: self)
         guard accepted.listener.isOpen else { return }
@@ -94,10 +95,10 @@ extension AsyncSocket: EventSocket {
             // Events of the connection come after the socket itself, so the connection starts only after this
             // call.
             delegate.socket(self, didAcceptNewSocket: socket)
-            if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.log(.notKept) }
+            if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.deliver(.notKept) }
             connection.begin(with: accepted.descriptor)
         } catch {
-            logger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
+            accepted.deliver(.failed(error))
         }
     }
 

@@ -8,19 +8,21 @@ struct AcceptedConnection: Sendable {
     let peer: SocketAddress
     let listener: Listener
 
-    /// Why no one has the connection.
-    enum Loss: String {
-        case noDelegate = "the listener has no delegate any more: keep the delegate, which a socket holds weakly"
-        case notKept =
-            "no one kept it: store the new socket in socket(_:didAcceptNewSocket:), in a property or an array, until its socketDidDisconnect"
-    }
-
     /// Logs that the connection was closed at once, and what to do about it: as a warning the first time
     /// only, so that peers cannot fill the log.
-    func log(_ loss: Loss) {
+    func log(_ loss: AcceptLoss) {
+        let reason: String
+        switch loss {
+        case .noDelegate: reason = "the listener has no delegate any more: keep the delegate, which a socket holds weakly"
+        case .notKept:
+            reason =
+                "no one kept it: store the new socket in socket(_:didAcceptNewSocket:), in a property or an array, until its socketDidDisconnect"
+        case .failed(let error):
+            return listener.logger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
+        }
         let level: Logger.Level = listener.isFirstLoss() ? .warning : .debug
         listener.logger.log(
-            level: level, "an accepted connection was closed at once, since \(loss.rawValue)",
+            level: level, "an accepted connection was closed at once, since \(reason)",
             metadata: ["peer": "\(peer)", "listener": "\(listener.localAddress.map(String.init(describing:)) ?? "closed")"])
     }
 }

@@ -19,6 +19,7 @@ final class Listener: Sendable {
         let options: SocketOptionSet
         let quota: AcceptQuota
         let logger: Logger
+        let observer: (any SocketObserver)?
         /// Called on the loop.
         let accepted: @Sendable (SocketDescriptor, SocketAddress, Listener) -> Void
         /// Called on the loop, once, when the last of its acceptors has ended.
@@ -38,9 +39,11 @@ final class Listener: Sendable {
     /// Reached when it may deliver to its socket's delegate: after the end of what the socket did before.
     private let beginning = Milestone()
     let logger: Logger
+    let observer: (any SocketObserver)?
 
-    private init(logger: Logger) {
-        self.logger = logger
+    private init(_ setup: Setup) {
+        logger = setup.logger
+        observer = setup.observer
     }
 
     /// The IPv4 address if it has one, or else the IPv6 one, or the Unix-domain one; of inherited sockets,
@@ -82,7 +85,7 @@ final class Listener: Sendable {
     private static let portAttempts = 16
 
     private static func bind(_ addresses: [SocketAddress], _ setup: Setup) throws(SystemError) -> Listener {
-        let listener = Listener(logger: setup.logger)
+        let listener = Listener(setup)
         let receiver = listener.makeReceiver(setup)
         var acceptors: [Acceptor] = []
         for address in addresses {
@@ -114,7 +117,7 @@ final class Listener: Sendable {
         guard !descriptors.isEmpty else {
             throw SystemError("accept4", errno: EINVAL, detail: "there is no inherited descriptor to listen on")
         }
-        let listener = Listener(logger: setup.logger)
+        let listener = Listener(setup)
         let receiver = listener.makeReceiver(setup)
         var acceptors: [Acceptor] = []
         for descriptor in descriptors {
@@ -138,9 +141,11 @@ final class Listener: Sendable {
                 guard let self, isOpen else { return }
                 setup.accepted(descriptor, peer, self)
             },
-            paused: { [logger] reason, seconds in
+            paused: { [weak self, logger] reason, seconds in
                 logger.warning("accepting pauses", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
+                self?.deliverPause(.shortage(AsyncSocketError(reason, operation: "accept")), seconds: seconds)
             },
+            full: { [weak self] in self?.deliverPause(.connectionLimit) },
             closed: { [weak self] in
                 guard let self, isLastEnd() else { return }
                 // Through the loop: `start` may run within a call that the user makes.

@@ -30,16 +30,18 @@ package final class AcceptQuota: Sendable {
     }
 
     /// A permit for one more connection. Without one, `waiter` gets a turn on the loop when there is one.
-    func takePermit(for waiter: LoopRegistration) -> AcceptPermit? {
-        let isTaken = state.withLock { state in
+    ///
+    /// - Parameter beginWait: Called when there is no permit, unless `waiter` waits already.
+    func takePermit(for waiter: LoopRegistration, beginWait: () -> Void = {}) -> AcceptPermit? {
+        let (isTaken, isNew) = state.withLock { state in
             guard state.hasRoom else {
-                state.waiting.insert(waiter)
                 state.refusals += 1
-                return false
+                return (false, state.waiting.insert(waiter).inserted)
             }
             state.open += 1
-            return true
+            return (true, false)
         }
+        if isNew { beginWait() }
         return isTaken ? AcceptPermit(of: self) : nil
     }
 

@@ -24,15 +24,19 @@ package final class Acceptor: EventHandler, Sendable {
     package struct Receiver: Sendable {
         let accepted: @Sendable (SocketDescriptor, SocketAddress) -> Void
         let paused: @Sendable (SystemError, Double) -> Void
+        let full: @Sendable () -> Void
         let closed: @Sendable () -> Void
 
+        /// - Parameter full: The quota has no permit, and accepting goes on once it has one.
         package init(
             accepted: @escaping @Sendable (_ connection: SocketDescriptor, _ peer: SocketAddress) -> Void,
             paused: @escaping @Sendable (_ reason: SystemError, _ seconds: Double) -> Void,
+            full: @escaping @Sendable () -> Void = {},
             closed: @escaping @Sendable () -> Void
         ) {
             self.accepted = accepted
             self.paused = paused
+            self.full = full
             self.closed = closed
         }
     }
@@ -198,7 +202,7 @@ package final class Acceptor: EventHandler, Sendable {
 
     private func acceptSome(_ registration: LoopRegistration) {
         for _ in 0..<Self.batchLimit {
-            guard let permit = quota.takePermit(for: registration) else { return }
+            guard let permit = quota.takePermit(for: registration, beginWait: receiver.full) else { return }
             guard acceptOne(with: permit, registration) else { return }
         }
         loop.resume(registration)

@@ -1,0 +1,181 @@
+public import AsyncSockets
+public import CoreMetrics
+
+/// Counts and times connections with swift-metrics.
+///
+/// One observer serves any number of sockets: set it as the `AsyncSocket.observer` of each listener and of
+/// each client. The README of this package lists the metrics and their labels. What it does for an event is
+/// what the metrics backend does for a handful of counters, on the thread of the connection.
+public final class MetricsObserver: SocketObserver {
+    private let connections: [ConnectionRole: ConnectionMetrics]
+    private let connectFailures: Counter
+    private let clientHandshakes: HandshakeMetrics
+    private let serverHandshakes: HandshakeMetrics
+    private let limitPauses: Counter
+    private let shortagePauses: Counter
+    private let losses: Counter
+
+    /// An observer that reports to a metrics backend.
+    ///
+    /// - Parameters:
+    ///   - prefix: What the name of every metric begins with; an underscore follows it.
+    ///   - factory: The backend; the default is the one that the process has bootstrapped by now.
+    public init(prefix: String = "async_sockets", factory: any MetricsFactory = MetricsSystem.factory) {
+        let names = MetricNames(prefix: prefix, factory: factory)
+        connections = Dictionary(
+            uniqueKeysWithValues: ConnectionRole.allCases.map { ($0, ConnectionMetrics(of: $0, names)) })
+        connectFailures = names.counter("connect_failures_total")
+        clientHandshakes = HandshakeMetrics(as: "client", names)
+        serverHandshakes = HandshakeMetrics(as: "server", names)
+        limitPauses = names.counter("accept_pauses_total", [("reason", "limit")])
+        shortagePauses = names.counter("accept_pauses_total", [("reason", "shortage")])
+        losses = names.counter("accepted_connections_lost_total")
+    }
+
+    // MARK: - SocketObserver
+
+    /// Counts the connection, which is open from now on.
+    public func connectionDidBegin(_ connection: ObservedConnection) {
+        connections[connection.role]?.begin()
+    }
+
+    /// Counts the end and the bytes, and records the duration.
+    public func connectionDidEnd(
+        _ connection: ObservedConnection, withError error: AsyncSocketError?, totals: ConnectionTotals
+    ) {
+        connections[connection.role]?.end(error, totals)
+    }
+
+    /// Counts the failure. A `connect` that this side gave up is none.
+    public func connectDidFail(_ error: AsyncSocketError?) {
+        if error != nil { connectFailures.increment() }
+    }
+
+    /// Counts the handshake by its version, and records its duration.
+    public func connection(
+        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, seconds: Double
+    ) {
+        handshakes(as: role).succeed(session, seconds)
+    }
+
+    /// Counts the failure.
+    public func connection(
+        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?, seconds: Double
+    ) {
+        handshakes(as: role).fail(error)
+    }
+
+    /// Counts the pause by its reason.
+    public func acceptingDidPause(_ pause: AcceptPause) {
+        switch pause.reason {
+        case .connectionLimit: limitPauses.increment()
+        case .shortage: shortagePauses.increment()
+        }
+    }
+
+    /// Counts the connection that was lost.
+    public func didLoseAcceptedConnection(from peer: SocketAddress, _ loss: AcceptLoss) {
+        losses.increment()
+    }
+
+    private func handshakes(as role: TLSSettings.Role) -> HandshakeMetrics {
+        switch role {
+        case .client: clientHandshakes
+        case .server: serverHandshakes
+        }
+    }
+}
+
+/// The metrics of the connections with one role.
+private struct ConnectionMetrics: Sendable {
+    private let opened: Counter
+    private let closedOrderly: Counter
+    private let closedByError: Counter
+    private let open: Meter
+    private let bytesReceived: Counter
+    private let bytesSent: Counter
+    private let duration: CoreMetrics.Timer
+
+    init(of role: ConnectionRole, _ names: MetricNames) {
+        let role = [("role", role.rawValue)]
+        opened = names.counter("connections_opened_total", role)
+        closedOrderly = names.counter("connections_closed_total", role + [("result", "orderly")])
+        closedByError = names.counter("connections_closed_total", role + [("result", "error")])
+        open = names.meter("connections_open", role)
+        bytesReceived = names.counter("received_bytes_total", role)
+        bytesSent = names.counter("sent_bytes_total", role)
+        duration = names.timer("connection_duration", role)
+    }
+
+    func begin() {
+        opened.increment()
+        open.increment()
+    }
+
+    func end(_ error: AsyncSocketError?, _ totals: ConnectionTotals) {
+        open.decrement()
+        let closed = error.map(\.isOrderlyEnd) ?? true ? closedOrderly : closedByError
+        closed.increment()
+        bytesReceived.increment(by: totals.bytesReceived)
+        bytesSent.increment(by: totals.bytesSent)
+        duration.recordNanoseconds(Int64(totals.seconds * 1_000_000_000))
+    }
+}
+
+/// The metrics of the handshakes in one role.
+private struct HandshakeMetrics: Sendable {
+    /// Those that succeeded with one version.
+    private struct Version: Sendable {
+        let version: TLSVersion
+        let full: Counter
+        let resumed: Counter
+    }
+
+    private let versions: [Version]
+    private let failed: Counter
+    private let cancelled: Counter
+    private let duration: CoreMetrics.Timer
+
+    init(as role: String, _ names: MetricNames) {
+        func counter(_ version: String, _ result: String) -> Counter {
+            names.counter("handshakes_total", [("role", role), ("version", version), ("result", result)])
+        }
+        versions = [TLSVersion.tls12, .tls13].map { version in
+            Version(
+                version: version, full: counter("\(version)", "full"), resumed: counter("\(version)", "resumed"))
+        }
+        // Which version it would have been is not known.
+        failed = counter("none", "failed")
+        cancelled = counter("none", "cancelled")
+        duration = names.timer("handshake_duration", [("role", role)])
+    }
+
+    func succeed(_ session: TLSSession, _ seconds: Double) {
+        if let version = versions.first(where: { $0.version == session.protocolVersion }) {
+            (session.isResumed ? version.resumed : version.full).increment()
+        }
+        duration.recordNanoseconds(Int64(seconds * 1_000_000_000))
+    }
+
+    func fail(_ error: AsyncSocketError?) {
+        (error == nil ? cancelled : failed).increment()
+    }
+}
+
+/// Makes metrics with the same prefix.
+private struct MetricNames {
+    let prefix: String
+    let factory: any MetricsFactory
+
+    func counter(_ name: String, _ labels: [(String, String)] = []) -> Counter {
+        Counter(label: "\(prefix)_\(name)", dimensions: labels, factory: factory)
+    }
+
+    func meter(_ name: String, _ labels: [(String, String)]) -> Meter {
+        Meter(label: "\(prefix)_\(name)", dimensions: labels, factory: factory)
+    }
+
+    func timer(_ name: String, _ labels: [(String, String)]) -> CoreMetrics.Timer {
+        Timer(label: "\(prefix)_\(name)", dimensions: labels, factory: factory)
+    }
+}

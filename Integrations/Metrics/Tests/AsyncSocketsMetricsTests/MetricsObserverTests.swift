@@ -1,0 +1,120 @@
+import AsyncSockets
+import AsyncSocketsMetrics
+import AsyncSocketsTesting
+import FoundationEssentials
+import MetricsTestKit
+import Testing
+
+/// What a metrics backend gets of real connections over loopback, and of events that are made here.
+@Suite(.timeLimit(.minutes(5))) struct MetricsObserverTests {
+    private let metrics = TestMetrics()
+
+    private func counter(_ name: String, _ labels: [(String, String)] = []) throws -> Int64 {
+        try metrics.expectCounter("async_sockets_\(name)", labels).totalValue
+    }
+
+    /// A client sends a line, gets it back, and ends. Returns when both sides have ended.
+    @discardableResult
+    private func exchange(
+        _ line: String, client: TLSSettings? = nil, server: TLSSettings? = nil, limit: Int? = nil
+    ) async throws -> [AsyncSocketError?] {
+        let observer = MetricsObserver(factory: metrics)
+        let party = Party(securing: server)
+        let listener = AsyncSocket(inlineDelegate: party)
+        listener.observer = observer
+        listener.maximumAcceptedConnections = limit
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let socket = AsyncSocket(inlineDelegate: party)
+        socket.observer = observer
+        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
+        if let client { try socket.startTLS(settings: client) }
+        socket.write(Data(line.utf8), withTimeout: 60, tag: 1)
+        socket.readData(to: Data("\n".utf8), withTimeout: 60, tag: 1)
+        return [await party.end(), await party.end()]
+    }
+
+    private func settings() throws -> (client: TLSSettings, server: TLSSettings) {
+        let authority = try CertificateAuthority()
+        var client = TLSSettings.client(serverName: "localhost")
+        client.trustRoots = try authority.roots
+        return (client, .server(identity: try authority.issue(.server(names: ["localhost"])).identity()))
+    }
+
+    @Test func connectionsAndBytesAreCountedByRole() async throws {
+        try await exchange("hello\n")
+        for role in ["client", "server"] {
+            let labels = [("role", role)]
+            #expect(try counter("connections_opened_total", labels) == 1)
+            #expect(try counter("connections_closed_total", labels + [("result", "orderly")]) == 1)
+            #expect(try counter("connections_closed_total", labels + [("result", "error")]) == 0)
+            #expect(try counter("received_bytes_total", labels) == 6)
+            #expect(try counter("sent_bytes_total", labels) == 6)
+            #expect(try metrics.expectMeter("async_sockets_connections_open", labels).values == [1, 0])
+            #expect(try metrics.expectTimer("async_sockets_connection_duration", labels).values.count == 1)
+        }
+        #expect(try counter("connections_opened_total", [("role", "adopted")]) == 0)
+    }
+
+    @Test(arguments: [TLSVersion.tls12, .tls13])
+    func handshakesAreCountedByVersionAndTimed(_ version: TLSVersion) async throws {
+        var (client, server) = try settings()
+        client.minimumVersion = version
+        client.maximumVersion = version
+        server.minimumVersion = .tls12
+        try await exchange("hello\n", client: client, server: server)
+        for role in ["client", "server"] {
+            for other in [TLSVersion.tls12, .tls13] {
+                let labels = [("role", role), ("version", "\(other)"), ("result", "full")]
+                #expect(try counter("handshakes_total", labels) == (other == version ? 1 : 0))
+            }
+            let durations = try metrics.expectTimer("async_sockets_handshake_duration", [("role", role)]).values
+            #expect(durations.count == 1)
+            #expect(durations.allSatisfy { $0 > 0 })
+            #expect(try counter("received_bytes_total", [("role", role)]) == 6)
+        }
+    }
+
+    @Test func aHandshakeThatFailsIsCountedOnBothSides() async throws {
+        let (client, server) = (try settings().client, try settings().server)
+        let errors = try await exchange("hello\n", client: client, server: server)
+        #expect(errors.allSatisfy { $0?.tls != nil })
+        for role in ["client", "server"] {
+            #expect(try counter("handshakes_total", [("role", role), ("version", "none"), ("result", "failed")]) == 1)
+            #expect(try counter("connections_closed_total", [("role", role), ("result", "error")]) == 1)
+            #expect(try counter("sent_bytes_total", [("role", role)]) == 0)
+        }
+    }
+
+    @Test func aListenerAtItsLimitCountsThePause() async throws {
+        try await exchange("hello\n", limit: 1)
+        #expect(try counter("accept_pauses_total", [("reason", "limit")]) >= 1)
+        #expect(try counter("accept_pauses_total", [("reason", "shortage")]) == 0)
+    }
+
+    // MARK: - Events that a test cannot easily have
+
+    @Test func whatHappensSeldomIsCountedToo() throws {
+        let observer = MetricsObserver(factory: metrics)
+        let error = AsyncSocketError(.connectFailed, blame: .system, operation: "connect", message: "no one listens")
+        let peer = try #require(SocketAddress(literal: "127.0.0.1", port: 1))
+        let connection = ObservedConnection(number: 1, role: .server, peer: peer)
+        observer.connectDidFail(error)
+        observer.connectDidFail(nil)
+        observer.acceptingDidPause(AcceptPause(reason: .shortage(error), seconds: 0.05))
+        observer.didLoseAcceptedConnection(from: peer, .noDelegate)
+        observer.connection(connection, didSecureAs: .server, session: TLSSession(isResumed: true), seconds: 1)
+        observer.connection(connection, didFailToSecureAs: .server, error: nil, seconds: 1)
+        #expect(try counter("connect_failures_total") == 1)
+        #expect(try counter("accept_pauses_total", [("reason", "shortage")]) == 1)
+        #expect(try counter("accepted_connections_lost_total") == 1)
+        let resumed = [("role", "server"), ("version", "TLSv1.3"), ("result", "resumed")]
+        #expect(try counter("handshakes_total", resumed) == 1)
+        #expect(try counter("handshakes_total", [("role", "server"), ("version", "none"), ("result", "cancelled")]) == 1)
+    }
+
+    @Test func theProgramChoosesThePrefix() throws {
+        let observer = MetricsObserver(prefix: "mail", factory: metrics)
+        observer.connectionDidBegin(ObservedConnection(number: 1, role: .adopted))
+        #expect(try metrics.expectCounter("mail_connections_opened_total", [("role", "adopted")]).totalValue == 1)
+    }
+}

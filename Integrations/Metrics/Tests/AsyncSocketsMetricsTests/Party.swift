@@ -1,0 +1,40 @@
+import AsyncSockets
+import FoundationEssentials
+import Synchronization
+
+/// A delegate of a listener, of the sockets that it accepts, and of clients.
+final class Party: AsyncSocketDelegate, Sendable {
+    private let settings: TLSSettings?
+    private let accepted = Mutex<[AsyncSocket]>([])
+    private let ends: AsyncStream<AsyncSocketError?>
+    private let continuation: AsyncStream<AsyncSocketError?>.Continuation
+
+    /// - Parameter settings: Every accepted socket begins TLS with them; nil: none does.
+    init(securing settings: TLSSettings? = nil) {
+        self.settings = settings
+        (ends, continuation) = AsyncStream<AsyncSocketError?>.makeStream()
+    }
+
+    /// Waits for the end of another socket.
+    func end() async -> AsyncSocketError? {
+        for await error in ends { return error }
+        return nil
+    }
+
+    func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+        accepted.withLock { $0.append(newSocket) }
+        if let settings { try? newSocket.startTLS(settings: settings) }
+        newSocket.readData(to: Data("\n".utf8), withTimeout: 60, tag: 0)
+    }
+
+    /// Servers echo a line; clients end.
+    func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+        guard tag == 0 else { return socket.disconnect() }
+        socket.write(data, withTimeout: 60, tag: 0)
+        socket.readData(withTimeout: 60, tag: 0)
+    }
+
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        continuation.yield(error)
+    }
+}

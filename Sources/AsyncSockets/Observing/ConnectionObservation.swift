@@ -1,0 +1,125 @@
+// Rules of observing:
+//  1. All calls to an observer are in this file. Those about a connection come inside its turn, with no lock
+//     held: what the observer asks of the socket is a message, which is served later.
+//  2. A connection has an observation from its beginning to its end, if its configuration has an observer.
+//     Without one it keeps a nil reference, and a round of the pump asks for it once.
+//  3. Bytes are counted where they enter the reader's buffer and leave the writer's queue: plain additions.
+
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// What an observer learns of one connection, and what has to be counted for that.
+///
+/// Confined to the turn of the connection.
+final class ConnectionObservation {
+    private let observer: any SocketObserver
+    private let connection: ObservedConnection
+    private let begin = Deadline.now
+    private var handshake: (role: TLSSettings.Role, begin: Deadline)?
+    fileprivate var bytesReceived = 0
+    fileprivate var bytesSent = 0
+
+    /// The connection begins now.
+    init(_ connection: ObservedConnection, by observer: any SocketObserver) {
+        self.observer = observer
+        self.connection = connection
+        observer.connectionDidBegin(connection)
+    }
+
+    /// - Parameter earlyByteCount: The received bytes that belong to the handshake, not to the reader.
+    func beginHandshake(as role: TLSSettings.Role, _ earlyByteCount: Int) {
+        handshake = (role, .now)
+        bytesReceived -= earlyByteCount
+    }
+
+    /// The handshake is complete.
+    func succeed(_ session: TLSSession) {
+        guard let handshake = handshake.take() else { return }
+        observer.connection(
+            connection, didSecureAs: handshake.role, session: session, seconds: Deadline.now.seconds(since: handshake.begin))
+    }
+
+    /// The connection has ended.
+    ///
+    /// - Parameter role: The role in a handshake that was refused before it began.
+    fileprivate func end(_ error: AsyncSocketError?, refusing role: TLSSettings.Role?) {
+        let now = Deadline.now
+        if let handshake = handshake.take() ?? role.map({ ($0, now) }) {
+            observer.connection(
+                connection, didFailToSecureAs: handshake.role, error: error, seconds: now.seconds(since: handshake.begin))
+        }
+        observer.connectionDidEnd(
+            connection, withError: error,
+            totals: ConnectionTotals(
+                bytesReceived: bytesReceived, bytesSent: bytesSent, seconds: now.seconds(since: begin)))
+    }
+}
+
+extension StreamConnection {
+    /// The connection is established, or has got an observer since: it begins for its observer, once.
+    func beginObserving(_ descriptor: SocketDescriptor) {
+        guard observation == nil, let observer = configuration.value.observer else { return }
+        let peer = record.withLock { $0.snapshot.remoteAddress } ?? descriptor.remoteAddress
+        observation = ConnectionObservation(ObservedConnection(number: log.number, role: log.role, peer: peer), by: observer)
+    }
+
+    /// Called before the descriptor is closed: its permit may let in another connection, which begins later.
+    ///
+    /// - Parameter ended: The phase before the end.
+    func endObserving(_ ended: ConnectionPhase, _ error: AsyncSocketError?) {
+        if let observation = observation.take() {
+            var role: TLSSettings.Role?
+            // Between the drained queues and the handshake there is time only to refuse it.
+            if case .queuedTLS(let request, drained: .both) = upgrade { role = request.settings.role }
+            return observation.end(error, refusing: role)
+        }
+        switch ended {
+        case .opening, .negotiating: configuration.value.observer?.connectDidFail(error)
+        case .idle, .connected, .closed: break
+        }
+    }
+
+    /// Fetches what the reads lack.
+    @inline(__always)
+    func fill(from channel: ByteChannel) -> ByteChannel.FillAnswer {
+        guard let observation else { return channel.fill(reads.preBuffer, limit: reads.room) }
+        let before = reads.preBuffer.count
+        defer { observation.bytesReceived += reads.preBuffer.count - before }
+        return channel.fill(reads.preBuffer, limit: reads.room)
+    }
+
+    /// Hands on the next part of the writes.
+    @inline(__always)
+    func submit(to channel: ByteChannel) -> ByteChannel.SubmitAnswer {
+        guard let observation else { return channel.submit(writes) }
+        let before = writes.waitingByteCount
+        defer { observation.bytesSent += before - writes.waitingByteCount }
+        return channel.submit(writes)
+    }
+}
+
+extension StreamConnection {
+    /// The same for bytes that are in no queue.
+    @inline(__always)
+    func write(_ bytes: UnsafeRawBufferPointer, to channel: ByteChannel) -> Int {
+        let count = channel.write(bytes)
+        if let observation { observation.bytesSent += count }
+        return count
+    }
+}
+
+extension Listener {
+    /// On the loop: accepting pauses.
+    func deliverPause(_ reason: AcceptPause.Reason, seconds: Double? = nil) {
+        observer?.acceptingDidPause(AcceptPause(reason: reason, seconds: seconds, listener: localAddress))
+    }
+}
+
+extension AcceptedConnection {
+    /// No one has the connection: logs that, and has the observer know.
+    func deliver(_ loss: AcceptLoss) {
+        log(loss)
+        listener.observer?.didLoseAcceptedConnection(from: peer, loss)
+    }
+}

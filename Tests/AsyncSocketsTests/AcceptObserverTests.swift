@@ -1,0 +1,87 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import Dispatch
+import FoundationEssentials
+import SocketTestSupport
+import Testing
+
+/// What an observer learns of a listener.
+@Suite(.timeLimit(.minutes(5))) struct AcceptObserverTests {
+    @Test func aListenerThatReachesItsLimitPausesOnceUntilItGoesOn() async throws {
+        let observer = ObservationRecorder()
+        let recorder = Recorder()
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        listener.observer = observer
+        listener.maximumAcceptedConnections = 1
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let address = try #require(listener.localAddress)
+        let clients = try (0..<3).map { _ in try RawSocket.connected(to: address) }
+        for _ in clients {
+            let socket = try await recorder.accepted()
+            guard case .began(let connection) = await observer.next(), connection.role == .server,
+                case .paused(let pause) = await observer.next()
+            else {
+                Issue.record("no pause")
+                return
+            }
+            #expect(pause == AcceptPause(reason: .connectionLimit, seconds: nil, listener: address))
+            // Another connection comes during the pause.
+            try RawSocket.connected(to: address).resetWhenClosed()
+            socket.removeDelegate()
+            socket.disconnect()
+            guard case .ended = await observer.next() else {
+                Issue.record("no end")
+                return
+            }
+        }
+        withExtendedLifetime(clients) {}
+    }
+
+    @Test func aConnectionThatNoOneKeepsIsLostAndHasAnEndToo() async throws {
+        final class Forgetful: AsyncSocketDelegate, Sendable {}
+        let observer = ObservationRecorder()
+        let delegate = Forgetful()
+        let listener = AsyncSocket(inlineDelegate: delegate)
+        listener.observer = observer
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let client = try RawSocket.connected(to: try #require(listener.localAddress))
+        let told = await observer.untilEnds(1)
+        guard told.count == 3, case .lost(try client.localAddress, .notKept) = told.first else {
+            Issue.record("\(told)")
+            return
+        }
+        withExtendedLifetime(delegate) {}
+    }
+
+    @Test func aConnectionForAListenerWithoutADelegateIsLost() async throws {
+        let observer = ObservationRecorder()
+        let recorder = Recorder()
+        let listener = AsyncSocket(recorder, calledOn: DispatchQueue(label: "delegate"))
+        listener.observer = observer
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        listener.removeDelegate()
+        let client = try RawSocket.connected(to: try #require(listener.localAddress))
+        guard case .lost(try client.localAddress, .noDelegate) = await observer.next() else {
+            Issue.record("not lost")
+            return
+        }
+    }
+
+    @Test func anAcceptedSocketMayGetAnObserverOfItsOwn() async throws {
+        let (observer, ofChild) = (ObservationRecorder(), ObservationRecorder())
+        let recorder = Recorder { _, told in
+            if case .accepted(let socket) = told { socket.observer = ofChild }
+        }
+        let listener = AsyncSocket(inlineDelegate: recorder)
+        listener.observer = observer
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let client = try RawSocket.connected(to: try #require(listener.localAddress))
+        // Ended by the peer: `disconnect()` here may come before the connection begins.
+        let child = try await recorder.accepted()
+        client.finish()
+        let told = await ofChild.untilEnds(1)
+        #expect(told.about(.server).count == 2)
+        #expect(told.count == 2)
+        withExtendedLifetime((client, child, listener)) {}
+    }
+}

@@ -1,0 +1,92 @@
+import AsyncSockets
+import SocketBuffers
+
+/// Something that an observer was told.
+enum Observed: Sendable {
+    case began(ObservedConnection)
+    case ended(ObservedConnection, AsyncSocketError?, ConnectionTotals)
+    case connectFailed(AsyncSocketError?)
+    case secured(ObservedConnection, TLSSettings.Role, TLSSession, seconds: Double)
+    case notSecured(ObservedConnection, TLSSettings.Role, AsyncSocketError?, seconds: Double)
+    case paused(AcceptPause)
+    case lost(SocketAddress, AcceptLoss)
+
+    /// The connection that it is about.
+    var connection: ObservedConnection? {
+        switch self {
+        case .began(let connection), .ended(let connection, _, _), .secured(let connection, _, _, _),
+            .notSecured(let connection, _, _, _):
+            connection
+        case .connectFailed, .paused, .lost: nil
+        }
+    }
+
+    var isEnd: Bool {
+        if case .ended = self { true } else { false }
+    }
+}
+
+/// An observer that records what it is told, for one test to wait for: except shortages, which
+/// `Scripts/test-faults` makes at any time.
+final class ObservationRecorder: SocketObserver {
+    private let incoming: AsyncStream<Observed>
+    private let continuation: AsyncStream<Observed>.Continuation
+    private let reaction: @Sendable (Observed) -> Void
+
+    /// - Parameter reaction: Called first, within the call to the observer.
+    init(reaction: @escaping @Sendable (Observed) -> Void = { _ in }) {
+        (incoming, continuation) = AsyncStream<Observed>.makeStream()
+        self.reaction = reaction
+    }
+
+    private func record(_ observed: Observed) {
+        reaction(observed)
+        continuation.yield(observed)
+    }
+
+    /// The next thing. The test's time limit ends a wait in vain.
+    func next() async -> Observed? {
+        for await observed in incoming { return observed }
+        return nil
+    }
+
+    /// What is told until `count` connections have ended.
+    func untilEnds(_ count: Int) async -> [Observed] {
+        var all: [Observed] = []
+        while all.count(where: \.isEnd) < count, let observed = await next() { all.append(observed) }
+        return all
+    }
+
+    func connectionDidBegin(_ connection: ObservedConnection) { record(.began(connection)) }
+    func connectionDidEnd(_ connection: ObservedConnection, withError error: AsyncSocketError?, totals: ConnectionTotals) {
+        record(.ended(connection, error, totals))
+    }
+    func connectDidFail(_ error: AsyncSocketError?) { record(.connectFailed(error)) }
+    func connection(
+        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, seconds: Double
+    ) {
+        record(.secured(connection, role, session, seconds: seconds))
+    }
+    func connection(
+        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?, seconds: Double
+    ) {
+        record(.notSecured(connection, role, error, seconds: seconds))
+    }
+    func acceptingDidPause(_ pause: AcceptPause) {
+        if case .connectionLimit = pause.reason { record(.paused(pause)) }
+    }
+    func didLoseAcceptedConnection(from peer: SocketAddress, _ loss: AcceptLoss) { record(.lost(peer, loss)) }
+}
+
+extension [Observed] {
+    /// What was told of the connection with that role.
+    func about(_ role: ConnectionRole) -> [Observed] {
+        filter { $0.connection?.role == role }
+    }
+
+    /// The end of the connection with that role.
+    func end(_ role: ConnectionRole) -> (error: AsyncSocketError?, totals: ConnectionTotals)? {
+        for case .ended(let connection, let error, let totals) in self where connection.role == role { return (error, totals) }
+        return nil
+    }
+}
