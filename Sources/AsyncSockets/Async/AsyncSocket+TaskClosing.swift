@@ -13,7 +13,7 @@ extension AsyncSocket {
         guard let connection else { return disconnect() }
         guard isConnected else { return disconnect() }
         disconnectAfterWriting()
-        let waiter = DoneWaiter("close", OperationLimit(timeout))
+        let waiter = DoneWaiter(.close, OperationLimit(timeout))
         connection.post(.awaitEnd(waiter))
         // Late or cancelled: it has closed at once.
         try? await waiter.value(from: connection)

@@ -50,11 +50,11 @@ extension AsyncSocket {
         _ tls: TLSSettings?, _ timeout: Duration?, to makeDestination: () throws -> Destination
     ) async throws {
         let limit = OperationLimit(nil)
-        try limit.check("connect")
+        try limit.check(.connect)
         if let tls { try AsyncSocketError.check(tls) }
         let destination = try makeDestination()
         let connection = try makeConnection("connect")
-        let waiter = DoneWaiter("connect", limit)
+        let waiter = DoneWaiter(.connect, limit)
         connection.post(.connect(destination, timeout: timeout.map { max($0.inSeconds, 0) } ?? -1, waiter: waiter))
         try await waiter.value(from: connection)
         if let tls { try await startTLS(settings: tls) }
@@ -108,20 +108,6 @@ extension AsyncSocket {
         return try await socket.run(on: executor) { () async throws -> Result in
             try await socket.connect(to: address, tls: tls, timeout: timeout)
             return try await socket.closing(after: body)
-        }
-    }
-
-    /// Calls `body`, and closes the connection on every way out.
-    nonisolated(nonsending) func closing<Result>(
-        after body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
-    ) async throws -> Result {
-        do {
-            let result = try await body(self)
-            await close()
-            return result
-        } catch {
-            disconnect()
-            throw error
         }
     }
 

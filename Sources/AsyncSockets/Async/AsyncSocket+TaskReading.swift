@@ -74,16 +74,8 @@ extension AsyncSocket {
         maxLength: ByteLimit = 65536, timeout: Duration? = nil
     ) async throws -> String? {
         guard maxLength.count > 0 else { throw AsyncSocketError.badParameter("read", "maxLength must be at least 1") }
-        return try await readLine(with: LineReader(maxLength: maxLength.count), timeout)
-    }
-
-    nonisolated(nonsending) func readLine(with line: LineReader, _ timeout: Duration? = nil) async throws -> String? {
-        do {
-            _ = try await read(.reader(line.reader), line.maxLength, timeout)
-            return line.text
-        } catch let error as AsyncSocketError where error.isOrderlyEnd {
-            return try await read(atMost: line.maxLength, timeout: timeout).map { String(decoding: $0, as: UTF8.self) }
-        }
+        guard let connection else { throw Self.notInUse("read") }
+        return try await connection.readLine(LineReader(maxLength: maxLength.count), OperationLimit(timeout))
     }
 
     /// Everything up to an orderly end.
@@ -111,13 +103,9 @@ extension AsyncSocket {
         _ goal: ReadPacket.Goal, _ maxLength: Int, _ timeout: Duration?
     ) async throws -> Data {
         let limit = OperationLimit(timeout)
-        try limit.check("read")
+        try limit.check(.read)
         guard let connection else { throw Self.notInUse("read") }
-        switch connection.beginRead(goal, maxLength: maxLength, limit) {
-        case .served(let data): return data
-        case .failed(let error): throw error
-        case .waits(let waiter): return try await waiter.value(from: connection)
-        }
+        return try await connection.read(goal, maxLength, limit)
     }
 
     static func notInUse(_ operation: String) -> AsyncSocketError {

@@ -24,7 +24,7 @@ extension AsyncSocket {
     ) async throws -> TLSSession {
         let limit = OperationLimit(nil)
         do {
-            try limit.check("startTLS")
+            try limit.check(.startTLS)
         } catch {
             // What follows must not be sent in plaintext.
             disconnect()
@@ -39,7 +39,7 @@ extension AsyncSocket {
             connection.post(.fail(error))
             throw error
         }
-        var waiter = HandshakeWaiter("startTLS", limit)
+        var waiter = HandshakeWaiter(.startTLS, limit)
         _ = try startTLS(settings: settings, waiter: waiter, decidesTrust: trust != nil)
         while true {
             switch try await waiter.value(from: connection) {
@@ -55,7 +55,7 @@ extension AsyncSocket {
                     connection.post(.verdict(false))
                     throw error
                 }
-                waiter = HandshakeWaiter("startTLS", limit)
+                waiter = HandshakeWaiter(.startTLS, limit)
                 connection.post(.verdictOf(waiter, isAccepted))
             }
         }

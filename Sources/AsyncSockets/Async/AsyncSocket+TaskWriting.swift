@@ -59,7 +59,7 @@ extension AsyncSocket {
         let (connection, limit) = try prepareWrite(timeout)
         let region = try Self.region(ofFile: path, offset: offset, length: length)
         guard region.length > 0 else { return }
-        let waiter = DoneWaiter("write", limit)
+        let waiter = DoneWaiter(.write, limit)
         connection.write(WritePacket(file: region, timeout: -1, completion: .waiter(waiter)))
         try await waiter.value(from: connection)
     }
@@ -68,7 +68,7 @@ extension AsyncSocket {
 
     private func prepareWrite(_ timeout: Duration?) throws -> (StreamConnection, OperationLimit) {
         let limit = OperationLimit(timeout)
-        try limit.check("write")
+        try limit.check(.write)
         guard let connection else { throw Self.notInUse("write") }
         return (connection, limit)
     }

@@ -13,24 +13,46 @@ extension StreamConnection {
 
     /// Serves a read now, or queues it for a task.
     func beginRead(_ goal: ReadPacket.Goal, maxLength: Int, _ limit: OperationLimit) -> DirectRead {
-        var answer: DirectRead?
-        let wasFree = turn.enterIfFree(self) {
-            var packet = ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .answered)
-            if let served = readAtOnce(&packet) {
-                answer = served
-            } else if isReadyToWait {
-                // Nothing is there: it only has to be queued.
-                let waiter = ReadWaiter("read", limit)
-                packet.answer(waiter)
-                reads.append(packet)
-                ending.note(.readAsked)
-                answer = .waits(waiter)
-            }
+        var packet = ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .answered)
+        if turn.enterIfFree() {
+            let answer = readOrWait(&packet, limit)
+            leaveTurn()
+            if let answer { return answer }
         }
-        if wasFree, let answer { return answer }
-        let waiter = ReadWaiter("read", limit)
-        post(.read(ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter))))
+        let waiter = makeReadWaiter(limit)
+        packet.answer(waiter)
+        post(.read(packet))
         return .waits(waiter)
+    }
+
+    /// Inside the turn: nil when the pump is needed.
+    private func readOrWait(_ packet: inout ReadPacket, _ limit: OperationLimit) -> DirectRead? {
+        if let served = readAtOnce(&packet) { return served }
+        guard isReadyToWait else { return nil }
+        // Nothing is there: it only has to be queued.
+        let waiter = makeReadWaiter(limit)
+        packet.answer(waiter)
+        reads.append(packet)
+        ending.note(.readAsked)
+        return .waits(waiter)
+    }
+
+    private func makeReadWaiter(_ limit: OperationLimit) -> ReadWaiter {
+        if let waiter = scope.reader {
+            waiter.restart(limit)
+            return waiter
+        }
+        return ReadWaiter(limit, isScoped: false)
+    }
+
+    /// Leaves the turn. What is left to do is seldom more than to arm a deadline.
+    private func leaveTurn() {
+        if needsPump || !outlet.isEmpty {
+            finishTurn(on: .caller)
+        } else {
+            armDeadline()
+        }
+        turn.leaveOrDrain(self)
     }
 
     /// Nil when the read has to wait.
@@ -71,10 +93,12 @@ extension StreamConnection {
         _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, makeData: (Int) -> Data
     ) -> DirectWrite {
         guard !bytes.isEmpty else { return .done }
-        var answer: DirectWrite?
-        let wasFree = turn.enterIfFree(self) { answer = writeAtOnce(bytes, limit, makeData) }
-        if wasFree, let answer { return answer }
-        let waiter = DoneWaiter("write", limit)
+        if turn.enterIfFree() {
+            let answer = writeAtOnce(bytes, limit, makeData)
+            leaveTurn()
+            if let answer { return answer }
+        }
+        let waiter = DoneWaiter(.write, limit)
         post(.write(WritePacket(data: makeData(0), timeout: -1, completion: .waiter(waiter))))
         return .waits(waiter)
     }
@@ -92,7 +116,7 @@ extension StreamConnection {
         needsPump = true
         guard count > 0 else { return nil }
         let isBelowMark = bytes.count - count < configuration.value.writeHighWaterMark ?? 0
-        let waiter = isBelowMark ? nil : DoneWaiter("write", limit)
+        let waiter = isBelowMark ? nil : DoneWaiter(.write, limit)
         let completion: Completion<Void> = waiter.map { .waiter($0) } ?? .answered
         if count == bytes.count {
             writes.appendHandedOn(completion)

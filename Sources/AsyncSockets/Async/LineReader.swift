@@ -1,3 +1,4 @@
+internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
@@ -6,7 +7,8 @@ final class LineReader: @unchecked Sendable {
     // Unchecked: a reader belongs to one read at a time, which writes the text before its task goes on.
     let maxLength: Int
     private(set) var text = ""
-    private(set) lazy var reader = BufferReader { [unowned self] in take(from: $0) }
+    private(set) lazy var goal = ReadPacket.Goal.reader(reader)
+    private lazy var reader = BufferReader { [unowned self] in take(from: $0) }
 
     init(maxLength: Int) {
         self.maxLength = maxLength
@@ -20,5 +22,27 @@ final class LineReader: @unchecked Sendable {
         text = String(decoding: bytes, as: UTF8.self)
         buffer.consume(count)
         return .done
+    }
+}
+
+extension StreamConnection {
+    /// The next line; nil after an orderly end.
+    nonisolated(nonsending) func readLine(_ line: LineReader, _ limit: OperationLimit) async throws -> String? {
+        try limit.check(.read)
+        do {
+            _ = try await read(line.goal, line.maxLength, limit)
+            return line.text
+        } catch let error as AsyncSocketError where error.isOrderlyEnd {
+            // What came before the end without a line feed is a line too.
+            return try await readRest(line.maxLength, limit)
+        }
+    }
+
+    private nonisolated(nonsending) func readRest(_ maxLength: Int, _ limit: OperationLimit) async throws -> String? {
+        do {
+            return String(decoding: try await read(.anyBytes, maxLength, limit), as: UTF8.self)
+        } catch let error as AsyncSocketError where error.isOrderlyEnd {
+            return nil
+        }
     }
 }

@@ -1,5 +1,10 @@
 internal import SocketCore
 
+/// What a task waits for.
+enum OperationKind: String, Sendable {
+    case connect, read, write, startTLS, close
+}
+
 /// When an operation of a task has to be complete: by its own timeout or by the `withDeadline` around it,
 /// whichever comes first.
 struct OperationLimit: Sendable {
@@ -17,29 +22,27 @@ struct OperationLimit: Sendable {
         (deadline, isTimeout) = (end, true)
     }
 
-    /// True when nothing can be done in time any more.
-    var isOver: Bool {
-        if let deadline { deadline <= .now } else { false }
-    }
-
     /// Throws when the task is cancelled, or the time is over already.
-    func check(_ operation: StaticString) throws {
+    func check(_ operation: OperationKind) throws {
         if Task.isCancelled { throw CancellationError() }
-        if isOver { throw error(of: operation) }
+        if let deadline, deadline <= .now { throw error(of: operation) }
     }
 
     /// Why an operation that has not been complete in time fails.
-    func error(of operation: StaticString) -> AsyncSocketError {
+    func error(of operation: OperationKind) -> AsyncSocketError {
+        guard isTimeout else {
+            return AsyncSocketError(
+                .deadlineExceeded, blame: .peer, operation: operation.rawValue, message: "the deadline around it has passed")
+        }
         let code: AsyncSocketError.Code =
-            switch "\(operation)" {
-            case _ where !isTimeout: .deadlineExceeded
-            case "write": .writeTimeout
-            case "connect": .connectTimeout
-            case "startTLS": .handshakeTimeout
-            default: .readTimeout
+            switch operation {
+            case .connect: .connectTimeout
+            case .read: .readTimeout
+            case .write, .close: .writeTimeout
+            case .startTLS: .handshakeTimeout
             }
-        let message = isTimeout ? "it did not complete in time" : "the deadline around it has passed"
-        return AsyncSocketError(code, blame: .peer, operation: "\(operation)", message: message)
+        return AsyncSocketError(
+            code, blame: .peer, operation: operation.rawValue, message: "it did not complete in time")
     }
 }
 

@@ -38,6 +38,7 @@ extension AsyncSocket {
     /// It ends with an orderly end of the connection, and when `startTLS` begins. A loop that is left early
     /// loses nothing. A cancelled task gets an error with the code `.cancelled`.
     public struct Chunks: AsyncSequence, Sendable {
+        /// Why the connection has ended.
         public typealias Failure = AsyncSocketError
 
         fileprivate let socket: AsyncSocket
@@ -45,7 +46,7 @@ extension AsyncSocket {
 
         /// Begins at the next byte that no one has read.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(scope: SequenceScope(socket), maxLength: maxLength)
+            Iterator(scope: SequenceScope(socket), maxLength: Swift.max(maxLength, 1))
         }
 
         /// Reads one chunk after the other.
@@ -57,8 +58,15 @@ extension AsyncSocket {
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws(AsyncSocketError) -> Data? {
-                let maxLength = maxLength
-                return try await scope.next { (socket) async throws -> Data? in try await socket.read(atMost: maxLength) }
+                guard let connection = try scope.openConnection() else { return nil }
+                do {
+                    let limit = OperationLimit(nil)
+                    try limit.check(.read)
+                    return try await connection.read(.anyBytes, maxLength, limit)
+                } catch {
+                    if let failure = SequenceScope.failure(error) { throw failure }
+                    return nil
+                }
             }
         }
     }
@@ -68,6 +76,7 @@ extension AsyncSocket {
     /// It ends with an orderly end of the connection, and when `startTLS` begins. A loop that is left early
     /// loses nothing. A cancelled task gets an error with the code `.cancelled`.
     public struct Lines: AsyncSequence, Sendable {
+        /// Why the connection has ended.
         public typealias Failure = AsyncSocketError
 
         fileprivate let socket: AsyncSocket
@@ -87,8 +96,13 @@ extension AsyncSocket {
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws(AsyncSocketError) -> String? {
-                let line = line
-                return try await scope.next { (socket) async throws -> String? in try await socket.readLine(with: line) }
+                guard let connection = try scope.openConnection() else { return nil }
+                do {
+                    return try await connection.readLine(line, OperationLimit(nil))
+                } catch {
+                    if let failure = SequenceScope.failure(error) { throw failure }
+                    return nil
+                }
             }
         }
     }
@@ -106,20 +120,17 @@ struct SequenceScope {
         isUpgraded = connection?.isUpgradeClaimed ?? false
     }
 
-    /// The next element, by a read of its own; nil when the sequence has ended.
-    func next<Element>(
-        isolation actor: isolated (any Actor)? = #isolation, _ read: (AsyncSocket) async throws -> Element?
-    ) async throws(AsyncSocketError) -> Element? {
-        if let connection {
-            guard socket.connection === connection, connection.isUpgradeClaimed == isUpgraded else { return nil }
+    /// The connection to read from; nil when the sequence has ended.
+    func openConnection() throws(AsyncSocketError) -> StreamConnection? {
+        guard let connection else { throw AsyncSocket.notInUse("read") }
+        return connection.isUpgradeClaimed == isUpgraded ? connection : nil
+    }
+
+    /// The error of the sequence; nil when that is an orderly end.
+    static func failure(_ error: any Error) -> AsyncSocketError? {
+        guard let error = error as? AsyncSocketError else {
+            return AsyncSocketError(.cancelled, blame: .caller, operation: "read", message: "the task was cancelled")
         }
-        do {
-            return try await read(socket)
-        } catch let error as AsyncSocketError {
-            throw error
-        } catch {
-            throw AsyncSocketError(
-                .cancelled, blame: .caller, operation: "read", message: "the task was cancelled")
-        }
+        return error.isOrderlyEnd ? nil : error
     }
 }

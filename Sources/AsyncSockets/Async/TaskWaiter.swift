@@ -3,6 +3,8 @@
 //  2. There is one answer. The side that comes second, the answer or the task, resumes the task.
 //  3. A cancellation is asked for after the operation, and finds it or comes too late. The task waits for the
 //     answer all the same: so it knows what became of its bytes.
+//  4. Where a scope looks after the cancellation of its task (`TaskScope`), its waiters do not: they ask once
+//     whether the task is cancelled, after the operation was asked for.
 
 internal import FoundationEssentials
 internal import SocketCore
@@ -17,13 +19,13 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
         static var waiting: UInt8 { 2 }
     }
 
-    private let limit: OperationLimit
-    private let operation: StaticString
     private let state = Atomic<UInt8>(State.asked)
+    private let operation: OperationKind
+    @exclusivity(unchecked) private var limit: OperationLimit
     @exclusivity(unchecked) private var result: Result<Value, any Error>?
     @exclusivity(unchecked) private var continuation: UnsafeContinuation<Value, any Error>?
 
-    init(_ operation: StaticString, _ limit: OperationLimit) {
+    init(_ operation: OperationKind, _ limit: OperationLimit) {
         self.operation = operation
         self.limit = limit
     }
@@ -32,9 +34,14 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
 
     final var lateError: any Error { limit.error(of: operation) }
 
+    /// The answer, if it is there already.
+    final var earlyAnswer: Result<Value, any Error>? {
+        state.load(ordering: .acquiring) == State.answered ? result : nil
+    }
+
     /// The answer. If the task is cancelled, the connection is asked to cancel the operation.
     nonisolated(nonsending) final func value(from connection: StreamConnection) async throws -> Value {
-        if state.load(ordering: .acquiring) == State.answered, let result { return try result.get() }
+        if let earlyAnswer { return try earlyAnswer.get() }
         return try await withTaskCancellationHandler {
             try await withUnsafeThrowingContinuation { wait(with: $0) }
         } onCancel: {
@@ -42,7 +49,8 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
         }
     }
 
-    private func wait(with continuation: UnsafeContinuation<Value, any Error>) {
+    /// Has the answer resume a task.
+    final func wait(with continuation: UnsafeContinuation<Value, any Error>) {
         self.continuation = continuation
         let (waits, _) = state.compareExchange(
             expected: State.asked, desired: State.waiting, ordering: .acquiringAndReleasing)
@@ -59,12 +67,27 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
         }
         continuation?.resume(with: result)
     }
+
+    /// Prepares it for another operation of the task, which has its answer.
+    final func restart(_ limit: OperationLimit) {
+        self.limit = limit
+        result = nil
+        state.store(State.asked, ordering: .releasing)
+    }
 }
 
 // Each kind of waiter has a conformance of its own: that of a generic class would look its types up at run
 // time, for each answer.
 
 final class ReadWaiter: TaskWaiter<Data>, OperationWaiter, @unchecked Sendable {
+    /// A scope looks after its cancellation.
+    let isScoped: Bool
+
+    init(_ limit: OperationLimit, isScoped: Bool) {
+        self.isScoped = isScoped
+        super.init(.read, limit)
+    }
+
     func complete(_ result: Result<Data, any Error>) { answer(result) }
 }
 

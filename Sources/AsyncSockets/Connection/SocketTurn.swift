@@ -102,16 +102,19 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
         }
     }
 
-    /// Calls `body` inside the turn of `owner`, whose field this is, if it is free now. False, and nothing has
-    /// happened, when someone else is inside, or when turns belong on a queue.
+    /// Enters the turn if it is free now: `leaveOrDrain(_:)` follows. False, and nothing has happened, when
+    /// someone else is inside, or when turns belong on a queue.
     @inline(__always)
-    func enterIfFree<Owner: TurnOwner>(_ owner: Owner, _ body: () -> Void) -> Bool where Owner.Message == Message {
+    func enterIfFree() -> Bool {
         guard queue == nil, move(from: Gate.free, to: Gate.taken) else { return false }
         holder.store(pthread_self(), ordering: .relaxed)
-        body()
-        owner.finishTurn(on: .caller)
-        if !leave() { drain(owner, on: .caller) }
         return true
+    }
+
+    /// After `enterIfFree()`: leaves the turn of `owner`, whose field this is, and serves what was posted
+    /// meanwhile.
+    func leaveOrDrain<Owner: TurnOwner>(_ owner: Owner) where Owner.Message == Message {
+        if !leave() { drain(owner, on: .caller) }
     }
 
     /// True for user code that `owner` calls inside the turn, as long as no message waits: it may act at

@@ -50,6 +50,8 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     @exclusivity(unchecked) var needsPump = false
     /// Who waits for the connection, and for TLS.
     @exclusivity(unchecked) var waiters = LifecycleWaiters()
+    /// The task that the socket belongs to.
+    @exclusivity(unchecked) var scope = TaskScope()
     /// What the observer is told; nil when there is none.
     @exclusivity(unchecked) var observation: ConnectionObservation?
     @exclusivity(unchecked) var armedDeadline: Deadline?

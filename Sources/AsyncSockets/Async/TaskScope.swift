@@ -1,0 +1,86 @@
+internal import FoundationEssentials
+internal import SocketCore
+internal import Synchronization
+
+/// The task that a connection belongs to: that of `withConnection`, or of a listener's `run`.
+///
+/// One handler looks after the cancellation of all its reads; a handler for each costs more than the read.
+/// A child task is another task, and its reads have handlers of their own.
+struct TaskScope: ~Copyable, @unchecked Sendable {
+    // Unchecked: the waiter is used by the task alone.
+
+    /// The address of the task, which is alive meanwhile; zero: none.
+    private let task = Atomic<UInt>(0)
+    /// The waiter for its reads, which come one after the other.
+    private var waiter: ReadWaiter?
+
+    /// The waiter of the current task, if the connection belongs to it.
+    var reader: ReadWaiter? {
+        let owner = task.load(ordering: .relaxed)
+        guard owner != 0, owner == Self.currentTask else { return nil }
+        return waiter
+    }
+
+    /// From now on the connection belongs to the current task; nil when it belongs to another one.
+    mutating func begin() -> ReadWaiter? {
+        guard task.compareExchange(expected: 0, desired: Self.currentTask, ordering: .relaxed).exchanged else { return nil }
+        let waiter = ReadWaiter(OperationLimit(nil), isScoped: true)
+        self.waiter = waiter
+        return waiter
+    }
+
+    /// Called by the task that began.
+    mutating func end() {
+        waiter = nil
+        task.store(0, ordering: .relaxed)
+    }
+
+    private static var currentTask: UInt {
+        withUnsafeCurrentTask { $0.map { unsafeBitCast($0, to: UInt.self) } ?? 0 }
+    }
+}
+
+extension AsyncSocket {
+    /// Calls `body`, and closes the connection on every way out.
+    nonisolated(nonsending) func closing<Result>(
+        after body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
+    ) async throws -> Result {
+        do {
+            let result = try await owned(during: body)
+            await close()
+            return result
+        } catch {
+            disconnect()
+            throw error
+        }
+    }
+
+    private nonisolated(nonsending) func owned<Result>(
+        during body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
+    ) async throws -> Result {
+        guard let connection, let waiter = connection.scope.begin() else { return try await body(self) }
+        defer { connection.scope.end() }
+        return try await withTaskCancellationHandler {
+            try await body(self)
+        } onCancel: {
+            connection.post(.cancel(waiter))
+        }
+    }
+}
+
+extension StreamConnection {
+    /// One read of a task.
+    nonisolated(nonsending) func read(
+        _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit
+    ) async throws -> Data {
+        switch beginRead(goal, maxLength: maxLength, limit) {
+        case .served(let data): return data
+        case .failed(let error): throw error
+        case .waits(let waiter):
+            guard waiter.isScoped else { return try await waiter.value(from: self) }
+            // The scope's handler may have run before the read was asked for.
+            if Task.isCancelled { post(.cancel(waiter)) }
+            return try await withUnsafeThrowingContinuation { waiter.wait(with: $0) }
+        }
+    }
+}
