@@ -47,7 +47,7 @@ final class Acceptor: AsyncSocketDelegate, Sendable {
             if let settings { try await socket.startTLS(settings: settings) }
             switch mode {
             case .echo:
-                for try await bytes in socket.chunks { try await socket.write(bytes) }
+                while let bytes = try await socket.read() { try await socket.write(bytes) }
             case .lines:
                 for try await line in socket.lines { try await socket.write(line + "\n") }
             default: break

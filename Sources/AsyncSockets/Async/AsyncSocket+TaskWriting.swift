@@ -66,7 +66,7 @@ extension AsyncSocket {
 
     // MARK: - Inside
 
-    private func prepareWrite(_ timeout: Duration?) throws -> (StreamConnection, OperationLimit) {
+    func prepareWrite(_ timeout: Duration?) throws -> (StreamConnection, OperationLimit) {
         let limit = OperationLimit(timeout)
         try limit.check(.write)
         guard let connection else { throw Self.notInUse("write") }
@@ -76,7 +76,7 @@ extension AsyncSocket {
 
 extension StreamConnection {
     /// What has to wait is copied.
-    fileprivate func beginWrite(copying bytes: UnsafeRawBufferPointer, _ limit: OperationLimit) -> DirectWrite {
+    func beginWrite(copying bytes: UnsafeRawBufferPointer, _ limit: OperationLimit) -> DirectWrite {
         beginWrite(bytes, limit) { Data(bytes.dropFirst($0)) }
     }
 }

@@ -37,6 +37,21 @@ extension StreamConnection {
         return .waits(waiter)
     }
 
+    /// Calls `body` with the bytes that are there, and takes them; nil when there are none, or when someone else
+    /// is inside the turn.
+    func takeBytes<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result? {
+        guard turn.enterIfFree() else { return nil }
+        defer { leaveTurn() }
+        guard case .connected(let channel) = phase, ending.intent == nil, reads.isEmpty else { return nil }
+        if reads.preBuffer.isEmpty, channel.mayHaveBytes { _ = fill(from: channel) }
+        guard !reads.preBuffer.isEmpty else { return nil }
+        defer {
+            reads.preBuffer.reset()
+            if channel.mayHaveBytes || ending.mayDecide { needsPump = true }
+        }
+        return try body(reads.preBuffer.readableBytes.bytes)
+    }
+
     private func makeReadWaiter(_ limit: OperationLimit) -> ReadWaiter {
         if let waiter = scope.reader {
             waiter.restart(limit)

@@ -27,6 +27,8 @@ struct ConnectionSnapshot {
     var isEstablished = false
     var isClosed = false
     var isSecure = false
+    /// Bytes that no one had read went with the connection.
+    var hasDroppedBytes = false
     var remoteAddress: SocketAddress?
     var session: CopyOnWrite<TLSSession>?
 }

@@ -102,6 +102,9 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
         }
     }
 
+    /// True when all turns happen on a queue of the caller's.
+    var isOnQueue: Bool { queue != nil }
+
     /// Enters the turn if it is free now: `leaveOrDrain(_:)` follows. False, and nothing has happened, when
     /// someone else is inside, or when turns belong on a queue.
     @inline(__always)

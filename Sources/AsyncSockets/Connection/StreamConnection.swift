@@ -374,6 +374,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         // A connection on which nothing waited frees nothing worth a note.
         let waiting = writes.waitingMemoryByteCount + reads.preBuffer.count
         if waiting > 0 { HeapTrimmer.shared.noteFreed(waiting) }
+        if !reads.preBuffer.isEmpty { record.withLock { $0.snapshot.hasDroppedBytes = true } }
         reads.preBuffer.reset()
         while let completion = reads.drop() { refuse(completion) }
         while let completion = writes.drop() { refuse(completion) }

@@ -13,6 +13,8 @@ package struct ReadPacket: Sendable {
         case delimiter(Data)
         /// With the end of the stream: see `finish()`.
         case end
+        /// As soon as bytes are there. They stay.
+        case arrival
         /// When the reader has taken what it wants; it has the result.
         case reader(BufferReader)
     }
@@ -29,7 +31,7 @@ package struct ReadPacket: Sendable {
 
     /// The goal without its payload: to look at it is free, while each look at a `Data` counts references.
     private enum Kind {
-        case anyBytes, length, delimiter, end, reader
+        case anyBytes, length, delimiter, end, arrival, reader
     }
 
     // In an order that takes little room: every connection that waits has a read.
@@ -73,6 +75,7 @@ package struct ReadPacket: Sendable {
         case .length(let length): (.length, length, Data())
         case .delimiter(let bytes): (.delimiter, maxLength, bytes)
         case .end: (.end, maxLength, Data())
+        case .arrival: (.arrival, maxLength, Data())
         case .reader: (.reader, maxLength, Data())
         }
     }
@@ -92,6 +95,7 @@ package struct ReadPacket: Sendable {
         case .length: takeLength(from: buffer)
         case .delimiter: takeToDelimiter(from: buffer)
         case .end: takeUpToEnd(from: buffer)
+        case .arrival: buffer.isEmpty ? .incomplete : .complete(Data())
         case .reader: read(from: buffer)
         }
     }
@@ -99,7 +103,7 @@ package struct ReadPacket: Sendable {
     /// True when `take(from:)` would complete the read, or leave the buffer as it is.
     func takesAllOrNothing(of buffer: PreBuffer) -> Bool {
         switch kind {
-        case .anyBytes, .delimiter, .reader: true
+        case .anyBytes, .delimiter, .arrival, .reader: true
         case .length: buffer.count >= limit
         case .end: false
         }
@@ -119,7 +123,7 @@ package struct ReadPacket: Sendable {
     /// Takes what the read has so far, when it will not be completed.
     package mutating func takeIncomplete(from buffer: PreBuffer) -> Data {
         switch kind {
-        case .anyBytes, .length, .end, .reader: taken?.data ?? Data()
+        case .anyBytes, .length, .end, .arrival, .reader: taken?.data ?? Data()
         case .delimiter: takeAll(buffer, bytesDone(in: buffer))
         }
     }
@@ -134,7 +138,7 @@ package struct ReadPacket: Sendable {
     package func bytesDone(in buffer: PreBuffer) -> Int {
         switch kind {
         case .length, .end: taken?.count ?? 0
-        case .anyBytes, .delimiter, .reader: min(buffer.count, maxLength)
+        case .anyBytes, .delimiter, .arrival, .reader: min(buffer.count, maxLength)
         }
     }
 

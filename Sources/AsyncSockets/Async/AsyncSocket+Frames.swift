@@ -1,0 +1,130 @@
+internal import FoundationEssentials
+internal import SocketBuffers
+internal import SocketCore
+
+extension AsyncSocket {
+    /// The frames of the connection up to an orderly end.
+    ///
+    /// ```swift
+    /// for try await frame in socket.frames(LengthPrefixed<UInt32>(maxLength: 65536)) { … }
+    /// ```
+    public func frames<Format: Framing>(_ framing: Format) -> Frames<Format> {
+        Frames(socket: self, framing: framing)
+    }
+
+    /// The next frame; nil after an orderly end.
+    ///
+    /// - Parameters:
+    ///   - framing: Where a frame ends.
+    ///   - timeout: As for `read(atMost:timeout:)`.
+    /// - Throws: What `read(atMost:timeout:)` throws, what the framing throws, `.readMaxedOut` for a frame that
+    ///   is too long, and `.closedByPeer` for one that an orderly end has cut short.
+    public nonisolated(nonsending) func readFrame<Format: Framing>(
+        _ framing: Format, timeout: Duration? = nil
+    ) async throws -> Format.Frame? {
+        guard let connection else { throw Self.notInUse("read") }
+        return try await connection.readFrame(FrameReader(framing), OperationLimit(timeout))
+    }
+
+    /// Writes a frame: see `write(_:timeout:)`.
+    ///
+    /// - Throws: What `write(_:timeout:)` throws, and what the framing throws.
+    public nonisolated(nonsending) func write<Format: Framing>(
+        _ frame: Format.Frame, as framing: Format, timeout: Duration? = nil
+    ) async throws {
+        var bytes = Data()
+        try framing.encode(frame, into: &bytes)
+        try await write(bytes, timeout: timeout)
+    }
+
+    /// The frames of a connection.
+    ///
+    /// It ends with an orderly end of the connection, and when `startTLS` begins. A loop that is left early
+    /// loses nothing. A cancelled task gets an error with the code `.cancelled`.
+    public struct Frames<Format: Framing>: AsyncSequence, Sendable {
+        /// Why the connection has ended, or what is wrong with a frame.
+        public typealias Failure = AsyncSocketError
+
+        fileprivate let socket: AsyncSocket
+        fileprivate let framing: Format
+
+        /// Begins at the next byte that no one has read.
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(scope: SequenceScope(socket), reader: FrameReader(framing))
+        }
+
+        /// Reads one frame after the other.
+        public struct Iterator: AsyncIteratorProtocol {
+            fileprivate let scope: SequenceScope
+            fileprivate let reader: FrameReader<Format>
+
+            /// The next frame; nil after the end.
+            public mutating func next(
+                isolation actor: isolated (any Actor)? = #isolation
+            ) async throws(AsyncSocketError) -> Format.Frame? {
+                guard let connection = try scope.openConnection() else { return nil }
+                do {
+                    return try await connection.readFrame(reader, OperationLimit(nil))
+                } catch {
+                    // An orderly end within a frame is an error too.
+                    throw SequenceScope.failure(error) ?? .closedByPeer
+                }
+            }
+        }
+    }
+}
+
+/// Reads frames out of the buffer, one after the other.
+final class FrameReader<Format: Framing>: @unchecked Sendable {
+    // Unchecked: a reader belongs to one read at a time, which writes the frame before its task goes on.
+    let maxLength: Int
+    private let framing: Format
+    private var frame: Format.Frame?
+    private(set) lazy var goal = ReadPacket.Goal.reader(reader)
+    private lazy var reader = BufferReader { [unowned self] in take(from: $0) }
+
+    init(_ framing: Format) {
+        self.framing = framing
+        maxLength = framing.maximumFrameLength
+    }
+
+    private func take(from buffer: PreBuffer) -> BufferReader.Step {
+        do throws(AsyncSocketError) {
+            switch try framing.decode(buffer.readableBytes.bytes) {
+            case .incomplete(let minimum): return .needs(minimum)
+            case .frame(let frame, let length):
+                guard (0...buffer.count).contains(length) else {
+                    throw .badParameter("read", "the framing took \(length) of \(buffer.count) bytes")
+                }
+                self.frame = frame
+                buffer.consume(length)
+                return .done
+            }
+        } catch {
+            return .failed(error)
+        }
+    }
+
+    func takeFrame() -> Format.Frame? {
+        defer { frame = nil }
+        return frame
+    }
+}
+
+extension StreamConnection {
+    /// The next frame; nil after an orderly end.
+    nonisolated(nonsending) fileprivate func readFrame<Format>(
+        _ reader: FrameReader<Format>, _ limit: OperationLimit
+    ) async throws -> Format.Frame? {
+        try limit.check(.read)
+        do {
+            _ = try await read(reader.goal, reader.maxLength, limit)
+            return reader.takeFrame()
+        } catch let error as AsyncSocketError where error.isOrderlyEnd {
+            // Bytes of a frame that is not complete are still there, or were when the connection ended.
+            if case .served = beginRead(.arrival, maxLength: 1, limit) { throw error }
+            if record.withLock({ $0.snapshot.hasDroppedBytes }) { throw error }
+            return nil
+        }
+    }
+}

@@ -1,0 +1,117 @@
+public import FoundationEssentials
+
+/// How a protocol divides the stream into frames, both ways.
+///
+/// A value without state: what is needed to find the end of a frame is in the bytes. Its methods may be called
+/// on an event loop, so they must be quick, and must not block. Use it with `AsyncSocket.frames(_:)`,
+/// `readFrame(_:timeout:)` and `write(_:as:timeout:)`.
+public protocol Framing: Sendable {
+    /// What is sent and received.
+    associatedtype Frame: Sendable
+
+    /// The most bytes that a frame may have, with all that is around it. A longer one ends the connection with
+    /// `.readMaxedOut`.
+    var maximumFrameLength: Int { get }
+
+    /// Looks for a frame at the beginning of `bytes`: all that has come and was not read.
+    ///
+    /// - Throws: An error that says what is wrong with the bytes. They stay unread.
+    func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Frame>
+
+    /// Appends the bytes of `frame`.
+    ///
+    /// - Throws: `.badParameter` for a frame that cannot be sent.
+    func encode(_ frame: Frame, into bytes: inout Data) throws(AsyncSocketError)
+}
+
+/// What `Framing.decode(_:)` has found.
+public enum FrameDecoding<Frame> {
+    /// A frame, and how many bytes it has with all that is around it.
+    case frame(Frame, length: Int)
+    /// The frame is not complete. The next look comes when there are at least that many bytes.
+    case incomplete(minimumLength: Int)
+}
+
+extension FrameDecoding: Sendable where Frame: Sendable {}
+
+/// Frames with their length before them, as an unsigned integer in network byte order.
+public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & BitwiseCopyable & Sendable>: Framing {
+    /// The most bytes of a frame, without its prefix.
+    public let maxLength: Int
+
+    /// - Parameter maxLength: The most bytes of a frame, without its prefix; 1 MiB by default. A frame that
+    ///   announces more ends the connection before it is received.
+    public init(maxLength: Int = 1 << 20) {
+        self.maxLength = Swift.min(Swift.max(maxLength, 0), Int(clamping: Length.max))
+    }
+
+    private var prefixLength: Int { MemoryLayout<Length>.size }
+
+    /// The prefix and `maxLength` bytes.
+    public var maximumFrameLength: Int { prefixLength + maxLength }
+
+    /// The frame behind the prefix.
+    public func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Data> {
+        guard bytes.byteCount >= prefixLength else { return .incomplete(minimumLength: prefixLength) }
+        let announced = Length(bigEndian: bytes.unsafeLoadUnaligned(as: Length.self))
+        guard let count = Int(exactly: announced), count <= maxLength else { throw .frameTooLong("\(announced)", maxLength) }
+        let end = prefixLength + count
+        guard bytes.byteCount >= end else { return .incomplete(minimumLength: end) }
+        return .frame(bytes.extracting(prefixLength..<end).withUnsafeBytes { Data($0) }, length: end)
+    }
+
+    /// The length of `frame`, and `frame`.
+    public func encode(_ frame: Data, into bytes: inout Data) throws(AsyncSocketError) {
+        guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength, blame: .caller) }
+        var prefix = Length(frame.count).bigEndian
+        Swift.withUnsafeBytes(of: &prefix) { bytes.append(contentsOf: $0) }
+        bytes.append(frame)
+    }
+}
+
+/// Frames that end with a delimiter, which is not a part of them.
+public struct Delimited: Framing {
+    /// The bytes that end a frame.
+    public let delimiter: Data
+    /// The most bytes of a frame, without its delimiter.
+    public let maxLength: Int
+
+    /// - Parameters:
+    ///   - delimiter: The bytes that end a frame: at least one.
+    ///   - maxLength: The most bytes of a frame, without its delimiter; 64 KiB by default.
+    public init(by delimiter: Data, maxLength: Int = 64 * 1024) {
+        precondition(!delimiter.isEmpty, "a delimiter has at least one byte")
+        self.delimiter = delimiter
+        self.maxLength = Swift.max(maxLength, 0)
+    }
+
+    /// `maxLength` bytes and the delimiter.
+    public var maximumFrameLength: Int { maxLength + delimiter.count }
+
+    /// The bytes before the delimiter.
+    public func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Data> {
+        let found = bytes.withUnsafeBytes { bytes in
+            let data = Data(bytesNoCopy: UnsafeMutableRawPointer(mutating: bytes.baseAddress!), count: bytes.count, deallocator: .none)
+            return data.firstRange(of: delimiter).map { (Data(data[..<$0.lowerBound]), $0.upperBound) }
+        }
+        guard let (frame, end) = found else { return .incomplete(minimumLength: bytes.byteCount + 1) }
+        guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength) }
+        return .frame(frame, length: end)
+    }
+
+    /// `frame` and the delimiter.
+    public func encode(_ frame: Data, into bytes: inout Data) throws(AsyncSocketError) {
+        guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength, blame: .caller) }
+        guard frame.firstRange(of: delimiter) == nil else { throw .badParameter("write", "the frame contains the delimiter") }
+        bytes.append(frame)
+        bytes.append(delimiter)
+    }
+}
+
+extension AsyncSocketError {
+    fileprivate static func frameTooLong(_ count: String, _ limit: Int, blame: Blame = .peer) -> AsyncSocketError {
+        AsyncSocketError(
+            blame == .peer ? .readMaxedOut : .badParameter, blame: blame, operation: blame == .peer ? "read" : "write",
+            message: "a frame of \(count) bytes is longer than maxLength, \(limit)")
+    }
+}
