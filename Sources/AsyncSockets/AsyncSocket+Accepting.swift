@@ -17,7 +17,7 @@ extension AsyncSocket {
     /// - Throws: `.badConfiguration` when the socket is in use, has no delegate, or has every family of the
     ///   addresses disabled; `.system` with an `errno` when it cannot listen on an address.
     public func accept(onPort port: UInt16) throws(AsyncSocketError) {
-        try accept(on: ["0.0.0.0", "::"].compactMap { SocketAddress(literal: $0, port: port) })
+        try accept(on: Self.everyAddress(port: port))
     }
 
     /// Listens on a port of one interface: on all its addresses.
@@ -31,10 +31,7 @@ extension AsyncSocket {
     ///   address, `.noUsableAddress` when it has no address of an enabled family, and otherwise what
     ///   `accept(onPort:)` throws.
     public func accept(onInterface interface: String?, port: UInt16) throws(AsyncSocketError) {
-        guard let interface else { return try accept(onPort: port) }
-        let families = try configuration.enabledFamilies("accept")
-        let addresses = try LocalInterface.named(interface, "accept", families: families).addresses
-        try accept(on: addresses.filter { families.allows($0.family) }.map { port == 0 ? $0 : $0.withPort(port) })
+        try accept(on: addresses(of: interface, port: port))
     }
 
     /// Listens on one address: IPv4, IPv6, a path of the file system as `accept(onPath:)` does, or an
@@ -82,11 +79,7 @@ extension AsyncSocket {
             throw .badConfiguration("accept", "a listener needs a delegate, which gets its connections: set one first")
         }
         guard isDisconnected else { throw .badConfiguration("accept", "the socket is in use: disconnect it first") }
-        let enabled = enabled(addresses)
-        guard !enabled.isEmpty else {
-            throw .badConfiguration("accept", "every address is of a disabled family: set isIPv4Enabled or isIPv6Enabled to true")
-        }
-        let (listener, outlet) = try bind(to: enabled)
+        let (listener, outlet) = try bind(to: enabled(addresses))
         do throws(AsyncSocketError) {
             try occupy("accept", with: .listening(listener, outlet))
         } catch {
@@ -95,15 +88,32 @@ extension AsyncSocket {
         }
     }
 
-    private func enabled(_ addresses: [SocketAddress]) -> [SocketAddress] {
+    private static func everyAddress(port: UInt16) -> [SocketAddress] {
+        ["0.0.0.0", "::"].compactMap { SocketAddress(literal: $0, port: port) }
+    }
+
+    /// - Parameter interface: As for `accept(onInterface:port:)`.
+    func addresses(of interface: String?, port: UInt16) throws(AsyncSocketError) -> [SocketAddress] {
+        guard let interface else { return Self.everyAddress(port: port) }
+        let families = try configuration.enabledFamilies("accept")
+        let addresses = try LocalInterface.named(interface, "accept", families: families).addresses
+        return addresses.filter { families.allows($0.family) }.map { port == 0 ? $0 : $0.withPort(port) }
+    }
+
+    /// Those of a family that is not disabled: at least one.
+    func enabled(_ addresses: [SocketAddress]) throws(AsyncSocketError) -> [SocketAddress] {
         let configuration = configuration
-        return addresses.filter {
+        let enabled = addresses.filter {
             switch $0.family {
             case .ipv4: configuration.isIPv4Enabled
             case .ipv6: configuration.isIPv6Enabled
             case .unix, .virtualMachine: true
             }
         }
+        guard !enabled.isEmpty else {
+            throw .badConfiguration("accept", "every address is of a disabled family: set isIPv4Enabled or isIPv6Enabled to true")
+        }
+        return enabled
     }
 
     private func bind(

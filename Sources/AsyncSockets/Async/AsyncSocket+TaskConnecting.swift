@@ -122,7 +122,7 @@ extension AsyncSocket {
 
 extension AsyncSocketError {
     /// Throws when the settings are unusable.
-    fileprivate static func check(_ settings: TLSSettings) throws(AsyncSocketError) {
+    static func check(_ settings: TLSSettings) throws(AsyncSocketError) {
         do throws(TLSError) {
             _ = try TLSContext.context(for: settings)
         } catch {

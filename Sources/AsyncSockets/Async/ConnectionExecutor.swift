@@ -16,6 +16,11 @@ public struct ConnectionExecutor: Sendable {
     func taskExecutor(for socket: AsyncSocket) -> (any TaskExecutor)? {
         chosen ?? socket.executor
     }
+
+    /// For a connection that `loop` will serve.
+    func taskExecutor(for loop: EventLoop) -> any TaskExecutor {
+        chosen ?? loop
+    }
 }
 
 extension AsyncSocket {

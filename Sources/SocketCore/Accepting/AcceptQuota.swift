@@ -4,6 +4,7 @@
 //  2. A listener without a permit stops accepting, and connections wait in the kernel's backlog. Only a
 //     returned permit or a higher limit wakes it; an event of the kernel costs one look at the quota.
 //  3. Lowering the limit closes nothing.
+//  4. With `aheadLimit`, at most so many connections are accepted that no one has taken: see `noteTaken(_:)`.
 
 internal import SocketBuffers
 
@@ -11,11 +12,18 @@ internal import SocketBuffers
 package final class AcceptQuota: Sendable {
     private struct State {
         var limit: Int?
+        var aheadLimit: Int?
         var open = 0
+        /// Accepted, and taken by no one yet. Counted without a limit too.
+        var ahead = 0
         var waiting: Set<LoopRegistration> = []
         var refusals = 0
 
-        var hasRoom: Bool { limit.map { open < $0 } ?? true }
+        var hasRoom: Bool {
+            if let limit, open >= limit { return false }
+            if let aheadLimit, ahead >= aheadLimit { return false }
+            return true
+        }
     }
 
     private let state: Locked<State>
@@ -23,9 +31,11 @@ package final class AcceptQuota: Sendable {
 
     /// - Parameters:
     ///   - limit: nil: no limit.
+    ///   - aheadLimit: The most connections that may wait to be taken; nil: no limit, and no one says
+    ///     `noteTaken(_:)`.
     ///   - loop: The loop of the listeners.
-    package init(limit: Int? = nil, loop: EventLoop) {
-        state = Locked(State(limit: limit))
+    package init(limit: Int? = nil, aheadLimit: Int? = nil, loop: EventLoop) {
+        state = Locked(State(limit: limit, aheadLimit: aheadLimit))
         self.loop = loop
     }
 
@@ -39,6 +49,7 @@ package final class AcceptQuota: Sendable {
                 return (false, state.waiting.insert(waiter).inserted)
             }
             state.open += 1
+            state.ahead += 1
             return (true, false)
         }
         if isNew { beginWait() }
@@ -47,6 +58,19 @@ package final class AcceptQuota: Sendable {
 
     fileprivate func returnPermit() {
         wake { $0.open -= 1 }
+    }
+
+    /// There was no connection to accept.
+    fileprivate func returnUnusedPermit() {
+        wake { state in
+            state.open -= 1
+            state.ahead -= 1
+        }
+    }
+
+    /// Accepted connections have found someone to serve them.
+    package func noteTaken(_ count: Int) {
+        wake { $0.ahead -= count }
     }
 
     /// Takes effect with the next connection. A listener that waits goes on if there is room now.
@@ -85,7 +109,7 @@ struct AcceptPermit: ~Copyable {
         self.quota = quota
     }
 
-    deinit { quota?.returnPermit() }
+    deinit { quota?.returnUnusedPermit() }
 
     /// From here on the end of `descriptor` returns the permit.
     consuming func handOver(to descriptor: SocketDescriptor) {

@@ -1,0 +1,49 @@
+internal import Logging
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// How an accepted connection becomes a socket that its task can use.
+struct Preparation: Sendable {
+    /// Its configuration, options and logger are those of every accepted socket. It is never in use itself.
+    let model: AsyncSocket
+    private let tls: TLSSettings?
+    private let trust: SocketListener.TrustDecision?
+
+    init(model: AsyncSocket, tls: TLSSettings?, trust: SocketListener.TrustDecision?) throws(AsyncSocketError) {
+        self.model = model
+        self.trust = trust
+        self.tls = try tls.map { (settings) throws(AsyncSocketError) in try Self.check(settings, decides: trust != nil) }
+    }
+
+    private static func check(_ tls: TLSSettings, decides: Bool) throws(AsyncSocketError) -> TLSSettings {
+        guard tls.role == .server else {
+            throw .badParameter("accept", "a listener needs settings of a server, made with TLSSettings.server(identity:)")
+        }
+        guard decides || tls.trustEvaluation == .builtIn else {
+            throw .badConfiguration("accept", "no one decides about the certificates of clients: give the parameter trust")
+        }
+        try AsyncSocketError.check(tls)
+        var tls = tls
+        // Nothing comes in plaintext: what is there early is the handshake.
+        tls.bytesBufferedAtUpgrade = .feedToTLS
+        return tls
+    }
+
+    /// A connected socket, in the task that will serve it.
+    func open(_ accepted: AcceptedConnection, on loop: EventLoop) throws(AsyncSocketError) -> AsyncSocket {
+        let socket = AsyncSocket(childOf: model, socketQueue: nil, loop: loop)
+        try socket.prepare(accepted).begin(with: accepted.descriptor)
+        return socket
+    }
+
+    /// All that comes before the first byte of the user.
+    nonisolated(nonsending) func prepare(_ socket: AsyncSocket) async throws {
+        guard let tls else { return }
+        if let trust {
+            try await socket.startTLS(settings: tls, trust: { try await trust($0) })
+        } else {
+            try await socket.startTLS(settings: tls)
+        }
+    }
+}

@@ -1,0 +1,224 @@
+// Rules of a reception:
+//  1. An accepted connection is in one place: it waits here, or a task serves it. What waits when accepting
+//     ends is closed.
+//  2. One task takes what has arrived (`arrivals()`): that of `run`, or that of `connections`. It begins once.
+//  3. `stop` is the end of accepting. Tasks go on until they end by themselves or `cut` comes.
+//  4. The end is reached when accepting is over and no task serves a connection any more.
+
+internal import SocketBuffers
+internal import SocketCore
+
+/// What a `SocketListener` has accepted, on its way to the tasks that serve it, and how many of those there
+/// are.
+final class Reception: Sendable {
+    private enum Use {
+        /// No one has begun to accept.
+        case none
+        case accepting
+        case ended
+    }
+
+    private struct State {
+        var use = Use.none
+        /// Nothing is accepted any more.
+        var isStopped = false
+        /// Connections have no more time.
+        var isCut = false
+        var arrived: [AcceptedConnection] = []
+        var servedCount = 0
+        /// The task that waits in `arrivals()`.
+        var taker: UnsafeContinuation<Void, Never>?
+        /// The task that waits in `lastCall()`.
+        var closer: UnsafeContinuation<Void, Never>?
+        var endWaiters: [UnsafeContinuation<Void, Never>] = []
+        var alarms: [Alarm] = []
+    }
+
+    private let state = Locked(State())
+    let loop: EventLoop
+    let quota: AcceptQuota
+
+    init(loop: EventLoop, quota: AcceptQuota) {
+        self.loop = loop
+        self.quota = quota
+    }
+
+    /// True until accepting is over.
+    var isOpen: Bool { state.withLock { !$0.isStopped } }
+
+    /// A task begins to accept.
+    ///
+    /// - Throws: `.badConfiguration` when one has begun before.
+    func begin(_ operation: String) throws(AsyncSocketError) {
+        let isFirst = state.withLock { state in
+            guard state.use == .none else { return false }
+            state.use = .accepting
+            return true
+        }
+        guard isFirst else {
+            throw .badConfiguration(operation, "the listener is in use, or its use has ended: make another one")
+        }
+    }
+
+    // MARK: - Arrivals
+
+    /// On the loop: a connection was accepted.
+    func arrive(_ connection: AcceptedConnection) {
+        let taker = state.withLock { state -> UnsafeContinuation<Void, Never>? in
+            guard !state.isStopped else { return nil }
+            state.arrived.append(connection)
+            return state.taker.take()
+        }
+        taker?.resume()
+    }
+
+    /// Everything that has arrived, at least one, which counts as served from now on; nil when accepting is
+    /// over.
+    nonisolated(nonsending) func arrivals() async -> [AcceptedConnection]? {
+        while true {
+            let (isOver, arrived) = state.withLock { state -> (Bool, [AcceptedConnection]) in
+                let arrived = state.arrived
+                state.arrived = []
+                state.servedCount += arrived.count
+                return (state.isStopped, arrived)
+            }
+            if !arrived.isEmpty {
+                quota.noteTaken(arrived.count)
+                return arrived
+            }
+            if isOver { return nil }
+            await withUnsafeContinuation { continuation in
+                let waits = state.withLock { state in
+                    guard !state.isStopped, state.arrived.isEmpty else { return false }
+                    state.taker = continuation
+                    return true
+                }
+                if !waits { continuation.resume() }
+            }
+        }
+    }
+
+    /// The task of a connection is over.
+    func noteServed() {
+        let closer = state.withLock { state in
+            state.servedCount -= 1
+            return Self.takeCloser(&state)
+        }
+        closer?.resume()
+    }
+
+    // MARK: - The end
+
+    /// Ends accepting. What has arrived and was not taken is closed.
+    func stop() {
+        let (arrived, taker) = state.withLock { state in
+            state.isStopped = true
+            defer { state.arrived = [] }
+            return (state.arrived, state.taker.take())
+        }
+        // Released outside of the lock: that closes descriptors.
+        withExtendedLifetime(arrived) {}
+        taker?.resume()
+    }
+
+    /// Ends accepting, and all tasks soon.
+    func cut() {
+        stop()
+        let closer = state.withLock { state in
+            state.isCut = true
+            return Self.takeCloser(&state)
+        }
+        closer?.resume()
+    }
+
+    /// Has `cut` come after `time`, if the end has not come by then.
+    func cut(after time: Duration) {
+        guard let deadline = Deadline(after: max(time.inSeconds, 0)) else { return }
+        let alarm = Alarm { [weak self] in self?.cut() }
+        let isPending = state.withLock { state in
+            guard state.use == .accepting else { return false }
+            state.alarms.append(alarm)
+            return true
+        }
+        if isPending { alarm.ring(at: deadline, on: loop) }
+    }
+
+    /// After the last arrival: returns when all connections are served, or when those left are to be cut.
+    nonisolated(nonsending) func lastCall() async {
+        await withUnsafeContinuation { continuation in
+            let closer = state.withLock { state in
+                state.closer = continuation
+                return Self.takeCloser(&state)
+            }
+            closer?.resume()
+        }
+    }
+
+    private static func takeCloser(_ state: inout State) -> UnsafeContinuation<Void, Never>? {
+        state.isCut || state.isStopped && state.servedCount == 0 ? state.closer.take() : nil
+    }
+
+    /// The last task is over.
+    func end() {
+        let (waiters, alarms) = state.withLock { state in
+            state.use = .ended
+            defer { (state.endWaiters, state.alarms) = ([], []) }
+            return (state.endWaiters, state.alarms)
+        }
+        for alarm in alarms { alarm.stop() }
+        for waiter in waiters { waiter.resume() }
+    }
+
+    /// Returns when no task serves a connection any more, and none accepts. Call `stop` before.
+    nonisolated(nonsending) func ended() async {
+        await withUnsafeContinuation { continuation in
+            let waits = state.withLock { state in
+                guard state.use == .accepting else { return false }
+                state.endWaiters.append(continuation)
+                return true
+            }
+            if !waits { continuation.resume() }
+        }
+    }
+}
+
+/// One call on a loop at a point in time.
+private final class Alarm: EventHandler {
+    private enum Phase {
+        case idle
+        case waiting(EventLoop, LoopRegistration)
+        case stopped
+    }
+
+    private let body: @Sendable () -> Void
+    private let phase = Locked(Phase.idle)
+
+    init(_ body: @escaping @Sendable () -> Void) {
+        self.body = body
+    }
+
+    func ring(at deadline: Deadline, on loop: EventLoop) {
+        let registration = loop.register(self)
+        let isStopped = phase.withLock { phase in
+            if case .stopped = phase { return true }
+            phase = .waiting(loop, registration)
+            return false
+        }
+        if isStopped { loop.deregister(registration) } else { loop.setDeadline(deadline, of: registration) }
+    }
+
+    /// It does not ring any more.
+    func stop() {
+        let last = phase.withLock { phase in
+            defer { phase = .stopped }
+            return phase
+        }
+        if case .waiting(let loop, let registration) = last { loop.deregister(registration) }
+    }
+
+    func handle(_ events: LoopEvents) {
+        guard events.contains(.deadline) else { return }
+        stop()
+        body()
+    }
+}

@@ -1,0 +1,115 @@
+// Rules of a listener's tasks:
+//  1. One task accepts. Each connection has a task of its own, a child of that one, which owns it from the
+//     first step on: no connection waits for another one's handshake.
+//  2. Whatever ends the task of a connection closes the connection.
+//  3. The error of a connection ends that connection, and nothing else.
+//  4. Cancelling the accepting task, or the deadline of a shutdown, cancels the tasks of all connections.
+
+internal import Logging
+internal import SocketBuffers
+internal import SocketCore
+
+extension SocketListener {
+    /// Accepts connections, and calls `body` with each of them in a task of its own.
+    ///
+    /// With `tls`, `body` gets a socket that is secure. When `body` returns, the connection closes in order
+    /// (`AsyncSocket.close(timeout:)`); when it throws, or its task is cancelled, at once. Its errors, and
+    /// those of handshakes, end that connection only.
+    ///
+    /// Returns after `shutdown(within:)`, once all connections have ended. When the task that calls this is
+    /// cancelled, accepting ends, the tasks of all connections are cancelled, and it throws
+    /// `CancellationError` when they are over.
+    ///
+    /// - Parameters:
+    ///   - executor: Where `body` runs: on the event loop of the connection by default, which is fastest, and
+    ///     where nothing may block. Nil: where tasks run otherwise.
+    ///   - onError: Gets the error of each connection that did not end in good order, and its socket, which
+    ///     is closed by then: `connectedAddress` is still known. It is called in the connection's task. All
+    ///     errors are logged at the level `debug` too.
+    ///   - body: What to do with a connection.
+    /// - Throws: `CancellationError`, and `.badConfiguration` when the listener is in use, or its use has
+    ///   ended.
+    @concurrent
+    public func run(
+        executor: ConnectionExecutor? = .eventLoop,
+        onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
+        _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
+    ) async throws {
+        try reception.begin("run")
+        let preparation = preparation
+        await withTaskCancellationHandler {
+            listener.start()
+            await reception.serveArrivals(on: executor) { accepted, loop in
+                await preparation.serve(accepted, on: loop, onError) { socket in
+                    try await socket.closing { socket in
+                        try await preparation.prepare(socket)
+                        try await body(socket)
+                    }
+                }
+            }
+        } onCancel: {
+            close()
+            reception.cut()
+        }
+        try Task.checkCancellation()
+    }
+}
+
+extension Reception {
+    /// Takes what arrives, and has `body` serve each connection in a child task, until the end.
+    ///
+    /// - Parameter executor: Where `body` runs; nil: where the caller does. Otherwise the accepting task runs
+    ///   on the loop that accepts.
+    func serveArrivals(
+        on executor: ConnectionExecutor?, ahead: () async -> Void = {},
+        _ body: @escaping @Sendable (AcceptedConnection, EventLoop) async -> Void
+    ) async {
+        if let executor {
+            await withTaskExecutorPreference(loop) { await serve(on: executor, ahead, body) }
+        } else {
+            await serve(on: nil, ahead, body)
+        }
+        end()
+    }
+
+    private func serve(
+        on executor: ConnectionExecutor?, _ ahead: () async -> Void,
+        _ body: @escaping @Sendable (AcceptedConnection, EventLoop) async -> Void
+    ) async {
+        await withDiscardingTaskGroup { group in
+            while let arrivals = await arrivals() {
+                for accepted in arrivals {
+                    let loop = (try? EventLoop.next()) ?? loop
+                    group.addTask(executorPreference: executor?.taskExecutor(for: loop)) {
+                        if !Task.isCancelled { await body(accepted, loop) }
+                        self.noteServed()
+                    }
+                }
+                await ahead()
+            }
+            await lastCall()
+            group.cancelAll()
+        }
+    }
+}
+
+extension Preparation {
+    /// Makes a socket of an accepted connection, and calls `body` with it.
+    fileprivate func serve(
+        _ accepted: AcceptedConnection, on loop: EventLoop, _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?,
+        _ body: (AsyncSocket) async throws -> Void
+    ) async {
+        var socket: AsyncSocket?
+        do {
+            let opened = try open(accepted, on: loop)
+            socket = opened
+            try await body(opened)
+        } catch is CancellationError where Task.isCancelled {
+            // The listener has ended the connection.
+        } catch {
+            model.logger.debug(
+                "the task of a connection has failed", metadata: ["peer": "\(accepted.peer)", "error": "\(error)"])
+            if let socket { onError?(error, socket) }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+public import Logging
+internal import SocketBuffers
+public import SocketCore
+public import SocketTLS
+
+/// The server side for tasks: it accepts connections, and serves each of them in a task of its own.
+///
+/// ```swift
+/// let listener = try SocketListener(port: 8443, tls: .server(identity: identity))
+/// try await listener.run { socket in
+///     for try await bytes in socket.chunks { try await socket.write(bytes) }
+/// }
+/// ```
+///
+/// It is bound and listens once it is made, so that `localAddress` and `localPort` are known; peers that
+/// connect wait in the kernel. It accepts them from `run` on. It ends with `shutdown(within:)`, with the task
+/// of `run`, or with the last reference, and is used once.
+public final class SocketListener: Sendable {
+    let listener: Listener
+    let reception: Reception
+    let preparation: Preparation
+
+    /// At most so many connections are accepted before a task takes them.
+    private static let aheadLimit = 64
+
+    /// Listens on a port.
+    ///
+    /// - Parameters:
+    ///   - port: The port; 0 lets the kernel choose a free one, the same for IPv4 and IPv6.
+    ///   - interface: A name (`eth0`: all its addresses), an address (`127.0.0.1`, `::1`), or `localhost` or
+    ///     `loopback` for both of these; nil: every interface.
+    ///   - tls: How to use TLS from the first byte; nil: not at all, or later by `startTLS(settings:trust:)`.
+    ///   - maximumConnections: See `maximumConnections`.
+    ///   - configure: Sets what the listener and every accepted socket get: options, `isIPv6Enabled`,
+    ///     `writeHighWaterMark`, `logger`. The socket that it gets is only a model.
+    ///   - trust: Decides about a client's certificate: see `startTLS(settings:trust:)`.
+    /// - Throws: An `AsyncSocketError`: `.badParameter` when there is no such interface, or for settings of a client; `.tls` for
+    ///   unusable settings; `.badConfiguration` when every family of the addresses is disabled, or no one
+    ///   decides about certificates; `.system` with an `errno` when it cannot listen on an address; and what
+    ///   `configure` throws.
+    public convenience init(
+        port: UInt16, interface: String? = nil, tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
+    ) throws {
+        let model = try Self.makeModel(maximumConnections, configure)
+        try self.init(model, tls, trust, on: .addresses(model.addresses(of: interface, port: port)))
+    }
+
+    /// Listens on one address: IPv4, IPv6, a path of the file system, an abstract name (unix(7)), or a port
+    /// of this virtual machine.
+    ///
+    /// - Parameter address: With port 0 the kernel chooses a free one. An IPv6 address does not take IPv4
+    ///   connections.
+    /// - Throws: What `init(port:interface:tls:maximumConnections:configure:trust:)` throws.
+    public convenience init(
+        address: SocketAddress, tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
+    ) throws {
+        let model = try Self.makeModel(maximumConnections, configure)
+        try self.init(model, tls, trust, on: .addresses([address]))
+    }
+
+    /// Listens on a Unix-domain socket. What becomes of a file at that path, and who may connect, is as for
+    /// `AsyncSocket.accept(onPath:)`.
+    ///
+    /// - Parameter path: 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
+    /// - Throws: `.badParameter` for another path, `.system` with `EADDRINUSE` when something is there, and
+    ///   otherwise what `init(port:interface:tls:maximumConnections:configure:trust:)` throws.
+    public convenience init(
+        path: String, tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
+    ) throws {
+        let model = try Self.makeModel(maximumConnections, configure)
+        try self.init(model, tls, trust, on: .addresses([SocketAddress.ofSocket(at: path, "accept")]))
+    }
+
+    /// Accepts from sockets that a service manager has opened, such as systemd:
+    /// `SocketListener(inherited: try InheritedDescriptor.claim(named: "web"))`.
+    ///
+    /// The sockets live on with the manager when this listener ends, and so do the connections that it has
+    /// not accepted.
+    ///
+    /// - Parameter descriptors: At least one. They are taken over, whatever this throws.
+    /// - Throws: `.badParameter` when there are none, one is no listening stream socket or is used already;
+    ///   `.system` for an option that the kernel refuses; and otherwise what
+    ///   `init(port:interface:tls:maximumConnections:configure:trust:)` throws.
+    public convenience init(
+        inherited descriptors: [InheritedDescriptor], tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
+    ) throws {
+        let model = try Self.makeModel(maximumConnections, configure)
+        try self.init(model, tls, trust, on: .inherited(descriptors))
+    }
+
+    /// Decides about the certificate of a peer.
+    public typealias TrustDecision = @Sendable (PeerTrust) async throws -> Bool
+
+    private enum Place {
+        case addresses([SocketAddress])
+        case inherited([InheritedDescriptor])
+    }
+
+    private init(
+        _ model: AsyncSocket, _ tls: TLSSettings?, _ trust: TrustDecision?, on place: Place
+    ) throws(AsyncSocketError) {
+        preparation = try Preparation(model: model, tls: tls, trust: trust)
+        let loop = try model.chooseLoop("accept")
+        let quota = AcceptQuota(limit: model.maximumAcceptedConnections, aheadLimit: Self.aheadLimit, loop: loop)
+        let reception = Reception(loop: loop, quota: quota)
+        let setup = Listener.Setup(
+            loop: loop, options: model.state.withLock { $0.options }, quota: quota, logger: model.logger, observer: model.observer,
+            accepted: { reception.arrive(AcceptedConnection(descriptor: $0, peer: $1, listener: $2)) }, ended: { _ in })
+        self.reception = reception
+        listener = try Self.listen(at: place, model, setup)
+    }
+
+    private static func listen(
+        at place: Place, _ model: AsyncSocket, _ setup: Listener.Setup
+    ) throws(AsyncSocketError) -> Listener {
+        switch place {
+        case .addresses(let all):
+            let addresses = try model.enabled(all)
+            return try Self.typed { () throws(SystemError) in try Listener.listen(on: addresses, setup) }
+        case .inherited(let descriptors):
+            return try Self.typed { () throws(SystemError) in try Listener.listen(onInherited: descriptors, setup) }
+        }
+    }
+
+    private static func typed(_ listen: () throws(SystemError) -> Listener) throws(AsyncSocketError) -> Listener {
+        do throws(SystemError) {
+            return try listen()
+        } catch {
+            throw AsyncSocketError(error, operation: "accept")
+        }
+    }
+
+    private static func makeModel(
+        _ maximumConnections: Int?, _ configure: (AsyncSocket) throws -> Void
+    ) throws -> AsyncSocket {
+        let model = AsyncSocket()
+        model.maximumAcceptedConnections = maximumConnections
+        try configure(model)
+        return model
+    }
+
+    deinit {
+        close()
+        reception.cut()
+    }
+
+    // MARK: - Facts
+
+    /// Where it listens: the IPv4 address if it has one, or else the IPv6 one, or the Unix-domain one; of
+    /// inherited sockets, that of the first. It stays after the end.
+    public var localAddress: SocketAddress? { listener.localAddress }
+
+    /// The port; the one that the kernel chose, if it was to choose one. 0 for a Unix-domain socket.
+    public var localPort: UInt16 { localAddress?.port ?? 0 }
+
+    /// False once accepting is over: by `shutdown(within:)`, or with the task of `run`.
+    public var isListening: Bool { reception.isOpen }
+
+    /// How many accepted connections may be open at a time; nil (the default): any number.
+    ///
+    /// At the limit accepting stops, and further connections wait in the kernel's backlog until one is
+    /// closed. A change takes effect at once; a lower limit closes nothing.
+    public var maximumConnections: Int? {
+        get { preparation.model.maximumAcceptedConnections }
+        set {
+            preparation.model.maximumAcceptedConnections = newValue
+            reception.quota.setLimit(newValue)
+        }
+    }
+
+    /// The logger of the listener and of its sockets, as `configure` has set it.
+    public var logger: Logger { preparation.model.logger }
+
+    // MARK: - The end
+
+    /// Ends the listener in order: stops accepting, has the connections finish, and cuts those that take too
+    /// long.
+    ///
+    /// Nothing is accepted from the moment of the call on, and the port is free. Returns when the tasks of all
+    /// connections are over; then `run` returns too. Those that are not over in time are cancelled, which
+    /// closes their connections. If the task that calls this is cancelled, they are cancelled at once. What
+    /// `connections` has delivered is yours, and goes on.
+    ///
+    /// You may call this anywhere, any number of times: the earliest deadline counts.
+    ///
+    /// - Parameter time: How long the connections may take from now on; nil: as long as they need.
+    public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {
+        beginShutdown(within: time)
+        await withTaskCancellationHandler {
+            await reception.ended()
+        } onCancel: {
+            reception.cut()
+        }
+    }
+
+    /// Begins what `shutdown(within:)` does, and waits for nothing: for signal handlers and the like.
+    public func beginShutdown(within time: Duration? = nil) {
+        close()
+        if let time { reception.cut(after: time) }
+    }
+
+    /// Ends accepting.
+    func close() {
+        reception.stop()
+        listener.close()
+    }
+}

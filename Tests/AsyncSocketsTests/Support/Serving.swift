@@ -1,0 +1,68 @@
+import SocketBuffers
+import SocketTestSupport
+
+@testable import AsyncSockets
+
+/// Runs a listener while `test` runs, and shuts it down in order; connections that are left are cut.
+func serving<Result: Sendable>(
+    _ listener: SocketListener, executor: ConnectionExecutor? = .eventLoop,
+    onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
+    _ body: @escaping @Sendable (AsyncSocket) async throws -> Void,
+    _ test: (Task<Void, any Error>) async throws -> Result
+) async throws -> Result {
+    let running = Task { try await listener.run(executor: executor, onError: onError, body) }
+    do {
+        let result = try await test(running)
+        await listener.shutdown(within: .zero)
+        try await running.value
+        return result
+    } catch {
+        running.cancel()
+        throw error
+    }
+}
+
+extension AsyncSocket {
+    /// Writes what it reads, until the end.
+    func echo() async throws {
+        for try await bytes in chunks { try await write(bytes) }
+    }
+}
+
+extension TLSSettings {
+    /// A client that trusts the authority of the tests.
+    static func ofTests() throws -> TLSSettings { try TestCertificates.client() }
+}
+
+/// What several tasks have found, in the order in which they did.
+final class Findings<Value: Sendable>: Sendable {
+    private let found = Locked<[Value]>([])
+
+    func add(_ value: Value) {
+        found.withLock { $0.append(value) }
+    }
+
+    var all: [Value] { found.withLock { $0 } }
+}
+
+/// Tasks that wait until all of them are there.
+final class Gate: Sendable {
+    private let state: Locked<(missing: Int, waiting: [CheckedContinuation<Void, Never>])>
+
+    init(_ count: Int) {
+        state = Locked((count, []))
+    }
+
+    func pass() async {
+        await withCheckedContinuation { continuation in
+            let released = state.withLock { state in
+                state.missing -= 1
+                state.waiting.append(continuation)
+                guard state.missing <= 0 else { return [CheckedContinuation<Void, Never>]() }
+                defer { state.waiting = [] }
+                return state.waiting
+            }
+            for waiting in released { waiting.resume() }
+        }
+    }
+}
