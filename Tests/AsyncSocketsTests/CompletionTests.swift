@@ -68,9 +68,10 @@ import Testing
     /// Queues what `load` says: a read partly served, a write partly sent, and others behind them.
     private func queue(_ load: Load, _ operations: Operations, on socket: AsyncSocket) async throws {
         if load.hasReads {
+            // None of them is content with what has come.
             operations.read(.length(100), on: socket)
-            operations.read(.anyBytes, on: socket)
-            operations.read(.end, on: socket)
+            operations.read(.length(50), on: socket)
+            operations.read(.delimiter(.lineEnd), on: socket)
         }
         if load.hasWrites {
             operations.write(Self.more, on: socket)
@@ -133,8 +134,9 @@ import Testing
         switch way {
         case .fin, .closeNotify, .reset:
             mayEnd.fire()
-            // Nothing lies unread that would hold the end up.
             operations.read(.length(1000), on: socket)
+            // What they leave at an orderly end. Unread, it would hold the end up.
+            Operations().read(.anyBytes, on: socket)
         case .disconnect: socket.disconnect()
         case .lastReference: break
         case .readTimeout, .tooLong: operations.read(.anyBytes, on: socket)

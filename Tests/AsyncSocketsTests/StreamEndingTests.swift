@@ -56,6 +56,21 @@ import Testing
         #expect(it.readEverything() == [.close(end.code)])
     }
 
+    @Test(arguments: [false, true])
+    func whatTheReadsOfTasksLeaveHoldsUpAnOrderlyEnd(allowsHalfClose: Bool) {
+        var it = Transcript(reads: [.waiting, .waiting], allowsHalfClose: allowsHalfClose)
+        it.readsLeaveBytes = true
+        if allowsHalfClose { _ = it.hear(.finishedWriting) }
+        #expect(it.hear(.finReceived) == [.abandonRead(.closedByPeer), .abandonRead(.closedByPeer)])
+        #expect(it.readEverything() == [.close(.closedByPeer)])
+    }
+
+    @Test func whatTheReadsOfTasksLeaveDoesNotHoldUpABreak() {
+        var it = Transcript(reads: [.waiting, .waiting])
+        it.readsLeaveBytes = true
+        #expect(it.hear(.resetReceived) == [.close(.connectionReset)])
+    }
+
     @Test(arguments: PeerEnd.allCases)
     func withoutUnreadBytesTheEndOfThePeerCountsAtOnce(_ end: PeerEnd) {
         for reads in [[], [.waiting], [.waiting, .waitingForEnd]] as [[StreamEnding.Situation.Reads]] {

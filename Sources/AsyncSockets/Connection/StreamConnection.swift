@@ -306,7 +306,10 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
             switch action {
             case .completeReadToEnd:
                 if let (data, completion) = reads.finishReadToEnd() { answer(completion, with: data) }
-            case .abandonRead(let error): abandonRead(error)
+            case .abandonRead(let error):
+                abandonRead(error)
+                // What it leaves may be enough for the next.
+                serveReads()
             case .reportClosedReadSide: outlet.append(.didCloseReadStream)
             case .askKernel: if let error = channel.takeError() { close(error) }
             case .close(let error): close(error)
@@ -322,7 +325,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
             case .nothing: .idle
             }
         return StreamEnding.Situation(
-            reads: waiting, hasUnreadBytes: reads.hasUnreadBytes,
+            reads: waiting, hasUnreadBytes: reads.hasUnreadBytes, readLeavesBytes: reads.wouldLeaveBytes,
             mayReceive: ending.readEnd == nil && reads.wantsBytes && channel.mayReceive,
             hasWrites: !writes.isEmpty,
             allowsHalfClose: !configuration.value.autoDisconnectOnClosedReadStream,

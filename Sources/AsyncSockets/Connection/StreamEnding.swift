@@ -1,5 +1,6 @@
 // Rules of an ending:
 //  1. Bytes that came before the end stay readable, whatever the end was. The end counts once they are read.
+//     The read of a task that an orderly end leaves incomplete is given up, and what it has is for the next.
 //  2. A read to the end is complete with an orderly end (a FIN or, with TLS, a close_notify). Any other end
 //     gives it up, with the reason.
 //  3. After an orderly end, where half-close is allowed and our side is open, only the read side closes. That
@@ -78,6 +79,8 @@ struct StreamEnding {
         var reads = Reads.idle
         /// Bytes wait for a read that no one has asked for.
         var hasUnreadBytes = false
+        /// The read that waits has bytes, and leaves them to the next one when it is given up.
+        var readLeavesBytes = false
         /// The kernel may have bytes that are wanted now.
         var mayReceive = false
         /// A write waits.
@@ -168,7 +171,7 @@ struct StreamEnding {
         return nil
     }
 
-    /// Rules 2 and 3.
+    /// Rules 1 to 3.
     private mutating func decideReads(_ situation: Situation) -> Action? {
         guard let readEnd else { return nil }
         if situation.reads == .waitingForEnd, !hasCompletedReadToEnd {
@@ -176,7 +179,10 @@ struct StreamEnding {
             if case .failed(let error) = readEnd { return .abandonRead(error) }
             return .completeReadToEnd
         }
-        guard isHalfOpen(situation), isExhausted(situation) else { return nil }
+        guard isHalfOpen(situation), isExhausted(situation) else {
+            guard situation.readLeavesBytes, case .orderly = readEnd else { return nil }
+            return .abandonRead(readEnd.error)
+        }
         if !hasReportedReadSide {
             (hasReportedReadSide, hasCompletedReadToEnd) = (true, true)
             return .reportClosedReadSide

@@ -13,6 +13,8 @@ struct PacketQueue<Packet>: ~Copyable {
 
     var isEmpty: Bool { packets.isEmpty && countBeforeMarker == .max }
 
+    var hasStartTLS: Bool { countBeforeMarker != .max }
+
     /// True when everything before the marker has been served.
     var isAtStartTLS: Bool { countBeforeMarker == 0 }
 

@@ -167,6 +167,13 @@ package final class ReadHalf {
         return completion
     }
 
+    /// True when `withdrawWaiters()` would leave bytes that a later read may have: `startTLS` would refuse
+    /// them.
+    package var wouldLeaveBytes: Bool {
+        guard !packets.hasStartTLS, let read = packets.front, !read.pointee.completion.isDelegates else { return false }
+        return read.pointee.bytesDone(in: preBuffer) > 0
+    }
+
     private func removeFront() {
         packets.removeFront()
         timer.advance()

@@ -17,6 +17,8 @@ struct EndingTranscript {
     var reads: [StreamEnding.Situation.Reads] = []
     /// Bytes that no read has taken.
     var hasUnreadBytes = false
+    /// The reads are those of tasks, and each leaves bytes.
+    var readsLeaveBytes = false
     /// The kernel may have bytes.
     var mayReceive = false
     var hasWrites = false
@@ -73,6 +75,7 @@ struct EndingTranscript {
             case .abandonRead(let error):
                 steps.append(.abandonRead(error.code))
                 reads.removeFirst()
+                if readsLeaveBytes { hasUnreadBytes = true }
             case .reportClosedReadSide: steps.append(.closeReadSide)
             case .askKernel: steps.append(.askKernel)
             case .close(let error): return steps + [.close(error?.code)]
@@ -89,6 +92,7 @@ struct EndingTranscript {
     private var situation: StreamEnding.Situation {
         StreamEnding.Situation(
             reads: reads.first ?? .idle, hasUnreadBytes: hasUnreadBytes && reads.isEmpty,
+            readLeavesBytes: readsLeaveBytes && !reads.isEmpty,
             mayReceive: mayReceive && ending.readEnd == nil && reads.first != .atStartTLS, hasWrites: hasWrites,
             allowsHalfClose: allowsHalfClose, gracePeriod: gracePeriod, now: Deadline(after: time, from: start) ?? start)
     }

@@ -1,0 +1,198 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Lines and sequences.
+@Suite(.timeLimit(.minutes(5))) struct AsyncLineTests {
+    struct Sample: Sendable, CustomTestStringConvertible {
+        let bytes: String
+        let lines: [String]
+        var testDescription: String { bytes.debugDescription }
+    }
+
+    static let samples = [
+        Sample(bytes: "", lines: []),
+        Sample(bytes: "\n", lines: [""]),
+        Sample(bytes: "\r\n", lines: [""]),
+        Sample(bytes: "\r", lines: ["\r"]),
+        Sample(bytes: "one\r\ntwo\nthree", lines: ["one", "two", "three"]),
+        Sample(bytes: "a\rb\r\nc\r\r\nd\n", lines: ["a\rb", "c\r", "d"]),
+        Sample(bytes: "\n\r\n\n\rx", lines: ["", "", "", "\rx"]),
+        Sample(bytes: "Grüße\r\n日本\n", lines: ["Grüße", "日本"]),
+        Sample(bytes: "last\r", lines: ["last\r"]),
+    ]
+
+    @Test(arguments: samples, [false, true])
+    func linesComeHoweverTheyArrive(_ sample: Sample, isSecure: Bool) async throws {
+        let ways: [[ScriptedPeer.Step]] = [[.send(sample.bytes)], [.send(sample.bytes, inPiecesOf: 1)]]
+        let steps = sample.bytes.isEmpty ? [[]] : ways
+        for isHalfClosed in [false, true] {
+            for step in steps {
+                let (socket, _) = try await connectedSocket(step + .orderlyEnd(isSecure: isSecure), isSecure: isSecure)
+                if isHalfClosed { socket.closeWriteStream() }
+                var lines: [String] = []
+                while let line = try await socket.readLine() { lines.append(line) }
+                #expect(lines == sample.lines, "half closed: \(isHalfClosed)")
+                #expect(try await socket.readLine() == nil)
+            }
+        }
+    }
+
+    @Test(arguments: samples, [false, true])
+    func aSequenceHasTheSameLines(_ sample: Sample, isSecure: Bool) async throws {
+        let (socket, _) = try await connectedSocket(
+            (sample.bytes.isEmpty ? [] : [.send(sample.bytes)]) + .orderlyEnd(isSecure: isSecure), isSecure: isSecure)
+        var lines: [String] = []
+        for try await line in socket.lines { lines.append(line) }
+        #expect(lines == sample.lines)
+    }
+
+    @Test(arguments: [false, true])
+    func bytesThatAreNoTextAreRepaired(isSecure: Bool) async throws {
+        let (socket, _) = try await connectedSocket(
+            [.send([0x61, 0xFF, 0x62, 0x0D, 0x0A, 0xC3, 0x0A, 0xE2, 0x82])] + .orderlyEnd(isSecure: isSecure),
+            isSecure: isSecure)
+        #expect(try await socket.readLine() == "a\u{FFFD}b")
+        #expect(try await socket.readLine() == "\u{FFFD}")
+        #expect(try await socket.readLine() == "\u{FFFD}")
+        #expect(try await socket.readLine() == nil)
+    }
+
+    @Test(arguments: [false, true])
+    func aLineMayHaveItsMaximumAndNoMore(isSecure: Bool) async throws {
+        let (socket, _) = try await connectedSocket([.send("ab\r\nabc\nabcd\n")], isSecure: isSecure)
+        #expect(try await socket.readLine(maxLength: 4) == "ab")
+        #expect(try await socket.readLine(maxLength: 4) == "abc")
+        #expect(await outcome { try await socket.readLine(maxLength: 4) } == .failed(.readMaxedOut))
+        #expect(!socket.isConnected)
+    }
+
+    @Test(arguments: [false, true])
+    func aLineThatNeverEndsEndsTheConnection(isSecure: Bool) async throws {
+        let (socket, _) = try await connectedSocket(
+            [.send([UInt8](repeating: 0x61, count: 65536)), .wait(for: try TestSignal())], isSecure: isSecure)
+        #expect(await outcome { for try await _ in socket.lines {} } == .failed(.readMaxedOut))
+    }
+
+    /// Each of them looks for its own line from the start.
+    @Test(arguments: [false, true])
+    func severalReadersShareTheLines(isSecure: Bool) async throws {
+        let count = 300
+        let text = (0..<count).map { "line \($0)\r\n" }.joined()
+        let (socket, _) = try await connectedSocket(
+            [.send(text, inPiecesOf: 7)] + .orderlyEnd(isSecure: isSecure), isSecure: isSecure)
+        let readers = (0..<4).map { _ in
+            Task.immediate {
+                var lines: [String] = []
+                for try await line in socket.lines { lines.append(line) }
+                return lines
+            }
+        }
+        var all: [String] = []
+        for reader in readers { all += try await reader.value }
+        #expect(Set(all) == Set((0..<count).map { "line \($0)" }))
+        #expect(all.count == count)
+    }
+
+    // MARK: - Sequences
+
+    @Test(arguments: [false, true])
+    func whatALoopLeavesTheNextReadFinds(isSecure: Bool) async throws {
+        let (socket, _) = try await connectedSocket(
+            [.send("one\r\ntwo\r\nfour bytes\r\nthe rest")] + .orderlyEnd(isSecure: isSecure), isSecure: isSecure)
+        for try await line in socket.lines where line == "two" { break }
+        #expect(try await socket.read(exactly: 4) == Data("four"))
+        for try await bytes in socket.chunks(atMost: 3) {
+            #expect(bytes == Data(" by"))
+            break
+        }
+        var lines = socket.lines.makeAsyncIterator()
+        #expect(try await lines.next() == "tes")
+        var chunks = socket.chunks.makeAsyncIterator()
+        var rest = Data()
+        while let bytes = try await chunks.next() { rest += bytes }
+        #expect(rest == Data("the rest"))
+        #expect(try await lines.next() == nil)
+    }
+
+    @Test(arguments: [false, true])
+    func chunksAreAllBytesInOrder(isSecure: Bool) async throws {
+        let all = pattern(16 << 20)
+        let (socket, _) = try await connectedSocket(
+            [.send(Array(all))] + .orderlyEnd(isSecure: isSecure), isSecure: isSecure)
+        var received = Data()
+        for try await bytes in socket.chunks {
+            #expect(!bytes.isEmpty && bytes.count <= 65536)
+            received += bytes
+        }
+        #expect(received == all)
+    }
+
+    @Test(arguments: [false, true])
+    func aSequenceWhoseConnectionBreaksThrows(isSecure: Bool) async throws {
+        let mayEnd = try TestSignal()
+        let (socket, _) = try await connectedSocket([.send("abc"), .wait(for: mayEnd), .reset], isSecure: isSecure)
+        var received = Data()
+        await #expect(throws: AsyncSocketError.self) {
+            for try await bytes in socket.chunks {
+                received += bytes
+                if received.count == 3 { mayEnd.fire() }
+            }
+        }
+        #expect(received == Data("abc"))
+    }
+
+    @Test func aSequenceEndsWhereTLSBegins() async throws {
+        let settings = try TestCertificates.server()
+        let (socket, _) = try await connectedSocket([
+            .send("plain\r\n"), .expect("go"), .startTLS(settings), .send("secret\r\nmore\r\n"),
+        ])
+        var lines = socket.lines.makeAsyncIterator()
+        var chunks = socket.chunks.makeAsyncIterator()
+        let sequence = socket.lines
+        #expect(try await lines.next() == "plain")
+        try await socket.write("go")
+        try await socket.startTLS(settings: TestCertificates.client())
+        #expect(try await lines.next() == nil)
+        #expect(try await chunks.next() == nil)
+        // An iterator that is made afterwards begins afterwards.
+        for try await line in sequence {
+            #expect(line == "secret")
+            break
+        }
+        #expect(try await socket.readLine() == "more")
+        #expect(try await lines.next() == nil)
+    }
+
+    @Test func aSequenceBelongsToOneConnection() async throws {
+        let (socket, _) = try await connectedSocket([.send("one\r\ntwo\r\n")])
+        var lines = socket.lines.makeAsyncIterator()
+        #expect(try await lines.next() == "one")
+        await socket.close()
+        let second = try ScriptedPeer.listening([.send("three\r\n")])
+        try await socket.connect(to: "127.0.0.1", port: second.port)
+        #expect(try await lines.next() == nil)
+        var others = socket.lines.makeAsyncIterator()
+        #expect(try await others.next() == "three")
+    }
+
+    @Test(arguments: [false, true])
+    func aCancelledLoopThrowsTheSequencesError(isSecure: Bool) async throws {
+        let (socket, _) = try await connectedSocket([.send("one\r\ntw"), .wait(for: try TestSignal())], isSecure: isSecure)
+        let loop = Task.immediate { () -> AsyncSocketError? in
+            do throws(AsyncSocketError) {
+                for try await _ in socket.lines {}
+                return nil
+            } catch {
+                return error
+            }
+        }
+        try await eventually("two bytes are there") { socket.readProgress?.bytesDone == 2 }
+        loop.cancel()
+        #expect(await loop.value?.code == .cancelled)
+        #expect(try await socket.read(exactly: 2) == Data("tw"))
+    }
+}

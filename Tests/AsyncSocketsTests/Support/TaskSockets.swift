@@ -1,0 +1,92 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// A socket of tasks that is connected to a scripted peer, by TLS if the test says so.
+func connectedSocket(_ steps: [ScriptedPeer.Step], isSecure: Bool = false) async throws -> (AsyncSocket, ScriptedPeer) {
+    let start: [ScriptedPeer.Step] = isSecure ? [.startTLS(try TestCertificates.server())] : []
+    let peer = try ScriptedPeer.listening(start + steps)
+    let socket = AsyncSocket()
+    try await socket.connect(to: "127.0.0.1", port: peer.port, tls: isSecure ? TestCertificates.client() : nil)
+    return (socket, peer)
+}
+
+extension [ScriptedPeer.Step] {
+    /// The peer says that no more will come.
+    static func orderlyEnd(isSecure: Bool) -> Self {
+        isSecure ? [.sendCloseNotify, .finish] : [.finish]
+    }
+}
+
+/// Two sockets of tasks that are connected with each other.
+struct SocketPair {
+    let client = AsyncSocket()
+    let server: AsyncSocket
+
+    init(isSecure: Bool = false) async throws {
+        let listener = try RawSocket.listening()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort)
+        server = try AsyncSocket(adopting: listener.accepted().duplicate())
+        guard isSecure else { return }
+        async let atServer: TLSSession = server.startTLS(settings: TestCertificates.server())
+        try await client.startTLS(settings: TestCertificates.client())
+        _ = try await atServer
+    }
+}
+
+/// What an operation of this task came to.
+nonisolated(nonsending) func outcome<Value>(
+    of operation: nonisolated(nonsending) () async throws -> Value
+) async -> Outcome {
+    do {
+        _ = try await operation()
+        return .served
+    } catch {
+        return Outcome(error)
+    }
+}
+
+extension Task where Failure == any Error {
+    /// What the task came to. It has to end by itself.
+    var outcome: Outcome {
+        get async {
+            switch await result {
+            case .success: .served
+            case .failure(let error): Outcome(error)
+            }
+        }
+    }
+}
+
+extension AsyncSocket {
+    /// Returns when a read waits.
+    func readWaits() async throws {
+        try await eventually("a read waits") { readProgress != nil }
+    }
+
+    /// Returns when a write waits of which the kernel has got some.
+    func writeHasBegun() async throws {
+        try await eventually("a write has begun") { (writeProgress?.bytesDone ?? 0) > 0 }
+    }
+}
+
+/// Numbers that look random, and are the same in every run.
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) {
+        state = seed &* 2 &+ 1
+    }
+
+    mutating func next() -> UInt64 {
+        // splitmix64
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}
