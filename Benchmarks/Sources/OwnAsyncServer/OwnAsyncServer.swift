@@ -13,12 +13,21 @@ struct OwnAsyncServer: ParsableCommand {
     var tickets = 0
 
     func run() throws {
-        let acceptor = Acceptor(mode: arguments.mode, settings: try makeSettings())
-        let listener = AsyncSocket(inlineDelegate: acceptor)
         guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
-        try listener.accept(onInterface: "127.0.0.1", port: port)
+        let listener = try SocketListener(port: port, interface: "127.0.0.1", tls: try makeSettings())
         arguments.announce(port: Int(listener.localPort))
-        withExtendedLifetime((listener, acceptor)) { while true { pause() } }
+        let mode = arguments.mode
+        Task { try await listener.run { try await Self.serve($0, mode) } }
+        // Not an async main, which ends the main thread: valgrind cannot handle that.
+        while true { pause() }
+    }
+
+    private static func serve(_ socket: AsyncSocket, _ mode: ServerArguments.Mode) async throws {
+        switch mode {
+        case .echo: while let bytes = try await socket.read() { try await socket.write(bytes) }
+        case .lines: for try await line in socket.lines { try await socket.write(line + "\n") }
+        case .count, .receive, .source, .starttls: throw ValidationError("this server has only echo and lines")
+        }
     }
 
     private func makeSettings() throws -> TLSSettings? {
@@ -28,31 +37,5 @@ struct OwnAsyncServer: ParsableCommand {
         settings.minimumVersion = .tls13
         settings.sessionTicketCount = tickets
         return settings
-    }
-}
-
-final class Acceptor: AsyncSocketDelegate, Sendable {
-    let mode: ServerArguments.Mode
-    let settings: TLSSettings?
-
-    init(mode: ServerArguments.Mode, settings: TLSSettings?) {
-        self.mode = mode
-        self.settings = settings
-    }
-
-    func socket(_ listener: AsyncSocket, didAcceptNewSocket socket: AsyncSocket) {
-        let (mode, settings) = (mode, settings)
-        socket.removeDelegate()
-        Task(executorPreference: socket.executor) {
-            if let settings { try await socket.startTLS(settings: settings) }
-            switch mode {
-            case .echo:
-                while let bytes = try await socket.read() { try await socket.write(bytes) }
-            case .lines:
-                for try await line in socket.lines { try await socket.write(line + "\n") }
-            default: break
-            }
-            await socket.close()
-        }
     }
 }
