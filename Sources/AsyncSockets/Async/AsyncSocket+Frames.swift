@@ -116,7 +116,6 @@ extension StreamConnection {
     nonisolated(nonsending) fileprivate func readFrame<Format>(
         _ reader: FrameReader<Format>, _ limit: OperationLimit
     ) async throws -> Format.Frame? {
-        try limit.check(.read)
         do {
             _ = try await read(reader.goal, reader.maxLength, limit)
             return reader.takeFrame()

@@ -23,8 +23,8 @@ struct OperationLimit: Sendable {
     }
 
     /// Throws when the task is cancelled, or the time is over already.
-    func check(_ operation: OperationKind) throws {
-        if Task.isCancelled { throw CancellationError() }
+    func check(_ operation: OperationKind, isCancelled: Bool = Task.isCancelled) throws {
+        if isCancelled { throw CancellationError() }
         if let deadline, deadline <= .now { throw error(of: operation) }
     }
 
