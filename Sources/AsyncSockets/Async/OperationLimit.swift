@@ -12,7 +12,8 @@ struct OperationLimit: Sendable {
     /// No more than `timeout` from now, and no longer than the task's deadline.
     init(_ timeout: Duration?) {
         deadline = Self.scope
-        guard let timeout, let end = Deadline(after: timeout.inSeconds) else { return }
+        // A time that has passed already is no time: whoever computes it may come out below zero.
+        guard let timeout, let end = Deadline(after: max(timeout.inSeconds, 0)) else { return }
         if let deadline, deadline <= end { return }
         (deadline, isTimeout) = (end, true)
     }
@@ -33,7 +34,7 @@ struct OperationLimit: Sendable {
         let code: AsyncSocketError.Code =
             switch "\(operation)" {
             case _ where !isTimeout: .deadlineExceeded
-            case "write": .writeTimeout
+            case "write", "close": .writeTimeout
             case "connect": .connectTimeout
             case "startTLS": .handshakeTimeout
             default: .readTimeout
