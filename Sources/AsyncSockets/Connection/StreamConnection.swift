@@ -240,6 +240,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
             case .idle, .opening, .closed: break
             }
             if writes.waitingByteCount > 0 { reportHighWater() }
+            while let waiter = writes.takeWaiter(below: configuration.value.writeHighWaterMark) { waiter.complete(.success(())) }
         }
     }
 
