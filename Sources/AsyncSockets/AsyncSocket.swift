@@ -27,7 +27,8 @@ public final class AsyncSocket: Sendable {
         var occupation = Occupation.nothing
         var configuration = SocketConfiguration.initial
         var options = SocketOptionSet()
-        var userData: CopyOnWrite<any Sendable>?
+        /// Nil on most sockets.
+        var extras: CopyOnWrite<SocketExtras>?
         /// Made when the socket listens for the first time.
         var quota: AcceptQuota?
         /// Chosen at the first use, and kept: the end of one connection is then delivered before the
@@ -196,6 +197,7 @@ public final class AsyncSocket: Sendable {
             let predecessor = state.occupation
             guard predecessor.isOver else { return nil }
             state.occupation = occupation
+            if state.extras?.value.proxyHeader != nil { state.extras?.value.proxyHeader = nil }
             if case .connection(let old) = predecessor { old.outlet.supersede() }
             // Under the lock: an option set from now on finds the connection, and one set before is not lost.
             if case .connection(let connection) = occupation { prepare(connection, after: predecessor, &state) }

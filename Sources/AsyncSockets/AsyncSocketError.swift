@@ -118,7 +118,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let proxyRefused = Code(description: "proxyRefused")
         /// The proxy requires a user name and a password: you gave none, or it did not accept them.
         public static let proxyAuthenticationRequired = Code(description: "proxyAuthenticationRequired")
-        /// The proxy broke its protocol or ended the connection before the tunnel was established.
+        /// The proxy broke its protocol or ended the connection before the tunnel was established. For a
+        /// listener: the connection did not begin with a valid PROXY header.
         public static let proxyFailed = Code(description: "proxyFailed")
         /// The connection was not established in time.
         public static let connectTimeout = Code(description: "connectTimeout")

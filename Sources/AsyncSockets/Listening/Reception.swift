@@ -46,6 +46,9 @@ final class Reception: Sendable {
     /// True until accepting is over.
     var isOpen: Bool { state.withLock { !$0.isStopped } }
 
+    /// True once a task has begun to accept.
+    var isBegun: Bool { state.withLock { $0.use != .none } }
+
     /// A task begins to accept.
     ///
     /// - Throws: `.badConfiguration` when one has begun before.

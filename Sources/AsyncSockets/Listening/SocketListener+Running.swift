@@ -12,9 +12,9 @@ internal import SocketCore
 extension SocketListener {
     /// Accepts connections, and calls `body` with each of them in a task of its own.
     ///
-    /// With `tls`, `body` gets a socket that is secure. When `body` returns, the connection closes in order
+    /// `body` gets a socket that is ready: its PROXY header has come, and with `tls` it is secure. When `body` returns, the connection closes in order
     /// (`AsyncSocket.close(timeout:)`); when it throws, or its task is cancelled, at once. Its errors, and
-    /// those of handshakes, end that connection only.
+    /// those of headers and handshakes, end that connection only.
     ///
     /// Returns after `shutdown(within:)`, once all connections have ended. When the task that calls this is
     /// cancelled, accepting ends, the tasks of all connections are cancelled, and it throws
@@ -95,7 +95,7 @@ extension Reception {
 
 extension Preparation {
     /// Makes a socket of an accepted connection, and calls `body` with it.
-    fileprivate func serve(
+    func serve(
         _ accepted: AcceptedConnection, on loop: EventLoop, _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?,
         _ body: (AsyncSocket) async throws -> Void
     ) async {

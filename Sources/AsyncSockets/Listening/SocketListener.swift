@@ -13,12 +13,13 @@ public import SocketTLS
 /// ```
 ///
 /// It is bound and listens once it is made, so that `localAddress` and `localPort` are known; peers that
-/// connect wait in the kernel. It accepts them from `run` on. It ends with `shutdown(within:)`, with the task
-/// of `run`, or with the last reference, and is used once.
+/// connect wait in the kernel. It accepts them from `run` on, or from the first use of `connections`. It ends
+/// with `shutdown(within:)`, with the task of `run`, or with the last reference, and is used once.
 public final class SocketListener: Sendable {
     let listener: Listener
     let reception: Reception
     let preparation: Preparation
+    let queue = SocketQueue()
 
     /// At most so many connections are accepted before a task takes them.
     private static let aheadLimit = 64
@@ -30,6 +31,7 @@ public final class SocketListener: Sendable {
     ///   - interface: A name (`eth0`: all its addresses), an address (`127.0.0.1`, `::1`), or `localhost` or
     ///     `loopback` for both of these; nil: every interface.
     ///   - tls: How to use TLS from the first byte; nil: not at all, or later by `startTLS(settings:trust:)`.
+    ///   - proxyProtocol: Which connections begin with a PROXY header; nil: none.
     ///   - maximumConnections: See `maximumConnections`.
     ///   - configure: Sets what the listener and every accepted socket get: options, `isIPv6Enabled`,
     ///     `writeHighWaterMark`, `logger`. The socket that it gets is only a model.
@@ -39,11 +41,11 @@ public final class SocketListener: Sendable {
     ///   decides about certificates; `.system` with an `errno` when it cannot listen on an address; and what
     ///   `configure` throws.
     public convenience init(
-        port: UInt16, interface: String? = nil, tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        port: UInt16, interface: String? = nil, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
-        try self.init(model, tls, trust, on: .addresses(model.addresses(of: interface, port: port)))
+        try self.init(model, tls, trust, proxyProtocol, on: .addresses(model.addresses(of: interface, port: port)))
     }
 
     /// Listens on one address: IPv4, IPv6, a path of the file system, an abstract name (unix(7)), or a port
@@ -51,13 +53,13 @@ public final class SocketListener: Sendable {
     ///
     /// - Parameter address: With port 0 the kernel chooses a free one. An IPv6 address does not take IPv4
     ///   connections.
-    /// - Throws: What `init(port:interface:tls:maximumConnections:configure:trust:)` throws.
+    /// - Throws: What `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
-        address: SocketAddress, tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        address: SocketAddress, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
-        try self.init(model, tls, trust, on: .addresses([address]))
+        try self.init(model, tls, trust, proxyProtocol, on: .addresses([address]))
     }
 
     /// Listens on a Unix-domain socket. What becomes of a file at that path, and who may connect, is as for
@@ -65,13 +67,13 @@ public final class SocketListener: Sendable {
     ///
     /// - Parameter path: 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
     /// - Throws: `.badParameter` for another path, `.system` with `EADDRINUSE` when something is there, and
-    ///   otherwise what `init(port:interface:tls:maximumConnections:configure:trust:)` throws.
+    ///   otherwise what `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
-        path: String, tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        path: String, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
-        try self.init(model, tls, trust, on: .addresses([SocketAddress.ofSocket(at: path, "accept")]))
+        try self.init(model, tls, trust, proxyProtocol, on: .addresses([SocketAddress.ofSocket(at: path, "accept")]))
     }
 
     /// Accepts from sockets that a service manager has opened, such as systemd:
@@ -83,13 +85,13 @@ public final class SocketListener: Sendable {
     /// - Parameter descriptors: At least one. They are taken over, whatever this throws.
     /// - Throws: `.badParameter` when there are none, one is no listening stream socket or is used already;
     ///   `.system` for an option that the kernel refuses; and otherwise what
-    ///   `init(port:interface:tls:maximumConnections:configure:trust:)` throws.
+    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
-        inherited descriptors: [InheritedDescriptor], tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        inherited descriptors: [InheritedDescriptor], tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
-        try self.init(model, tls, trust, on: .inherited(descriptors))
+        try self.init(model, tls, trust, proxyProtocol, on: .inherited(descriptors))
     }
 
     /// Decides about the certificate of a peer.
@@ -101,9 +103,9 @@ public final class SocketListener: Sendable {
     }
 
     private init(
-        _ model: AsyncSocket, _ tls: TLSSettings?, _ trust: TrustDecision?, on place: Place
+        _ model: AsyncSocket, _ tls: TLSSettings?, _ trust: TrustDecision?, _ proxyProtocol: ProxyProtocol?, on place: Place
     ) throws(AsyncSocketError) {
-        preparation = try Preparation(model: model, tls: tls, trust: trust)
+        preparation = try Preparation(model: model, tls: tls, trust: trust, proxyProtocol: proxyProtocol)
         let loop = try model.chooseLoop("accept")
         let quota = AcceptQuota(limit: model.maximumAcceptedConnections, aheadLimit: Self.aheadLimit, loop: loop)
         let reception = Reception(loop: loop, quota: quota)
@@ -207,5 +209,6 @@ public final class SocketListener: Sendable {
     func close() {
         reception.stop()
         listener.close()
+        queue.stop()
     }
 }
