@@ -45,8 +45,8 @@ public final class AsyncSocket: Sendable {
 
     /// A socket that tasks use, or that gets its delegate later.
     ///
-    /// Until it gets a delegate, `autoDisconnectOnClosedReadStream` is false: when the peer has closed its side
-    /// you may go on writing.
+    /// Until it gets a delegate, `autoDisconnectOnClosedReadStream` is false: when the peer has closed its
+    /// side you may go on writing.
     public convenience init() {
         self.init(DelegateSlot(nil, queue: nil), socketQueue: nil)
         state.withLock { $0.configuration = SocketConfiguration.ofTasks }

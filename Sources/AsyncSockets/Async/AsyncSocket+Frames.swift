@@ -17,8 +17,8 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - framing: Where a frame ends.
     ///   - timeout: As for `read(atMost:timeout:)`.
-    /// - Throws: What `read(atMost:timeout:)` throws, what the framing throws, `.readMaxedOut` for a frame that
-    ///   is too long, and `.closedByPeer` for one that an orderly end has cut short.
+    /// - Throws: What `read(atMost:timeout:)` throws, what the framing throws, `.readMaxedOut` for a frame
+    ///   that is too long, and `.closedByPeer` for one that an orderly end has cut short.
     public nonisolated(nonsending) func readFrame<Format: Framing>(
         _ framing: Format, timeout: Duration? = nil
     ) async throws -> Format.Frame? {

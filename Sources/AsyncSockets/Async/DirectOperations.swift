@@ -80,8 +80,8 @@ extension StreamConnection {
         return nil
     }
 
-    /// Calls `body` with the bytes that are there, and takes them; nil when there are none, or when someone else
-    /// is inside the turn.
+    /// Calls `body` with the bytes that are there, and takes them; nil when there are none, or when someone
+    /// else is inside the turn.
     func takeBytes<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result? {
         guard turn.enterIfFree() else { return nil }
         defer { leaveTurn() }

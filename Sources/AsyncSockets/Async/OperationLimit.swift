@@ -49,10 +49,10 @@ struct OperationLimit: Sendable {
 
 /// Calls `body`; every operation of a socket in it has to be complete before the deadline.
 ///
-/// An operation that is not complete then throws an `AsyncSocketError` with the code `.deadlineExceeded`, and
-/// so does every later one. What it had collected stays for the next reader, as with a cancellation. Deadlines
-/// nest: the earliest counts. Tasks that `body` starts have the deadline too, except detached ones. Nothing
-/// else is interrupted: other libraries do not know the deadline.
+/// An operation that is not complete then throws an `AsyncSocketError` with the code `.deadlineExceeded`,
+/// and so does every later one. What it had collected stays for the next reader, as with a cancellation.
+/// Deadlines nest: the earliest counts. Tasks that `body` starts have the deadline too, except detached
+/// ones. Nothing else is interrupted: other libraries do not know the deadline.
 ///
 /// ```swift
 /// let greeting = try await withDeadline(.seconds(10)) {

@@ -21,12 +21,12 @@ extension SocketListener {
     /// connection that fails before it is ready is logged at the level `debug` and never appears.
     ///
     /// Accepting begins with the first element that is asked for. It pauses while 16 ready sockets wait, and
-    /// at `maximumConnections`. A loop that you leave loses nothing: the next one goes on, until the listener
-    /// ends. Several tasks may ask; each socket goes to one of them.
+    /// at `maximumConnections`. A loop that you leave loses nothing: the next one goes on, until the
+    /// listener ends. Several tasks may ask; each socket goes to one of them.
     ///
     /// The sequence ends after `shutdown(within:)`, once the sockets that were ready are delivered. A
-    /// cancelled task gets an error with the code `.cancelled`, and the listener goes on. While `run` is used,
-    /// or has been, there is an error with the code `.badConfiguration`.
+    /// cancelled task gets an error with the code `.cancelled`, and the listener goes on. While `run` is
+    /// used, or has been, there is an error with the code `.badConfiguration`.
     public var connections: Connections { Connections(listener: self) }
 
     /// The connections of a listener, as they come.

@@ -12,9 +12,9 @@ internal import SocketCore
 extension SocketListener {
     /// Accepts connections, and calls `body` with each of them in a task of its own.
     ///
-    /// `body` gets a socket that is ready: its PROXY header has come, and with `tls` it is secure. When `body` returns, the connection closes in order
-    /// (`AsyncSocket.close(timeout:)`); when it throws, or its task is cancelled, at once. Its errors, and
-    /// those of headers and handshakes, end that connection only.
+    /// `body` gets a socket that is ready: its PROXY header has come, and with `tls` it is secure. When
+    /// `body` returns, the connection closes in order (`AsyncSocket.close(timeout:)`); when it throws, or its
+    /// task is cancelled, at once. Its errors, and those of headers and handshakes, end that connection only.
     ///
     /// Returns after `shutdown(within:)`, once all connections have ended. When the task that calls this is
     /// cancelled, accepting ends, the tasks of all connections are cancelled, and it throws
