@@ -29,6 +29,8 @@ let package = Package(
             name: "chat-server", dependencies: [sockets], path: "Sources/ChatServer", swiftSettings: strict),
         .executableTarget(name: "tls-proxy", dependencies: [sockets], path: "Sources/TLSProxy", swiftSettings: strict),
         .executableTarget(
+            name: "task-client", dependencies: [sockets], path: "Sources/TaskClient", swiftSettings: strict),
+        .executableTarget(
             name: "starttls-demo",
             dependencies: [
                 sockets,
