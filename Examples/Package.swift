@@ -31,6 +31,8 @@ let package = Package(
         .executableTarget(
             name: "task-client", dependencies: [sockets], path: "Sources/TaskClient", swiftSettings: strict),
         .executableTarget(
+            name: "smtp-client", dependencies: [sockets], path: "Sources/SMTPClient", swiftSettings: strict),
+        .executableTarget(
             name: "starttls-demo",
             dependencies: [
                 sockets,
