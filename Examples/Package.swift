@@ -33,6 +33,8 @@ let package = Package(
         .executableTarget(
             name: "smtp-client", dependencies: [sockets], path: "Sources/SMTPClient", swiftSettings: strict),
         .executableTarget(
+            name: "imap-client", dependencies: [sockets], path: "Sources/IMAPClient", swiftSettings: strict),
+        .executableTarget(
             name: "starttls-demo",
             dependencies: [
                 sockets,
