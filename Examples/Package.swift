@@ -35,6 +35,8 @@ let package = Package(
         .executableTarget(
             name: "imap-client", dependencies: [sockets], path: "Sources/IMAPClient", swiftSettings: strict),
         .executableTarget(
+            name: "redis-client", dependencies: [sockets], path: "Sources/RedisClient", swiftSettings: strict),
+        .executableTarget(
             name: "starttls-demo",
             dependencies: [
                 sockets,
