@@ -37,6 +37,8 @@ let package = Package(
         .executableTarget(
             name: "redis-client", dependencies: [sockets], path: "Sources/RedisClient", swiftSettings: strict),
         .executableTarget(
+            name: "task-chat-server", dependencies: [sockets], path: "Sources/TaskChatServer", swiftSettings: strict),
+        .executableTarget(
             name: "starttls-demo",
             dependencies: [
                 sockets,
