@@ -39,6 +39,8 @@ let package = Package(
         .executableTarget(
             name: "task-chat-server", dependencies: [sockets], path: "Sources/TaskChatServer", swiftSettings: strict),
         .executableTarget(
+            name: "tls-terminator", dependencies: [sockets], path: "Sources/TLSTerminator", swiftSettings: strict),
+        .executableTarget(
             name: "starttls-demo",
             dependencies: [
                 sockets,
