@@ -41,6 +41,8 @@ let package = Package(
         .executableTarget(
             name: "tls-terminator", dependencies: [sockets], path: "Sources/TLSTerminator", swiftSettings: strict),
         .executableTarget(
+            name: "json-frames", dependencies: [sockets], path: "Sources/JSONFrames", swiftSettings: strict),
+        .executableTarget(
             name: "starttls-demo",
             dependencies: [
                 sockets,
