@@ -6,9 +6,9 @@ extension SocketListener {
     /// proxy connects: `.required(from: try .addresses(["10.0.0.0/8"]))`.
     ///
     /// The address of the peer decides, and never its bytes: a listener that guessed would let each client
-    /// choose the address that it has for you (the PROXY protocol, section 2). The header comes before TLS and
-    /// before every byte for you; then the socket has a `proxyHeader`. A connection without a valid header
-    /// ends with `.proxyFailed`.
+    /// choose the address that it has for you (the PROXY protocol, section 2). The header comes before TLS
+    /// and before every byte for you; then the socket has a `proxyHeader`. A connection without a valid
+    /// header ends with `.proxyFailed`.
     ///
     /// Source: the PROXY protocol, versions 1 and 2 (`doc/proxy-protocol.txt` of HAProxy).
     public struct ProxyProtocol: Sendable, Hashable {
@@ -34,7 +34,8 @@ extension SocketListener {
                 var prefixes: [AddressPrefix] = []
                 for text in texts where text != unixWord {
                     guard let prefix = AddressPrefix(text) else {
-                        throw .badParameter("accept", "\"\(text)\" is no address, no prefix such as 192.0.2.0/24, and not \(unixWord)")
+                        throw .badParameter(
+                            "accept", "\"\(text)\" is no address, no prefix such as 192.0.2.0/24, and not \(unixWord)")
                     }
                     prefixes.append(prefix)
                 }

@@ -1,7 +1,8 @@
 // Rules of a reception:
 //  1. An accepted connection is in one place: it waits here, or a task serves it. What waits when accepting
 //     ends is closed.
-//  2. One task takes what has arrived (`arrivals()`): that of `run`, or that of `connections`. It begins once.
+//  2. One task takes what has arrived (`arrivals()`): that of `run`, or that of `connections`. It begins
+//     once.
 //  3. `stop` is the end of accepting. Tasks go on until they end by themselves or `cut` comes.
 //  4. The end is reached when accepting is over and no task serves a connection any more.
 

@@ -36,12 +36,13 @@ public final class SocketListener: Sendable {
     ///   - configure: Sets what the listener and every accepted socket get: options, `isIPv6Enabled`,
     ///     `writeHighWaterMark`, `logger`. The socket that it gets is only a model.
     ///   - trust: Decides about a client's certificate: see `startTLS(settings:trust:)`.
-    /// - Throws: An `AsyncSocketError`: `.badParameter` when there is no such interface, or for settings of a client; `.tls` for
-    ///   unusable settings; `.badConfiguration` when every family of the addresses is disabled, or no one
-    ///   decides about certificates; `.system` with an `errno` when it cannot listen on an address; and what
-    ///   `configure` throws.
+    /// - Throws: An `AsyncSocketError`: `.badParameter` when there is no such interface, or for settings of a
+    ///   client; `.tls` for unusable settings; `.badConfiguration` when every family of the addresses is
+    ///   disabled, or no one decides about certificates; `.system` with an `errno` when it cannot listen on
+    ///   an address; and what `configure` throws.
     public convenience init(
-        port: UInt16, interface: String? = nil, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
+        port: UInt16, interface: String? = nil, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
+        maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
@@ -87,7 +88,8 @@ public final class SocketListener: Sendable {
     ///   `.system` for an option that the kernel refuses; and otherwise what
     ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
-        inherited descriptors: [InheritedDescriptor], tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
+        inherited descriptors: [InheritedDescriptor], tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
+        maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
@@ -182,8 +184,8 @@ public final class SocketListener: Sendable {
     /// Ends the listener in order: stops accepting, has the connections finish, and cuts those that take too
     /// long.
     ///
-    /// Nothing is accepted from the moment of the call on, and the port is free. Returns when the tasks of all
-    /// connections are over; then `run` returns too. Those that are not over in time are cancelled, which
+    /// Nothing is accepted from the moment of the call on, and the port is free. Returns when the tasks of
+    /// all connections are over; then `run` returns too. Those that are not over in time are cancelled, which
     /// closes their connections. If the task that calls this is cancelled, they are cancelled at once. What
     /// `connections` has delivered is yours, and goes on.
     ///

@@ -1,5 +1,5 @@
-/// All addresses that begin with the same bits, such as `192.0.2.0/24` (RFC 4632, section 3.1; RFC 4291, section
-/// 2.3).
+/// All addresses that begin with the same bits, such as `192.0.2.0/24` (RFC 4632, section 3.1; RFC 4291,
+/// section 2.3).
 package struct AddressPrefix: Sendable, Hashable, CustomStringConvertible {
     private let bytes: [UInt8]
     private let bitCount: Int
