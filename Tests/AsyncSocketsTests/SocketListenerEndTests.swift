@@ -131,8 +131,11 @@ import Testing
         var listener: SocketListener? = try Self.listener()
         let address = try #require(listener?.localAddress)
         let waiting = try RawSocket.connected(to: address)
+        weak let inner = listener?.listener
+        weak let reception = listener?.reception
         listener = nil
         _ = try? waiting.receiveAll()
+        try await eventually("nothing is left") { inner == nil && reception == nil }
         _ = try SocketListener(address: address)
     }
 

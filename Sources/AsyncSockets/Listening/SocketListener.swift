@@ -211,6 +211,8 @@ public final class SocketListener: Sendable {
     func close() {
         reception.stop()
         listener.close()
+        // It ends after its beginning, even if no one has accepted.
+        listener.start()
         queue.stop()
     }
 }
