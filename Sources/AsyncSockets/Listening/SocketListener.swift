@@ -83,9 +83,9 @@ public final class SocketListener: Sendable {
     /// The sockets live on with the manager when this listener ends, and so do the connections that it has
     /// not accepted.
     ///
-    /// - Parameter descriptors: At least one. They are taken over, whatever this throws.
-    /// - Throws: `.badParameter` when there are none, one is no listening stream socket or is used already;
-    ///   `.system` for an option that the kernel refuses; and otherwise what
+    /// - Parameter descriptors: At least one. When one cannot be used, those before it are closed.
+    /// - Throws: `.system` with an `errno`: EINVAL when there are none or one does not listen, EBADF when one
+    ///   has been handed on already, and what the kernel says when it refuses an option; and otherwise what
     ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
         inherited descriptors: [InheritedDescriptor], tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
