@@ -29,7 +29,7 @@ import Testing
         let client = try await Self.client(of: listener, isSecure)
         let address = try #require(listener.localAddress)
         let ending = Task { await listener.shutdown() }
-        try await eventually("the port is free") { !listener.isListening && (try? RawSocket.listening(on: address)) != nil }
+        try await eventually("the port is free") { !listener.isListening && (try? SocketListener(address: address)) != nil }
         // What is open goes on.
         try await client.write("more\n")
         #expect(try await client.readLine() == "more")
@@ -56,6 +56,7 @@ import Testing
         listener.beginShutdown()
         #expect(!listener.isListening)
         await quick.close()
+        try await eventually("one is left") { listener.reception.servedCount == 1 }
         // A later call with an earlier deadline counts, and one with a later one changes nothing.
         listener.beginShutdown(within: .seconds(3600))
         await listener.shutdown(within: .milliseconds(50))
@@ -91,7 +92,7 @@ import Testing
         await #expect(throws: (any Error).self) { if try await client.read() == nil { throw CancellationError() } }
         if isSecure { _ = try? silent.receiveAll() }
         await listener.shutdown()
-        _ = try RawSocket.listening(on: address)
+        _ = try SocketListener(address: address)
     }
 
     @Test func aTaskThatIsCancelledAlreadyServesNoOne() async throws {
@@ -130,9 +131,12 @@ import Testing
         var listener: SocketListener? = try Self.listener()
         let address = try #require(listener?.localAddress)
         let waiting = try RawSocket.connected(to: address)
+        weak let inner = listener?.listener
+        weak let reception = listener?.reception
         listener = nil
         _ = try? waiting.receiveAll()
-        _ = try RawSocket.listening(on: address)
+        try await eventually("nothing is left") { inner == nil && reception == nil }
+        _ = try SocketListener(address: address)
     }
 
     /// Every descriptor and every registration is gone, however a listener ends.

@@ -215,7 +215,8 @@ import Testing
             // The header is that of one connection.
             socket.userData = 1
             socket.disconnect()
-            try await socket.connect(to: try RawSocket.listening().localAddress)
+            let other = try RawSocket.listening()
+            try await socket.connect(to: try other.localAddress)
             #expect(socket.proxyHeader == nil && socket.userData as? Int == 1)
             break
         }

@@ -148,6 +148,6 @@ import Testing
             texts.append(isTaken ? try client.receive(through: "\n") : try? client.receiveAll())
         }
         #expect(texts.contains("hello\n"))
-        _ = try RawSocket.listening(on: address)
+        _ = try SocketListener(address: address)
     }
 }

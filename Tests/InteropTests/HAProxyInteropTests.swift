@@ -52,7 +52,8 @@ import Testing
         try await withThrowingTaskGroup { group in
             group.addTask {
                 try await listener.run { socket in
-                    try await socket.write("\(socket.originalAddress?.description ?? "") \(socket.proxyHeader?.isLocal ?? true)\n")
+                    try await socket.write(
+                        "\(socket.originalAddress?.description ?? "") \(socket.proxyHeader?.isLocal ?? true)\n")
                     for try await bytes in socket.chunks { try await socket.write(bytes) }
                 }
             }

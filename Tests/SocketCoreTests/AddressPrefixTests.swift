@@ -21,7 +21,7 @@ import Testing
         #expect(try !#require(AddressPrefix("0.0.0.0/0")).contains(address))
     }
 
-    @Test(arguments: ["", "/", "/8", "10.0.0.0/", "10.0.0.0/8/8", "10.0.0.0/ 8", "10.0.0.0/+8", "10.0.0.1/31", "::2/126x", "host"])
+    @Test(arguments: ["", "/", "/8", "10.0.0.0/", "10.0.0.0/8/8", "10.0.0.0/ 8", "10.0.0.0/+8", "10.0.0.1/31", "::2/126x"])
     func otherTextIsRefused(_ text: String) {
         #expect(AddressPrefix(text) == nil)
     }

@@ -35,6 +35,9 @@ struct Preparation: Sendable {
         return tls
     }
 
+    /// True when a socket is ready as soon as it is open.
+    var isEmpty: Bool { tls == nil && proxyProtocol == nil }
+
     /// A connected socket, in the task that will serve it.
     func open(_ accepted: AcceptedConnection, on loop: EventLoop) throws(AsyncSocketError) -> AsyncSocket {
         let socket = AsyncSocket(childOf: model, socketQueue: nil, loop: loop)

@@ -34,7 +34,8 @@ extension SocketListener {
                 var prefixes: [AddressPrefix] = []
                 for text in texts where text != unixWord {
                     guard let prefix = AddressPrefix(text) else {
-                        throw .badParameter("accept", "\"\(text)\" is no address, no prefix such as 192.0.2.0/24, and not \(unixWord)")
+                        throw .badParameter(
+                            "accept", "\"\(text)\" is no address, no prefix such as 192.0.2.0/24, and not \(unixWord)")
                     }
                     prefixes.append(prefix)
                 }

@@ -50,6 +50,9 @@ final class Reception: Sendable {
     /// True once a task has begun to accept.
     var isBegun: Bool { state.withLock { $0.use != .none } }
 
+    /// How many connections have a task.
+    var servedCount: Int { state.withLock { $0.servedCount } }
+
     /// A task begins to accept.
     ///
     /// - Throws: `.badConfiguration` when one has begun before.

@@ -3,7 +3,8 @@
 //     early loses nothing, and the next one goes on.
 //  2. Each connection is prepared in a task of its own, so that no one waits for another one's handshake, and
 //     gets into the queue when it is ready.
-//  3. While `SocketQueue.limit` sockets are ready nothing is accepted.
+//  3. While `SocketQueue.limit` sockets are ready nothing is taken, and at most a batch waits to be.
+//     Handshakes under way do not count: peers that are slow on purpose would hold up all others.
 
 internal import SocketBuffers
 internal import SocketCore
@@ -67,7 +68,13 @@ extension SocketListener {
         listener.start()
         // Detached, since it belongs to no one who asks; and without the listener, whose end ends it.
         Task.detached { [reception, preparation, queue] in
-            await reception.serveArrivals(on: .eventLoop, ahead: { await queue.room() }) { accepted, loop in
+            let isReadyAtOnce = preparation.isEmpty
+            let wait = { (count: Int) async in
+                if isReadyAtOnce { queue.noteExpected(count) }
+                await queue.room()
+            }
+            await reception.serveArrivals(on: .eventLoop, after: wait) { accepted, loop in
+                defer { if isReadyAtOnce { queue.noteExpected(-1) } }
                 await preparation.serve(accepted, on: loop, nil) { socket in
                     do {
                         try await preparation.prepare(socket)

@@ -58,22 +58,24 @@ extension SocketListener {
 extension Reception {
     /// Takes what arrives, and has `body` serve each connection in a child task, until the end.
     ///
-    /// - Parameter executor: Where `body` runs; nil: where the caller does. Otherwise the accepting task runs
-    ///   on the loop that accepts.
+    /// - Parameters:
+    ///   - executor: Where `body` runs; nil: where the caller does. Otherwise the accepting task runs on the
+    ///     loop that accepts.
+    ///   - pause: Called after each batch with its count; nothing is taken until it returns.
     func serveArrivals(
-        on executor: ConnectionExecutor?, ahead: () async -> Void = {},
+        on executor: ConnectionExecutor?, after pause: (Int) async -> Void = { _ in },
         _ body: @escaping @Sendable (AcceptedConnection, EventLoop) async -> Void
     ) async {
         if let executor {
-            await withTaskExecutorPreference(loop) { await serve(on: executor, ahead, body) }
+            await withTaskExecutorPreference(loop) { await serve(on: executor, pause, body) }
         } else {
-            await serve(on: nil, ahead, body)
+            await serve(on: nil, pause, body)
         }
         end()
     }
 
     private func serve(
-        on executor: ConnectionExecutor?, _ ahead: () async -> Void,
+        on executor: ConnectionExecutor?, _ pause: (Int) async -> Void,
         _ body: @escaping @Sendable (AcceptedConnection, EventLoop) async -> Void
     ) async {
         await withDiscardingTaskGroup { group in
@@ -85,7 +87,7 @@ extension Reception {
                         self.noteServed()
                     }
                 }
-                await ahead()
+                await pause(arrivals.count)
             }
             await lastCall()
             group.cancelAll()

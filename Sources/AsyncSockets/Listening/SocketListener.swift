@@ -41,7 +41,8 @@ public final class SocketListener: Sendable {
     ///   disabled, or no one decides about certificates; `.system` with an `errno` when it cannot listen on
     ///   an address; and what `configure` throws.
     public convenience init(
-        port: UInt16, interface: String? = nil, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
+        port: UInt16, interface: String? = nil, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
+        maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
@@ -82,12 +83,13 @@ public final class SocketListener: Sendable {
     /// The sockets live on with the manager when this listener ends, and so do the connections that it has
     /// not accepted.
     ///
-    /// - Parameter descriptors: At least one. They are taken over, whatever this throws.
-    /// - Throws: `.badParameter` when there are none, one is no listening stream socket or is used already;
-    ///   `.system` for an option that the kernel refuses; and otherwise what
+    /// - Parameter descriptors: At least one. When one cannot be used, those before it are closed.
+    /// - Throws: `.system` with an `errno`: EINVAL when there are none or one does not listen, EBADF when one
+    ///   has been handed on already, and what the kernel says when it refuses an option; and otherwise what
     ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
-        inherited descriptors: [InheritedDescriptor], tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
+        inherited descriptors: [InheritedDescriptor], tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
+        maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
@@ -209,6 +211,8 @@ public final class SocketListener: Sendable {
     func close() {
         reception.stop()
         listener.close()
+        // It ends after its beginning, even if no one has accepted.
+        listener.start()
         queue.stop()
     }
 }

@@ -12,6 +12,8 @@ final class SocketQueue: Sendable {
         var isEnded = false
         /// Few, so that taking the first one is cheap.
         var ready: [AsyncSocket] = []
+        /// Connections that will be ready at once.
+        var expectedCount = 0
         var lastNumber = 0
         var waiting: [(number: Int, waiter: Waiter)] = []
         /// Those that were cancelled before they waited.
@@ -19,7 +21,7 @@ final class SocketQueue: Sendable {
         /// Who waits in `room()`.
         var accepting: UnsafeContinuation<Void, Never>?
 
-        var hasRoom: Bool { isStopped || ready.count < SocketQueue.limit }
+        var hasRoom: Bool { isStopped || ready.count + expectedCount < SocketQueue.limit }
     }
 
     private static let limit = 16
@@ -35,6 +37,13 @@ final class SocketQueue: Sendable {
 
     func unclaimBeginning() {
         state.withLock { $0.hasBegun = false }
+    }
+
+    /// So many connections will be ready at once: they count as ready from now on. `noteExpected(-1)` for
+    /// each when it is, or has failed.
+    func noteExpected(_ count: Int) {
+        state.withLock { $0.expectedCount += count }
+        makeRoom()
     }
 
     func put(_ socket: AsyncSocket) {
