@@ -138,6 +138,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let trustTimeout = Code(description: "trustTimeout")
         /// `maxLength` bytes came without the delimiter, or more came before the end of the stream.
         public static let readMaxedOut = Code(description: "readMaxedOut")
+        /// The bytes of a frame are not what its format allows.
+        public static let malformedFrame = Code(description: "malformedFrame")
         /// More bytes would wait to be written than `maximumPendingWriteBytes` allows, or than an `Int`
         /// counts.
         public static let writeQueueFull = Code(description: "writeQueueFull")

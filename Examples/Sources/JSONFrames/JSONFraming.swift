@@ -23,7 +23,7 @@ struct JSONFraming: Framing {
             do {
                 return .frame(try JSONDecoder().decode(Message.self, from: json), length: length)
             } catch {
-                throw AsyncSocketError(.badParameter, blame: .peer, operation: "read", message: "not a message: \(error)")
+                throw .malformedFrame("not a message: \(error)")
             }
         }
     }

@@ -122,6 +122,6 @@ private struct RESPParser {
     }
 
     private func malformed(_ message: String) -> AsyncSocketError {
-        AsyncSocketError(.badParameter, blame: .peer, operation: "read", message: message)
+        .malformedFrame(message)
     }
 }

@@ -15,7 +15,7 @@ public protocol Framing: Sendable {
 
     /// Looks for a frame at the beginning of `bytes`: all that has come and was not read.
     ///
-    /// - Throws: An error that says what is wrong with the bytes. They stay unread.
+    /// - Throws: `malformedFrame(_:)`, which says what is wrong with the bytes. They stay unread.
     func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Frame>
 
     /// Appends the bytes of `frame`.
@@ -110,6 +110,13 @@ public struct Delimited: Framing {
 }
 
 extension AsyncSocketError {
+    /// The peer has sent bytes that the format does not allow: for `Framing.decode(_:)`.
+    ///
+    /// - Parameter message: One sentence that says what is wrong.
+    public static func malformedFrame(_ message: String) -> AsyncSocketError {
+        AsyncSocketError(.malformedFrame, blame: .peer, operation: "read", message: message)
+    }
+
     fileprivate static func frameTooLong(_ count: String, _ limit: Int, blame: Blame = .peer) -> AsyncSocketError {
         AsyncSocketError(
             blame == .peer ? .readMaxedOut : .badParameter, blame: blame, operation: blame == .peer ? "read" : "write",
