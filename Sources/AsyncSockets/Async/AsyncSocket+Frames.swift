@@ -67,6 +67,7 @@ extension AsyncSocket {
                     return try await connection.readFrame(reader, OperationLimit(nil))
                 } catch {
                     // An orderly end within a frame is an error too.
+                    if scope.isOver { return nil }
                     throw SequenceScope.failure(error) ?? .closedByPeer
                 }
             }
@@ -121,9 +122,18 @@ extension StreamConnection {
             return reader.takeFrame()
         } catch let error as AsyncSocketError where error.isOrderlyEnd {
             // Bytes of a frame that is not complete are still there, or were when the connection ended.
-            if case .served = beginRead(.arrival, maxLength: 1, limit) { throw error }
-            if record.withLock({ $0.snapshot.hasDroppedBytes }) { throw error }
+            if try await hasUnreadBytes(limit) || record.withLock({ $0.snapshot.hasDroppedBytes }) { throw error }
             return nil
+        }
+    }
+
+    /// After an orderly end.
+    private nonisolated(nonsending) func hasUnreadBytes(_ limit: OperationLimit) async throws -> Bool {
+        do {
+            _ = try await read(.arrival, 1, limit)
+            return true
+        } catch let error as AsyncSocketError where error.isOrderlyEnd {
+            return false
         }
     }
 }

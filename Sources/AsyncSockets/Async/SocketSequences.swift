@@ -62,7 +62,7 @@ extension AsyncSocket {
                 do {
                     return try await connection.read(.anyBytes, maxLength, OperationLimit(nil))
                 } catch {
-                    if let failure = SequenceScope.failure(error) { throw failure }
+                    if !scope.isOver, let failure = SequenceScope.failure(error) { throw failure }
                     return nil
                 }
             }
@@ -98,7 +98,7 @@ extension AsyncSocket {
                 do {
                     return try await connection.readLine(line, OperationLimit(nil))
                 } catch {
-                    if let failure = SequenceScope.failure(error) { throw failure }
+                    if !scope.isOver, let failure = SequenceScope.failure(error) { throw failure }
                     return nil
                 }
             }
@@ -123,6 +123,9 @@ struct SequenceScope {
         guard let connection else { throw AsyncSocket.notInUse("read") }
         return connection.isUpgradeClaimed == isUpgraded ? connection : nil
     }
+
+    /// True when the socket has another connection by now.
+    var isOver: Bool { socket.connection !== connection }
 
     /// The error of the sequence; nil when that is an orderly end.
     static func failure(_ error: any Error) -> AsyncSocketError? {
