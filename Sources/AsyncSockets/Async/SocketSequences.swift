@@ -108,7 +108,8 @@ struct SequenceScope {
 
     /// The next element, by a read of its own; nil when the sequence has ended.
     func next<Element>(
-        isolation actor: isolated (any Actor)? = #isolation, _ read: (AsyncSocket) async throws -> Element?
+        isolation actor: isolated (any Actor)? = #isolation,
+        _ read: nonisolated(nonsending) (AsyncSocket) async throws -> Element?
     ) async throws(AsyncSocketError) -> Element? {
         if let connection {
             guard socket.connection === connection, connection.isUpgradeClaimed == isUpgraded else { return nil }
