@@ -116,7 +116,20 @@ extension AsyncSocket {
         on executor: ConnectionExecutor?, _ body: nonisolated(nonsending) () async throws -> Result
     ) async throws -> Result {
         guard let executor = executor?.taskExecutor(for: self) else { return try await body() }
-        return try await withTaskExecutorPreference(executor) { try await body() }
+        return try await prefer(executor, body)
+    }
+
+    /// An actor that calls this keeps `body`, which may use its state: hence the isolation in the closure.
+    private func prefer<Result>(
+        _ executor: any TaskExecutor, isolation: isolated (any Actor)? = #isolation,
+        _ body: nonisolated(nonsending) () async throws -> Result
+    ) async throws -> Result {
+        try await withTaskExecutorPreference(executor, isolation: isolation) {
+            _ = isolation
+            // A preference counts from the next suspension on, and so far there need not have been one.
+            if (executor as? EventLoop)?.isCurrent != true { await Task.yield() }
+            return try await body()
+        }
     }
 }
 

@@ -69,9 +69,22 @@ struct OperationLimit: Sendable {
 public nonisolated(nonsending) func withDeadline<Result>(
     _ duration: Duration, _ body: nonisolated(nonsending) () async throws -> Result
 ) async rethrows -> Result {
-    let end = Deadline(after: max(duration.inSeconds, 0))
-    return try await OperationLimit.$scope.withValue(Deadline.earlier(OperationLimit.scope, end)) {
-        try await body()
+    try await OperationLimit.within(Deadline(after: max(duration.inSeconds, 0)), body)
+}
+
+extension OperationLimit {
+    /// Calls `body` where the caller runs. A closure does so only if it captures the isolation: without it
+    /// the body would run beside the caller's actor.
+    fileprivate static func within<Result>(
+        _ deadline: Deadline?, isolation: isolated (any Actor)? = #isolation,
+        _ body: nonisolated(nonsending) () async throws -> Result
+    ) async rethrows -> Result {
+        try await $scope.withValue(
+            .earlier(scope, deadline),
+            operation: {
+                _ = isolation
+                return try await body()
+            }, isolation: isolation)
     }
 }
 

@@ -55,17 +55,22 @@ extension AsyncSocket {
         }
     }
 
-    private nonisolated(nonsending) func owned<Result>(
+    private func owned<Result>(
+        isolation: isolated (any Actor)? = #isolation,
         during body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
     ) async throws -> Result {
         guard let connection, let waiter = connection.scope.begin() else { return try await body(self) }
         defer { connection.scope.end() }
-        return try await withTaskCancellationHandler {
-            try await body(self)
-        } onCancel: {
-            waiter.cancel()
-            connection.post(.cancel(waiter))
-        }
+        return try await withTaskCancellationHandler(
+            operation: {
+                // Without it the body would run beside the caller's actor.
+                _ = isolation
+                return try await body(self)
+            },
+            onCancel: {
+                waiter.cancel()
+                connection.post(.cancel(waiter))
+            }, isolation: isolation)
     }
 }
 

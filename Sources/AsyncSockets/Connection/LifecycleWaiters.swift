@@ -99,11 +99,10 @@ struct LifecycleWaiters {
         for waiter in answered { waiter.answerEnd(error) }
     }
 
-    /// Answers one; false when it does not wait here.
-    mutating func refuse(_ waiter: AnyObject, _ error: any Error) -> Bool {
-        guard let index = waiting.firstIndex(where: { $0.object === waiter }) else { return false }
-        waiting.remove(at: index).refuse(error)
-        return true
+    /// Takes one out, to be answered with an error; nil when it does not wait here.
+    mutating func remove(_ waiter: AnyObject) -> ((any Error) -> Void)? {
+        guard let index = waiting.firstIndex(where: { $0.object === waiter }) else { return nil }
+        return waiting.remove(at: index).refuse
     }
 
     /// One whose time has come, and its answer.

@@ -48,8 +48,10 @@ extension StreamConnection {
         } else if let completion = writes.cancel(waiter).completion {
             refuse(completion, error)
             if writes.isAboveHighWater { reportLowWater() }
-        } else if waiters.refuse(waiter, error) {
-            return close(error as? AsyncSocketError)
+        } else if let refuse = waiters.remove(waiter) {
+            close(error as? AsyncSocketError)
+            // Last: whoever learns of it may connect again at once.
+            return refuse(error)
         }
         needsPump = true
     }

@@ -1,0 +1,192 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// However a connection ends, every task that waits goes on, once, and nothing of it remains.
+@Suite(.timeLimit(.minutes(5))) struct AsyncEndTests {
+    /// The kernels of both sides take less than this.
+    private static let more = pattern(16 << 20)
+
+    /// What ends a connection at once, for all that wait.
+    enum Way: CaseIterable, Sendable {
+        case reset, truncation, disconnect, close, cancelledClose, lateClose, tooLong, writeQueueFull
+
+        var steps: [ScriptedPeer.Step] {
+            switch self {
+            case .reset: [.reset]
+            case .truncation: [.finish]
+            case .disconnect, .close, .cancelledClose, .lateClose, .tooLong, .writeQueueFull: []
+            }
+        }
+
+        var code: AsyncSocketError.Code {
+            switch self {
+            case .reset: .connectionReset
+            case .truncation: .truncated
+            case .disconnect, .close, .cancelledClose: .badConfiguration
+            case .lateClose: .writeTimeout
+            case .tooLong: .readMaxedOut
+            case .writeQueueFull: .writeQueueFull
+            }
+        }
+    }
+
+    /// What has to be gone with a socket.
+    private struct Traces {
+        private weak let socket: AsyncSocket?
+        private weak let connection: StreamConnection?
+        private weak let descriptor: SocketDescriptor?
+
+        init(of socket: AsyncSocket) throws {
+            self.socket = socket
+            connection = socket.connection
+            descriptor = socket.connection?.record.withLock { $0.live.descriptor }
+            try #require(connection != nil && descriptor != nil)
+        }
+
+        func areGone() async throws {
+            try await eventually("the socket is released") { socket == nil }
+            try await eventually("its connection is released") { connection == nil }
+            try await eventually("its descriptor is closed") { descriptor == nil }
+        }
+    }
+
+    private func tasks(on socket: AsyncSocket, _ way: Way) -> (reads: [Task<Void, any Error>], writes: [Task<Void, any Error>]) {
+        let first =
+            way == .tooLong
+            ? Task.immediate { _ = try await socket.read(until: AsyncSocket.crlf, maxLength: 11) }
+            : Task.immediate { _ = try await socket.read(exactly: 100) }
+        let reads = [
+            first,
+            Task.immediate { _ = try await socket.readLine() },
+            Task.immediate { _ = try await socket.readToEnd() },
+            Task.immediate { _ = try await socket.read() },
+            Task.immediate { for try await _ in socket.chunks {} },
+            Task.immediate { for try await _ in socket.lines {} },
+        ]
+        let writes = [Self.more, Data("waits"), Data("waits too")].map { data in
+            Task.immediate { try await socket.write(data) }
+        }
+        return (reads, writes)
+    }
+
+    @Test(arguments: Way.allCases, [false, true])
+    func everyTaskThatWaitsGoesOn(_ way: Way, isSecure: Bool) async throws {
+        if way == .truncation, !isSecure { return }
+        let mayEnd = try TestSignal()
+        let steps: [ScriptedPeer.Step] = [.send("0123456789"), .wait(for: mayEnd)]
+        var (socket, peer): (AsyncSocket?, _) = try await connectedSocket(
+            steps + (way == .tooLong ? [.send("a")] : way.steps), isSecure: isSecure)
+        let traces = try Traces(of: try #require(socket))
+        let (reads, writes) = tasks(on: try #require(socket), way)
+        try await eventually("ten bytes are there") { socket?.readProgress?.bytesDone == 10 }
+        try await end(try #require(socket), way, mayEnd)
+        for task in reads {
+            // What a close does not wait for it refuses.
+            #expect(await task.outcome == .failed(way == .lateClose ? .writeTimeout : way.code))
+        }
+        for task in writes { #expect(await task.outcome == (way == .close ? .served : .failed(way.code))) }
+        #expect(socket?.isConnected == false)
+        socket = nil
+        try await traces.areGone()
+        peer.stop()
+    }
+
+    private func end(_ socket: AsyncSocket, _ way: Way, _ mayEnd: TestSignal) async throws {
+        switch way {
+        case .reset, .truncation, .tooLong: mayEnd.fire()
+        case .disconnect: socket.disconnect()
+        case .close:
+            mayEnd.fire()
+            await socket.close()
+        case .lateClose: await socket.close(timeout: .milliseconds(20))
+        case .cancelledClose:
+            let closing = Task.immediate { await socket.close() }
+            closing.cancel()
+            await closing.value
+        case .writeQueueFull:
+            // A delegate's write is bounded; those of tasks wait instead.
+            socket.maximumPendingWriteBytes = 10
+            socket.write(Data("one too many"), withTimeout: -1)
+        }
+    }
+
+    /// The read side alone ends: writes go on.
+    @Test(arguments: [false, true])
+    func anOrderlyEndAnswersTheReadsAlone(isSecure: Bool) async throws {
+        let mayEnd = try TestSignal()
+        var (socket, peer): (AsyncSocket?, _) = try await connectedSocket(
+            [.send("0123456789"), .wait(for: mayEnd)] + .orderlyEnd(isSecure: isSecure), isSecure: isSecure)
+        let traces = try Traces(of: try #require(socket))
+        let (reads, writes) = tasks(on: try #require(socket), .disconnect)
+        try await eventually("ten bytes are there") { socket?.readProgress?.bytesDone == 10 }
+        mayEnd.fire()
+        #expect(await reads[0].outcome == .failed(.closedByPeer))
+        for task in reads[1...] { #expect(await task.outcome == .served) }
+        for task in writes { #expect(await task.outcome == .served) }
+        await socket?.close()
+        socket = nil
+        try await traces.areGone()
+        _ = try await peer.finish()
+    }
+
+    /// A peer that has gone while we write.
+    @Test(arguments: [false, true])
+    func aWriteThatFailsEndsTheConnectionForAll(isSecure: Bool) async throws {
+        let (socket, _) = try await connectedSocket([.close], isSecure: isSecure)
+        let data = pattern(100_000)
+        var last = Outcome.served
+        while last == .served { last = await outcome { try await socket.write(data) } }
+        #expect(
+            last == .failed(isSecure ? .truncated : .connectionReset) || last == .failed(.connectionReset)
+                || last == .failed(.system))
+        #expect(await outcome { try await socket.write("more") } == last)
+        #expect(!socket.isConnected)
+    }
+
+    // MARK: - References
+
+    @Test(arguments: [false, true])
+    func aSocketThatNoOneHoldsCloses(isSecure: Bool) async throws {
+        var (socket, peer): (AsyncSocket?, _) = try await connectedSocket([.expect("hello"), .expectEnd], isSecure: isSecure)
+        let traces = try Traces(of: try #require(socket))
+        try await socket?.write("hello")
+        socket = nil
+        _ = try await peer.finish()
+        try await traces.areGone()
+    }
+
+    @Test(arguments: [false, true])
+    func aTaskThatWaitsKeepsItsSocketAlive(isSecure: Bool) async throws {
+        let maySend = try TestSignal()
+        var (socket, peer): (AsyncSocket?, _) = try await connectedSocket(
+            [.wait(for: maySend), .send("hello"), .expectEnd], isSecure: isSecure)
+        let traces = try Traces(of: try #require(socket))
+        let read = try {
+            let socket = try #require(socket)
+            return Task.immediate { try await socket.read(exactly: 5) }
+        }()
+        socket = nil
+        maySend.fire()
+        #expect(try await read.value == Data("hello"))
+        _ = try await peer.finish()
+        try await traces.areGone()
+    }
+
+    @Test func aTaskThatConnectsKeepsItsSocketAlive() async throws {
+        let peer = try ScriptedPeer.listening([.send("hello"), .expectEnd])
+        let answer = await Task.immediate {
+            let socket = AsyncSocket()
+            try await socket.connect(to: "127.0.0.1", port: peer.port)
+            return try await socket.readToEnd(timeout: .milliseconds(20))
+        }.outcome
+        // The peer waits for our end, which comes with the last reference.
+        #expect(answer == .failed(.readTimeout))
+        _ = try await peer.finish()
+    }
+}
