@@ -33,6 +33,20 @@ let package = Package(
             name: "chat-server", dependencies: [sockets], path: "Sources/ChatServer", swiftSettings: strict),
         .executableTarget(name: "tls-proxy", dependencies: [sockets], path: "Sources/TLSProxy", swiftSettings: strict),
         .executableTarget(
+            name: "task-client", dependencies: [sockets], path: "Sources/TaskClient", swiftSettings: strict),
+        .executableTarget(
+            name: "smtp-client", dependencies: [sockets], path: "Sources/SMTPClient", swiftSettings: strict),
+        .executableTarget(
+            name: "imap-client", dependencies: [sockets], path: "Sources/IMAPClient", swiftSettings: strict),
+        .executableTarget(
+            name: "redis-client", dependencies: [sockets], path: "Sources/RedisClient", swiftSettings: strict),
+        .executableTarget(
+            name: "task-chat-server", dependencies: [sockets], path: "Sources/TaskChatServer", swiftSettings: strict),
+        .executableTarget(
+            name: "tls-terminator", dependencies: [sockets], path: "Sources/TLSTerminator", swiftSettings: strict),
+        .executableTarget(
+            name: "json-frames", dependencies: [sockets], path: "Sources/JSONFrames", swiftSettings: strict),
+        .executableTarget(
             name: "starttls-demo",
             dependencies: [
                 sockets,

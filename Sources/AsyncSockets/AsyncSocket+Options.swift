@@ -47,14 +47,18 @@ extension AsyncSocket {
     /// A value of your own to keep with the socket. The socket does nothing with it; accepted sockets start
     /// with nil.
     public var userData: (any Sendable)? {
-        get { state.withLock { $0.userData?.value } }
-        set {
-            // The old value may run code of the user's when it goes: not under the lock.
-            _ = state.withLock { state in
-                let old = state.userData
-                state.userData = newValue.map { CopyOnWrite($0) }
-                return old
-            }
+        get { state.withLock { $0.extras?.value.userData } }
+        set { changeExtras { $0.userData = newValue } }
+    }
+
+    func changeExtras(_ change: (inout SocketExtras) -> Void) {
+        // The old value may run code of the user's when it goes: not under the lock.
+        _ = state.withLock { state in
+            let old = state.extras
+            var extras = old?.value ?? SocketExtras()
+            change(&extras)
+            state.extras = extras.isEmpty ? nil : CopyOnWrite(extras)
+            return old
         }
     }
 
@@ -85,6 +89,14 @@ extension AsyncSocket {
     private func runOnSocketQueue(_ body: @escaping @Sendable () -> Void) {
         if let socketQueue { socketQueue.async(execute: body) } else { body() }
     }
+}
+
+/// What few sockets have, in one place, so that the others have no room for it.
+struct SocketExtras: Sendable {
+    var userData: (any Sendable)?
+    var proxyHeader: ProxyHeader?
+
+    var isEmpty: Bool { userData == nil && proxyHeader == nil }
 }
 
 extension AsyncSocket.Occupation {

@@ -27,7 +27,8 @@ public final class AsyncSocket: Sendable {
         var occupation = Occupation.nothing
         var configuration = SocketConfiguration.initial
         var options = SocketOptionSet()
-        var userData: CopyOnWrite<any Sendable>?
+        /// Nil on most sockets.
+        var extras: CopyOnWrite<SocketExtras>?
         /// Made when the socket listens for the first time.
         var quota: AcceptQuota?
         /// Chosen at the first use, and kept: the end of one connection is then delivered before the
@@ -44,8 +45,8 @@ public final class AsyncSocket: Sendable {
 
     /// A socket that tasks use, or that gets its delegate later.
     ///
-    /// Until it gets a delegate, `autoDisconnectOnClosedReadStream` is false: when the peer has closed its side
-    /// you may go on writing.
+    /// Until it gets a delegate, `autoDisconnectOnClosedReadStream` is false: when the peer has closed its
+    /// side you may go on writing.
     public convenience init() {
         self.init(DelegateSlot(nil, queue: nil), socketQueue: nil)
         state.withLock { $0.configuration = SocketConfiguration.ofTasks }
@@ -196,6 +197,7 @@ public final class AsyncSocket: Sendable {
             let predecessor = state.occupation
             guard predecessor.isOver else { return nil }
             state.occupation = occupation
+            if state.extras?.value.proxyHeader != nil { state.extras?.value.proxyHeader = nil }
             if case .connection(let old) = predecessor { old.outlet.supersede() }
             // Under the lock: an option set from now on finds the connection, and one set before is not lost.
             if case .connection(let connection) = occupation { prepare(connection, after: predecessor, &state) }

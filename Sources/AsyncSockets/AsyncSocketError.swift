@@ -118,7 +118,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let proxyRefused = Code(description: "proxyRefused")
         /// The proxy requires a user name and a password: you gave none, or it did not accept them.
         public static let proxyAuthenticationRequired = Code(description: "proxyAuthenticationRequired")
-        /// The proxy broke its protocol or ended the connection before the tunnel was established.
+        /// The proxy broke its protocol or ended the connection before the tunnel was established. For a
+        /// listener: the connection did not begin with a valid PROXY header.
         public static let proxyFailed = Code(description: "proxyFailed")
         /// The connection was not established in time.
         public static let connectTimeout = Code(description: "connectTimeout")
@@ -137,6 +138,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let trustTimeout = Code(description: "trustTimeout")
         /// `maxLength` bytes came without the delimiter, or more came before the end of the stream.
         public static let readMaxedOut = Code(description: "readMaxedOut")
+        /// The bytes of a frame are not what its format allows.
+        public static let malformedFrame = Code(description: "malformedFrame")
         /// More bytes would wait to be written than `maximumPendingWriteBytes` allows, or than an `Int`
         /// counts.
         public static let writeQueueFull = Code(description: "writeQueueFull")

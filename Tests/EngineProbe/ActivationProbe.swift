@@ -30,6 +30,27 @@ enum ActivationProbe {
         throw ProbeFailure(description: "a second claim has found something")
     }
 
+    /// The same with a listener for tasks.
+    static func runListener(_ name: String) throws {
+        let listener = try SocketListener(inherited: InheritedDescriptor.claim(named: name))
+        let (served, ended) = (Mailbox<SocketAddress?>(), Mailbox<Result<Void, any Error>>())
+        Task {
+            do {
+                try await listener.run { socket in
+                    try await socket.write((try await socket.readLine() ?? "") + "\n")
+                    served.put(socket.localAddress)
+                    listener.beginShutdown()
+                }
+                ended.put(.success(()))
+            } catch {
+                ended.put(.failure(error))
+            }
+        }
+        guard let address = try served.next() else { throw ProbeFailure(description: "a socket without an address") }
+        try ended.next().get()
+        print("served \(name) at \(address)")
+    }
+
     private static func echoLine(_ connection: SocketDescriptor) throws {
         _ = fcntl(connection.rawValue, F_SETFL, 0)
         var byte: UInt8 = 0

@@ -31,6 +31,7 @@ enum EngineProbe {
             case "openssl.cnf": try ConfigurationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "tls-server": try TLSServerProbe.run(CommandLine.arguments.dropFirst(2).first ?? "ecdsa")
             case "activation": try ActivationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
+            case "listener": try ActivationProbe.runListener(CommandLine.arguments.dropFirst(2).first ?? "")
             default: throw ProbeFailure(description: "say which probe")
             }
         } catch {

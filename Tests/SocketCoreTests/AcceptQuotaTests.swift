@@ -39,6 +39,21 @@ import Testing
         acceptor.close()
     }
 
+    @Test func onlySoManyAreAcceptedThatNoOneHasTaken() async throws {
+        let loop = try EventLoop()
+        let quota = AcceptQuota(aheadLimit: 2, loop: loop)
+        let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
+        let clients = try (0..<20).map { _ in try Self.connect(to: acceptor.localAddress) }
+        var iterator = accepted.makeAsyncIterator()
+        var taken: [SocketDescriptor] = []
+        while taken.count < clients.count {
+            #expect(quota.openCount <= taken.count + 2)
+            taken.append(try #require(await iterator.next()))
+            quota.noteTaken(1)
+        }
+        acceptor.close()
+    }
+
     @Test func aConnectionThatIsDroppedReturnsItsPermit() async throws {
         let loop = try EventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)

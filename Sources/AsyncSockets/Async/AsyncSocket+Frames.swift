@@ -17,8 +17,8 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - framing: Where a frame ends.
     ///   - timeout: As for `read(atMost:timeout:)`.
-    /// - Throws: What `read(atMost:timeout:)` throws, what the framing throws, `.readMaxedOut` for a frame that
-    ///   is too long, and `.closedByPeer` for one that an orderly end has cut short.
+    /// - Throws: What `read(atMost:timeout:)` throws, what the framing throws, `.readMaxedOut` for a frame
+    ///   that is too long, and `.closedByPeer` for one that an orderly end has cut short.
     public nonisolated(nonsending) func readFrame<Format: Framing>(
         _ framing: Format, timeout: Duration? = nil
     ) async throws -> Format.Frame? {
@@ -116,7 +116,6 @@ extension StreamConnection {
     nonisolated(nonsending) fileprivate func readFrame<Format>(
         _ reader: FrameReader<Format>, _ limit: OperationLimit
     ) async throws -> Format.Frame? {
-        try limit.check(.read)
         do {
             _ = try await read(reader.goal, reader.maxLength, limit)
             return reader.takeFrame()

@@ -6,9 +6,9 @@ internal import SocketCore
 extension AsyncSocket {
     /// Calls `body` with all bytes that are there, as soon as there are some; nil after an orderly end.
     ///
-    /// The bytes are read with that, and valid during the call only. `body` must be quick: the connection waits
-    /// meanwhile. No memory is allocated for the bytes. With several readers at a time, which of them gets the
-    /// bytes is not defined.
+    /// The bytes are read with that, and valid during the call only. `body` must be quick: the connection
+    /// waits meanwhile. No memory is allocated for the bytes. With several readers at a time, which of them
+    /// gets the bytes is not defined.
     ///
     /// - Parameters:
     ///   - timeout: As for `read(atMost:timeout:)`.

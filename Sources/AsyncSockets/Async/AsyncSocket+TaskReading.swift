@@ -103,7 +103,6 @@ extension AsyncSocket {
         _ goal: ReadPacket.Goal, _ maxLength: Int, _ timeout: Duration?
     ) async throws -> Data {
         let limit = OperationLimit(timeout)
-        try limit.check(.read)
         guard let connection else { throw Self.notInUse("read") }
         return try await connection.read(goal, maxLength, limit)
     }

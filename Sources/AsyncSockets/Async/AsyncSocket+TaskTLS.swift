@@ -5,19 +5,20 @@ public import SocketTLS
 extension AsyncSocket {
     /// Upgrades the connection to TLS, after the reads and writes that were asked for before.
     ///
-    /// Returns when the handshake is complete and the peer trusted. See `startTLS(settings:)` for what becomes
-    /// of bytes that came early. Sequences such as `lines` end here; begin new ones afterwards. A cancelled
-    /// handshake closes the connection, and so does every error: there is no way back to plaintext.
+    /// Returns when the handshake is complete and the peer trusted. See `startTLS(settings:)` for what
+    /// becomes of bytes that came early. Sequences such as `lines` end here; begin new ones afterwards. A
+    /// cancelled handshake closes the connection, and so does every error: there is no way back to plaintext.
     ///
     /// - Parameters:
     ///   - settings: The role and what it needs.
-    ///   - trust: Decides about the peer's certificate, in this task, within `TLSSettings.trustTimeout`. It can
-    ///     only refuse what OpenSSL has accepted, except with `TLSSettings.TrustEvaluation.manual`. Nil:
+    ///   - trust: Decides about the peer's certificate, in this task, within `TLSSettings.trustTimeout`. It
+    ///     can only refuse what OpenSSL has accepted, except with `TLSSettings.TrustEvaluation.manual`. Nil:
     ///     OpenSSL decides, or the delegate if the settings say so.
     /// - Returns: What the handshake negotiated.
-    /// - Throws: `CancellationError` when the task is cancelled, what `trust` throws, or an `AsyncSocketError`:
-    ///   `.tls`, `.handshakeTimeout`, `.trustTimeout`, `.bytesBufferedAtUpgrade`, `.badConfiguration` when the
-    ///   socket is not in use, was upgraded before or has no one to decide, and why the connection has ended.
+    /// - Throws: `CancellationError` when the task is cancelled, what `trust` throws, or an
+    ///   `AsyncSocketError`: `.tls`, `.handshakeTimeout`, `.trustTimeout`, `.bytesBufferedAtUpgrade`,
+    ///   `.badConfiguration` when the socket is not in use, was upgraded before or has no one to decide, and
+    ///   why the connection has ended.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
         settings: TLSSettings, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil

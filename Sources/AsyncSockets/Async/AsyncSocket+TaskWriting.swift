@@ -1,6 +1,6 @@
 public import FoundationEssentials
 internal import SocketBuffers
-internal import SocketCore
+public import SocketCore
 
 // Writes for tasks. They are sent in the order in which they were asked for.
 extension AsyncSocket {
@@ -15,9 +15,9 @@ extension AsyncSocket {
     ///   - timeout: The time that the write may take from now on; nil: no limit. A write that takes too long
     ///     throws `.writeTimeout`.
     /// - Throws: `CancellationError` when the task is cancelled. A write that has not begun when it is
-    ///   cancelled, or late, is removed; one that has begun goes on, so that the stream stays whole. Otherwise
-    ///   an `AsyncSocketError`: `.badConfiguration` when the socket is not in use or this side closes it,
-    ///   `.deadlineExceeded` by `withDeadline(_:_:)`, and why the connection has ended.
+    ///   cancelled, or late, is removed; one that has begun goes on, so that the stream stays whole.
+    ///   Otherwise an `AsyncSocketError`: `.badConfiguration` when the socket is not in use or this side
+    ///   closes it, `.deadlineExceeded` by `withDeadline(_:_:)`, and why the connection has ended.
     public nonisolated(nonsending) func write(_ data: Data, timeout: Duration? = nil) async throws {
         let (connection, limit) = try prepareWrite(timeout)
         let answer = data.withUnsafeBytes { bytes in
@@ -39,6 +39,27 @@ extension AsyncSocket {
         var text = text
         let answer = text.withUTF8 { connection.beginWrite(copying: UnsafeRawBufferPointer($0), limit) }
         if case .waits(let waiter) = answer { try await waiter.value(from: connection) }
+    }
+
+    /// Writes a header of the PROXY protocol, for a program that passes connections on: before everything
+    /// else, TLS included.
+    ///
+    /// ```swift
+    /// try await upstream.connect(to: "127.0.0.1", port: 8443)
+    /// try await upstream.write(ProxyHeader(source: client, destination: local))
+    /// try await upstream.startTLS(settings: .client(serverName: "backend.example"))
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - header: Who has connected, and to what.
+    ///   - version: The version of the protocol that the receiver expects; 2 by default.
+    ///   - timeout: As for `write(_:timeout:)`.
+    /// - Throws: A `ProxyHeaderError` when the header cannot be sent in that version, and otherwise what
+    ///   `write(_:timeout:)` throws.
+    public nonisolated(nonsending) func write(
+        _ header: ProxyHeader, as version: ProxyHeader.Version = .version2, timeout: Duration? = nil
+    ) async throws {
+        try await write(header.encoded(as: version), timeout: timeout)
     }
 
     /// Writes a part of a file: see `write(contentsOfFile:offset:length:withTimeout:tag:)` for how it is sent

@@ -4,8 +4,8 @@ public import SocketCore
 public struct ConnectionExecutor: Sendable {
     private let chosen: (any TaskExecutor)?
 
-    /// The event loop that serves the connection: no change of thread for each read and write. What runs there
-    /// must not block or compute for long, since other connections wait meanwhile.
+    /// The event loop that serves the connection: no change of thread for each read and write. What runs
+    /// there must not block or compute for long, since other connections wait meanwhile.
     public static let eventLoop = ConnectionExecutor(chosen: nil)
 
     /// An executor of your own.

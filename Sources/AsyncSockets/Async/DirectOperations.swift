@@ -12,52 +12,42 @@ extension StreamConnection {
     }
 
     /// Serves a read now, or queues it for a task.
-    func beginRead(_ goal: ReadPacket.Goal, maxLength: Int, _ limit: OperationLimit) -> DirectRead {
-        var packet = ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .answered)
+    ///
+    /// - Parameter scoped: The waiter of the task, if the connection belongs to it.
+    func beginRead(
+        _ goal: ReadPacket.Goal, maxLength: Int, _ limit: OperationLimit, scoped: ReadWaiter? = nil
+    ) -> DirectRead {
         if turn.enterIfFree() {
-            let answer = readOrWait(&packet, limit)
+            let answer = serveOrQueue(goal, maxLength, limit, scoped)
             leaveTurn()
             if let answer { return answer }
         }
-        let waiter = makeReadWaiter(limit)
-        packet.answer(waiter)
-        post(.read(packet))
+        let waiter = waiter(limit, scoped)
+        post(.read(ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter))))
         return .waits(waiter)
     }
 
     /// Inside the turn: nil when the pump is needed.
-    private func readOrWait(_ packet: inout ReadPacket, _ limit: OperationLimit) -> DirectRead? {
-        if let served = readAtOnce(&packet) { return served }
-        guard isReadyToWait else { return nil }
-        // Nothing is there: it only has to be queued.
-        let waiter = makeReadWaiter(limit)
-        packet.answer(waiter)
-        reads.append(packet)
-        ending.note(.readAsked)
-        return .waits(waiter)
+    private func serveOrQueue(
+        _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit, _ scoped: ReadWaiter?
+    ) -> DirectRead? {
+        guard case .connected(let channel) = phase, ending.intent == nil else { return nil }
+        let hasBytes = !reads.preBuffer.isEmpty || channel.mayHaveBytes
+        guard hasBytes || reads.wantsNothing(goal) || channel.hasNews || ending.mayDecide else {
+            // The usual case: nothing is there, and the read only has to be queued.
+            let waiter = waiter(limit, scoped)
+            reads.append(ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter)))
+            ending.note(.readAsked)
+            return .waits(waiter)
+        }
+        var packet = ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .answered)
+        return readAtOnce(&packet, channel)
     }
 
-    /// Calls `body` with the bytes that are there, and takes them; nil when there are none, or when someone else
-    /// is inside the turn.
-    func takeBytes<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result? {
-        guard turn.enterIfFree() else { return nil }
-        defer { leaveTurn() }
-        guard case .connected(let channel) = phase, ending.intent == nil, reads.isEmpty else { return nil }
-        if reads.preBuffer.isEmpty, channel.mayHaveBytes { _ = fill(from: channel) }
-        guard !reads.preBuffer.isEmpty else { return nil }
-        defer {
-            reads.preBuffer.reset()
-            if channel.mayHaveBytes || ending.mayDecide { needsPump = true }
-        }
-        return try body(reads.preBuffer.readableBytes.bytes)
-    }
-
-    private func makeReadWaiter(_ limit: OperationLimit) -> ReadWaiter {
-        if let waiter = scope.reader {
-            waiter.restart(limit)
-            return waiter
-        }
-        return ReadWaiter(limit, isScoped: false)
+    private func waiter(_ limit: OperationLimit, _ scoped: ReadWaiter?) -> ReadWaiter {
+        guard let scoped else { return ReadWaiter(limit, isScoped: false) }
+        scoped.restart(limit)
+        return scoped
     }
 
     /// Leaves the turn. What is left to do is seldom more than to arm a deadline.
@@ -71,8 +61,8 @@ extension StreamConnection {
     }
 
     /// Nil when the read has to wait.
-    private func readAtOnce(_ packet: inout ReadPacket) -> DirectRead? {
-        guard case .connected(let channel) = phase, ending.intent == nil, reads.isEmpty else { return nil }
+    private func readAtOnce(_ packet: inout ReadPacket, _ channel: ByteChannel) -> DirectRead? {
+        guard reads.isEmpty else { return nil }
         for _ in 0..<ByteChannel.roundsPerTurn {
             if let answer = reads.serveAtOnce(&packet) {
                 // Room is free again, and what was unread may have held up the end.
@@ -90,10 +80,19 @@ extension StreamConnection {
         return nil
     }
 
-    /// True when a read that cannot be served now only has to be queued: nothing else is to be done for it.
-    private var isReadyToWait: Bool {
-        guard case .connected(let channel) = phase, ending.intent == nil else { return false }
-        return !channel.mayHaveBytes && !channel.hasNews && !ending.mayDecide && reads.preBuffer.isEmpty
+    /// Calls `body` with the bytes that are there, and takes them; nil when there are none, or when someone
+    /// else is inside the turn.
+    func takeBytes<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result? {
+        guard turn.enterIfFree() else { return nil }
+        defer { leaveTurn() }
+        guard case .connected(let channel) = phase, ending.intent == nil, reads.isEmpty else { return nil }
+        if reads.preBuffer.isEmpty, channel.mayHaveBytes { _ = fill(from: channel) }
+        guard !reads.preBuffer.isEmpty else { return nil }
+        defer {
+            reads.preBuffer.reset()
+            if channel.mayHaveBytes || ending.mayDecide { needsPump = true }
+        }
+        return try body(reads.preBuffer.readableBytes.bytes)
     }
 
     enum DirectWrite {

@@ -2,20 +2,20 @@ public import FoundationEssentials
 
 /// How a protocol divides the stream into frames, both ways.
 ///
-/// A value without state: what is needed to find the end of a frame is in the bytes. Its methods may be called
-/// on an event loop, so they must be quick, and must not block. Use it with `AsyncSocket.frames(_:)`,
+/// A value without state: what is needed to find the end of a frame is in the bytes. Its methods may be
+/// called on an event loop, so they must be quick, and must not block. Use it with `AsyncSocket.frames(_:)`,
 /// `readFrame(_:timeout:)` and `write(_:as:timeout:)`.
 public protocol Framing: Sendable {
     /// What is sent and received.
     associatedtype Frame: Sendable
 
-    /// The most bytes that a frame may have, with all that is around it. A longer one ends the connection with
-    /// `.readMaxedOut`.
+    /// The most bytes that a frame may have, with all that is around it. A longer one ends the connection
+    /// with `.readMaxedOut`.
     var maximumFrameLength: Int { get }
 
     /// Looks for a frame at the beginning of `bytes`: all that has come and was not read.
     ///
-    /// - Throws: An error that says what is wrong with the bytes. They stay unread.
+    /// - Throws: `malformedFrame(_:)`, which says what is wrong with the bytes. They stay unread.
     func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Frame>
 
     /// Appends the bytes of `frame`.
@@ -91,7 +91,8 @@ public struct Delimited: Framing {
     /// The bytes before the delimiter.
     public func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Data> {
         let found = bytes.withUnsafeBytes { bytes in
-            let data = Data(bytesNoCopy: UnsafeMutableRawPointer(mutating: bytes.baseAddress!), count: bytes.count, deallocator: .none)
+            let data = Data(
+                bytesNoCopy: UnsafeMutableRawPointer(mutating: bytes.baseAddress!), count: bytes.count, deallocator: .none)
             return data.firstRange(of: delimiter).map { (Data(data[..<$0.lowerBound]), $0.upperBound) }
         }
         guard let (frame, end) = found else { return .incomplete(minimumLength: bytes.byteCount + 1) }
@@ -109,6 +110,13 @@ public struct Delimited: Framing {
 }
 
 extension AsyncSocketError {
+    /// The peer has sent bytes that the format does not allow: for `Framing.decode(_:)`.
+    ///
+    /// - Parameter message: One sentence that says what is wrong.
+    public static func malformedFrame(_ message: String) -> AsyncSocketError {
+        AsyncSocketError(.malformedFrame, blame: .peer, operation: "read", message: message)
+    }
+
     fileprivate static func frameTooLong(_ count: String, _ limit: Int, blame: Blame = .peer) -> AsyncSocketError {
         AsyncSocketError(
             blame == .peer ? .readMaxedOut : .badParameter, blame: blame, operation: blame == .peer ? "read" : "write",

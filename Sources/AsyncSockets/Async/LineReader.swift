@@ -28,7 +28,6 @@ final class LineReader: @unchecked Sendable {
 extension StreamConnection {
     /// The next line; nil after an orderly end.
     nonisolated(nonsending) func readLine(_ line: LineReader, _ limit: OperationLimit) async throws -> String? {
-        try limit.check(.read)
         do {
             _ = try await read(line.goal, line.maxLength, limit)
             return line.text

@@ -17,14 +17,15 @@ struct OperationLimit: Sendable {
     /// No more than `timeout` from now, and no longer than the task's deadline.
     init(_ timeout: Duration?) {
         deadline = Self.scope
-        guard let timeout, let end = Deadline(after: timeout.inSeconds) else { return }
+        // A time that has passed already is no time: whoever computes it may come out below zero.
+        guard let timeout, let end = Deadline(after: max(timeout.inSeconds, 0)) else { return }
         if let deadline, deadline <= end { return }
         (deadline, isTimeout) = (end, true)
     }
 
     /// Throws when the task is cancelled, or the time is over already.
-    func check(_ operation: OperationKind) throws {
-        if Task.isCancelled { throw CancellationError() }
+    func check(_ operation: OperationKind, isCancelled: Bool = Task.isCancelled) throws {
+        if isCancelled { throw CancellationError() }
         if let deadline, deadline <= .now { throw error(of: operation) }
     }
 
@@ -48,10 +49,10 @@ struct OperationLimit: Sendable {
 
 /// Calls `body`; every operation of a socket in it has to be complete before the deadline.
 ///
-/// An operation that is not complete then throws an `AsyncSocketError` with the code `.deadlineExceeded`, and
-/// so does every later one. What it had collected stays for the next reader, as with a cancellation. Deadlines
-/// nest: the earliest counts. Tasks that `body` starts have the deadline too, except detached ones. Nothing
-/// else is interrupted: `Task.sleep` and other libraries do not know the deadline.
+/// An operation that is not complete then throws an `AsyncSocketError` with the code `.deadlineExceeded`,
+/// and so does every later one. What it had collected stays for the next reader, as with a cancellation.
+/// Deadlines nest: the earliest counts. Tasks that `body` starts have the deadline too, except detached
+/// ones. Nothing else is interrupted: other libraries do not know the deadline.
 ///
 /// ```swift
 /// let greeting = try await withDeadline(.seconds(10)) {

@@ -60,9 +60,7 @@ extension AsyncSocket {
             ) async throws(AsyncSocketError) -> Data? {
                 guard let connection = try scope.openConnection() else { return nil }
                 do {
-                    let limit = OperationLimit(nil)
-                    try limit.check(.read)
-                    return try await connection.read(.anyBytes, maxLength, limit)
+                    return try await connection.read(.anyBytes, maxLength, OperationLimit(nil))
                 } catch {
                     if let failure = SequenceScope.failure(error) { throw failure }
                     return nil

@@ -63,6 +63,7 @@ extension AsyncSocket {
         return try await withTaskCancellationHandler {
             try await body(self)
         } onCancel: {
+            waiter.cancel()
             connection.post(.cancel(waiter))
         }
     }
@@ -73,13 +74,15 @@ extension StreamConnection {
     nonisolated(nonsending) func read(
         _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit
     ) async throws -> Data {
-        switch beginRead(goal, maxLength: maxLength, limit) {
+        let scoped = scope.reader
+        try limit.check(.read, isCancelled: scoped?.isCancelled ?? Task.isCancelled)
+        switch beginRead(goal, maxLength: maxLength, limit, scoped: scoped) {
         case .served(let data): return data
         case .failed(let error): throw error
         case .waits(let waiter):
             guard waiter.isScoped else { return try await waiter.value(from: self) }
             // The scope's handler may have run before the read was asked for.
-            if Task.isCancelled { post(.cancel(waiter)) }
+            if waiter.isCancelled { post(.cancel(waiter)) }
             return try await withUnsafeThrowingContinuation { waiter.wait(with: $0) }
         }
     }

@@ -82,6 +82,14 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
 final class ReadWaiter: TaskWaiter<Data>, OperationWaiter, @unchecked Sendable {
     /// A scope looks after its cancellation.
     let isScoped: Bool
+    private let cancelled = Atomic(false)
+
+    /// The task of the scope is cancelled.
+    var isCancelled: Bool { cancelled.load(ordering: .acquiring) }
+
+    func cancel() {
+        cancelled.store(true, ordering: .releasing)
+    }
 
     init(_ limit: OperationLimit, isScoped: Bool) {
         self.isScoped = isScoped

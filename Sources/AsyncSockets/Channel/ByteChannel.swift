@@ -258,17 +258,10 @@ final class ByteChannel {
         guard case .ready = output, !engine.hasOutput, writes.waitingByteCount > 0 else {
             return engine.hasOutput ? .blocked : .all
         }
-        switch engine.encrypt(writes) {
-        case .incomplete: isHeldUp = true
-        case .produced: break
-        case .failed(let failure):
-            // The alert goes out while it can.
-            send(engine.output)
-            output = .failed(failure)
-        }
-        guard engine.hasOutput else { return .blocked }
-        send(engine.output)
-        if engine.hasOutput { return .blocked }
+        let answer = engine.encrypt(writes)
+        let hasProduced = engine.hasOutput
+        send(answer, of: engine)
+        guard hasProduced, !engine.hasOutput, !output.isFailed else { return .blocked }
         return writes.waitingByteCount > 0 ? .more : .all
     }
 
@@ -279,32 +272,22 @@ final class ByteChannel {
         case .plain: return send(bytes)
         case .tls(let engine):
             guard case .ready = output, !engine.hasOutput else { return 0 }
-            let count = encrypt(bytes, with: engine)
-            send(engine.output)
+            var count = 0
+            send(engine.encrypt(bytes, &count), of: engine)
             return count
         }
     }
 
-    private func encrypt(_ bytes: UnsafeRawBufferPointer, with engine: TLSEngine) -> Int {
-        var count = 0
-        for _ in 0..<Self.roundsPerTurn {
-            let rest = UnsafeRawBufferPointer(rebasing: bytes[count...].prefix(TLSEngine.writeLimit))
-            guard !rest.isEmpty else { break }
-            switch engine.write(rest) {
-            case .accepted(let step): count += step
-            case .incomplete:
-                isHeldUp = true
-                return count
-            case .failed(let error):
-                send(engine.output)
-                output = .failed(
-                    StreamEnding.WriteFailure(AsyncSocketError(error, operation: "write"), isFileBroken: false))
-                return count
-            }
-            send(engine.output)
-            if engine.hasOutput { break }
+    /// Sends what the engine has made of some bytes. The alert of a failure goes out while it can.
+    private func send(_ answer: TLSEngine.EncryptAnswer, of engine: TLSEngine) {
+        send(engine.output)
+        switch answer {
+        case .incomplete: isHeldUp = true
+        case .produced: break
+        case .failed(let failure):
+            output = .failed(failure)
+            engine.output.reset()
         }
-        return count
     }
 
     /// Sends what the engine has produced.

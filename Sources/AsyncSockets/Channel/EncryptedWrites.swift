@@ -32,6 +32,22 @@ extension TLSEngine {
         return .produced
     }
 
+    /// Encrypts bytes that are in no queue until the block of `output` is full; `count` are taken.
+    func encrypt(_ bytes: UnsafeRawBufferPointer, _ count: inout Int) -> EncryptAnswer {
+        while count < bytes.count {
+            let records = (BufferPool.blockSize - output.count) / Self.encryptedRecordLimit
+            guard records > 0 else { break }
+            let next = bytes[count...].prefix(records * Self.recordLimit)
+            switch write(UnsafeRawBufferPointer(rebasing: next)) {
+            case .accepted(let step): count += step
+            case .incomplete: return .incomplete
+            case .failed(let error):
+                return .failed(.init(AsyncSocketError(error, operation: "write"), isFileBroken: false))
+            }
+        }
+        return .produced
+    }
+
     /// Encrypts at most `limit` bytes of one write, or several small writes as one record; nil when there is
     /// nothing to encrypt.
     private func encryptNext(of writes: WriteHalf, limit: Int) throws(SystemError) -> WriteAnswer? {

@@ -98,8 +98,11 @@ extension StreamConnection {
             if isOver { return refuse(packet.completion) }
             if writes.wouldExceed(limit, with: packet.count) { return overflow(packet.completion, limit) }
         }
+        let isBelowMark = writes.isBelow(configuration.value.writeHighWaterMark, with: packet)
+        let waiter = isBelowMark ? packet.takeWaiter() : nil
         let completion = packet.completion
         guard writes.append(consume packet) else { return overflow(completion, .max) }
+        waiter?.complete(.success(()))
         needsPump = true
     }
 

@@ -30,7 +30,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     let loop: EventLoop
     let outlet: EventOutlet<AsyncSocket>
     let record = Locked(ConnectionRecord())
-    private let board = ProgressBoard()
+    let board = ProgressBoard()
     let turn: SocketTurn<Message>
     private(set) var registration: LoopRegistration?
     /// Reached at the end, when its descriptor and those of earlier connections are closed.
@@ -240,6 +240,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
             case .idle, .opening, .closed: break
             }
             if writes.waitingByteCount > 0 { reportHighWater() }
+            while let waiter = writes.takeWaiter(below: configuration.value.writeHighWaterMark) { waiter.complete(.success(())) }
         }
     }
 
@@ -388,23 +389,6 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     var endError: AsyncSocketError {
         if case .closed(let error?) = phase { return error }
         return .badConfiguration("operation", "this side closed the connection")
-    }
-
-    // MARK: - Facts and logs
-
-    /// Publishes the progress of the current read and write.
-    func publishProgress() {
-        board.publish(currentProgress)
-    }
-
-    /// The progress of the oldest operations: current in an inline callback, otherwise as of the end of the
-    /// last turn.
-    var progress: ProgressBoard.Snapshot {
-        turn.isCallingUser(of: self) ? currentProgress : board.snapshot
-    }
-
-    private var currentProgress: ProgressBoard.Snapshot {
-        .init(read: reads.progress, write: writes.progress, waitingByteCount: writes.waitingByteCount)
     }
 
     /// Logs what happened, at the level `debug`, and never what was read or written.

@@ -9,9 +9,14 @@ struct Preparation: Sendable {
     let model: AsyncSocket
     private let tls: TLSSettings?
     private let trust: SocketListener.TrustDecision?
+    private let proxyProtocol: SocketListener.ProxyProtocol?
 
-    init(model: AsyncSocket, tls: TLSSettings?, trust: SocketListener.TrustDecision?) throws(AsyncSocketError) {
+    init(
+        model: AsyncSocket, tls: TLSSettings?, trust: SocketListener.TrustDecision?,
+        proxyProtocol: SocketListener.ProxyProtocol?
+    ) throws(AsyncSocketError) {
         self.model = model
+        self.proxyProtocol = proxyProtocol
         self.trust = trust
         self.tls = try tls.map { (settings) throws(AsyncSocketError) in try Self.check(settings, decides: trust != nil) }
     }
@@ -30,6 +35,9 @@ struct Preparation: Sendable {
         return tls
     }
 
+    /// True when a socket is ready as soon as it is open.
+    var isEmpty: Bool { tls == nil && proxyProtocol == nil }
+
     /// A connected socket, in the task that will serve it.
     func open(_ accepted: AcceptedConnection, on loop: EventLoop) throws(AsyncSocketError) -> AsyncSocket {
         let socket = AsyncSocket(childOf: model, socketQueue: nil, loop: loop)
@@ -39,6 +47,7 @@ struct Preparation: Sendable {
 
     /// All that comes before the first byte of the user.
     nonisolated(nonsending) func prepare(_ socket: AsyncSocket) async throws {
+        if let proxyProtocol { try await proxyProtocol.receiveHeader(on: socket) }
         guard let tls else { return }
         if let trust {
             try await socket.startTLS(settings: tls, trust: { try await trust($0) })

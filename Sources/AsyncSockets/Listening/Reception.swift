@@ -1,7 +1,8 @@
 // Rules of a reception:
 //  1. An accepted connection is in one place: it waits here, or a task serves it. What waits when accepting
 //     ends is closed.
-//  2. One task takes what has arrived (`arrivals()`): that of `run`, or that of `connections`. It begins once.
+//  2. One task takes what has arrived (`arrivals()`): that of `run`, or that of `connections`. It begins
+//     once.
 //  3. `stop` is the end of accepting. Tasks go on until they end by themselves or `cut` comes.
 //  4. The end is reached when accepting is over and no task serves a connection any more.
 
@@ -45,6 +46,12 @@ final class Reception: Sendable {
 
     /// True until accepting is over.
     var isOpen: Bool { state.withLock { !$0.isStopped } }
+
+    /// True once a task has begun to accept.
+    var isBegun: Bool { state.withLock { $0.use != .none } }
+
+    /// How many connections have a task.
+    var servedCount: Int { state.withLock { $0.servedCount } }
 
     /// A task begins to accept.
     ///

@@ -12,9 +12,9 @@ internal import SocketCore
 extension SocketListener {
     /// Accepts connections, and calls `body` with each of them in a task of its own.
     ///
-    /// With `tls`, `body` gets a socket that is secure. When `body` returns, the connection closes in order
-    /// (`AsyncSocket.close(timeout:)`); when it throws, or its task is cancelled, at once. Its errors, and
-    /// those of handshakes, end that connection only.
+    /// `body` gets a socket that is ready: its PROXY header has come, and with `tls` it is secure. When
+    /// `body` returns, the connection closes in order (`AsyncSocket.close(timeout:)`); when it throws, or its
+    /// task is cancelled, at once. Its errors, and those of headers and handshakes, end that connection only.
     ///
     /// Returns after `shutdown(within:)`, once all connections have ended. When the task that calls this is
     /// cancelled, accepting ends, the tasks of all connections are cancelled, and it throws
@@ -58,22 +58,24 @@ extension SocketListener {
 extension Reception {
     /// Takes what arrives, and has `body` serve each connection in a child task, until the end.
     ///
-    /// - Parameter executor: Where `body` runs; nil: where the caller does. Otherwise the accepting task runs
-    ///   on the loop that accepts.
+    /// - Parameters:
+    ///   - executor: Where `body` runs; nil: where the caller does. Otherwise the accepting task runs on the
+    ///     loop that accepts.
+    ///   - pause: Called after each batch with its count; nothing is taken until it returns.
     func serveArrivals(
-        on executor: ConnectionExecutor?, ahead: () async -> Void = {},
+        on executor: ConnectionExecutor?, after pause: (Int) async -> Void = { _ in },
         _ body: @escaping @Sendable (AcceptedConnection, EventLoop) async -> Void
     ) async {
         if let executor {
-            await withTaskExecutorPreference(loop) { await serve(on: executor, ahead, body) }
+            await withTaskExecutorPreference(loop) { await serve(on: executor, pause, body) }
         } else {
-            await serve(on: nil, ahead, body)
+            await serve(on: nil, pause, body)
         }
         end()
     }
 
     private func serve(
-        on executor: ConnectionExecutor?, _ ahead: () async -> Void,
+        on executor: ConnectionExecutor?, _ pause: (Int) async -> Void,
         _ body: @escaping @Sendable (AcceptedConnection, EventLoop) async -> Void
     ) async {
         await withDiscardingTaskGroup { group in
@@ -85,7 +87,7 @@ extension Reception {
                         self.noteServed()
                     }
                 }
-                await ahead()
+                await pause(arrivals.count)
             }
             await lastCall()
             group.cancelAll()
@@ -95,7 +97,7 @@ extension Reception {
 
 extension Preparation {
     /// Makes a socket of an accepted connection, and calls `body` with it.
-    fileprivate func serve(
+    func serve(
         _ accepted: AcceptedConnection, on loop: EventLoop, _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?,
         _ body: (AsyncSocket) async throws -> Void
     ) async {

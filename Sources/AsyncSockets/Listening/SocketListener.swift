@@ -13,12 +13,13 @@ public import SocketTLS
 /// ```
 ///
 /// It is bound and listens once it is made, so that `localAddress` and `localPort` are known; peers that
-/// connect wait in the kernel. It accepts them from `run` on. It ends with `shutdown(within:)`, with the task
-/// of `run`, or with the last reference, and is used once.
+/// connect wait in the kernel. It accepts them from `run` on, or from the first use of `connections`. It ends
+/// with `shutdown(within:)`, with the task of `run`, or with the last reference, and is used once.
 public final class SocketListener: Sendable {
     let listener: Listener
     let reception: Reception
     let preparation: Preparation
+    let queue = SocketQueue()
 
     /// At most so many connections are accepted before a task takes them.
     private static let aheadLimit = 64
@@ -30,20 +31,22 @@ public final class SocketListener: Sendable {
     ///   - interface: A name (`eth0`: all its addresses), an address (`127.0.0.1`, `::1`), or `localhost` or
     ///     `loopback` for both of these; nil: every interface.
     ///   - tls: How to use TLS from the first byte; nil: not at all, or later by `startTLS(settings:trust:)`.
+    ///   - proxyProtocol: Which connections begin with a PROXY header; nil: none.
     ///   - maximumConnections: See `maximumConnections`.
     ///   - configure: Sets what the listener and every accepted socket get: options, `isIPv6Enabled`,
     ///     `writeHighWaterMark`, `logger`. The socket that it gets is only a model.
     ///   - trust: Decides about a client's certificate: see `startTLS(settings:trust:)`.
-    /// - Throws: An `AsyncSocketError`: `.badParameter` when there is no such interface, or for settings of a client; `.tls` for
-    ///   unusable settings; `.badConfiguration` when every family of the addresses is disabled, or no one
-    ///   decides about certificates; `.system` with an `errno` when it cannot listen on an address; and what
-    ///   `configure` throws.
+    /// - Throws: An `AsyncSocketError`: `.badParameter` when there is no such interface, or for settings of a
+    ///   client; `.tls` for unusable settings; `.badConfiguration` when every family of the addresses is
+    ///   disabled, or no one decides about certificates; `.system` with an `errno` when it cannot listen on
+    ///   an address; and what `configure` throws.
     public convenience init(
-        port: UInt16, interface: String? = nil, tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        port: UInt16, interface: String? = nil, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
+        maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
-        try self.init(model, tls, trust, on: .addresses(model.addresses(of: interface, port: port)))
+        try self.init(model, tls, trust, proxyProtocol, on: .addresses(model.addresses(of: interface, port: port)))
     }
 
     /// Listens on one address: IPv4, IPv6, a path of the file system, an abstract name (unix(7)), or a port
@@ -51,13 +54,13 @@ public final class SocketListener: Sendable {
     ///
     /// With port 0 the kernel chooses a free one. An IPv6 address does not take IPv4 connections.
     ///
-    /// - Throws: What `init(port:interface:tls:maximumConnections:configure:trust:)` throws.
+    /// - Throws: What `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
-        address: SocketAddress, tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        address: SocketAddress, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
-        try self.init(model, tls, trust, on: .addresses([address]))
+        try self.init(model, tls, trust, proxyProtocol, on: .addresses([address]))
     }
 
     /// Listens on a Unix-domain socket. What becomes of a file at that path, and who may connect, is as for
@@ -66,13 +69,13 @@ public final class SocketListener: Sendable {
     /// The path has 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
     ///
     /// - Throws: `.badParameter` for another path, `.system` with `EADDRINUSE` when something is there, and
-    ///   otherwise what `init(port:interface:tls:maximumConnections:configure:trust:)` throws.
+    ///   otherwise what `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
-        path: String, tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        path: String, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
-        try self.init(model, tls, trust, on: .addresses([SocketAddress.ofSocket(at: path, "accept")]))
+        try self.init(model, tls, trust, proxyProtocol, on: .addresses([SocketAddress.ofSocket(at: path, "accept")]))
     }
 
     /// Accepts from sockets that a service manager has opened, such as systemd:
@@ -81,17 +84,18 @@ public final class SocketListener: Sendable {
     /// The sockets live on with the manager when this listener ends, and so do the connections that it has
     /// not accepted.
     ///
-    /// It takes at least one descriptor. They are taken over, whatever this throws.
+    /// It takes at least one descriptor. When one cannot be used, those before it are closed.
     ///
-    /// - Throws: `.badParameter` when there are none, one is no listening stream socket or is used already;
-    ///   `.system` for an option that the kernel refuses; and otherwise what
-    ///   `init(port:interface:tls:maximumConnections:configure:trust:)` throws.
+    /// - Throws: `.system` with an `errno`: EINVAL when there are none or one does not listen, EBADF when one
+    ///   has been handed on already, and what the kernel says when it refuses an option; and otherwise what
+    ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
-        inherited descriptors: [InheritedDescriptor], tls: TLSSettings? = nil, maximumConnections: Int? = nil,
+        inherited descriptors: [InheritedDescriptor], tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
+        maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
-        try self.init(model, tls, trust, on: .inherited(descriptors))
+        try self.init(model, tls, trust, proxyProtocol, on: .inherited(descriptors))
     }
 
     /// Decides about the certificate of a peer.
@@ -103,9 +107,9 @@ public final class SocketListener: Sendable {
     }
 
     private init(
-        _ model: AsyncSocket, _ tls: TLSSettings?, _ trust: TrustDecision?, on place: Place
+        _ model: AsyncSocket, _ tls: TLSSettings?, _ trust: TrustDecision?, _ proxyProtocol: ProxyProtocol?, on place: Place
     ) throws(AsyncSocketError) {
-        preparation = try Preparation(model: model, tls: tls, trust: trust)
+        preparation = try Preparation(model: model, tls: tls, trust: trust, proxyProtocol: proxyProtocol)
         let loop = try model.chooseLoop("accept")
         let quota = AcceptQuota(limit: model.maximumAcceptedConnections, aheadLimit: Self.aheadLimit, loop: loop)
         let reception = Reception(loop: loop, quota: quota)
@@ -182,8 +186,8 @@ public final class SocketListener: Sendable {
     /// Ends the listener in order: stops accepting, has the connections finish, and cuts those that take too
     /// long.
     ///
-    /// Nothing is accepted from the moment of the call on, and the port is free. Returns when the tasks of all
-    /// connections are over; then `run` returns too. Those that are not over in time are cancelled, which
+    /// Nothing is accepted from the moment of the call on, and the port is free. Returns when the tasks of
+    /// all connections are over; then `run` returns too. Those that are not over in time are cancelled, which
     /// closes their connections. If the task that calls this is cancelled, they are cancelled at once. What
     /// `connections` has delivered is yours, and goes on.
     ///
@@ -209,5 +213,8 @@ public final class SocketListener: Sendable {
     func close() {
         reception.stop()
         listener.close()
+        // It ends after its beginning, even if no one has accepted.
+        listener.start()
+        queue.stop()
     }
 }

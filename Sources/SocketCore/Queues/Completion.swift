@@ -40,6 +40,11 @@ package enum Completion<Value: Sendable>: Sendable {
         if case .delegate = self { true } else { false }
     }
 
+    /// True when a waiter gets the answer.
+    var isWaiters: Bool {
+        if case .waiter = self { true } else { false }
+    }
+
     /// When the waiter stops to wait; nil: never, or no one waits.
     var deadline: Deadline? {
         if case .waiter(let waiter) = self { waiter.deadline } else { nil }

@@ -123,6 +123,11 @@ package final class ReadHalf {
         }
     }
 
+    /// True for a read that no byte is needed for.
+    package func wantsNothing(_ goal: ReadPacket.Goal) -> Bool {
+        if case .length(0) = goal { true } else { false }
+    }
+
     /// Serves a read that is not queued, if no other waits; nil when it has to wait, and nothing was taken.
     package func serveAtOnce(_ read: inout ReadPacket) -> Answer? {
         guard packets.isEmpty, !preBuffer.isEmpty || read.wantsNothing, read.takesAllOrNothing(of: preBuffer) else {

@@ -48,7 +48,7 @@ package struct ReadPacket: Sendable {
     /// Bytes seen by earlier calls, for partial progress.
     private var reported = 0
     /// Who is answered when the read ends.
-    package private(set) var completion: Completion<Data>
+    package let completion: Completion<Data>
     private let kind: Kind
     private var isSearching = false
 
@@ -82,11 +82,6 @@ package struct ReadPacket: Sendable {
 
     /// The most bytes that the read may deliver.
     package var maxLength: Int { limit }
-
-    /// Has a waiter wait for it.
-    package mutating func answer(_ waiter: any OperationWaiter<Data>) {
-        completion = .waiter(waiter)
-    }
 
     /// Takes what the read needs out of the buffer.
     package mutating func take(from buffer: PreBuffer) -> Answer {

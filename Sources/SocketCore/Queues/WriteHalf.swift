@@ -19,6 +19,8 @@ package final class WriteHalf {
     /// Those of the waiting bytes that are in files, and use no memory.
     @exclusivity(unchecked) private var fileWaiting = 0
     @exclusivity(unchecked) private var closing = false
+    /// Tasks wait, or have waited, for writes in memory.
+    @exclusivity(unchecked) private var hasWaiters = false
     /// The high-water mark was delivered, and the queue has not been down to half of it since.
     @exclusivity(unchecked) private var isAbove = false
 
@@ -61,7 +63,8 @@ package final class WriteHalf {
         guard !isTooMuch else { return false }
         allWaiting = sum
         if let deadline = packet.completion.deadline { waiterDeadline = min(waiterDeadline, deadline) }
-        if packet.file != nil { fileWaiting += packet.count }
+        if packet.isFile { fileWaiting += packet.count }
+        if packet.completion.isWaiters { hasWaiters = true }
         packets.append(consume packet)
         return true
     }
@@ -208,6 +211,22 @@ package final class WriteHalf {
     /// write alone is never too much.
     package func wouldExceed(_ limit: Int, with count: Int) -> Bool {
         waitingMemoryByteCount > 0 && count > limit - waitingMemoryByteCount
+    }
+
+    /// True when fewer bytes than `mark` would wait with those of `packet`: its task need not wait for them.
+    /// For a file it does: what is not sent yet can still be changed.
+    package func isBelow(_ mark: Int?, with packet: borrowing WritePacket) -> Bool {
+        guard let mark, !packet.isFile else { return false }
+        return waitingMemoryByteCount < mark && packet.count < mark - waitingMemoryByteCount
+    }
+
+    /// A waiter for the high-water mark, if fewer bytes wait now; nil when there are no more.
+    package func takeWaiter(below mark: Int?) -> (any OperationWaiter<Void>)? {
+        guard hasWaiters, let mark, waitingMemoryByteCount < mark else { return nil }
+        let index = packets.firstIndex { !$0.pointee.isFile && $0.pointee.completion.isWaiters }
+        if let index { return packets.anyPacket(at: index)?.pointee.takeWaiter() }
+        hasWaiters = false
+        return nil
     }
 
     // MARK: - Time

@@ -49,6 +49,13 @@ package struct WritePacket: Sendable {
         completion = .answered
     }
 
+    /// The waiter, which is to be answered now: the write goes on without one.
+    package mutating func takeWaiter() -> (any OperationWaiter<Void>)? {
+        guard case .waiter(let waiter) = completion else { return nil }
+        detach()
+        return waiter
+    }
+
     mutating func handOn(_ count: Int) {
         handedOn += count
     }

@@ -63,7 +63,9 @@ final class CountingWaiter<Value: Sendable>: OperationWaiter, Sendable {
 final class Operations {
     private var outcomes: [(name: String, list: @Sendable () -> [Outcome])] = []
 
-    private func add<Value>(_ name: String, timeout: Double = -1, _ code: AsyncSocketError.Code = .readTimeout) -> CountingWaiter<Value> {
+    private func add<Value>(_ name: String, timeout: Double = -1, _ code: AsyncSocketError.Code = .readTimeout) -> CountingWaiter<
+        Value
+    > {
         let waiter = CountingWaiter<Value>(timeout: timeout, code)
         outcomes.append((name, { waiter.outcomes }))
         return waiter
@@ -116,7 +118,8 @@ extension CountingWaiter<HandshakeNews> {
 
 /// The operations of tasks, with a waiter that the test looks at.
 extension AsyncSocket {
-    func read(_ goal: ReadPacket.Goal, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, for waiter: any OperationWaiter<Data>) {
+    func read(_ goal: ReadPacket.Goal, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, for waiter: any OperationWaiter<Data>)
+    {
         guard let connection else { return waiter.complete(.failure(Self.notInUse("read"))) }
         connection.read(ReadPacket(goal: goal, maxLength: maxLength.count, timeout: -1, completion: .waiter(waiter)))
     }

@@ -10,7 +10,10 @@ func serving<Result: Sendable>(
     _ body: @escaping @Sendable (AsyncSocket) async throws -> Void,
     _ test: (Task<Void, any Error>) async throws -> Result
 ) async throws -> Result {
-    let running = Task { try await listener.run(executor: executor, onError: onError, body) }
+    // On a loop, if the connections are: tests whose calls block hold the threads of Swift.
+    let running = Task(executorPreference: executor.map { $0.taskExecutor(for: listener.reception.loop) }) {
+        try await listener.run(executor: executor, onError: onError, body)
+    }
     do {
         let result = try await test(running)
         await listener.shutdown(within: .zero)

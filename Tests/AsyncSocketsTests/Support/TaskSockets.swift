@@ -66,11 +66,6 @@ extension AsyncSocket {
     func readWaits() async throws {
         try await eventually("a read waits") { readProgress != nil }
     }
-
-    /// Returns when a write waits of which the kernel has got some.
-    func writeHasBegun() async throws {
-        try await eventually("a write has begun") { (writeProgress?.bytesDone ?? 0) > 0 }
-    }
 }
 
 /// Numbers that look random, and are the same in every run.

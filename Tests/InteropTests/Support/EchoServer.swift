@@ -1,7 +1,7 @@
 import AsyncSockets
-import SocketTestSupport
 import FoundationEssentials
 import SocketBuffers
+import SocketTestSupport
 
 /// Sends back what it gets, over TLS if it has settings for it, and keeps the ports of its clients.
 final class EchoServer: AsyncSocketDelegate, Sendable {

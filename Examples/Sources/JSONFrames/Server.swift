@@ -1,0 +1,23 @@
+import AsyncSockets
+
+/// Answers messages.
+struct Server {
+    /// A client that is silent for that long is gone: it would have sent a ping.
+    let patience: Duration
+
+    // Article: server
+    func run(onPort port: UInt16) async throws {
+        let listener = try SocketListener(port: port, interface: "localhost", maximumConnections: 1_000)
+        log("listening on port \(listener.localPort)")
+        try await listener.run { socket in
+            while let message = try await socket.readFrame(JSONFraming(), timeout: patience) {
+                switch message {
+                case .add(let numbers): try await socket.write(.sum(numbers.reduce(0, &+)), as: JSONFraming())
+                case .ping: try await socket.write(.pong, as: JSONFraming())
+                case .sum, .pong: break
+                }
+            }
+        }
+    }
+    // Article: end
+}

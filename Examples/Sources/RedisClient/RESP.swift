@@ -1,0 +1,127 @@
+import AsyncSockets
+import Foundation
+
+/// A value of Redis. A command is an array of bulk strings.
+indirect enum RedisValue: Sendable {
+    case simple(String)
+    case error(String)
+    case integer(Int)
+    case bulk(Data?)
+    case array([RedisValue]?)
+
+    static func command(_ words: [Substring]) -> RedisValue {
+        .array(words.map { .bulk(Data($0.utf8)) })
+    }
+}
+
+// Article: framing
+/// The protocol of Redis, version 2: each value is a frame.
+struct RESP: Framing {
+    let maximumFrameLength = 64 << 20
+
+    func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<RedisValue> {
+        try bytes.withUnsafeBytes { bytes throws(AsyncSocketError) in
+            var parser = RESPParser(bytes: bytes)
+            guard let value = try parser.value() else { return .incomplete(minimumLength: parser.minimumLength) }
+            return .frame(value, length: parser.position)
+        }
+    }
+
+    func encode(_ value: RedisValue, into bytes: inout Data) throws(AsyncSocketError) {
+        switch value {
+        case .simple(let text): bytes.append(contentsOf: "+\(text)\r\n".utf8)
+        case .error(let text): bytes.append(contentsOf: "-\(text)\r\n".utf8)
+        case .integer(let number): bytes.append(contentsOf: ":\(number)\r\n".utf8)
+        case .bulk(nil): bytes.append(contentsOf: "$-1\r\n".utf8)
+        case .bulk(let data?):
+            bytes.append(contentsOf: "$\(data.count)\r\n".utf8)
+            bytes.append(data)
+            bytes.append(contentsOf: "\r\n".utf8)
+        case .array(nil): bytes.append(contentsOf: "*-1\r\n".utf8)
+        case .array(let values?):
+            bytes.append(contentsOf: "*\(values.count)\r\n".utf8)
+            for value in values { try encode(value, into: &bytes) }
+        }
+    }
+}
+// Article: end
+
+/// Reads one value from the beginning of bytes.
+private struct RESPParser {
+    let bytes: UnsafeRawBufferPointer
+    /// Behind what was read.
+    var position = 0
+    /// How many bytes the value has at least, if it is not complete.
+    var minimumLength = 0
+    private var depth = 0
+
+    init(bytes: UnsafeRawBufferPointer) {
+        self.bytes = bytes
+    }
+
+    /// The value; nil when it is not complete.
+    mutating func value() throws(AsyncSocketError) -> RedisValue? {
+        guard let line = line() else { return nil }
+        let text = String(decoding: line.dropFirst(), as: UTF8.self)
+        switch line.first {
+        case UInt8(ascii: "+"): return .simple(text)
+        case UInt8(ascii: "-"): return .error(text)
+        case UInt8(ascii: ":"): return .integer(try number(text))
+        case UInt8(ascii: "$"):
+            guard let length = try count(text) else { return .bulk(nil) }
+            guard let data = data(length) else { return nil }
+            return .bulk(data)
+        case UInt8(ascii: "*"):
+            guard let count = try count(text) else { return .array(nil) }
+            guard let values = try values(count) else { return nil }
+            return .array(values)
+        default: throw malformed("a value begins with \(line.first.map(String.init) ?? "nothing")")
+        }
+    }
+
+    private mutating func values(_ count: Int) throws(AsyncSocketError) -> [RedisValue]? {
+        guard depth < 8 else { throw malformed("arrays are nested too deeply") }
+        depth += 1
+        defer { depth -= 1 }
+        var values: [RedisValue] = []
+        for _ in 0..<count {
+            guard let value = try value() else { return nil }
+            values.append(value)
+        }
+        return values
+    }
+
+    private mutating func line() -> Slice<UnsafeRawBufferPointer>? {
+        guard let end = bytes[position...].firstIndex(of: UInt8(ascii: "\n")) else {
+            minimumLength = bytes.count + 1
+            return nil
+        }
+        defer { position = end + 1 }
+        return bytes[position..<max(position, end - 1)]  // without the carriage return
+    }
+
+    private mutating func data(_ length: Int) -> Data? {
+        guard bytes.count - position >= length + 2 else {
+            minimumLength = position + length + 2
+            return nil
+        }
+        defer { position += length + 2 }
+        return Data(bytes[position..<position + length])
+    }
+
+    private func number(_ text: String) throws(AsyncSocketError) -> Int {
+        guard let number = Int(text) else { throw malformed("\(text) is not a number") }
+        return number
+    }
+
+    /// A length; nil for the length -1, which stands for nothing.
+    private func count(_ text: String) throws(AsyncSocketError) -> Int? {
+        let count = try number(text)
+        guard (-1...1 << 29).contains(count) else { throw malformed("\(count) is not a length") }
+        return count < 0 ? nil : count
+    }
+
+    private func malformed(_ message: String) -> AsyncSocketError {
+        .malformedFrame(message)
+    }
+}

@@ -1,0 +1,21 @@
+/// A mail, and its text in SMTP.
+struct Mail {
+    let sender: String
+    let recipient: String
+    let letter: String
+
+    /// False if an address could end its line and begin another command.
+    var hasUsableAddresses: Bool {
+        [sender, recipient].allSatisfy { address in
+            address.contains("@") && address.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>".utf8.contains($0) }
+        }
+    }
+
+    /// The letter with SMTP's line endings, a dot before each line that begins with one, and a final dot (RFC
+    /// 5321, section 4.5.2).
+    var transparentLetter: String {
+        var lines = letter.split(omittingEmptySubsequences: false) { $0 == "\n" || $0 == "\r\n" }
+        if lines.last?.isEmpty == true { lines.removeLast() }
+        return lines.map { ($0.hasPrefix(".") ? "." : "") + $0 + "\r\n" }.joined() + ".\r\n"
+    }
+}

@@ -1,0 +1,69 @@
+// Submits a mail to a server, encrypted: SMTP (RFC 5321) with STARTTLS (RFC 3207), as a task. It does what
+// mail-submission does with a delegate.
+//
+//     swift run --package-path Examples smtp-client mail.example.org 587 me@example.org you@example.org \
+//         <letter.txt
+//
+// The letter has header lines, an empty line and a text, in UTF-8. SSL_CERT_FILE=ca.pem trusts your own
+// authority. There is no authentication: use a server that accepts mail from its own network.
+
+import AsyncSockets
+import Foundation
+
+@main
+struct SMTPClient {
+    let host: String
+    let port: UInt16
+
+    // Article: submission
+    /// Sends the mail. No part of it leaves in plaintext.
+    func submit(_ mail: Mail) async throws {
+        guard mail.hasUsableAddresses else { throw ConversationError("the sender or the recipient is not a mail address") }
+        try await AsyncSocket.withConnection(to: host, port: port) { socket in
+            let server = Conversation(socket: socket)
+            // Our address, because a client need not have a name (RFC 5321, section 4.1.3).
+            let name = "[\(socket.isIPv6 ? "IPv6:" : "")\(socket.localHost ?? "127.0.0.1")]"
+            try await server.expect("220")
+            let offers = try await server.say("EHLO \(name)", expecting: "250")
+            guard offers.contains(where: { $0.dropFirst(4).uppercased() == "STARTTLS" }) else {
+                throw ConversationError("the server offers no STARTTLS")  // or an attacker has removed the offer
+            }
+            try await server.say("STARTTLS", expecting: "220")
+            let session = try await socket.startTLS(settings: .client(serverName: host))
+            print("secure: \(session.protocolVersion), \(session.cipherSuite)")
+            try await server.say("EHLO \(name)", expecting: "250")  // forget what the server said in plaintext
+            try await server.say("MAIL FROM:<\(mail.sender)>", expecting: "250")
+            try await server.say("RCPT TO:<\(mail.recipient)>", expecting: "250")
+            try await server.say("DATA", expecting: "354")
+            try await socket.write(mail.transparentLetter)
+            try await server.expect("250")
+            print("the server has accepted the mail")
+            try await server.say("QUIT", expecting: "221")
+        }
+    }
+    // Article: end
+
+    static func main() async {
+        let arguments = CommandLine.arguments
+        guard arguments.count == 5, let port = UInt16(arguments[2]) else {
+            complain("usage: smtp-client HOST PORT SENDER RECIPIENT <LETTER")
+            exit(EX_USAGE)
+        }
+        let letter = String(decoding: FileHandle.standardInput.readDataToEndOfFile(), as: UTF8.self)
+        let mail = Mail(sender: arguments[3], recipient: arguments[4], letter: letter)
+        do {
+            // Article: deadline
+            try await withDeadline(.seconds(300)) {
+                try await SMTPClient(host: arguments[1], port: port).submit(mail)
+            }
+            // Article: end
+        } catch {
+            complain("\(error)")
+            exit(EXIT_FAILURE)
+        }
+    }
+
+    private static func complain(_ message: String) {
+        FileHandle.standardError.write(Data("smtp-client: \(message)\n".utf8))
+    }
+}

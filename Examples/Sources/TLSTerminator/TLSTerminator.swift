@@ -1,0 +1,65 @@
+// Accepts TLS connections and passes them on in plaintext, as in front of a web server: what tls-proxy does
+// with a delegate. It passes the end of each stream on too, so that the other direction can go on, and a slow
+// reader slows its writer down.
+//
+//     swift run --package-path Examples tls-terminator 8443 localhost 8080
+//
+// Run it in a folder with server.pem and server.key, its certificate and key. Then:
+//
+//     curl --cacert ca.pem https://localhost:8443/
+
+import AsyncSockets
+import Foundation
+
+@main
+struct TLSTerminator {
+    let backendHost: String
+    let backendPort: UInt16
+
+    // Article: terminator
+    func run(onPort port: UInt16) async throws {
+        let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
+        let listener = try SocketListener(port: port, tls: .server(identity: identity), maximumConnections: 1_000)
+        log("listening on port \(listener.localPort)")
+        try await listener.run(onError: report) { client in
+            try await AsyncSocket.withConnection(to: backendHost, port: backendPort, timeout: .seconds(10)) { backend in
+                try await withThrowingTaskGroup(of: Void.self) { directions in
+                    directions.addTask { try await forward(from: client, to: backend) }
+                    directions.addTask { try await forward(from: backend, to: client) }
+                    try await directions.waitForAll()  // an error of one direction ends the other
+                }
+            }
+        }
+    }
+
+    /// Passes bytes on, and then the end of the stream. A write returns when the kernel has the bytes: so it
+    /// reads no faster than the other side does, and ends with a side that takes nothing for a minute.
+    private func forward(from source: AsyncSocket, to destination: AsyncSocket) async throws {
+        for try await bytes in source.chunks { try await destination.write(bytes, timeout: .seconds(60)) }
+        destination.closeWriteStream()
+    }
+    // Article: end
+
+    private func report(_ error: any Error, of client: AsyncSocket) {
+        log("\(client.connectedAddress.map { "\($0)" } ?? "a client"): \(error)")
+    }
+
+    static func main() async {
+        let arguments = CommandLine.arguments
+        guard arguments.count == 4, let port = UInt16(arguments[1]), let backendPort = UInt16(arguments[3]) else {
+            log("usage: tls-terminator PORT BACKEND-HOST BACKEND-PORT")
+            exit(EX_USAGE)
+        }
+        do {
+            try await TLSTerminator(backendHost: arguments[2], backendPort: backendPort).run(onPort: port)
+        } catch {
+            log("cannot serve: \(error)")
+            exit(EXIT_FAILURE)
+        }
+    }
+}
+
+/// Prints a line at once, even to a pipe.
+func log(_ line: String) {
+    FileHandle.standardOutput.write(Data("\(line)\n".utf8))
+}

@@ -1,0 +1,84 @@
+// A chat, in plaintext and with TLS. Each connection is a task, and an actor is the room. SIGTERM ends it in
+// order.
+//
+//     swift run --package-path Examples task-chat-server 4434 4435
+//
+// Run it in a folder with server.pem and server.key, the server's certificate and key. Then, and tell it your
+// name first:
+//
+//     nc localhost 4434
+//     openssl s_client -connect localhost:4435 -CAfile ca.pem -quiet
+
+import AsyncSockets
+import Dispatch
+import Foundation
+
+@main
+struct TaskChatServer {
+    let room = Room()
+
+    // Article: connection
+    /// One connection. This task writes what the room says, and a child task reads.
+    func serve(_ socket: AsyncSocket) async throws {
+        try await socket.write("*** your name?\n")
+        guard let name = try await socket.readLine(maxLength: 100, timeout: .seconds(60)) else { return }
+        guard !name.isEmpty, let outbox = await room.join(name) else { return try await socket.write("*** not this one\n") }
+        log("\(name) joined")
+        async let _ = listen(to: name, on: socket)
+        for await line in outbox { try await socket.write("\(line)\n", timeout: .seconds(30)) }
+    }
+
+    /// Reads until the member goes, or the task of the connection is over.
+    private func listen(to name: String, on socket: AsyncSocket) async {
+        var reason = ""
+        do {
+            for try await line in socket.lines(maxLength: 1_024) { await room.say("\(name): \(line)", from: name) }
+        } catch {
+            if !Task.isCancelled { reason = ": \(error.code)" }
+        }
+        log("\(name) left\(reason)")
+        await room.leave(name)
+    }
+    // Article: end
+
+    // Article: shutdown
+    func run(onPort port: UInt16, securePort: UInt16) async throws {
+        let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
+        let listeners = [
+            try SocketListener(port: port, maximumConnections: 1_000),
+            try SocketListener(port: securePort, tls: .server(identity: identity), maximumConnections: 1_000),
+        ]
+        log("listening on ports \(listeners[0].localPort) and \(listeners[1].localPort)")
+        let termination = DispatchSource.makeSignalSource(signal: SIGTERM)
+        termination.setEventHandler {
+            log("shutting down")
+            for listener in listeners { listener.beginShutdown(within: .seconds(5)) }
+            Task { await room.close() }
+        }
+        termination.activate()
+        defer { termination.cancel() }
+        // Each returns when its last connection has ended.
+        try await withThrowingDiscardingTaskGroup { group in
+            for listener in listeners {
+                group.addTask { try await listener.run(onError: { error, _ in log("a connection failed: \(error)") }, serve) }
+            }
+        }
+        log("done")
+    }
+    // Article: end
+
+    static func main() async {
+        let ports = CommandLine.arguments.dropFirst().compactMap(UInt16.init)
+        do {
+            try await TaskChatServer().run(onPort: ports.first ?? 4434, securePort: ports.dropFirst().first ?? 4435)
+        } catch {
+            log("cannot serve: \(error)")
+            exit(EXIT_FAILURE)
+        }
+    }
+}
+
+/// Prints a line at once, even to a pipe.
+func log(_ line: String) {
+    FileHandle.standardOutput.write(Data("\(line)\n".utf8))
+}

@@ -1,0 +1,81 @@
+import AsyncSockets
+import AsyncSocketsServiceLifecycle
+import ServiceLifecycle
+import ServiceLifecycleTestKit
+import Testing
+
+@Suite(.timeLimit(.minutes(1))) struct SocketListenerServiceTests {
+    private static func echo(_ listener: SocketListener, gracePeriod: Duration? = nil) -> SocketListenerService {
+        SocketListenerService(listener, gracePeriod: gracePeriod) { socket in
+            for try await bytes in socket.chunks { try await socket.write(bytes) }
+        }
+    }
+
+    private static func client(of listener: SocketListener) async throws -> AsyncSocket {
+        let socket = AsyncSocket()
+        try await socket.connect(to: "127.0.0.1", port: listener.localPort)
+        try await socket.write("hello\n")
+        #expect(try await socket.readLine() == "hello")
+        return socket
+    }
+
+    @Test func aGracefulShutdownLetsConnectionsFinish() async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        try await testGracefulShutdown { trigger in
+            async let running: Void = Self.echo(listener).run()
+            let client = try await Self.client(of: listener)
+            trigger.triggerGracefulShutdown()
+            #expect(!listener.isListening)
+            try await client.write("more\n")
+            #expect(try await client.readLine() == "more")
+            await client.close()
+            try await running
+        }
+    }
+
+    @Test func whatTakesTooLongIsCut() async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        try await testGracefulShutdown { trigger in
+            async let running: Void = Self.echo(listener, gracePeriod: .milliseconds(50)).run()
+            let client = try await Self.client(of: listener)
+            trigger.triggerGracefulShutdown()
+            try await running
+            _ = try? await client.read()
+        }
+    }
+
+    @Test func aConnectionHearsOfTheShutdown() async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        let service = SocketListenerService(listener, gracePeriod: nil) { socket in
+            try await cancelWhenGracefulShutdown {
+                for try await bytes in socket.chunks { try await socket.write(bytes) }
+            }
+        }
+        try await testGracefulShutdown { trigger in
+            async let running: Void = service.run()
+            let client = try await Self.client(of: listener)
+            trigger.triggerGracefulShutdown()
+            try await running
+            _ = try? await client.read()
+        }
+    }
+
+    @Test func aServiceGroupRunsIt() async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        let group = ServiceGroup(services: [Self.echo(listener)], logger: listener.logger)
+        async let running: Void = group.run()
+        let client = try await Self.client(of: listener)
+        await group.triggerGracefulShutdown()
+        await client.close()
+        try await running
+    }
+
+    @Test func cancellingTheServiceEndsItsConnections() async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        let running = Task { try await Self.echo(listener).run() }
+        let client = try await Self.client(of: listener)
+        running.cancel()
+        await #expect(throws: CancellationError.self) { try await running.value }
+        _ = try? await client.read()
+    }
+}

@@ -1,0 +1,156 @@
+internal import SocketBuffers
+public import SocketCore
+
+extension SocketListener {
+    /// Which connections begin with a header of the PROXY protocol, which names the client on whose behalf a
+    /// proxy connects: `.required(from: try .addresses(["10.0.0.0/8"]))`.
+    ///
+    /// The address of the peer decides, and never its bytes: a listener that guessed would let each client
+    /// choose the address that it has for you (the PROXY protocol, section 2). The header comes before TLS
+    /// and before every byte for you; then the socket has a `proxyHeader`. A connection without a valid
+    /// header ends with `.proxyFailed`.
+    ///
+    /// Source: the PROXY protocol, versions 1 and 2 (`doc/proxy-protocol.txt` of HAProxy).
+    public struct ProxyProtocol: Sendable, Hashable {
+        /// Whose connections begin with a header.
+        public struct Sources: Sendable, Hashable {
+            private enum Kind: Hashable {
+                case anyone
+                case prefixes([AddressPrefix], includesUnix: Bool)
+            }
+
+            private let kind: Kind
+
+            /// Everyone. **Dangerous** where anyone but your proxies can connect: whoever does chooses the
+            /// address that you see.
+            public static let anyone = Sources(kind: .anyone)
+
+            /// The peers with these addresses.
+            ///
+            /// - Parameter texts: Each an address (`192.0.2.1`, `2001:db8::1`), a prefix (`192.0.2.0/24`), or
+            ///   `unix:` for every peer on a Unix-domain socket.
+            /// - Throws: `.badParameter` for another text, and for bits behind a prefix, as in `10.0.0.1/8`.
+            public static func addresses(_ texts: [String]) throws(AsyncSocketError) -> Sources {
+                var prefixes: [AddressPrefix] = []
+                for text in texts where text != unixWord {
+                    guard let prefix = AddressPrefix(text) else {
+                        throw .badParameter(
+                            "accept", "\"\(text)\" is no address, no prefix such as 192.0.2.0/24, and not \(unixWord)")
+                    }
+                    prefixes.append(prefix)
+                }
+                return Sources(kind: .prefixes(prefixes, includesUnix: texts.contains(unixWord)))
+            }
+
+            private static let unixWord = "unix:"
+
+            func contains(_ peer: SocketAddress) -> Bool {
+                switch kind {
+                case .anyone: true
+                case .prefixes(let prefixes, let includesUnix):
+                    peer.family == .unix ? includesUnix : prefixes.contains { $0.contains(peer) }
+                }
+            }
+        }
+
+        /// What becomes of connections from other sources.
+        public enum Others: Sendable, Hashable {
+            /// They are closed at once.
+            case refused
+            /// They have no header, and are served with their real address. If one sends a header all the
+            /// same, these are its first bytes of data.
+            case served
+        }
+
+        /// Whose connections begin with a header, always.
+        public let sources: Sources
+        /// What becomes of all others.
+        public let others: Others
+        /// How long a header may take. The specification asks for three seconds at least, so that one lost
+        /// segment does no harm.
+        public let timeout: Duration
+        /// The most bytes of a header of version 2.
+        public let maximumHeaderBytes: Int
+
+        /// A header begins every connection from `sources`.
+        ///
+        /// - Parameters:
+        ///   - sources: Your proxies.
+        ///   - others: What becomes of connections from other sources: refused, by default.
+        ///   - timeout: How long a header may take; 3 seconds by default.
+        ///   - maximumHeaderBytes: The most bytes of a header of version 2; 4 KiB by default. A header of
+        ///     version 1 has at most 107.
+        public static func required(
+            from sources: Sources, others: Others = .refused, timeout: Duration = .seconds(3),
+            maximumHeaderBytes: Int = ProxyHeader.defaultMaximumCount
+        ) -> ProxyProtocol {
+            ProxyProtocol(
+                sources: sources, others: others, timeout: timeout, maximumHeaderBytes: maximumHeaderBytes)
+        }
+    }
+}
+
+extension SocketListener.ProxyProtocol {
+    /// Takes the header from the beginning of an accepted connection, and not one byte more.
+    nonisolated(nonsending) func receiveHeader(on socket: AsyncSocket) async throws {
+        guard let peer = socket.connectedAddress, sources.contains(peer) else {
+            if others == .served { return }
+            throw failure("the peer is no source of PROXY headers, and all others are refused")
+        }
+        let reader = ProxyHeaderReader(maximumCount: maximumHeaderBytes)
+        do {
+            _ = try await socket.read(.reader(reader.reader), .max, timeout)
+        } catch let error as ProxyHeaderError {
+            throw failure("no valid PROXY header came: \(error.message)")
+        } catch let error as AsyncSocketError where error.isOrderlyEnd {
+            throw failure("the connection ended before its PROXY header was complete")
+        } catch let error as AsyncSocketError where error.code == .readTimeout {
+            throw failure("no PROXY header came within \(timeout)")
+        }
+        socket.proxyHeader = reader.header
+    }
+
+    private func failure(_ message: String) -> AsyncSocketError {
+        AsyncSocketError(.proxyFailed, blame: .peer, operation: "accept", message: message)
+    }
+}
+
+/// Reads one PROXY header out of the buffer.
+private final class ProxyHeaderReader: @unchecked Sendable {
+    // Unchecked: a reader belongs to one read, which writes the header before its task goes on.
+    private let maximumCount: Int
+    private(set) var header: ProxyHeader?
+    private(set) lazy var reader = BufferReader { [unowned self] in take(from: $0) }
+
+    init(maximumCount: Int) {
+        self.maximumCount = maximumCount
+    }
+
+    private func take(from buffer: PreBuffer) -> BufferReader.Step {
+        switch ProxyHeader.parse(UnsafeRawBufferPointer(buffer.readableBytes), maximumCount: maximumCount) {
+        case .incomplete(let minimumCount): return .needs(minimumCount)
+        case .failed(let error): return .failed(error)
+        case .complete(let found, let count):
+            header = found
+            buffer.consume(count)
+            return .done
+        }
+    }
+}
+
+extension AsyncSocket {
+    /// The PROXY header with which the connection began: who connected to the proxy, and what the proxy knows
+    /// of it. Nil on every connection but those that a `SocketListener` with `ProxyProtocol` accepts from its
+    /// sources. It stays after the connection's end.
+    public internal(set) var proxyHeader: ProxyHeader? {
+        get { state.withLock { $0.extras?.value.proxyHeader } }
+        set { changeExtras { $0.proxyHeader = newValue } }
+    }
+
+    /// The address of the client: what the PROXY header says, and otherwise `connectedAddress`.
+    ///
+    /// The second when there is no header, or it names no client, as that of a proxy's health check.
+    public var originalAddress: SocketAddress? {
+        proxyHeader?.source ?? connectedAddress
+    }
+}

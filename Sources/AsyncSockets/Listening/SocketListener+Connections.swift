@@ -1,0 +1,91 @@
+// Rules of the sequence of connections:
+//  1. It accepts from the first use on. What it has accepted belongs to the listener: a loop that is left
+//     early loses nothing, and the next one goes on.
+//  2. Each connection is prepared in a task of its own, so that no one waits for another one's handshake, and
+//     gets into the queue when it is ready.
+//  3. While `SocketQueue.limit` sockets are ready nothing is taken, and at most a batch waits to be.
+//     Handshakes under way do not count: peers that are slow on purpose would hold up all others.
+
+internal import SocketBuffers
+internal import SocketCore
+
+extension SocketListener {
+    /// The accepted connections, one after the other, for a program that gives each of them to code of its
+    /// own. Where a task for each will do, use `run`.
+    ///
+    /// ```swift
+    /// for try await socket in listener.connections { pool.serve(socket) }
+    /// ```
+    ///
+    /// Each socket is ready: its PROXY header has come, and with `tls` it is secure. It is yours: it closes
+    /// with the last reference to it at the latest, and outlives the listener. Handshakes hold up no one; a
+    /// connection that fails before it is ready is logged at the level `debug` and never appears.
+    ///
+    /// Accepting begins with the first element that is asked for. It pauses while 16 ready sockets wait, and
+    /// at `maximumConnections`. A loop that you leave loses nothing: the next one goes on, until the
+    /// listener ends. Several tasks may ask; each socket goes to one of them.
+    ///
+    /// The sequence ends after `shutdown(within:)`, once the sockets that were ready are delivered. A
+    /// cancelled task gets an error with the code `.cancelled`, and the listener goes on. While `run` is
+    /// used, or has been, there is an error with the code `.badConfiguration`.
+    public var connections: Connections { Connections(listener: self) }
+
+    /// The connections of a listener, as they come.
+    public struct Connections: AsyncSequence, Sendable {
+        /// What can end it.
+        public typealias Failure = AsyncSocketError
+
+        fileprivate let listener: SocketListener
+
+        /// Goes on with the next connection that no one has.
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(listener: listener)
+        }
+
+        /// Brings one connection after the other.
+        public struct Iterator: AsyncIteratorProtocol {
+            fileprivate let listener: SocketListener
+
+            /// The next connection; nil after the end.
+            public mutating func next(
+                isolation actor: isolated (any Actor)? = #isolation
+            ) async throws(AsyncSocketError) -> AsyncSocket? {
+                try listener.acceptForQueue()
+                return try await listener.queue.next()
+            }
+        }
+    }
+
+    /// Begins to accept, once.
+    private func acceptForQueue() throws(AsyncSocketError) {
+        guard queue.claimBeginning() else { return }
+        do throws(AsyncSocketError) {
+            try reception.begin("connections")
+        } catch {
+            queue.unclaimBeginning()
+            throw error
+        }
+        listener.start()
+        // Detached, since it belongs to no one who asks; and without the listener, whose end ends it.
+        Task.detached { [reception, preparation, queue] in
+            let isReadyAtOnce = preparation.isEmpty
+            let wait = { (count: Int) async in
+                if isReadyAtOnce { queue.noteExpected(count) }
+                await queue.room()
+            }
+            await reception.serveArrivals(on: .eventLoop, after: wait) { accepted, loop in
+                defer { if isReadyAtOnce { queue.noteExpected(-1) } }
+                await preparation.serve(accepted, on: loop, nil) { socket in
+                    do {
+                        try await preparation.prepare(socket)
+                    } catch {
+                        socket.disconnect()
+                        throw error
+                    }
+                    queue.put(socket)
+                }
+            }
+            queue.end()
+        }
+    }
+}

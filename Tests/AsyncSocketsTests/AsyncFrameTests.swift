@@ -1,0 +1,141 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Frames, and bytes that are borrowed.
+@Suite(.timeLimit(.minutes(5))) struct AsyncFrameTests {
+    static let payloads = [Data(), Data("a"), Data("hello"), Data(repeating: 7, count: 70_000), Data([0, 255, 10])]
+
+    @Test(arguments: [nil, 1, 7], [false, true])
+    func framesComeHoweverTheyArrive(_ pieces: Int?, isSecure: Bool) async throws {
+        let framing = LengthPrefixed<UInt32>(maxLength: 70_000)
+        var bytes = Data()
+        // One byte at a time, the long one would take a second.
+        let payloads = Self.payloads.filter { pieces == nil || $0.count < 1000 }
+        for payload in payloads { try framing.encode(payload, into: &bytes) }
+        let pair = try await SocketPair(isSecure: isSecure)
+        let sender = Task { [bytes] in
+            for start in stride(from: 0, to: bytes.count, by: pieces ?? bytes.count) {
+                try await pair.client.write(bytes[start..<min(start + (pieces ?? bytes.count), bytes.count)])
+            }
+            await pair.client.close()
+        }
+        var frames: [Data] = []
+        for try await frame in pair.server.frames(framing) { frames.append(frame) }
+        #expect(frames == payloads)
+        #expect(try await pair.server.readFrame(framing) == nil)
+        try await sender.value
+    }
+
+    @Test func framesAreWrittenAsTheyAreRead() async throws {
+        let pair = try await SocketPair()
+        for payload in Self.payloads {
+            async let written: Void = pair.client.write(payload, as: LengthPrefixed<UInt64>())
+            #expect(try await pair.server.readFrame(LengthPrefixed<UInt64>()) == payload)
+            try await written
+        }
+        try await pair.client.write(Data("one"), as: Delimited(by: Data("||")))
+        try await pair.client.write("two|||")
+        #expect(try await pair.server.readFrame(Delimited(by: Data("||"))) == Data("one"))
+        #expect(try await pair.server.readFrame(Delimited(by: Data("||"))) == Data("two"))
+        #expect(try await pair.server.read() == Data("|"))
+    }
+
+    @Test(arguments: [false, true])
+    func aFrameThatIsCutShortIsAnError(keepsReadSideOpen: Bool) async throws {
+        let pair = try await SocketPair()
+        pair.server.autoDisconnectOnClosedReadStream = !keepsReadSideOpen
+        try await pair.client.write(Data([0, 0, 0, 5, 1, 2]))
+        await pair.client.close()
+        let error = await #expect(throws: AsyncSocketError.self) {
+            for try await _ in pair.server.frames(LengthPrefixed<UInt32>()) {}
+        }
+        #expect(error?.code == .closedByPeer)
+    }
+
+    @Test func aFrameThatIsTooLongIsRefusedBeforeItComes() async throws {
+        let pair = try await SocketPair()
+        let framing = LengthPrefixed<UInt32>(maxLength: 100)
+        try await pair.client.write(Data([0, 0, 0, 101]))
+        let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.readFrame(framing) }
+        #expect(error?.code == .readMaxedOut)
+        #expect(error?.blame == .peer)
+        let own = await #expect(throws: AsyncSocketError.self) {
+            try await pair.client.write(Data(count: 101), as: framing)
+        }
+        #expect(own?.blame == .caller)
+        let delimited = Delimited(by: Data("\n"), maxLength: 10)
+        let other = try await SocketPair()
+        try await other.client.write(Data(repeating: 65, count: 12))
+        let long = await #expect(throws: AsyncSocketError.self) { try await other.server.readFrame(delimited) }
+        #expect(long?.code == .readMaxedOut)
+    }
+
+    @Test func aShortPrefixBoundsTheLength() {
+        #expect(LengthPrefixed<UInt8>(maxLength: 1000).maxLength == 255)
+        #expect(LengthPrefixed<UInt8>(maxLength: -1).maxLength == 0)
+    }
+
+    /// A format that takes more than there is must not crash.
+    private struct Greedy: Framing {
+        let maximumFrameLength = 1000
+        func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Int> {
+            .frame(1, length: bytes.byteCount + 1)
+        }
+        func encode(_ frame: Int, into bytes: inout Data) throws(AsyncSocketError) {}
+    }
+
+    @Test func aFormatThatTakesTooMuchIsAnError() async throws {
+        let pair = try await SocketPair()
+        try await pair.client.write("abc")
+        let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.readFrame(Greedy()) }
+        #expect(error?.blame == .caller)
+        // Nothing was taken.
+        #expect(try await pair.server.read() == Data("abc"))
+    }
+
+    @Test(arguments: [false, true])
+    func borrowedBytesAreAllThatCame(isSecure: Bool) async throws {
+        let pair = try await SocketPair(isSecure: isSecure)
+        let sent = pattern(3 << 20)
+        let sender = Task {
+            try await sent.withUnsafeBytes { bytes in Data(bytes) }.chunked(by: 100_000) { try await pair.client.write($0.bytes) }
+            await pair.client.close()
+        }
+        var received = Data()
+        while let count = try await pair.server.withNextBytes({ bytes in
+            bytes.withUnsafeBytes { received.append(contentsOf: $0) }
+            return bytes.byteCount
+        }) { #expect(count > 0) }
+        #expect(received == sent)
+        try await sender.value
+    }
+
+    @Test func borrowedBytesAreReadAlsoWhenTheBodyThrows() async throws {
+        let pair = try await SocketPair()
+        try await pair.client.write("first")
+        await #expect(throws: Unexpected.self) {
+            try await pair.server.withNextBytes { _ in throw Unexpected(description: "no") }
+        }
+        try await pair.client.write("second")
+        #expect(try await pair.server.withNextBytes { $0.byteCount } == 6)
+    }
+
+    @Test func borrowedBytesWorkOnAQueueToo() async throws {
+        let listener = try RawSocket.listening()
+        let socket = AsyncSocket(delegate: nil, delegateQueue: .main, socketQueue: DispatchQueue(label: "socket"))
+        try await socket.connect(to: "127.0.0.1", port: listener.localPort)
+        let peer = try listener.accepted()
+        try peer.send("hello")
+        #expect(try await socket.withNextBytes { $0.byteCount } == 5)
+    }
+}
+
+extension Data {
+    fileprivate func chunked(by size: Int, _ body: (Data) async throws -> Void) async throws {
+        for start in stride(from: 0, to: count, by: size) { try await body(self[start..<Swift.min(start + size, count)]) }
+    }
+}

@@ -1,0 +1,156 @@
+import AsyncSocketsTesting
+import FoundationEssentials
+import SocketBuffers
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// How a listener for tasks ends.
+@Suite(.timeLimit(.minutes(5))) struct SocketListenerEndTests {
+    private static func listener(_ isSecure: Bool = false) throws -> SocketListener {
+        try SocketListener(port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil)
+    }
+
+    /// A client that is being served.
+    private static func client(of listener: SocketListener, _ isSecure: Bool = false) async throws -> AsyncSocket {
+        let socket = AsyncSocket()
+        try await socket.connect(to: "127.0.0.1", port: listener.localPort, tls: isSecure ? .ofTests() : nil)
+        try await socket.write("hello\n")
+        #expect(try await socket.readLine() == "hello")
+        return socket
+    }
+
+    @Test(arguments: [false, true])
+    func aShutdownWaitsForTheConnections(isSecure: Bool) async throws {
+        let listener = try Self.listener(isSecure)
+        let running = Task { try await listener.run { try await $0.echo() } }
+        let client = try await Self.client(of: listener, isSecure)
+        let address = try #require(listener.localAddress)
+        let ending = Task { await listener.shutdown() }
+        try await eventually("the port is free") { !listener.isListening && (try? SocketListener(address: address)) != nil }
+        // What is open goes on.
+        try await client.write("more\n")
+        #expect(try await client.readLine() == "more")
+        await client.close()
+        await ending.value
+        try await running.value
+    }
+
+    @Test func aShutdownCutsWhatTakesTooLong() async throws {
+        let listener = try Self.listener()
+        let errors = Findings<String>()
+        let cancellations = Findings<Bool>()
+        let running = Task {
+            try await listener.run(onError: { error, _ in errors.add("\(error)") }) { socket in
+                do {
+                    try await socket.echo()
+                } catch {
+                    cancellations.add(Task.isCancelled)
+                    throw error
+                }
+            }
+        }
+        let (quick, slow) = (try await Self.client(of: listener), try await Self.client(of: listener))
+        listener.beginShutdown()
+        #expect(!listener.isListening)
+        await quick.close()
+        try await eventually("one is left") { listener.reception.servedCount == 1 }
+        // A later call with an earlier deadline counts, and one with a later one changes nothing.
+        listener.beginShutdown(within: .seconds(3600))
+        await listener.shutdown(within: .milliseconds(50))
+        try await running.value
+        await #expect(throws: (any Error).self) { if try await slow.read() == nil { throw CancellationError() } }
+        #expect(cancellations.all == [true])
+        #expect(errors.all.allSatisfy { $0.contains("cancelled") })
+    }
+
+    @Test func aCancelledShutdownCutsAtOnce() async throws {
+        let listener = try Self.listener()
+        let running = Task { try await listener.run { try await $0.echo() } }
+        let client = try await Self.client(of: listener)
+        let ending = Task { await listener.shutdown() }
+        try await eventually("accepting is over") { !listener.isListening }
+        ending.cancel()
+        await ending.value
+        try await running.value
+        withExtendedLifetime(client) {}
+    }
+
+    @Test(arguments: [false, true])
+    func cancellingRunEndsEverything(isSecure: Bool) async throws {
+        let listener = try Self.listener(isSecure)
+        let running = Task { try await listener.run { try await $0.echo() } }
+        let client = try await Self.client(of: listener, isSecure)
+        // One more is in its handshake.
+        let address = try #require(listener.localAddress)
+        let silent = try RawSocket.connected(to: address)
+        running.cancel()
+        await #expect(throws: CancellationError.self) { try await running.value }
+        #expect(!listener.isListening)
+        await #expect(throws: (any Error).self) { if try await client.read() == nil { throw CancellationError() } }
+        if isSecure { _ = try? silent.receiveAll() }
+        await listener.shutdown()
+        _ = try SocketListener(address: address)
+    }
+
+    @Test func aTaskThatIsCancelledAlreadyServesNoOne() async throws {
+        let listener = try Self.listener()
+        let bodies = Findings<Bool>()
+        let running = Task {
+            withUnsafeCurrentTask { $0?.cancel() }
+            try await listener.run { _ in bodies.add(true) }
+        }
+        await #expect(throws: CancellationError.self) { try await running.value }
+        #expect(bodies.all.isEmpty && !listener.isListening)
+    }
+
+    @Test func aListenerThatIsShutDownBeforeRunServesNoOne() async throws {
+        let listener = try Self.listener()
+        let client = try RawSocket.connected(to: try #require(listener.localAddress))
+        await listener.shutdown(within: .seconds(1))
+        await listener.shutdown()
+        try await listener.run { try await $0.echo() }
+        #expect((try? client.receive())?.isEmpty ?? true)
+    }
+
+    @Test func aListenerIsUsedOnce() async throws {
+        let listener = try Self.listener()
+        try await serving(listener, { try await $0.echo() }) { _ in
+            let client = try await Self.client(of: listener)
+            let second = await #expect(throws: AsyncSocketError.self) { try await listener.run { _ in } }
+            #expect(second?.code == .badConfiguration)
+            await client.close()
+        }
+        let later = await #expect(throws: AsyncSocketError.self) { try await listener.run { _ in } }
+        #expect(later?.code == .badConfiguration)
+    }
+
+    @Test func theLastReferenceEndsTheListener() async throws {
+        var listener: SocketListener? = try Self.listener()
+        let address = try #require(listener?.localAddress)
+        let waiting = try RawSocket.connected(to: address)
+        weak let inner = listener?.listener
+        weak let reception = listener?.reception
+        listener = nil
+        _ = try? waiting.receiveAll()
+        try await eventually("nothing is left") { inner == nil && reception == nil }
+        _ = try SocketListener(address: address)
+    }
+
+    /// Every descriptor and every registration is gone, however a listener ends.
+    @Test func connectionsThatComeWhileItEndsAreClosed() async throws {
+        for round in 0..<20 {
+            let listener = try Self.listener()
+            let address = try #require(listener.localAddress)
+            let running = Task { try await listener.run { try await $0.echo() } }
+            let clients = (0..<40).compactMap { _ in try? RawSocket.connected(to: address) }
+            if round % 2 == 0 { running.cancel() } else { await listener.shutdown(within: .zero) }
+            _ = await running.result
+            // A reset or an end: no one of them is left open.
+            for client in clients { _ = try? client.receiveAll() }
+            #expect(listener.reception.quota.openCount == 0)
+        }
+    }
+}
