@@ -20,6 +20,10 @@ let package = Package(
     ],
     targets: [
         .executableTarget(
+            name: "short-client", dependencies: [sockets], path: "Sources/ShortClient", swiftSettings: strict),
+        .executableTarget(
+            name: "short-server", dependencies: [sockets], path: "Sources/ShortServer", swiftSettings: strict),
+        .executableTarget(
             name: "first-client", dependencies: [sockets], path: "Sources/FirstClient", swiftSettings: strict),
         .executableTarget(
             name: "first-server", dependencies: [sockets], path: "Sources/FirstServer", swiftSettings: strict),

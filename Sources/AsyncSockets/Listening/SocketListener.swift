@@ -52,8 +52,8 @@ public final class SocketListener: Sendable {
     /// Listens on one address: IPv4, IPv6, a path of the file system, an abstract name (unix(7)), or a port
     /// of this virtual machine.
     ///
-    /// - Parameter address: With port 0 the kernel chooses a free one. An IPv6 address does not take IPv4
-    ///   connections.
+    /// With port 0 the kernel chooses a free one. An IPv6 address does not take IPv4 connections.
+    ///
     /// - Throws: What `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
         address: SocketAddress, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
@@ -66,7 +66,8 @@ public final class SocketListener: Sendable {
     /// Listens on a Unix-domain socket. What becomes of a file at that path, and who may connect, is as for
     /// `AsyncSocket.accept(onPath:)`.
     ///
-    /// - Parameter path: 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
+    /// The path has 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
+    ///
     /// - Throws: `.badParameter` for another path, `.system` with `EADDRINUSE` when something is there, and
     ///   otherwise what `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
@@ -83,7 +84,8 @@ public final class SocketListener: Sendable {
     /// The sockets live on with the manager when this listener ends, and so do the connections that it has
     /// not accepted.
     ///
-    /// - Parameter descriptors: At least one. When one cannot be used, those before it are closed.
+    /// It takes at least one descriptor. When one cannot be used, those before it are closed.
+    ///
     /// - Throws: `.system` with an `errno`: EINVAL when there are none or one does not listen, EBADF when one
     ///   has been handed on already, and what the kernel says when it refuses an option; and otherwise what
     ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.

@@ -20,6 +20,7 @@ public protocol SocketObserver: Sendable {
     /// A connection has ended: the last call about it.
     ///
     /// - Parameters:
+    ///   - connection: The connection.
     ///   - error: What `socketDidDisconnect(_:withError:)` gets; nil: this side closed the connection.
     ///   - totals: What the connection carried, and how long it lasted.
     func connectionDidEnd(_ connection: ObservedConnection, withError error: AsyncSocketError?, totals: ConnectionTotals)
@@ -32,6 +33,7 @@ public protocol SocketObserver: Sendable {
     /// A TLS handshake is complete, and the peer is trusted.
     ///
     /// - Parameters:
+    ///   - connection: The connection.
     ///   - role: This side's role in the handshake.
     ///   - session: What was negotiated: the version, the cipher suite, and whether it was resumed.
     ///   - seconds: The time since the handshake began, with that of a decision about the peer's certificate.
@@ -41,6 +43,7 @@ public protocol SocketObserver: Sendable {
     /// A TLS handshake has failed, or the connection has ended during it. `connectionDidEnd` follows.
     ///
     /// - Parameters:
+    ///   - connection: The connection.
     ///   - role: This side's role in the handshake.
     ///   - error: Why; nil: this side closed the connection.
     ///   - seconds: The time since the handshake began; zero when plaintext before it was refused.
@@ -56,7 +59,9 @@ public protocol SocketObserver: Sendable {
     /// With the reason `.notKept` it may begin and end too. On the delegate queue of the listener, or an
     /// event loop if it has none.
     ///
-    /// - Parameter peer: The peer's address.
+    /// - Parameters:
+    ///   - peer: The peer's address.
+    ///   - loss: Why.
     func didLoseAcceptedConnection(from peer: SocketAddress, _ loss: AcceptLoss)
 }
 

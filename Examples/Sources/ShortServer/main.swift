@@ -1,0 +1,17 @@
+// Sends each line back, over TLS.
+//
+//     swift run --package-path Examples short-server
+//     openssl s_client -connect localhost:4433 -CAfile ca.pem -quiet
+//
+// Run it in a folder with server.pem and server.key, the server's certificate and key.
+
+// README: server
+import AsyncSockets
+
+let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
+let listener = try SocketListener(port: 4433, tls: .server(identity: identity), maximumConnections: 1_000)
+
+try await listener.run { socket in  // a task for each connection, which ends with it
+    for try await line in socket.lines { try await socket.write("\(line)\r\n", timeout: .seconds(30)) }
+}
+// README: end
