@@ -65,7 +65,8 @@ enum NamespaceProbe {
         try client.connect(toHost: name, onPort: port, viaInterface: interface, withTimeout: 60)
         let outcome = try party.outcomes.next()
         guard outcome == host else {
-            throw ProbeFailure(description: "\(name) via \(interface ?? "any"): \(outcome ?? "\(party.errors.withLock { $0 }.map(String.init(describing:)) ?? "no connection")")")
+            let error = party.errors.withLock { $0 }.map { "\($0)" } ?? "no error"
+            throw ProbeFailure(description: "\(name) via \(interface ?? "any"): \(outcome ?? error)")
         }
         withExtendedLifetime((client, party)) {}
     }

@@ -90,9 +90,10 @@ public struct Delimited: Framing {
 
     /// The bytes before the delimiter.
     public func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Data> {
-        let found = bytes.withUnsafeBytes { bytes in
+        let found = bytes.withUnsafeBytes { bytes -> (Data, Int)? in
+            guard let start = bytes.baseAddress else { return nil }
             let data = Data(
-                bytesNoCopy: UnsafeMutableRawPointer(mutating: bytes.baseAddress!), count: bytes.count, deallocator: .none)
+                bytesNoCopy: UnsafeMutableRawPointer(mutating: start), count: bytes.count, deallocator: .none)
             return data.firstRange(of: delimiter).map { (Data(data[..<$0.lowerBound]), $0.upperBound) }
         }
         guard let (frame, end) = found else { return .incomplete(minimumLength: bytes.byteCount + 1) }

@@ -114,7 +114,8 @@ public final class SocketListener: Sendable {
         let quota = AcceptQuota(limit: model.maximumAcceptedConnections, aheadLimit: Self.aheadLimit, loop: loop)
         let reception = Reception(loop: loop, quota: quota)
         let setup = Listener.Setup(
-            loop: loop, options: model.state.withLock { $0.options }, quota: quota, logger: model.logger, observer: model.observer,
+            loop: loop, options: model.state.withLock { $0.options }, quota: quota, logger: model.logger,
+            observer: model.observer,
             accepted: { reception.arrive(AcceptedConnection(descriptor: $0, peer: $1, listener: $2)) }, ended: { _ in })
         self.reception = reception
         listener = try Self.listen(at: place, model, setup)
