@@ -42,35 +42,35 @@ struct TaskScope: ~Copyable, @unchecked Sendable {
 
 extension AsyncSocket {
     /// Calls `body`, and closes the connection on every way out.
-    nonisolated(nonsending) func closing<Result>(
+    ///
+    /// One function, and not several: what a task keeps for each of them stays as long as `body` runs.
+    func closing<Result>(
+        isolation: isolated (any Actor)? = #isolation,
         after body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
     ) async throws -> Result {
+        let connection = connection
+        // Nil when the connection belongs to another task already: then each read has a handler of its own.
+        let waiter = connection?.scope.begin()
         do {
-            let result = try await owned(during: body)
+            let result = try await withTaskCancellationHandler(
+                operation: {
+                    // Without it the body would run beside the caller's actor.
+                    _ = isolation
+                    return try await body(self)
+                },
+                onCancel: {
+                    guard let waiter else { return }
+                    waiter.cancel()
+                    connection?.post(.cancel(waiter))
+                }, isolation: isolation)
+            if waiter != nil { connection?.scope.end() }
             await close()
             return result
         } catch {
+            if waiter != nil { connection?.scope.end() }
             disconnect()
             throw error
         }
-    }
-
-    private func owned<Result>(
-        isolation: isolated (any Actor)? = #isolation,
-        during body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
-    ) async throws -> Result {
-        guard let connection, let waiter = connection.scope.begin() else { return try await body(self) }
-        defer { connection.scope.end() }
-        return try await withTaskCancellationHandler(
-            operation: {
-                // Without it the body would run beside the caller's actor.
-                _ = isolation
-                return try await body(self)
-            },
-            onCancel: {
-                waiter.cancel()
-                connection.post(.cancel(waiter))
-            }, isolation: isolation)
     }
 }
 

@@ -75,15 +75,7 @@ extension SocketListener {
             }
             await reception.serveArrivals(on: .eventLoop, after: wait) { accepted, loop in
                 defer { if isReadyAtOnce { queue.noteExpected(-1) } }
-                await preparation.serve(accepted, on: loop, nil) { socket in
-                    do {
-                        try await preparation.prepare(socket)
-                    } catch {
-                        socket.disconnect()
-                        throw error
-                    }
-                    queue.put(socket)
-                }
+                if let socket = await preparation.makeReady(accepted, on: loop, nil) { queue.put(socket) }
             }
             queue.end()
         }

@@ -40,11 +40,11 @@ extension SocketListener {
         await withTaskCancellationHandler {
             listener.start()
             await reception.serveArrivals(on: executor) { accepted, loop in
-                await preparation.serve(accepted, on: loop, onError) { socket in
-                    try await socket.closing { socket in
-                        try await preparation.prepare(socket)
-                        try await body(socket)
-                    }
+                guard let socket = await preparation.makeReady(accepted, on: loop, onError) else { return }
+                do {
+                    try await socket.closing(after: body)
+                } catch {
+                    preparation.report(error, of: accepted, socket, onError)
                 }
             }
         } onCancel: {
@@ -96,22 +96,32 @@ extension Reception {
 }
 
 extension Preparation {
-    /// Makes a socket of an accepted connection, and calls `body` with it.
-    func serve(
-        _ accepted: AcceptedConnection, on loop: EventLoop, _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?,
-        _ body: (AsyncSocket) async throws -> Void
-    ) async {
-        var socket: AsyncSocket?
+    /// A socket for an accepted connection that is ready for its user; nil when the connection has failed on
+    /// the way there, which is reported.
+    func makeReady(
+        _ accepted: AcceptedConnection, on loop: EventLoop, _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
+    ) async -> AsyncSocket? {
+        var opened: AsyncSocket?
         do {
-            let opened = try open(accepted, on: loop)
-            socket = opened
-            try await body(opened)
-        } catch is CancellationError where Task.isCancelled {
-            // The listener has ended the connection.
+            let socket = try open(accepted, on: loop)
+            opened = socket
+            try await prepare(socket)
+            return socket
         } catch {
-            model.logger.debug(
-                "the task of a connection has failed", metadata: ["peer": "\(accepted.peer)", "error": "\(error)"])
-            if let socket { onError?(error, socket) }
+            opened?.disconnect()
+            report(error, of: accepted, opened, onError)
+            return nil
         }
+    }
+
+    /// A connection has ended with an error, unless it was the listener that has ended it.
+    func report(
+        _ error: any Error, of accepted: AcceptedConnection, _ socket: AsyncSocket?,
+        _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
+    ) {
+        if error is CancellationError, Task.isCancelled { return }
+        model.logger.debug(
+            "the task of a connection has failed", metadata: ["peer": "\(accepted.peer)", "error": "\(error)"])
+        if let socket { onError?(error, socket) }
     }
 }
