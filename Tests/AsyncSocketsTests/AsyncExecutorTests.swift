@@ -64,12 +64,14 @@ import Testing
         }
     }
 
+    // Not optimized: Swift 6.3 takes a call of a nonisolated(nonsending) function of the same module for one
+    // that changes to its executor itself, and leaves out the change before it.
     private actor Owner {
-        func useEverything(_ tests: AsyncExecutorTests) async throws {
+        @_optimize(none) func useEverything(_ tests: AsyncExecutorTests) async throws {
             try await tests.useEverything { _ in self.assertIsolated() }
         }
 
-        func hello(_ tests: AsyncExecutorTests, from port: UInt16) async throws -> String? {
+        @_optimize(none) func hello(_ tests: AsyncExecutorTests, from port: UInt16) async throws -> String? {
             try await tests.helloByConnection(to: port) { self.assertIsolated() }
         }
     }
@@ -80,7 +82,7 @@ import Testing
         try await onMainActor()
     }
 
-    @MainActor private func onMainActor() async throws {
+    @_optimize(none) @MainActor private func onMainActor() async throws {
         try await useEverything { _ in MainActor.assertIsolated() }
     }
 

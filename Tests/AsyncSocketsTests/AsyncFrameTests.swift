@@ -72,6 +72,30 @@ import Testing
         try await other.client.write(Data(repeating: 65, count: 12))
         let long = await #expect(throws: AsyncSocketError.self) { try await other.server.readFrame(delimited) }
         #expect(long?.code == .readMaxedOut)
+        // It was the end of both connections.
+        #expect(pair.server.isDisconnected && other.server.isDisconnected)
+    }
+
+    @Test func aFrameMayBeAsLongAsMemoryAllows() async throws {
+        #expect(LengthPrefixed<UInt64>(maxLength: .max).maximumFrameLength == .max)
+        let pair = try await SocketPair()
+        let framing = Delimited(by: Data("--"), maxLength: .max)
+        try await pair.client.write(pattern(100_000) + Data("-"))
+        try await pair.client.write(Data("-"))
+        #expect(try await pair.server.readFrame(framing) == pattern(100_000))
+    }
+
+    /// What was searched for one frame is not taken for searched in the next.
+    @Test func aDelimiterInSeveralPiecesIsFound() async throws {
+        let pair = try await SocketPair()
+        let framing = Delimited(by: Data("abc"))
+        for text in ["1ab", "c2a", "bcab", "c"] {
+            try await pair.client.write(text)
+            let count = text == "1ab" ? 0 : 1
+            for _ in 0..<count { #expect(try await pair.server.readFrame(framing) != nil) }
+        }
+        await pair.client.close()
+        #expect(try await pair.server.readFrame(framing) == nil)
     }
 
     @Test func aShortPrefixBoundsTheLength() {

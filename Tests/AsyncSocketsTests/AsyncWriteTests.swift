@@ -142,6 +142,28 @@ import Testing
         #expect(try await pair.server.read(exactly: Self.more.count + 6) == Self.more + Data("onetwo"))
     }
 
+    /// The write has returned, so only the end of the scope can tell.
+    @Test(arguments: [false, true])
+    func bytesThatAreLostBelowTheMarkAreAnErrorOfTheScope(isReset: Bool) async throws {
+        let listener = try RawSocket.listening()
+        let address = try listener.localAddress
+        let error = try await #require(throws: AsyncSocketError.self) {
+            try await AsyncSocket.withConnection(to: address, configure: { $0.writeHighWaterMark = 64 << 20 }) { socket in
+                var peer: RawSocket? = try listener.accepted()
+                try await socket.write(Self.more)
+                #expect(socket.pendingWriteByteCount > 0)
+                if isReset {
+                    peer?.resetWhenClosed()
+                    peer = nil
+                    try await eventually("the connection has ended") { !socket.isConnected }
+                } else {
+                    socket.disconnect()
+                }
+            }
+        }
+        #expect(error.code == (isReset ? .connectionReset : .writeTimeout))
+    }
+
     // MARK: - Half close
 
     @Test(arguments: [false, true])

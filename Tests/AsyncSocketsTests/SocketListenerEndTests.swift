@@ -38,6 +38,23 @@ import Testing
         try await running.value
     }
 
+    /// Its own end is one of those that it would wait for.
+    @Test func aConnectionMayShutTheListenerDown() async throws {
+        let listener = try Self.listener()
+        let running = Task {
+            try await listener.run { socket in
+                let line = try await socket.readLine()
+                #expect(line == "quit")
+                await listener.shutdown(within: .milliseconds(10))
+            }
+        }
+        let client = AsyncSocket()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort)
+        try await client.write("quit\n")
+        try await running.value
+        #expect(try await client.read() == nil)
+    }
+
     @Test func aShutdownCutsWhatTakesTooLong() async throws {
         let listener = try Self.listener()
         let errors = Findings<String>()

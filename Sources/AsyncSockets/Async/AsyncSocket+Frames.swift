@@ -67,8 +67,9 @@ extension AsyncSocket {
                     return try await connection.readFrame(reader, OperationLimit(nil))
                 } catch {
                     // An orderly end within a frame is an error too.
-                    if scope.isOver { return nil }
-                    throw SequenceScope.failure(error) ?? .closedByPeer
+                    if let error = error as? AsyncSocketError, error.isOrderlyEnd { throw error }
+                    if let failure = scope.failure(error) { throw failure }
+                    return nil
                 }
             }
         }
@@ -80,19 +81,25 @@ final class FrameReader<Format: Framing>: @unchecked Sendable {
     // Unchecked: a reader belongs to one read at a time, which writes the frame before its task goes on.
     let maxLength: Int
     private let framing: Format
+    private let resumable: (any ResumableFraming<Format.Frame>)?
     private var frame: Format.Frame?
+    private var seen = 0
     private(set) lazy var goal = ReadPacket.Goal.reader(reader)
-    private lazy var reader = BufferReader { [unowned self] in take(from: $0) }
+    private lazy var reader = BufferReader { [unowned self] in take(from: $0, isFirstLook: $1) }
 
     init(_ framing: Format) {
         self.framing = framing
+        resumable = framing as? any ResumableFraming<Format.Frame>
         maxLength = framing.maximumFrameLength
     }
 
-    private func take(from buffer: PreBuffer) -> BufferReader.Step {
+    private func take(from buffer: PreBuffer, isFirstLook: Bool) -> BufferReader.Step {
+        if isFirstLook { seen = 0 }
         do throws(AsyncSocketError) {
-            switch try framing.decode(buffer.readableBytes.bytes) {
-            case .incomplete(let minimum): return .needs(minimum)
+            switch try decode(buffer.readableBytes.bytes) {
+            case .incomplete(let minimum):
+                seen = buffer.count
+                return .needs(minimum)
             case .frame(let frame, let length):
                 guard (0...buffer.count).contains(length) else {
                     throw .badParameter("read", "the framing took \(length) of \(buffer.count) bytes")
@@ -104,6 +111,11 @@ final class FrameReader<Format: Framing>: @unchecked Sendable {
         } catch {
             return .failed(error)
         }
+    }
+
+    private func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Format.Frame> {
+        guard let resumable else { return try framing.decode(bytes) }
+        return try resumable.decode(bytes, seen: seen)
     }
 
     func takeFrame() -> Format.Frame? {

@@ -7,7 +7,8 @@ extension AsyncSocket {
     ///
     /// Returns when the handshake is complete and the peer trusted. See `startTLS(settings:)` for what
     /// becomes of bytes that came early. Sequences such as `lines` end here; begin new ones afterwards. A
-    /// cancelled handshake closes the connection, and so does every error: there is no way back to plaintext.
+    /// cancelled handshake closes the connection, and so does every error of the handshake: there is no way
+    /// back to plaintext.
     ///
     /// - Parameters:
     ///   - settings: The role and what it needs.

@@ -69,7 +69,9 @@ extension StreamConnection {
                 if channel.mayHaveBytes || ending.mayDecide { needsPump = true }
                 switch answer {
                 case .complete(let data, _): return .served(data)
-                case .failed(let error, _): return .failed(error)
+                case .failed(let error, _):
+                    // What is too much ends the connection, which the pump sees to.
+                    return (error as? AsyncSocketError)?.code == .readMaxedOut ? nil : .failed(error)
                 case .incomplete, .maxedOut: return nil
                 }
             }

@@ -42,7 +42,8 @@ public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & Bitwi
     /// - Parameter maxLength: The most bytes of a frame, without its prefix; 1 MiB by default. A frame that
     ///   announces more ends the connection before it is received.
     public init(maxLength: Int = 1 << 20) {
-        self.maxLength = Swift.min(Swift.max(maxLength, 0), Int(clamping: Length.max))
+        let most = Swift.min(Int(clamping: Length.max), .max - MemoryLayout<Length>.size)
+        self.maxLength = Swift.min(Swift.max(maxLength, 0), most)
     }
 
     private var prefixLength: Int { MemoryLayout<Length>.size }
@@ -82,7 +83,7 @@ public struct Delimited: Framing {
     public init(by delimiter: Data, maxLength: Int = 64 * 1024) {
         precondition(!delimiter.isEmpty, "a delimiter has at least one byte")
         self.delimiter = delimiter
-        self.maxLength = Swift.max(maxLength, 0)
+        self.maxLength = Swift.min(Swift.max(maxLength, 0), .max - delimiter.count)
     }
 
     /// `maxLength` bytes and the delimiter.
@@ -90,11 +91,17 @@ public struct Delimited: Framing {
 
     /// The bytes before the delimiter.
     public func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Data> {
+        try decode(bytes, seen: 0)
+    }
+
+    /// The first `seen` bytes are searched already.
+    func decode(_ bytes: RawSpan, seen: Int) throws(AsyncSocketError) -> FrameDecoding<Data> {
         let found = bytes.withUnsafeBytes { bytes -> (Data, Int)? in
             guard let start = bytes.baseAddress else { return nil }
             let data = Data(
                 bytesNoCopy: UnsafeMutableRawPointer(mutating: start), count: bytes.count, deallocator: .none)
-            return data.firstRange(of: delimiter).map { (Data(data[..<$0.lowerBound]), $0.upperBound) }
+            let rest = Swift.min(Swift.max(seen - delimiter.count + 1, 0), data.count)..<data.count
+            return data.firstRange(of: delimiter, in: rest).map { (Data(data[..<$0.lowerBound]), $0.upperBound) }
         }
         guard let (frame, end) = found else { return .incomplete(minimumLength: bytes.byteCount + 1) }
         guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength) }
@@ -109,6 +116,13 @@ public struct Delimited: Framing {
         bytes.append(delimiter)
     }
 }
+
+/// A format that does not search the same bytes again with each arrival.
+protocol ResumableFraming<Frame>: Framing {
+    func decode(_ bytes: RawSpan, seen: Int) throws(AsyncSocketError) -> FrameDecoding<Frame>
+}
+
+extension Delimited: ResumableFraming {}
 
 extension AsyncSocketError {
     /// The peer has sent bytes that the format does not allow: for `Framing.decode(_:)`.

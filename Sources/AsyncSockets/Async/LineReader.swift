@@ -8,7 +8,7 @@ final class LineReader: @unchecked Sendable {
     let maxLength: Int
     private(set) var text = ""
     private(set) lazy var goal = ReadPacket.Goal.reader(reader)
-    private lazy var reader = BufferReader { [unowned self] in take(from: $0) }
+    private lazy var reader = BufferReader { [unowned self] buffer, _ in take(from: buffer) }
 
     init(maxLength: Int) {
         self.maxLength = maxLength

@@ -62,7 +62,7 @@ extension AsyncSocket {
                 do {
                     return try await connection.read(.anyBytes, maxLength, OperationLimit(nil))
                 } catch {
-                    if !scope.isOver, let failure = SequenceScope.failure(error) { throw failure }
+                    if let failure = scope.failure(error) { throw failure }
                     return nil
                 }
             }
@@ -98,7 +98,7 @@ extension AsyncSocket {
                 do {
                     return try await connection.readLine(line, OperationLimit(nil))
                 } catch {
-                    if !scope.isOver, let failure = SequenceScope.failure(error) { throw failure }
+                    if let failure = scope.failure(error) { throw failure }
                     return nil
                 }
             }
@@ -124,14 +124,13 @@ struct SequenceScope {
         return connection.isUpgradeClaimed == isUpgraded ? connection : nil
     }
 
-    /// True when the socket has another connection by now.
-    var isOver: Bool { socket.connection !== connection }
-
-    /// The error of the sequence; nil when that is an orderly end.
-    static func failure(_ error: any Error) -> AsyncSocketError? {
+    /// The error of the sequence; nil when it ends: in good order, or because this side has closed its
+    /// connection and the socket has another one by now.
+    func failure(_ error: any Error) -> AsyncSocketError? {
         guard let error = error as? AsyncSocketError else {
             return AsyncSocketError(.cancelled, blame: .caller, operation: "read", message: "the task was cancelled")
         }
-        return error.isOrderlyEnd ? nil : error
+        let isOver = error.code == .badConfiguration && socket.connection !== connection
+        return error.isOrderlyEnd || isOver ? nil : error
     }
 }

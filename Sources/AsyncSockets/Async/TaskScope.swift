@@ -23,7 +23,7 @@ struct TaskScope: ~Copyable, @unchecked Sendable {
 
     /// From now on the connection belongs to the current task; nil when it belongs to another one.
     mutating func begin() -> ReadWaiter? {
-        guard task.compareExchange(expected: 0, desired: Self.currentTask, ordering: .relaxed).exchanged else { return nil }
+        guard task.compareExchange(expected: 0, desired: Self.currentTask, ordering: .acquiring).exchanged else { return nil }
         let waiter = ReadWaiter(OperationLimit(nil), isScoped: true)
         self.waiter = waiter
         return waiter
@@ -32,7 +32,7 @@ struct TaskScope: ~Copyable, @unchecked Sendable {
     /// Called by the task that began.
     mutating func end() {
         waiter = nil
-        task.store(0, ordering: .relaxed)
+        task.store(0, ordering: .releasing)
     }
 
     private static var currentTask: UInt {
@@ -50,7 +50,7 @@ extension AsyncSocket {
     ) async throws -> Result {
         let connection = connection
         // Nil when the connection belongs to another task already: then each read has a handler of its own.
-        let waiter = connection?.scope.begin()
+        var waiter = connection?.scope.begin()
         do {
             let result = try await withTaskCancellationHandler(
                 operation: {
@@ -58,13 +58,14 @@ extension AsyncSocket {
                     _ = isolation
                     return try await body(self)
                 },
-                onCancel: {
+                onCancel: { [waiter] in
                     guard let waiter else { return }
                     waiter.cancel()
                     connection?.post(.cancel(waiter))
                 }, isolation: isolation)
             if waiter != nil { connection?.scope.end() }
-            await close()
+            waiter = nil
+            try await finish()
             return result
         } catch {
             if waiter != nil { connection?.scope.end() }

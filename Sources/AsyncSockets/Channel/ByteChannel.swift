@@ -269,7 +269,7 @@ final class ByteChannel {
     /// took.
     func write(_ bytes: UnsafeRawBufferPointer) -> Int {
         switch layer {
-        case .plain: return send(bytes)
+        case .plain: return send(UnsafeRawBufferPointer(rebasing: bytes.prefix(Self.sendLimit)))
         case .tls(let engine):
             guard case .ready = output, !engine.hasOutput else { return 0 }
             var count = 0

@@ -27,6 +27,8 @@ struct ConnectionSnapshot {
     var isEstablished = false
     var isClosed = false
     var isSecure = false
+    /// Why bytes were not sent whose writer had its answer before.
+    var lostWrites: AsyncSocketError?
     /// Bytes that no one had read went with the connection.
     var hasDroppedBytes = false
     var remoteAddress: SocketAddress?

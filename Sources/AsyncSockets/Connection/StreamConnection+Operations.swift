@@ -74,7 +74,10 @@ extension StreamConnection {
                 return
             case .complete(let data, let completion): answer(completion, with: consume data)
             case .maxedOut(let maxLength): return close(.readMaxedOut(maxLength))
-            case .failed(let error, let completion): refuse(completion, error)
+            case .failed(let error, let completion):
+                refuse(completion, error)
+                // Too much is the end of the connection, whoever has found it out.
+                if let error = error as? AsyncSocketError, error.code == .readMaxedOut { return close(error) }
             }
         }
     }
@@ -103,7 +106,10 @@ extension StreamConnection {
         let isBelowMark = writes.isBelow(configuration.value.writeHighWaterMark, with: packet)
         let waiter = isBelowMark ? packet.takeWaiter() : nil
         let completion = packet.completion
-        guard writes.append(consume packet) else { return overflow(completion, .max) }
+        guard writes.append(consume packet) else {
+            waiter?.complete(.failure(AsyncSocketError.writeQueueFull(.max)))
+            return overflow(completion, .max)
+        }
         waiter?.complete(.success(()))
         needsPump = true
     }

@@ -381,7 +381,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         if !reads.preBuffer.isEmpty { record.withLock { $0.snapshot.hasDroppedBytes = true } }
         reads.preBuffer.reset()
         while let completion = reads.drop() { refuse(completion) }
-        while let completion = writes.drop() { refuse(completion) }
+        dropWrites()
         waiters.answerEnd(endError)
     }
 

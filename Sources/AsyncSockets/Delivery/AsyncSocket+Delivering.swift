@@ -1,7 +1,7 @@
 // All calls of user code are in this file: those to the delegate, and those to the bodies of `perform(_:)`.
-// Only those to an observer are elsewhere, in `Observing/ConnectionObservation.swift`. Two things may run
-// some in other places: the log handler that the program has installed, and the release of what a packet
-// holds (a deallocator of `Data`).
+// Only those to an observer are elsewhere, in `Observing/ConnectionObservation.swift`. What may run
+// some in other places: the log handler that the program has installed, the release of what a packet holds
+// (a deallocator of `Data`), and inside the turn `Framing.decode(_:)` and the body of `withNextBytes`.
 
 internal import Dispatch
 internal import Logging

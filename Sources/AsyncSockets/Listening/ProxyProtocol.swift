@@ -120,7 +120,7 @@ private final class ProxyHeaderReader: @unchecked Sendable {
     // Unchecked: a reader belongs to one read, which writes the header before its task goes on.
     private let maximumCount: Int
     private(set) var header: ProxyHeader?
-    private(set) lazy var reader = BufferReader { [unowned self] in take(from: $0) }
+    private(set) lazy var reader = BufferReader { [unowned self] buffer, _ in take(from: buffer) }
 
     init(maximumCount: Int) {
         self.maximumCount = maximumCount
@@ -151,6 +151,7 @@ extension AsyncSocket {
     ///
     /// The second when there is no header, or it names no client, as that of a proxy's health check.
     public var originalAddress: SocketAddress? {
-        proxyHeader?.source ?? connectedAddress
+        guard let proxyHeader, proxyHeader.transport == .stream else { return connectedAddress }
+        return proxyHeader.source ?? connectedAddress
     }
 }

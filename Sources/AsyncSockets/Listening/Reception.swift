@@ -31,7 +31,8 @@ final class Reception: Sendable {
         var taker: UnsafeContinuation<Void, Never>?
         /// The task that waits in `lastCall()`.
         var closer: UnsafeContinuation<Void, Never>?
-        var endWaiters: [UnsafeContinuation<Void, Never>] = []
+        var endWaiters: [(number: Int, waiter: UnsafeContinuation<Void, Never>)] = []
+        var lastNumber = 0
         var alarms: [Alarm] = []
     }
 
@@ -173,18 +174,33 @@ final class Reception: Sendable {
             return (state.endWaiters, state.alarms)
         }
         for alarm in alarms { alarm.stop() }
-        for waiter in waiters { waiter.resume() }
+        for (_, waiter) in waiters { waiter.resume() }
     }
 
     /// Returns when no task serves a connection any more, and none accepts. Call `stop` before.
+    ///
+    /// If the task is cancelled it cuts all connections, and waits no longer: it may be the task of one.
     nonisolated(nonsending) func ended() async {
-        await withUnsafeContinuation { continuation in
-            let waits = state.withLock { state in
-                guard state.use == .accepting else { return false }
-                state.endWaiters.append(continuation)
-                return true
+        let number = state.withLock { state in
+            state.lastNumber += 1
+            return state.lastNumber
+        }
+        await withTaskCancellationHandler {
+            await withUnsafeContinuation { continuation in
+                let waits = state.withLock { state in
+                    guard state.use == .accepting, !Task.isCancelled else { return false }
+                    state.endWaiters.append((number, continuation))
+                    return true
+                }
+                if !waits { continuation.resume() }
             }
-            if !waits { continuation.resume() }
+        } onCancel: {
+            cut()
+            let waiter = state.withLock { state -> UnsafeContinuation<Void, Never>? in
+                guard let index = state.endWaiters.firstIndex(where: { $0.number == number }) else { return nil }
+                return state.endWaiters.remove(at: index).waiter
+            }
+            waiter?.resume()
         }
     }
 }

@@ -122,6 +122,7 @@ extension Preparation {
         if error is CancellationError, Task.isCancelled { return }
         model.logger.debug(
             "the task of a connection has failed", metadata: ["peer": "\(accepted.peer)", "error": "\(error)"])
-        if let socket { onError?(error, socket) }
+        if let socket { return onError?(error, socket) ?? () }
+        if let error = error as? AsyncSocketError { accepted.deliver(.failed(error)) }
     }
 }

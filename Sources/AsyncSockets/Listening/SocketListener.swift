@@ -189,19 +189,16 @@ public final class SocketListener: Sendable {
     ///
     /// Nothing is accepted from the moment of the call on, and the port is free. Returns when the tasks of
     /// all connections are over; then `run` returns too. Those that are not over in time are cancelled, which
-    /// closes their connections. If the task that calls this is cancelled, they are cancelled at once. What
-    /// `connections` has delivered is yours, and goes on.
+    /// closes their connections. If the task that calls this is cancelled, they are cancelled at once, and it
+    /// returns. What `connections` has delivered is yours, and goes on.
     ///
-    /// You may call this anywhere, any number of times: the earliest deadline counts.
+    /// You may call this any number of times: the earliest deadline counts. The task of a connection calls
+    /// `beginShutdown(within:)` instead: it would wait for its own end.
     ///
     /// - Parameter time: How long the connections may take from now on; nil: as long as they need.
     public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {
         beginShutdown(within: time)
-        await withTaskCancellationHandler {
-            await reception.ended()
-        } onCancel: {
-            reception.cut()
-        }
+        await reception.ended()
     }
 
     /// Begins what `shutdown(within:)` does, and waits for nothing: for signal handlers and the like.

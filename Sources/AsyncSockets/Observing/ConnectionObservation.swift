@@ -30,7 +30,7 @@ final class ConnectionObservation {
     /// - Parameter earlyByteCount: The received bytes that belong to the handshake, not to the reader.
     func beginHandshake(as role: TLSSettings.Role, _ earlyByteCount: Int) {
         handshake = (role, .now)
-        bytesReceived -= earlyByteCount
+        bytesReceived = max(bytesReceived - earlyByteCount, 0)
     }
 
     /// The handshake is complete.

@@ -21,14 +21,15 @@ package final class BufferReader: @unchecked Sendable {
         case failed(any Error)
     }
 
-    private let body: (PreBuffer) -> Step
+    private let body: (PreBuffer, _ isFirstLook: Bool) -> Step
     private let firstMinimum: Int
     private var minimum: Int
+    private var isFirstLook = true
 
     /// - Parameters:
     ///   - minimum: The bytes that must be there for the first look.
     ///   - body: Looks at the bytes and takes what it wants.
-    package init(minimum: Int = 1, _ body: @escaping (PreBuffer) -> Step) {
+    package init(minimum: Int = 1, _ body: @escaping (PreBuffer, _ isFirstLook: Bool) -> Step) {
         firstMinimum = minimum
         self.minimum = minimum
         self.body = body
@@ -37,11 +38,13 @@ package final class BufferReader: @unchecked Sendable {
     /// Begins a read.
     func restart() {
         minimum = firstMinimum
+        isFirstLook = true
     }
 
     func look(at buffer: PreBuffer) -> Answer {
         guard buffer.count >= minimum else { return .incomplete }
-        switch body(buffer) {
+        defer { isFirstLook = false }
+        switch body(buffer, isFirstLook) {
         case .done: return .done
         case .failed(let error): return .failed(error)
         case .needs(let count):
