@@ -22,10 +22,12 @@ struct OwnAsyncServer: ParsableCommand {
         while true { pause() }
     }
 
+    private static let newline = Data([10])
+
     private static func serve(_ socket: AsyncSocket, _ mode: ServerArguments.Mode) async throws {
         switch mode {
         case .echo: while let bytes = try await socket.read() { try await socket.write(bytes) }
-        case .lines: for try await line in socket.lines { try await socket.write(line + "\n") }
+        case .lines: while true { try await socket.write(socket.read(until: newline)) }
         case .count, .receive, .source, .starttls: throw ValidationError("this server has only echo and lines")
         }
     }

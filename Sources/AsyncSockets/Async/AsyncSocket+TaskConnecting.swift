@@ -78,7 +78,8 @@ extension AsyncSocket {
     ///   - tls: How to use TLS from the first byte; nil: not at all, or later by `startTLS(settings:trust:)`.
     ///   - timeout: The time for resolving and connecting, 30 seconds by default; nil: no limit.
     ///   - executor: Where `body` runs, unless it is isolated to an actor: on the connection's event loop by
-    ///     default, which is fastest. Nil: where the caller runs, for work that computes for long or blocks.
+    ///     default, which is fastest. Nil: where the caller runs. For work that computes for long or blocks,
+    ///     `.custom(globalConcurrentExecutor)`: the caller may run on a loop too.
     ///   - configure: Sets what the socket needs before it connects: a proxy, options, a logger.
     ///   - body: What to do with the connection.
     /// - Returns: What `body` returns.

@@ -8,7 +8,8 @@ extension AsyncSocket {
     ///
     /// Returns when the kernel has the bytes; with a `writeHighWaterMark`, as soon as fewer bytes than that
     /// wait in this process. While the kernel has room it returns without a suspension. So a task cannot
-    /// write faster than the peer reads. An error of bytes that wait is thrown by a later operation.
+    /// write faster than the peer reads. An error of bytes that wait is thrown by a later operation, or at
+    /// the end of `withConnection`.
     ///
     /// - Parameters:
     ///   - data: The bytes. Nothing is written when there are none.

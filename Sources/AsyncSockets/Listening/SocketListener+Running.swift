@@ -22,7 +22,8 @@ extension SocketListener {
     ///
     /// - Parameters:
     ///   - executor: Where `body` runs: on the event loop of the connection by default, which is fastest, and
-    ///     where nothing may block. Nil: where tasks run otherwise.
+    ///     where nothing may block. Nil: where the caller runs. For work that computes for long or blocks,
+    ///     `.custom(globalConcurrentExecutor)`.
     ///   - onError: Gets the error of each connection that did not end in good order, and its socket, which
     ///     is closed by then: `connectedAddress` is still known. It is called in the connection's task. All
     ///     errors are logged at the level `debug` too.
