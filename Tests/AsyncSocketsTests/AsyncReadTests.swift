@@ -14,9 +14,10 @@ import Testing
     @Test(arguments: [false, true])
     func bytesComeAsTheyAreAndNilAfterAnOrderlyEnd(isSecure: Bool) async throws {
         let (socket, _) = try await connectedSocket([.send("hello")] + .orderlyEnd(isSecure: isSecure), isSecure: isSecure)
-        #expect(try await socket.read(atMost: 2) == Data("he"))
-        #expect(try await socket.read() == Data("llo"))
-        #expect(try await socket.read() == nil)
+        var bytes = try #require(try await socket.read(atMost: 2))
+        #expect(bytes.count == 2 || bytes.count == 1)
+        while let more = try await socket.read() { bytes += more }
+        #expect(bytes == Data("hello"))
         #expect(try await socket.read() == nil)
         #expect(socket.isConnected)
     }
@@ -74,7 +75,7 @@ import Testing
         let (socket, _) = try await connectedSocket([.wait(for: maySend), .send("a")], isSecure: isSecure)
         let first = Task.immediate { try await socket.read(exactly: 1) }
         let none = Task.immediate { try await socket.read(exactly: 0) }
-        #expect(socket.readProgress?.total == 1)
+        try await eventually("the first waits") { socket.readProgress?.total == 1 }
         maySend.fire()
         #expect(try await none.value == Data())
         #expect(socket.readProgress == nil)

@@ -38,6 +38,7 @@ extension StreamConnection {
             let waiter = waiter(limit, scoped)
             reads.append(ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter)))
             ending.note(.readAsked)
+            publishProgress()
             return .waits(waiter)
         }
         var packet = ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .answered)
