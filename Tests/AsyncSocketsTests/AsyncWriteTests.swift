@@ -138,7 +138,7 @@ import Testing
         let writes = [Self.more, Data("one"), Data("two")].map { data in Task.immediate { try await client.write(data) } }
         client.writeHighWaterMark = 32 << 20
         for write in writes { #expect(await write.outcome == .served) }
-        #expect(client.writeProgress != nil)
+        try await eventually("the progress is published") { client.writeProgress != nil }
         #expect(try await pair.server.read(exactly: Self.more.count + 6) == Self.more + Data("onetwo"))
     }
 
@@ -151,7 +151,7 @@ import Testing
             try await AsyncSocket.withConnection(to: address, configure: { $0.writeHighWaterMark = 64 << 20 }) { socket in
                 var peer: RawSocket? = try listener.accepted()
                 try await socket.write(Self.more)
-                #expect(socket.pendingWriteByteCount > 0)
+                try await eventually("the progress is published") { socket.pendingWriteByteCount > 0 }
                 if isReset {
                     peer?.resetWhenClosed()
                     peer = nil
