@@ -23,7 +23,8 @@ enum MemoryProbe {
 
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             open.withLock { $0[ObjectIdentifier(newSocket)] = newSocket }
-            try? newSocket.startTLS(settings: settings)
+            // An error ends the connection: nothing follows in plaintext.
+            do { try newSocket.startTLS(settings: settings) } catch { print("startTLS: \(error)") }
             begun.withLock { $0 += 1 }
         }
 

@@ -16,7 +16,8 @@ enum TLSServerProbe {
 
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             children.withLock { $0[ObjectIdentifier(newSocket)] = newSocket }
-            try? newSocket.startTLS(settings: settings)
+            // An error ends the connection: nothing follows in plaintext.
+            do { try newSocket.startTLS(settings: settings) } catch { print("startTLS: \(error)") }
             newSocket.readData(withTimeout: 30, tag: 0)
         }
         func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {

@@ -28,7 +28,8 @@ enum TrustProbe {
 
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             child = newSocket
-            try? newSocket.startTLS(settings: settings)
+            // An error ends the connection: nothing follows in plaintext.
+            do { try newSocket.startTLS(settings: settings) } catch { print("startTLS: \(error)") }
         }
         func socketDidSecure(_ socket: AsyncSocket) { mailbox.put(.secured) }
         func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) { mailbox.put(.wrote) }

@@ -17,7 +17,7 @@ struct OperationLimit: Sendable {
     /// No more than `timeout` from now, and no longer than the task's deadline.
     init(_ timeout: Duration?) {
         deadline = Self.scope
-        // A time that has passed already is no time: whoever computes it may come out below zero.
+        // A time that has passed already is no time: a computed one may be below zero.
         guard let timeout, let end = Deadline(after: max(timeout.inSeconds, 0)) else { return }
         if let deadline, deadline <= end { return }
         (deadline, isTimeout) = (end, true)

@@ -50,7 +50,7 @@ extension StreamConnection {
             if writes.isAboveHighWater { reportLowWater() }
         } else if let refuse = waiters.remove(waiter) {
             close(error as? AsyncSocketError)
-            // Last: whoever learns of it may connect again at once.
+            // Last: a task that learns of it may connect again at once.
             return refuse(error)
         }
         needsPump = true
@@ -76,7 +76,7 @@ extension StreamConnection {
             case .maxedOut(let maxLength): return close(.readMaxedOut(maxLength))
             case .failed(let error, let completion):
                 refuse(completion, error)
-                // Too much is the end of the connection, whoever has found it out.
+                // Too much is the end of the connection, also when the reader has found it out.
                 if let error = error as? AsyncSocketError, error.code == .readMaxedOut { return close(error) }
             }
         }

@@ -21,7 +21,7 @@ extension SocketListener {
 
             private let kind: Kind
 
-            /// Everyone. **Dangerous** where anyone but your proxies can connect: whoever does chooses the
+            /// Everyone. **Dangerous** where anyone but your proxies can connect: a stranger chooses the
             /// address that you see.
             public static let anyone = Sources(kind: .anyone)
 

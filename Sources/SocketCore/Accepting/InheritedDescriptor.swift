@@ -123,8 +123,8 @@ public struct InheritanceError: Error, Sendable, Hashable, CustomStringConvertib
             description = name
         }
 
-        /// A variable of the environment is not what sd_listen_fds(3) says; whoever started this process is
-        /// to blame.
+        /// A variable of the environment is not what sd_listen_fds(3) says; the program that started this
+        /// process is to blame.
         public static let malformedEnvironment = Code("malformedEnvironment")
         /// A descriptor that the environment announces is not open.
         public static let missingDescriptor = Code("missingDescriptor")

@@ -2,7 +2,7 @@
 /// proxy sends before the first byte of the connection.
 ///
 /// It is what the sender of the header says. Take it only from proxies that you trust, and from them always:
-/// whoever may choose between a header and none chooses the address that you see (the specification,
+/// a peer that may choose between a header and none chooses the address that you see (the specification,
 /// sections 2 and 5).
 ///
 /// Source: the PROXY protocol, versions 1 and 2 (`doc/proxy-protocol.txt` of HAProxy).
@@ -19,8 +19,8 @@ public struct ProxyHeader: Sendable, Hashable {
     public enum Transport: Sendable, Hashable {
         /// TCP, or a Unix-domain stream.
         case stream
-        /// UDP, or Unix-domain datagrams. The specification has whoever does not support it use the real
-        /// addresses of the connection, and not refuse it.
+        /// UDP, or Unix-domain datagrams. The specification has a receiver that does not support it use the
+        /// real addresses of the connection, and not refuse it.
         case datagram
     }
 

@@ -46,7 +46,7 @@ public final class MetricsObserver: SocketObserver {
         connections[connection.role]?.end(error, totals)
     }
 
-    /// Counts the failure. A `connect` that this side gave up is none.
+    /// Counts the failure. A `connect` that this side gave up does not count.
     public func connectDidFail(_ error: AsyncSocketError?) {
         if error != nil { connectFailures.increment() }
     }
