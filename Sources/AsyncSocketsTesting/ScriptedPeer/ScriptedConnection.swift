@@ -1,4 +1,3 @@
-internal import Glibc
 internal import SocketBuffers
 internal import SocketTLS
 
@@ -65,12 +64,7 @@ final class ScriptedConnection {
         while true {
             let common = min(incoming.count, bytes.count)
             // Only what has come since: a megabyte comes in hundreds of pieces.
-            let areEqual = bytes.withUnsafeBytes { expected in
-                let new = UnsafeRawBufferPointer(rebasing: expected[compared..<common])
-                let received = UnsafeRawBufferPointer(rebasing: incoming.readableBytes[compared..<common])
-                return new.isEmpty || memcmp(new.baseAddress!, received.baseAddress!, new.count) == 0
-            }
-            guard areEqual else { throw unexpected() }
+            guard incoming.readableBytes[compared..<common].elementsEqual(bytes[compared..<common]) else { throw unexpected() }
             if common == bytes.count { return take(common) }
             compared = common
             try fill()
