@@ -123,7 +123,7 @@ import Testing
     @Test(arguments: [false, true], [Duration.zero, .milliseconds(20), .seconds(-1)])
     func afterTheDeadlineEveryOperationFailsAtOnce(isSecure: Bool, deadline: Duration) async throws {
         let (socket, peer) = try await connectedSocket([.send("0123"), .expect("later")], isSecure: isSecure)
-        try await eventually("the bytes are there") { (socket.connection?.reads.preBuffer.count ?? 0) == 4 }
+        try await socket.hasBuffered(4)
         await withDeadline(deadline) {
             if deadline > .zero { #expect(await outcome { try await socket.read(exactly: 9) } == .failed(.deadlineExceeded)) }
             #expect(await outcome { try await socket.read() } == .failed(.deadlineExceeded))

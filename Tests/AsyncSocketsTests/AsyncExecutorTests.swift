@@ -209,10 +209,6 @@ import Testing
         }
     }
 
-    private func bytesAreThere(_ count: Int, for socket: AsyncSocket) async throws {
-        try await eventually("all of it is there") { (socket.connection?.reads.preBuffer.count ?? 0) == count }
-    }
-
     /// False where system calls misbehave: a kernel without room or memory makes a task wait, rightly.
     private static let kernelBehaves = ProcessInfo.processInfo.environment["FAULTS"] == nil
 
@@ -221,7 +217,7 @@ import Testing
     func whatIsThereIsReadWithoutASuspension(isSecure: Bool) async throws {
         let (socket, _) = try await connectedSocket([.send("one\ntwo\nthree\nfour\nfive and six")], isSecure: isSecure)
         _ = try await socket.read(exactly: 3)
-        try await bytesAreThere(28, for: socket)
+        try await socket.hasBuffered(28)
         var hasSuspended = false
         let other = Task { @MainActor in hasSuspended = true }
         #expect(try await socket.readLine() == "")
