@@ -46,6 +46,12 @@ let package = Package(
             name: "tls-terminator", dependencies: [sockets], path: "Sources/TLSTerminator", swiftSettings: strict),
         .executableTarget(
             name: "json-frames", dependencies: [sockets], path: "Sources/JSONFrames", swiftSettings: strict),
+        .target(name: "Articles", dependencies: [sockets], swiftSettings: strict),
+        .testTarget(
+            name: "ArticleTests",
+            dependencies: [sockets, .product(name: "AsyncSocketsTesting", package: "AsyncSockets")],
+            path: "Sources/ArticleTests", swiftSettings: strict
+        ),
         .executableTarget(
             name: "starttls-demo",
             dependencies: [

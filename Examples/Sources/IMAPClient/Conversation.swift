@@ -16,7 +16,6 @@ struct Conversation {
         var literals: [Data] = []
     }
 
-    // Article: responses
     /// Sends a command, and returns the responses to it. Throws unless the server says OK.
     @discardableResult
     mutating func say(_ command: String) async throws -> [Response] {
@@ -49,7 +48,6 @@ struct Conversation {
         }
         throw ConversationError("the server has ended the conversation")
     }
-    // Article: end
 }
 
 /// Why the conversation cannot go on.

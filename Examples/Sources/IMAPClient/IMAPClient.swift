@@ -12,7 +12,6 @@ struct IMAPClient {
     let host: String
     let port: UInt16
 
-    // Article: subjects
     /// The subjects in the mailbox. The password never leaves in plaintext.
     func subjects(in mailbox: String, of user: String, password: String) async throws -> [String] {
         try await AsyncSocket.withConnection(to: host, port: port) { socket in
@@ -28,7 +27,6 @@ struct IMAPClient {
             return responses.flatMap(\.literals).map(subject)
         }
     }
-    // Article: end
 
     /// The value of a header line, which may continue on further lines (RFC 5322, section 2.2.3).
     private func subject(in header: Data) -> String {

@@ -6,7 +6,6 @@ struct Client {
     /// After so long without a message it asks the server for a sign of life.
     let heartbeat: Duration
 
-    // Article: reconnecting
     /// Connects again and again, until the task is cancelled.
     func run() async throws {
         var pause = Backoff()
@@ -26,7 +25,6 @@ struct Client {
             try await pause.wait()
         }
     }
-    // Article: end
 
     // Article: heartbeat
     /// The next message; nil after an orderly end. A read that takes too long loses nothing, and leaves the
@@ -42,7 +40,6 @@ struct Client {
     // Article: end
 }
 
-// Article: backoff
 /// Pauses between attempts, each up to twice as long as the one before.
 struct Backoff {
     private var longest = 100  // milliseconds
@@ -55,4 +52,3 @@ struct Backoff {
         try await Task.sleep(for: pause)
     }
 }
-// Article: end

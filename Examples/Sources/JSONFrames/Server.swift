@@ -5,7 +5,6 @@ struct Server {
     /// A client that is silent for that long is gone: it would have sent a ping.
     let patience: Duration
 
-    // Article: server
     func run(onPort port: UInt16) async throws {
         let listener = try SocketListener(port: port, interface: "localhost", maximumConnections: 1_000)
         log("listening on port \(listener.localPort)")
@@ -19,5 +18,4 @@ struct Server {
             }
         }
     }
-    // Article: end
 }

@@ -14,7 +14,6 @@ indirect enum RedisValue: Sendable {
     }
 }
 
-// Article: framing
 /// The protocol of Redis, version 2: each value is a frame.
 struct RESP: Framing {
     let maximumFrameLength = 64 << 20
@@ -44,7 +43,6 @@ struct RESP: Framing {
         }
     }
 }
-// Article: end
 
 /// Reads one value from the beginning of bytes.
 private struct RESPParser {

@@ -5,7 +5,6 @@ import Foundation
 struct Redis {
     let socket: AsyncSocket
 
-    // Article: pipeline
     /// Sends a command, and returns the reply.
     func send(_ command: String) async throws -> RedisValue {
         try await socket.write(.command(command.split(separator: " ")), as: RESP())
@@ -28,7 +27,6 @@ struct Redis {
         guard let value = try await socket.readFrame(RESP()) else { throw RedisError.ended }
         return value
     }
-    // Article: end
 }
 
 /// Why there is no reply.

@@ -20,13 +20,11 @@ struct RedisClient {
         let commands = input.split(separator: "\n").map(String.init)
         let tls: TLSSettings? = arguments.last == "tls" ? .client(serverName: arguments[1]) : nil
         do {
-            // Article: connect
             try await AsyncSocket.withConnection(to: arguments[1], port: port, tls: tls) { socket in
                 let redis = Redis(socket: socket)
                 print("PING: \(text(of: try await redis.send("PING")))")
                 for reply in try await redis.pipeline(commands) { print(text(of: reply)) }
             }
-            // Article: end
         } catch {
             complain("\(error)")
             exit(EXIT_FAILURE)

@@ -1,10 +1,10 @@
 import AsyncSockets
 
+// Article: replies
 /// A conversation with a mail server: one command, one reply (RFC 5321).
 struct Conversation {
     let socket: AsyncSocket
 
-    // Article: replies
     /// Reads a reply, which has to begin with `code`, and returns its lines.
     @discardableResult
     func expect(_ code: String) async throws -> [String] {
@@ -27,8 +27,8 @@ struct Conversation {
         try await socket.write("\(command)\r\n")
         return try await expect(code)
     }
-    // Article: end
 }
+// Article: end
 
 /// Why the conversation cannot go on.
 struct ConversationError: Error, CustomStringConvertible {

@@ -16,12 +16,12 @@ struct TLSTerminator {
     let backendHost: String
     let backendPort: UInt16
 
-    // Article: terminator
     func run(onPort port: UInt16) async throws {
         let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
         let listener = try SocketListener(port: port, tls: .server(identity: identity), maximumConnections: 1_000)
         log("listening on port \(listener.localPort)")
         try await listener.run(onError: report) { client in
+            // Article: relay
             try await AsyncSocket.withConnection(to: backendHost, port: backendPort, timeout: .seconds(10)) { backend in
                 try await withThrowingTaskGroup(of: Void.self) { directions in
                     directions.addTask { try await forward(from: client, to: backend) }
@@ -29,9 +29,11 @@ struct TLSTerminator {
                     try await directions.waitForAll()  // an error of one direction ends the other
                 }
             }
+            // Article: end
         }
     }
 
+    // Article: forward
     /// Passes bytes on, and then the end of the stream. A write returns when the kernel has the bytes: so it
     /// reads no faster than the other side does, and ends with a side that takes nothing for a minute.
     private func forward(from source: AsyncSocket, to destination: AsyncSocket) async throws {

@@ -17,7 +17,6 @@ import Foundation
 struct TaskChatServer {
     let room = Room()
 
-    // Article: connection
     /// One connection. This task writes what the room says, and a child task reads.
     func serve(_ socket: AsyncSocket) async throws {
         try await socket.write("*** your name?\n")
@@ -39,9 +38,7 @@ struct TaskChatServer {
         log("\(name) left\(reason)")
         await room.leave(name)
     }
-    // Article: end
 
-    // Article: shutdown
     func run(onPort port: UInt16, securePort: UInt16) async throws {
         let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
         let listeners = [
@@ -65,7 +62,6 @@ struct TaskChatServer {
         }
         log("done")
     }
-    // Article: end
 
     static func main() async {
         let ports = CommandLine.arguments.dropFirst().compactMap(UInt16.init)

@@ -1,0 +1,42 @@
+// Article: server
+import AsyncSockets
+
+/// Greets clients whose certificate is for one of `names`.
+func serve(names: Set<String>, onPort port: UInt16) async throws {
+    let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
+    var settings = TLSSettings.server(identity: identity)
+    settings.clientCertificates = .required
+    settings.trustRoots = .file(path: "clients.pem")
+
+    let listener = try SocketListener(
+        port: port, tls: settings, maximumConnections: 1_000,
+        trust: { client in names.contains(client.leaf?.commonName ?? "") })
+    try await listener.run { socket in
+        guard let name = socket.tlsSession?.peerCertificates.first?.commonName else { return }
+        try await socket.write("Welcome, \(name).\r\n")
+        for try await line in socket.lines { try await socket.write(line + "\r\n") }
+    }
+}
+// Article: end
+
+// Article: client
+/// The greeting of the server above, for the holder of a certificate.
+func greeting(from host: String, port: UInt16, as identity: TLSIdentity) async throws -> String? {
+    var settings = TLSSettings.client(serverName: host)
+    settings.identity = identity
+    return try await AsyncSocket.withConnection(to: host, port: port, tls: settings) { socket in
+        try await socket.readLine(timeout: .seconds(10))
+    }
+}
+// Article: end
+
+// Article: refusals
+/// Serves, and prints why connections fail.
+func serve(_ listener: SocketListener) async throws {
+    try await listener.run(onError: { error, socket in
+        print("\(socket.connectedAddress.map { "\($0)" } ?? "a peer"): \(error)")
+    }) { socket in
+        try await socket.write("Welcome.\r\n")
+    }
+}
+// Article: end

@@ -1,0 +1,29 @@
+// Article: deadline
+import AsyncSockets
+
+/// The head of a request, which has to be complete within ten seconds.
+func readHead(of socket: AsyncSocket) async throws -> [String] {
+    try await withDeadline(.seconds(10)) {
+        var lines: [String] = []
+        while lines.count < 100, let line = try await socket.readLine(maxLength: 8_192), !line.isEmpty {
+            lines.append(line)
+        }
+        return lines
+    }
+}
+// Article: end
+
+// Article: race
+/// The next line, or nil if the server stops first. A line that has come in part stays for the next reader.
+func nextLine(of socket: AsyncSocket, unless stopped: @escaping @Sendable () async -> Void) async throws -> String? {
+    try await withThrowingTaskGroup(of: String?.self) { group in
+        group.addTask { try await socket.readLine() }
+        group.addTask {
+            await stopped()
+            return nil
+        }
+        defer { group.cancelAll() }
+        return try await group.next() ?? nil
+    }
+}
+// Article: end
