@@ -1,4 +1,4 @@
-// Article: end
+// Article: shutdown
 import AsyncSockets
 import Dispatch
 import Foundation

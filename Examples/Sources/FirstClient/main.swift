@@ -1,4 +1,4 @@
-// The first program of README.md: a client that is secure from the first byte, and explains its failures.
+// A client with a delegate: it is secure from the first byte, and explains its failures.
 //
 //     swift run --package-path Examples first-client imap.example.org 993
 //

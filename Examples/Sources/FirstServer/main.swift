@@ -1,4 +1,4 @@
-// The second program of README.md: a server whose clients need a certificate. It sends each line back.
+// A server whose clients need a certificate. It sends each line back.
 //
 //     swift run --package-path Examples first-server 4433
 //
@@ -7,7 +7,6 @@
 //
 //     openssl s_client -connect localhost:4433 -CAfile ca.pem -cert alice.pem -key alice.key -quiet
 
-// README: server
 import AsyncSockets
 import Dispatch
 import Foundation
@@ -74,4 +73,3 @@ do {
     print("cannot start: \(error)")
     exit(EXIT_FAILURE)
 }
-// README: end

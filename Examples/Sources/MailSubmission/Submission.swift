@@ -75,7 +75,6 @@ final class Submission: AsyncSocketDelegate {
         }
     }
 
-    // README: upgrade
     /// The server has agreed: data was plaintext until now, and is encrypted from here on.
     private func upgrade() {
         do {
@@ -85,7 +84,6 @@ final class Submission: AsyncSocketDelegate {
             giveUp("startTLS: \(error)")
         }
     }
-    // README: end
 
     func socketDidSecure(_ socket: AsyncSocket) {
         if let session = socket.tlsSession { print("secure: \(session.protocolVersion), \(session.cipherSuite)") }
