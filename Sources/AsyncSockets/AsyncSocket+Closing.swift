@@ -4,9 +4,10 @@ extension AsyncSocket {
     /// Ends the connection, the attempt to connect, or the listener, at once.
     ///
     /// It drops the queued reads and writes; a secure connection sends close_notify.
-    /// `socketDidDisconnect(_:withError:)` follows, without an error. On a socket that is not in use it does
-    /// nothing. You may connect the socket again at once: the old connection then delivers nothing but its
-    /// end, and the new one nothing before that.
+    /// `socketDidDisconnect(_:withError:)` follows, without an error; tasks that wait get an
+    /// `AsyncSocketError` with the code `.closed`. On a socket that is not in use it does nothing. You may
+    /// connect the socket again at once: the old connection then delivers nothing but its end, and the new
+    /// one nothing before that.
     public func disconnect() {
         let occupation = state.withLock { $0.occupation }
         if case .connection(let connection) = occupation {

@@ -20,9 +20,9 @@ extension AsyncSocket {
     ///   reads them, which takes about 25 milliseconds.
     /// - Throws: `.tls` when the settings are unusable. The connection ends with that error: what you queue
     ///   after the call is never sent in plaintext, even if you ignore the error. `.badConfiguration`, and
-    ///   nothing changes, when the socket is not in use, when `startTLS` was called on this connection
-    ///   before, or when you are closing it. When the connection has already ended by itself the call does
-    ///   not throw, as for a read: `socketDidDisconnect(_:withError:)` says why it ended.
+    ///   nothing changes, when the socket is not in use, or when `startTLS` was called on this connection
+    ///   before; `.closed` when you are closing it. When the connection has already ended by itself the call
+    ///   does not throw, as for a read: `socketDidDisconnect(_:withError:)` says why it ended.
     public func startTLS(settings: TLSSettings) throws(AsyncSocketError) {
         _ = try startTLS(settings: settings, waiter: nil, decidesTrust: false)
     }
@@ -49,14 +49,16 @@ extension AsyncSocket {
 
     /// False when the connection has ended.
     private func claimUpgrade(of connection: StreamConnection) throws(AsyncSocketError) -> Bool {
-        let (isClaimed, refusal) = connection.record.withLock { record -> (Bool, String?) in
-            if record.claims.isClosing || record.claims.isWriteStreamClosing { return (false, "this side closes the connection") }
+        let (isClaimed, refusal) = connection.record.withLock { record -> (Bool, AsyncSocketError?) in
+            if record.claims.isClosing || record.claims.isWriteStreamClosing { return (false, .closing("startTLS")) }
             if record.isOver { return (false, nil) }
-            if record.claims.isUpgradeClaimed { return (false, "startTLS was called on this connection before") }
+            if record.claims.isUpgradeClaimed {
+                return (false, .badConfiguration("startTLS", "startTLS was called on this connection before"))
+            }
             record.claims.isUpgradeClaimed = true
             return (true, nil)
         }
-        if let refusal { throw .badConfiguration("startTLS", refusal) }
+        if let refusal { throw refusal }
         return isClaimed
     }
 }

@@ -79,7 +79,9 @@ extension SystemError {
 
 extension AsyncSocketError {
     static func closing(_ operation: String) -> AsyncSocketError {
-        .badConfiguration(operation, "this side is closing the connection and accepts nothing new")
+        AsyncSocketError(
+            .closed, blame: .caller, operation: operation,
+            message: "this side is closing the connection and accepts nothing new")
     }
 
     static func readMaxedOut(_ maxLength: Int) -> AsyncSocketError {

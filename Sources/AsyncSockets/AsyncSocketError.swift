@@ -143,6 +143,9 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// More bytes would wait to be written than `maximumPendingWriteBytes` allows, or than an `Int`
         /// counts.
         public static let writeQueueFull = Code(description: "writeQueueFull")
+        /// This side closed the connection, with `close()`, `disconnect()` or the end of `withConnection`:
+        /// what was not complete ends with this error, and so does what comes later.
+        public static let closed = Code(description: "closed")
         /// The peer closed the connection in good order: a FIN or, with TLS, a close_notify.
         public static let closedByPeer = Code(description: "closedByPeer")
         /// The connection was secure and ended with a FIN but no close_notify: an attacker may have cut off
@@ -185,6 +188,9 @@ extension AsyncSocketError {
     static func timeout(_ code: Code, _ operation: String, blame: Blame = .peer, seconds: Double) -> AsyncSocketError {
         AsyncSocketError(code, blame: blame, operation: operation, message: "it did not complete within \(seconds) seconds")
     }
+
+    static let closed = AsyncSocketError(
+        .closed, blame: .caller, operation: "close", message: "this side closed the connection")
 
     static let closedByPeer = AsyncSocketError(
         .closedByPeer, blame: .peer, operation: "read", message: "the peer closed the connection")

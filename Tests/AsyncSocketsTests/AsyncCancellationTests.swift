@@ -223,8 +223,8 @@ import Testing
         task.cancel()
         #expect(await task.outcome == .cancelled)
         #expect(!socket.isConnected)
-        #expect(await secret.outcome == .failed(.badConfiguration))
-        #expect(await outcome { try await socket.write("secret") } == .failed(.badConfiguration))
+        #expect(await secret.outcome == .failed(.closed))
+        #expect(await outcome { try await socket.write("secret") } == .failed(.closed))
         peer.stop()
     }
 
@@ -235,7 +235,7 @@ import Testing
             try await socket.startTLS(settings: TestCertificates.client())
         }
         #expect(await task.outcome == .cancelled)
-        #expect(await outcome { try await socket.write("secret") } == .failed(.badConfiguration))
+        #expect(await outcome { try await socket.write("secret") } == .failed(.closed))
         _ = try await peer.finish()
     }
 
@@ -246,8 +246,8 @@ import Testing
         let secret = Task.immediate { try await socket.write("secret") }
         task.cancel()
         #expect(await task.outcome == .cancelled)
-        #expect(await read.outcome == .failed(.badConfiguration))
-        #expect(await secret.outcome == .failed(.badConfiguration))
+        #expect(await read.outcome == .failed(.closed))
+        #expect(await secret.outcome == .failed(.closed))
         _ = try await peer.finish()
     }
 }

@@ -28,7 +28,7 @@ import Testing
             switch self {
             case .reset: .connectionReset
             case .truncation: .truncated
-            case .disconnect, .close, .cancelledClose: .badConfiguration
+            case .disconnect, .close, .cancelledClose: .closed
             case .lateClose: .writeTimeout
             case .tooLong: .readMaxedOut
             case .writeQueueFull: .writeQueueFull

@@ -215,9 +215,9 @@ import Testing
         let (socket, _) = try await connectedSocket([.send("abc"), .expectEnd], isSecure: isSecure)
         #expect(try await socket.read(exactly: 1) == Data("a"))
         await socket.close()
-        #expect(await outcome { try await socket.read() } == .failed(.badConfiguration))
-        #expect(await outcome { try await socket.readLine() } == .failed(.badConfiguration))
-        #expect(await outcome { try await socket.readToEnd() } == .failed(.badConfiguration))
-        #expect(await outcome { for try await _ in socket.chunks {} } == .failed(.badConfiguration))
+        #expect(await outcome { try await socket.read() } == .failed(.closed))
+        #expect(await outcome { try await socket.readLine() } == .failed(.closed))
+        #expect(await outcome { try await socket.readToEnd() } == .failed(.closed))
+        #expect(await outcome { for try await _ in socket.chunks {} } == .failed(.closed))
     }
 }

@@ -114,7 +114,8 @@ import Testing
             switch self {
             case .refusal, .error, .cancelledMeanwhile, .notTLS, .fin, .badSettings: .tls
             case .noVerdict: .trustTimeout
-            case .disconnectedMeanwhile, .ignoredCancellation, .noOneDecides: .badConfiguration
+            case .disconnectedMeanwhile, .ignoredCancellation: .closed
+            case .noOneDecides: .badConfiguration
             case .silence: .handshakeTimeout
             case .reset: .connectionReset
             case .earlyBytes: .bytesBufferedAtUpgrade

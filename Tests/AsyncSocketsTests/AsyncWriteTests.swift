@@ -185,7 +185,7 @@ import Testing
             [.expect("question"), .expectEnd, .send("answer")] + .orderlyEnd(isSecure: isSecure), isSecure: isSecure)
         try await socket.write("question")
         socket.closeWriteStream()
-        #expect(await outcome { try await socket.write("more") } == .failed(.badConfiguration))
+        #expect(await outcome { try await socket.write("more") } == .failed(.closed))
         #expect(try await socket.readToEnd() == Data("answer"))
         #expect(try await socket.read() == nil)
         // Both sides have closed.
@@ -203,14 +203,14 @@ import Testing
         let writes = [Self.more, Data("end")].map { data in Task.immediate { try await client.write(data) } }
         let read = Task.immediate { try await client.read(exactly: 100) }
         let closing = Task.immediate { await client.close() }
-        #expect(await outcome { try await client.write("late") } == .failed(.badConfiguration))
-        #expect(await outcome { try await client.read() } == .failed(.badConfiguration))
+        #expect(await outcome { try await client.write("late") } == .failed(.closed))
+        #expect(await outcome { try await client.read() } == .failed(.closed))
         #expect(client.isConnected)
         #expect(try await pair.server.readToEnd(maxLength: .unlimited) == Self.more + Data("end"))
         await closing.value
         #expect(!client.isConnected)
         for write in writes { #expect(await write.outcome == .served) }
-        #expect(await read.outcome == .failed(.badConfiguration))
+        #expect(await read.outcome == .failed(.closed))
         await client.close()
     }
 
@@ -237,7 +237,7 @@ import Testing
             closing.cancel()
             await closing.value
             #expect(!socket.isConnected)
-            #expect(await write.outcome == .failed(.badConfiguration))
+            #expect(await write.outcome == .failed(.closed))
             peer.stop()
         }
     }

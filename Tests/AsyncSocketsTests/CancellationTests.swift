@@ -243,7 +243,7 @@ import Testing
         socket.cancel(upgrade)
         #expect(try await recorder.disconnected() == nil)
         await socket.settle()
-        try await operations.expect(.failed(.badConfiguration))
+        try await operations.expect(.failed(.closed))
         #expect(upgrade.outcomes == [.cancelled])
         peer.stop()
     }

@@ -26,7 +26,7 @@ import Testing
             case .refusal: .failed(.connectFailed)
             case .timeout: .failed(.connectTimeout)
             case .proxy: .failed(.proxyFailed)
-            case .disconnect, .cancellation: .failed(.badConfiguration)
+            case .disconnect, .cancellation: .failed(.closed)
             }
         }
     }
@@ -105,7 +105,7 @@ import Testing
             case .silence: .handshakeTimeout
             case .noVerdict: .trustTimeout
             case .earlyBytes: .bytesBufferedAtUpgrade
-            case .disconnect, .cancellation: .badConfiguration
+            case .disconnect, .cancellation: .closed
             }
         }
 
@@ -174,7 +174,7 @@ import Testing
         // The second is refused, and changes nothing.
         let second = Operations()
         second.startTLS(try TestCertificates.client(), on: socket)
-        try await second.expect(.failed(.badConfiguration))
+        try await second.expect(.failed(.closed))
     }
 
     // MARK: - Our own end
@@ -212,7 +212,7 @@ import Testing
         maySend.fire()
         #expect(try await recorder.disconnected() == nil)
         try await served.expect(.served)
-        try await dropped.expect(.failed(.badConfiguration))
+        try await dropped.expect(.failed(.closed))
     }
 
     @Test(arguments: [false, true])
@@ -227,7 +227,7 @@ import Testing
         dropped.write(Data("late"), on: socket)
         #expect(try await recorder.disconnected() == nil)
         try await served.expect(.served)
-        try await dropped.expect(.failed(.badConfiguration))
+        try await dropped.expect(.failed(.closed))
     }
 
     @Test(arguments: [false, true])
@@ -241,7 +241,7 @@ import Testing
         dropped.write(Data("late"), on: socket)
         #expect(try await recorder.disconnected() == nil)
         try await served.expect(.served)
-        try await dropped.expect(.failed(.badConfiguration))
+        try await dropped.expect(.failed(.closed))
     }
 
     @Test(arguments: [false, true])

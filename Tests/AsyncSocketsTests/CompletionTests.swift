@@ -26,7 +26,7 @@ import Testing
             case .fin: isSecure ? .truncated : .closedByPeer
             case .closeNotify: .closedByPeer
             case .reset: .connectionReset
-            case .disconnect, .lastReference: .badConfiguration
+            case .disconnect, .lastReference: .closed
             case .readTimeout: .readTimeout
             case .writeTimeout: .writeTimeout
             case .tooLong: .readMaxedOut

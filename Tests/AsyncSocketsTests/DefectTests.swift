@@ -138,7 +138,7 @@ import Testing
         default: link.client.disconnect()
         }
         let error = #expect(throws: AsyncSocketError.self) { try link.client.beginTLS(settings: TestCertificates.client()) }
-        #expect(error?.code == .badConfiguration)
+        #expect(error?.code == .closed)
         link.client.disconnect()
         #expect(try await link.atClient.disconnected() == nil)
     }

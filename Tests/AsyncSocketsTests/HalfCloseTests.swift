@@ -110,7 +110,7 @@ import Testing
         let (socket, _, peer) = try await connect([.expectEnd])
         socket.closeWriteStream()
         let error = #expect(throws: AsyncSocketError.self) { try socket.beginTLS(settings: TestCertificates.client()) }
-        #expect(error?.code == .badConfiguration)
+        #expect(error?.code == .closed)
         _ = try await peer.finish()
     }
 

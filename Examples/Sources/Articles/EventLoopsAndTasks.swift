@@ -22,7 +22,7 @@ func computed(_ request: Data) async -> String { digest(of: request) }
 // Article: away
 /// Every connection has its task on the threads of Swift.
 func serveDigestsOfLines(_ listener: SocketListener) async throws {
-    try await listener.run(executor: nil) { socket in
+    try await listener.run(executor: .custom(globalConcurrentExecutor)) { socket in
         for try await line in socket.lines { try await socket.write(digest(of: Data(line.utf8)) + "\n") }
     }
 }

@@ -6,7 +6,7 @@ import Foundation
 /// Serves until SIGTERM comes. Then connections have ten seconds.
 func serveUntilTerminated(_ listener: SocketListener) async throws {
     let terminated = DispatchSource.makeSignalSource(signal: SIGTERM)
-    terminated.setEventHandler { listener.beginShutdown(within: .seconds(10)) }
+    terminated.setEventHandler { @Sendable in listener.beginShutdown(within: .seconds(10)) }
     terminated.activate()
     defer { terminated.cancel() }
     try await listener.run { socket in

@@ -33,7 +33,7 @@ struct SMTPClient {
             print("secure: \(session.protocolVersion), \(session.cipherSuite)")
             try await server.say("EHLO \(name)", expecting: "250")  // forget what the server said in plaintext
             try await server.say("MAIL FROM:<\(mail.sender)>", expecting: "250")
-            try await server.say("RCPT TO:<\(mail.recipient)>", expecting: "250")
+            try await server.say("RCPT TO:<\(mail.recipient)>", expecting: "25")
             try await server.say("DATA", expecting: "354")
             try await socket.write(mail.transparentLetter)
             try await server.expect("250")

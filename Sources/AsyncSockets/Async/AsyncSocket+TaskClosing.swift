@@ -5,9 +5,8 @@ extension AsyncSocket {
     /// Closes the connection in order: once the writes that were asked for are complete.
     ///
     /// Returns when the connection has ended. The peer gets a FIN and, on a secure connection, a close_notify
-    /// before it. Reads that wait throw `.badConfiguration`. A cancelled task closes at once, as
-    /// `disconnect()` does. It does nothing on a socket that is not in use, and closes one that is still
-    /// connecting at once.
+    /// before it. Reads that wait throw `.closed`. A cancelled task closes at once, as `disconnect()` does.
+    /// It does nothing on a socket that is not in use, and closes one that is still connecting at once.
     ///
     /// With a `writeHighWaterMark`, bytes whose `write` has returned may be lost here without a word; at the
     /// end of `withConnection` and of a listener's connection that is an error.

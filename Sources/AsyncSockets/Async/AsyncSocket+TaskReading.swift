@@ -13,9 +13,9 @@ extension AsyncSocket {
     ///   - timeout: The time that the read may take from now on; nil: no limit. A read that takes too long
     ///     throws `.readTimeout`, loses no byte, and leaves the connection alone.
     /// - Throws: `CancellationError` when the task is cancelled: no byte is lost. Otherwise an
-    ///   `AsyncSocketError`: `.badConfiguration` when the socket is not in use or this side has closed it,
-    ///   `.badParameter` for a `maxLength` below 1, `.deadlineExceeded` by `withDeadline(_:_:)`, and why the
-    ///   connection has ended when it did not end in good order.
+    ///   `AsyncSocketError`: `.closed` when this side has closed the connection, `.badConfiguration` when the
+    ///   socket was never in use, `.badParameter` for a `maxLength` below 1, `.deadlineExceeded` by
+    ///   `withDeadline(_:_:)`, and why the connection has ended when it did not end in good order.
     public nonisolated(nonsending) func read(
         atMost maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> Data? {

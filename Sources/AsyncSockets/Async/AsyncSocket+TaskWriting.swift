@@ -17,8 +17,9 @@ extension AsyncSocket {
     ///     throws `.writeTimeout`.
     /// - Throws: `CancellationError` when the task is cancelled. A write that has not begun when it is
     ///   cancelled, or late, is removed; one that has begun goes on, so that the stream stays whole.
-    ///   Otherwise an `AsyncSocketError`: `.badConfiguration` when the socket is not in use or this side
-    ///   closes it, `.deadlineExceeded` by `withDeadline(_:_:)`, and why the connection has ended.
+    ///   Otherwise an `AsyncSocketError`: `.closed` when this side closes the connection, `.badConfiguration`
+    ///   when the socket was never in use, `.deadlineExceeded` by `withDeadline(_:_:)`, and why the
+    ///   connection has ended.
     public nonisolated(nonsending) func write(_ data: Data, timeout: Duration? = nil) async throws {
         let (connection, limit) = try prepareWrite(timeout)
         let answer = data.withUnsafeBytes { bytes in

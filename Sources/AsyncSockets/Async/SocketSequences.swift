@@ -130,7 +130,7 @@ struct SequenceScope {
         guard let error = error as? AsyncSocketError else {
             return AsyncSocketError(.cancelled, blame: .caller, operation: "read", message: "the task was cancelled")
         }
-        let isOver = error.code == .badConfiguration && socket.connection !== connection
+        let isOver = error.code == .closed && socket.connection !== connection
         return error.isOrderlyEnd || isOver ? nil : error
     }
 }

@@ -388,7 +388,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     /// The error of an operation that comes after the end, or that the end dropped.
     var endError: AsyncSocketError {
         if case .closed(let error?) = phase { return error }
-        return .badConfiguration("operation", "this side closed the connection")
+        return .closed
     }
 
     /// Logs what happened, at the level `debug`, and never what was read or written.
