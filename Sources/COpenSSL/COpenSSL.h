@@ -92,6 +92,11 @@ static inline void COpenSSL_CTX_disableSessionCache(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 }
 
+// Has a client's sessions reported to the callback of `SSL_CTX_sess_set_new_cb`, and OpenSSL keep none.
+static inline void COpenSSL_CTX_reportClientSessions(SSL_CTX *context) {
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+}
+
 // Stands for `SSL_CTX_add1_chain_cert`.
 static inline int COpenSSL_CTX_addChainCertificate(SSL_CTX *context, X509 *certificate) {
     return (int)SSL_CTX_add1_chain_cert(context, certificate);

@@ -75,6 +75,8 @@ extension TLSError {
         public static let invalidCertificate = Code("invalidCertificate", blame: .caller)
         /// A private key given by the program cannot be read or used.
         public static let invalidPrivateKey = Code("invalidPrivateKey", blame: .caller)
+        /// A session to resume cannot be read.
+        public static let invalidSession = Code("invalidSession", blame: .caller)
         /// A private key does not belong to its certificate.
         public static let keyMismatch = Code("keyMismatch", blame: .caller)
         /// A certificate of the peer's chain has expired.

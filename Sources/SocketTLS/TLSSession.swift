@@ -14,8 +14,23 @@ public struct TLSSession: Sendable, Hashable {
     public let peerCertificates: [Certificate]
     /// The name of SNI: sent on a client, received on a server; nil if there was none.
     public let serverName: String?
-    /// Whether the session was resumed from an earlier one, without a certificate.
+    /// Whether the session was resumed from an earlier one. Then `peerCertificates` are those of that one.
     public let isResumed: Bool
+    /// A session that a later connection can resume with `TLSSettings.Resumption.session(_:)`: the latest
+    /// that the server has offered; nil on a server, and when the settings or the server want none.
+    ///
+    /// In TLS 1.3 it comes after the handshake, with the first bytes that are read. So ask when you need it.
+    public var resumable: TLSResumableSession? { source.resumption?.latest }
+    private let source: Source
+
+    /// Where `resumable` comes from. It does not make sessions different.
+    private struct Source: Sendable, Hashable {
+        var resumption: ClientResumption?
+
+        static func == (left: Source, right: Source) -> Bool { true }
+
+        func hash(into hasher: inout Hasher) {}
+    }
 
     /// A session that was never negotiated: for tests of code that reads one.
     public init(
@@ -34,17 +49,20 @@ public struct TLSSession: Sendable, Hashable {
         self.peerCertificates = peerCertificates
         self.serverName = serverName
         self.isResumed = isResumed
+        source = Source()
     }
 }
 
 extension TLSSession {
     /// The facts of an `SSL` whose handshake is complete.
-    init(of ssl: OpaquePointer, isServer: Bool) {
+    init(of ssl: OpaquePointer, isServer: Bool, resumption: ClientResumption?) {
+        source = Source(resumption: resumption)
         protocolVersion = TLSVersion(wireValue: UInt16(truncatingIfNeeded: SSL_version(ssl)))
         cipherSuite = Self.cipherSuite(of: ssl)
         group = SSL_group_to_name(ssl, COpenSSL_negotiatedGroup(ssl)).map { String(cString: $0) }
         applicationProtocol = Self.applicationProtocol(of: ssl)
-        peerCertificates = Self.peerCertificates(of: ssl, isServer: isServer)
+        // A session from a store has come without its chain.
+        peerCertificates = resumption?.offered?.peerCertificates ?? Self.peerCertificates(of: ssl, isServer: isServer)
         serverName = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name).map { String(cString: $0) }
         isResumed = SSL_session_reused(ssl) == 1
     }
@@ -63,7 +81,7 @@ extension TLSSession {
     }
 
     /// OpenSSL's chain contains the peer's own certificate on a client, but not on a server.
-    private static func peerCertificates(of ssl: OpaquePointer, isServer: Bool) -> [Certificate] {
+    static func peerCertificates(of ssl: OpaquePointer, isServer: Bool) -> [Certificate] {
         let chain = Certificate.certificates(sharing: SSL_get_peer_cert_chain(ssl))
         guard isServer, let leaf = SSL_get0_peer_certificate(ssl) else { return chain }
         return [Certificate(sharing: leaf)] + chain

@@ -39,6 +39,15 @@ public struct TLSSettings: Sendable, Hashable {
     /// handshake. A process with more than 64 different settings that issue tickets keeps the keys of the 64
     /// that it used last.
     public var sessionTicketCount = 0
+    /// Which sessions a client resumes, and where it keeps those that servers offer: in the memory of the
+    /// process by default. On a server it means nothing.
+    ///
+    /// A resumed handshake is shorter, and needs no certificate. The verdict on the server's certificates
+    /// goes with the session. A session is kept once the verdict is positive; it is resumed only for the same
+    /// host, port, server name, trust settings, identity, versions and application protocols, and for seven
+    /// days at most. With `trustEvaluation` set to `.delegate` or `.manual` you are asked for a resumed
+    /// session too, with the certificates that came first. See `TLSSession.isResumed`.
+    public var resumption: Resumption = .inMemory
     /// The most bytes that the peer's certificates may have in total: 1,024 to 1,048,576. A usual chain has
     /// 2,000 to 6,000.
     ///
@@ -110,6 +119,44 @@ extension TLSSettings {
         ///
         /// **Dangerous**: a callback that accepts everything lets anyone pose as the peer.
         case manual
+    }
+
+    /// Which sessions a client resumes, and where it keeps those that servers offer.
+    public enum Resumption: Sendable, Hashable {
+        /// None.
+        case none
+        /// The sessions of this process: `TLSSessionMemory.shared`.
+        case inMemory
+        /// The sessions of a store. Two settings are equal only if they name the same object.
+        case store(any TLSSessionStore)
+        /// One session: that of another connection (`TLSSession.resumable`), such as the control connection
+        /// of FTP, whose server wants to see it again on each data connection. Nothing is taken from a store
+        /// or put into one.
+        ///
+        /// The session has to come from a connection with the same server name and the same settings, but may
+        /// come from another port: otherwise `startTLS` fails with `invalidSettings`. If it is no longer
+        /// usable, or the server refuses it, the handshake is a full one.
+        case session(TLSResumableSession)
+
+        /// Stores and sessions are equal if they are the same object.
+        public static func == (left: Resumption, right: Resumption) -> Bool {
+            switch (left, right) {
+            case (.none, .none), (.inMemory, .inMemory): true
+            case (.store(let left), .store(let right)): left === right
+            case (.session(let left), .session(let right)): left === right
+            default: false
+            }
+        }
+
+        /// Hashes the kind, and the identity of the object.
+        public func hash(into hasher: inout Hasher) {
+            switch self {
+            case .none: hasher.combine(0)
+            case .inMemory: hasher.combine(1)
+            case .store(let store): hasher.combine(ObjectIdentifier(store))
+            case .session(let session): hasher.combine(ObjectIdentifier(session))
+            }
+        }
     }
 
     /// What happens to bytes that arrived before the upgrade to TLS began.

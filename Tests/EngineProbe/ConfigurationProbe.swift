@@ -49,8 +49,11 @@ enum ConfigurationProbe {
     private static func checkOptions(_ bare: OpaquePointer, _ authority: CertificateAuthority) throws {
         let wanted = COpenSSL_commonOptions() | COpenSSL_noCertificateCompressionOptions()
         guard SSL_CTX_get_options(bare) & ~wanted != 0 else { throw ProbeFailure(description: "the file has no effect") }
-        let (client, asking) = try settings(authority)
-        var server = asking
+        var (client, server) = try settings(authority)
+        guard try TLSContext.context(for: client).options == wanted else {
+            throw ProbeFailure(description: "options of a client that resumes")
+        }
+        client.resumption = .none
         for settings in [client, server] {
             let options = try TLSContext.context(for: settings).options
             guard options == wanted | COpenSSL_noTicketOption() else {

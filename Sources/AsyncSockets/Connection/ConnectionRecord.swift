@@ -33,6 +33,8 @@ struct ConnectionSnapshot {
     var hasDroppedBytes = false
     var remoteAddress: SocketAddress?
     var session: CopyOnWrite<TLSSession>?
+    /// The host and port that the caller has asked for; nil when a descriptor was taken over.
+    var endpoint: CopyOnWrite<String>?
 }
 
 /// What callers have asked for: written on their own threads, before the message reaches the connection.

@@ -137,6 +137,15 @@ struct Destination: Sendable {
     let policy: RoutePolicy
     let resolver: Resolver
 
+    /// The host and port, behind a proxy if there is one. Sessions of TLS are kept for it.
+    var endpoint: String {
+        if let tunnel { return "\(tunnel.host.lowercased()) \(tunnel.port)" }
+        switch target {
+        case .host(let host, let port): return "\(host.lowercased()) \(port)"
+        case .address(let address): return "\(address)"
+        }
+    }
+
     /// The destination in error messages.
     var name: String {
         switch target {

@@ -18,10 +18,14 @@ extension TLSUpgrade {
     }
 
     /// Goes on as far as it can by itself.
-    mutating func advance(over channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf) -> Step {
+    ///
+    /// - Parameter endpoint: The host and port that the caller connected to, if it did.
+    mutating func advance(
+        over channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf, to endpoint: @autoclosure () -> String?
+    ) -> Step {
         switch self {
         case .plaintext, .secure: return .waiting
-        case .queuedTLS: return beginIfDrained(channel, reads, writes)
+        case .queuedTLS: return beginIfDrained(channel, reads, writes, endpoint)
         case .handshaking: return shakeHands(channel, reads, writes)
         case .awaitingTrust:
             channel.flush()
@@ -30,7 +34,9 @@ extension TLSUpgrade {
     }
 
     /// Begins the handshake when both markers are at the front.
-    private mutating func beginIfDrained(_ channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf) -> Step {
+    private mutating func beginIfDrained(
+        _ channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf, _ endpoint: () -> String?
+    ) -> Step {
         var drained: DrainedQueues = []
         if case .startTLS = reads.front { drained.insert(.startingReadTLS) }
         if writes.isAtStartTLS { drained.insert(.startingWriteTLS) }
@@ -43,7 +49,7 @@ extension TLSUpgrade {
             guard reads.preBuffer.isEmpty else { return .failed(.bytesBufferedAtUpgrade(reads.preBuffer.count)) }
         }
         do throws(TLSError) {
-            let engine = try TLSEngine(context: request.context, settings: request.settings)
+            let engine = try TLSEngine(context: request.context, settings: request.settings, endpoint: endpoint())
             let earlyByteCount = reads.preBuffer.count
             channel.beginTLS(engine, feeding: reads.preBuffer)
             begin()

@@ -6,6 +6,7 @@ internal import SocketTLS
 extension StreamConnection {
     func connect(to destination: Destination, timeout: Double) {
         clock = PhaseClock(.connect, seconds: timeout)
+        record.withLock { $0.snapshot.endpoint = CopyOnWrite(destination.endpoint) }
         phase = .opening(Opening(to: destination, on: loop))
         if !waitsForClosing { beginToConnect() }
     }

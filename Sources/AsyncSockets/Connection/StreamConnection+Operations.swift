@@ -158,7 +158,7 @@ extension StreamConnection {
 
     /// Goes on towards TLS; true when that has changed what can be done.
     func advanceUpgrade(_ channel: ByteChannel) -> Bool {
-        switch upgrade.advance(over: channel, reads, writes) {
+        switch upgrade.advance(over: channel, reads, writes, to: record.withLock { $0.snapshot.endpoint?.value }) {
         case .waiting: return false
         case .more: askForTurn()
         case .failed(let error): close(error)

@@ -8,6 +8,7 @@ struct ContextKey: Hashable, Sendable {
     let applicationProtocols: [String]
     let clientCertificates: TLSSettings.ClientCertificates
     let sessionTicketCount: Int
+    let resumesSessions: Bool
     let verifiesPeer: Bool
     let maximumCertificateChainBytes: Int
     let maximumCertificateChainLength: Int
@@ -15,6 +16,7 @@ struct ContextKey: Hashable, Sendable {
     init(_ settings: TLSSettings) {
         isServer = settings.role == .server
         identity = settings.identity
+        resumesSessions = settings.role != .server && settings.resumption != .none
         verifiesPeer = settings.verifiesPeer
         roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused
         minimumVersion = settings.minimumVersion
@@ -64,6 +66,21 @@ extension ContextKey {
             switch self {
             case .system(let stamps): try SystemTrustStore.store(for: stamps)
             case .unused, .file, .certificates: try TrustStore(listedCertificates())
+            }
+        }
+
+        func append(to fields: inout DigestFields) {
+            switch self {
+            case .unused: fields.append(0)
+            case .system(let stamps):
+                fields.append(1)
+                for stamp in stamps { stamp.append(to: &fields) }
+            case .file(_, let stamp):
+                fields.append(2)
+                stamp.append(to: &fields)
+            case .certificates(let certificates):
+                fields.append(3)
+                fields.append(certificates.map(\.derBytes))
             }
         }
 

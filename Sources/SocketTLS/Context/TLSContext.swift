@@ -5,9 +5,9 @@
 //     any thread may share it.
 //  3. Everything that openssl.cnf may change is set again after `SSL_CTX_new` (`ContextParameters`). Only a
 //     security level higher than ours counts.
-//  4. No session is resumed, and there is no session cache: resumption would skip the decision about the
-//     certificate. The exception is a server that asks for no certificates and whose settings enable tickets
-//     (`SessionTickets`).
+//  4. OpenSSL keeps no sessions. A client gets those that a server offers (`ClientResumption`), unless its
+//     settings want none. A server issues tickets if its settings say so and it asks for no certificates
+//     (`SessionTickets`): resumption would skip the decision about them.
 
 internal import COpenSSL
 internal import SocketBuffers
@@ -26,11 +26,14 @@ package final class TLSContext: Sendable {
     let handle: ContextHandle
     private let applicationProtocols: ApplicationProtocols?
     private let tickets: SessionTickets?
+    /// What sessions of this context's clients have in common; nil when they resume none.
+    let resumptionScope: ResumptionScope?
 
     init(_ key: ContextKey, ticketClock: (@Sendable () -> Int)? = nil) throws(TLSError) {
         handle = try ContextHandle(isServer: key.isServer)
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
         tickets = key.issuesTickets ? SessionTickets(clock: ticketClock) : nil
+        resumptionScope = key.resumesSessions ? ResumptionScope(key) : nil
         let context = handle.context
         try Self.setVersions(key, on: context)
         try Self.setOptions(on: context)
@@ -40,6 +43,7 @@ package final class TLSContext: Sendable {
         if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(on: context) }
         try negotiateProtocols(key, on: context)
         try tickets?.issue(key.sessionTicketCount, on: context)
+        if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 

@@ -49,6 +49,20 @@ enum EngineCallbacks {
         return events.judge(chain, isGood ? .trusted : CertificateFault(in: store, chain, events.expectedName).verdict)
     }
 
+    // MARK: - Resumption
+
+    /// Has the sessions that servers offer reported to the events of a client.
+    static func reportSessions(of context: OpaquePointer) {
+        SSL_CTX_clear_options(context, COpenSSL_noTicketOption())
+        COpenSSL_CTX_reportClientSessions(context)
+        // 1 means that the callback keeps the reference.
+        SSL_CTX_sess_set_new_cb(context) { ssl, session in
+            guard let ssl, let session, let resumption = EngineCallbacks.events(of: ssl)?.resumption else { return 0 }
+            resumption.received(session, from: ssl)
+            return 1
+        }
+    }
+
     // MARK: - Observation
 
     private static func installObservation(on context: OpaquePointer) {

@@ -11,6 +11,8 @@ final class EngineEvents {
     /// The name that the peer's certificate must be for, if a name is expected.
     let expectedName: String?
     var gate: TrustGate
+    /// What a client resumes; nil on a server, and on a client that resumes nothing.
+    let resumption: ClientResumption?
     /// The fatal alert that was sent.
     private(set) var sentAlert: TLSAlert?
     /// The peer has cancelled the handshake (RFC 8446, 6.1).
@@ -26,7 +28,11 @@ final class EngineEvents {
     private let clock: @Sendable () -> Int
 
     /// - Parameter clock: Nanoseconds that never go back.
-    init(bio: EngineBIO, isServer: Bool, expectedName: String?, gate: TrustGate, clock: @escaping @Sendable () -> Int) {
+    init(
+        bio: EngineBIO, isServer: Bool, expectedName: String?, gate: TrustGate, resumption: ClientResumption?,
+        clock: @escaping @Sendable () -> Int
+    ) {
+        self.resumption = resumption
         self.bio = bio
         self.clock = clock
         self.isServer = isServer
@@ -61,7 +67,14 @@ final class EngineEvents {
 
     /// Passes OpenSSL's verdict on a chain to the gate.
     func judge(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
-        gate.judge(trust(chain, verdict))
+        resumption?.judged(verdict)
+        return gate.judge(trust(chain, verdict))
+    }
+
+    /// Passes the verdict of the resumed session to the gate: OpenSSL verifies nothing then.
+    func judgeResumedSession() {
+        guard let session = resumption?.offered, gate.ruling == nil else { return }
+        _ = gate.judge(trust(session.peerCertificates, session.verdict))
     }
 
     /// Refuses a chain that OpenSSL does not verify, or does not even decode.

@@ -43,7 +43,9 @@ package final class TLSEngine {
     package var hasOutput: Bool { !output.isEmpty }
     /// What both sides agreed on; nil before `.complete`. Built again for each call: keeping it would take
     /// 0.1 KiB on each connection.
-    package var session: TLSSession? { events.isEstablished ? TLSSession(of: ssl, isServer: events.isServer) : nil }
+    package var session: TLSSession? {
+        events.isEstablished ? TLSSession(of: ssl, isServer: events.isServer, resumption: events.resumption) : nil
+    }
 
     private let context: TLSContext
     private let bio: EngineBIO
@@ -76,10 +78,11 @@ package final class TLSEngine {
     /// The most that one `write` takes: four records for one call.
     package static let writeLimit = 4 * recordLimit
 
-    /// A new connection. `context` must be made from the same `settings`. `clock` returns nanoseconds that
-    /// never go back; limits to a rate use it.
+    /// A new connection. `context` must be made from the same `settings`. `endpoint` is the host and port of
+    /// a client's connection: without it nothing is taken from a session store. `clock` returns nanoseconds
+    /// that never go back; limits to a rate use it.
     package init(
-        context: TLSContext, settings: TLSSettings,
+        context: TLSContext, settings: TLSSettings, endpoint: String? = nil,
         clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
     ) throws(TLSError) {
         let serverName: ServerName?
@@ -94,18 +97,29 @@ package final class TLSEngine {
         (received, output) = (bio.received, bio.output)
         waitsForBytes = isServer
         self.context = context
-        events = EngineEvents(bio: bio, isServer: isServer, expectedName: serverName?.text, gate: gate, clock: clock)
+        let resumption: ClientResumption? =
+            if let scope = context.resumptionScope, let serverName {
+                try ClientResumption(settings, in: scope, serverName: serverName.text, endpoint: endpoint)
+            } else {
+                nil
+            }
+        events = EngineEvents(
+            bio: bio, isServer: isServer, expectedName: serverName?.text, gate: gate, resumption: resumption, clock: clock)
         ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
             SSL_new(context.handle.context)
         }
         try attach()
         if let serverName { try expect(serverName, verifies: settings.verifiesHostName) }
         if isServer { SSL_set_accept_state(ssl) } else { SSL_set_connect_state(ssl) }
+        try resumption?.offer(on: ssl)
     }
 
     deinit {
         EngineCallbacks.setEvents(nil, of: ssl)
         EngineBIO.detach(SSL_get_rbio(ssl))
+        // Otherwise no one could resume the session of a connection that ends without our close_notify, which
+        // TLS allows since version 1.1 (RFC 5246, 7.2.1). After a failure no one may (7.2.2).
+        if case .failed = phase {} else { SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN) }
         SSL_free(ssl)
     }
 
@@ -153,13 +167,15 @@ extension TLSEngine {
         case .handshaking: break
         }
         if isAwaitingTrust { return .incomplete }
-        if events.isServer, case .byDecision = events.gate.refusal { return .failed(refuseClient()) }
+        if case .byDecision = events.gate.refusal, events.isServer || isFinished { return .failed(refusePeer()) }
         if waitsForBytes, bio.received.isEmpty, !bio.hasReachedEndOfFile { return .incomplete }
         waitsForBytes = false
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
         switch OpenSSLCall.perform(on: ssl, { SSL_do_handshake(ssl) }) {
-        case .success: return question ?? establish()
+        case .success:
+            if isResumed { events.judgeResumedSession() }
+            return question ?? establish()
         case .wantsTrust: return question ?? .incomplete
         case .wantsRead:
             if bio.isHeld { return question ?? .incomplete }
@@ -181,6 +197,10 @@ extension TLSEngine {
         if accepted { bio.isHeld = false }
     }
 
+    private var isFinished: Bool { SSL_is_init_finished(ssl) == 1 }
+
+    private var isResumed: Bool { SSL_session_reused(ssl) == 1 }
+
     private var question: HandshakeAnswer? {
         events.gate.takeQuestion().map { .awaitingTrust($0) }
     }
@@ -197,6 +217,7 @@ extension TLSEngine {
         }
         phase = .established
         events.isEstablished = true
+        events.resumption?.establish(ssl)
         bio.forgetFirstBytes()
         return .complete
     }
@@ -216,15 +237,16 @@ extension TLSEngine {
         phase = .failed(TLSError(.closedDuringHandshake, "This side gave up the TLS handshake."))
     }
 
-    /// Sends the alert of a server that refuses a client, in the way that is possible at this point.
-    private func refuseClient() -> TLSError {
+    /// Sends the alert of a side that refuses its peer when OpenSSL's handshake cannot fail any more, in the
+    /// way that is possible at this point: a server, or a client that has resumed a session.
+    private func refusePeer() -> TLSError {
         if bio.isHeld {
             // In TLS 1.2, before this side's ChangeCipherSpec, an alert is a record in plaintext (RFC 5246,
             // 7.2).
             let record: [UInt8] = [21, 3, 3, 0, 2, 2, TLSAlert.badCertificate.rawValue]
             record.withUnsafeBytes { output.append($0) }
             events.sawAlert(.badCertificate, isFatal: true, isOurs: true)
-        } else if SSL_version(ssl) == TLS1_3_VERSION {
+        } else if events.isServer, SSL_version(ssl) == TLS1_3_VERSION {
             events.alertInsteadOfTicket = .badCertificate
             _ = OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) }
             _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }

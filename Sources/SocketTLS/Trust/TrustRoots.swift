@@ -109,4 +109,9 @@ struct FileStamp: Hashable, Sendable {
         seconds = facts.st_mtim.tv_sec
         nanoseconds = facts.st_mtim.tv_nsec
     }
+
+    func append(to fields: inout DigestFields) {
+        fields.append(Array(path.utf8))
+        for number in [Int(bitPattern: device), Int(bitPattern: inode), size, seconds, nanoseconds] { fields.append(number) }
+    }
 }

@@ -4,7 +4,8 @@ import SocketTLS
 
 /// A bare OpenSSL peer over memory BIOs, which does what our own engine never does.
 final class RawPeer {
-    private let context: OpaquePointer
+    /// Nil when the connection belongs to another's context.
+    private let context: OpaquePointer?
     let ssl: OpaquePointer
     private let input: OpaquePointer
     private let output: OpaquePointer
@@ -30,6 +31,16 @@ final class RawPeer {
         SSL_ctrl(ssl, SSL_CTRL_SET_MAX_PROTO_VERSION, Int(wanted), nil)
         if let pem = serverPEM ?? clientPEM { try show(pem) }
         if serverPEM == nil { SSL_set_connect_state(ssl) } else { SSL_set_accept_state(ssl) }
+    }
+
+    /// The server side of a connection of some context.
+    init(serving connection: OpaquePointer?) throws {
+        guard let connection, let input = BIO_new(BIO_s_mem()), let output = BIO_new(BIO_s_mem()) else {
+            throw TestFailure(what: "raw peer")
+        }
+        (context, ssl, self.input, self.output) = (nil, connection, input, output)
+        SSL_set_bio(ssl, input, output)
+        SSL_set_accept_state(ssl)
     }
 
     deinit {

@@ -1,0 +1,99 @@
+// Rules of a client's resumption:
+//  1. A session goes from one connection to another only within one scope (`ResumptionScope`): the same name,
+//     trust settings, identity and protocols. From the store it also goes to the same host and port only.
+//  2. Nothing is stored before the handshake is complete and the peer accepted. What comes earlier waits.
+//  3. A session carries the certificates, the verdict, and its date. Resumption renews none of them.
+//  4. Resumption does not skip the decision: the trust gate gets the verdict that the session carries, and
+//     asks whom the settings name.
+//  5. A session that is offered has left the store. One of TLS 1.2 comes back when the server has resumed it
+//     and sent no other; one of TLS 1.3 is used once.
+//  6. A session that the server does not take costs a full handshake, and nothing else.
+
+internal import COpenSSL
+internal import FoundationEssentials
+internal import SocketBuffers
+
+/// What a client's connection offers to resume, and what it can offer to later ones. Used by one engine,
+/// except for `latest`.
+final class ClientResumption: @unchecked Sendable {
+    // Unchecked: the engine confines everything but `latest`, which has a lock.
+
+    private let scope: ResumptionScope
+    /// Nil: the sessions stay with this connection.
+    private let place: (store: any TLSSessionStore, key: TLSSessionKey)?
+    /// The session that was offered.
+    private(set) var offered: TLSResumableSession?
+    private var isEstablished = false
+    /// The verdict of this handshake, and its date.
+    private var verdict = PeerTrust.Verdict.trusted
+    private var verified = Date()
+    private let newest = Locked<TLSResumableSession?>(nil)
+
+    /// The session that a later connection can resume.
+    var latest: TLSResumableSession? { newest.withLock { $0 } }
+
+    /// Nil when the settings ask for none.
+    ///
+    /// - Parameter endpoint: The host and port; nil if they are not known.
+    init?(_ settings: TLSSettings, in context: ResumptionScope, serverName: String, endpoint: String?) throws(TLSError) {
+        scope = ResumptionScope(context, settings, serverName: serverName)
+        switch settings.resumption {
+        case .none: return nil
+        case .inMemory: place = endpoint.map { [scope] in (TLSSessionMemory.shared, TLSSessionKey(scope, endpoint: $0)) }
+        case .store(let store): place = endpoint.map { [scope] in (store, TLSSessionKey(scope, endpoint: $0)) }
+        case .session(let session):
+            place = nil
+            guard session.scope == scope else {
+                throw TLSError(
+                    .invalidSettings,
+                    "The session to resume comes from a connection with another server name or other settings.",
+                    operation: "TLSSettings")
+            }
+            offered = session
+        }
+        if let place { offered = place.store.take(for: place.key) }
+        // A store may be anyone's code.
+        if let session = offered, session.scope != scope || !session.isUsable { offered = nil }
+    }
+
+    /// Has `ssl` offer the session.
+    func offer(on ssl: OpaquePointer) throws(TLSError) {
+        try offered?.handle.offer(on: ssl)
+    }
+
+    /// The server's certificates were judged.
+    func judged(_ verdict: PeerTrust.Verdict) {
+        self.verdict = verdict
+        verified = Date()
+    }
+
+    /// The peer is accepted.
+    func establish(_ ssl: OpaquePointer) {
+        isEstablished = true
+        if SSL_session_reused(ssl) == 0 { offered = nil }
+        if let latest {
+            put(latest)
+        } else if offered?.isForOneUse == false, let session = SSL_get1_session(ssl) {
+            received(session, from: ssl)
+        }
+    }
+
+    /// The server has sent a session. Takes over the reference to it.
+    func received(_ session: OpaquePointer, from ssl: OpaquePointer) {
+        let handle = SessionHandle(owning: session)
+        guard handle.isResumable else { return }
+        let new =
+            if let offered, SSL_session_reused(ssl) == 1 {
+                TLSResumableSession(handle, offered.peerCertificates, offered.verdict, verified: offered.verified, scope)
+            } else {
+                TLSResumableSession(
+                    handle, TLSSession.peerCertificates(of: ssl, isServer: false), verdict, verified: verified, scope)
+            }
+        if isEstablished { put(new) } else { newest.withLock { $0 = new } }
+    }
+
+    private func put(_ session: TLSResumableSession) {
+        newest.withLock { $0 = session }
+        if let place { place.store.store(session, for: place.key) }
+    }
+}

@@ -1,0 +1,81 @@
+internal import FoundationEssentials
+
+// The bytes, each field behind its length: format, scope, verdict, date of the verdict, number of
+// certificates, certificates, OpenSSL's session.
+extension TLSResumableSession {
+    private static let format: [UInt8] = Array("AsyncSockets session 1".utf8)
+
+    /// The session as bytes, for a store outside of the process.
+    ///
+    /// **They are a secret**: whoever has them can pose as this client to the server, and decrypt what a
+    /// resumed connection of TLS 1.2 exchanges. Encrypt what you write to disk.
+    public var bytes: [UInt8] {
+        var fields = DigestFields()
+        fields.append(Self.format)
+        fields.append(scope.digest)
+        switch verdict {
+        case .trusted:
+            fields.append(1)
+        case .untrusted(let reason, let code, let depth):
+            fields.append(0)
+            fields.append(Array(reason.utf8))
+            fields.append(code)
+            fields.append(depth)
+        }
+        fields.append(Int64(verified.timeIntervalSince1970))
+        fields.append(peerCertificates.map(\.derBytes))
+        fields.append(handle.derBytes)
+        return fields.bytes
+    }
+
+    /// The session that `bytes` has returned, in this process or another one.
+    ///
+    /// Use only bytes that no one else could have changed: they carry the verdict on the server.
+    ///
+    /// - Throws: `invalidSession` for anything else, and `invalidCertificate`.
+    public convenience init(bytes: [UInt8]) throws(TLSError) {
+        var reader = FieldReader(rest: bytes[...])
+        guard try reader.field() == Self.format[...] else { throw FieldReader.invalid }
+        let scope = ResumptionScope(digest: Array(try reader.field()))
+        let verdict: PeerTrust.Verdict
+        switch try reader.number() {
+        case 1: verdict = .trusted
+        case 0:
+            let reason = String(decoding: try reader.field(), as: UTF8.self)
+            verdict = .untrusted(
+                reason: reason, code: Int32(truncatingIfNeeded: try reader.number()),
+                depth: Int(truncatingIfNeeded: try reader.number()))
+        default: throw FieldReader.invalid
+        }
+        let verified = Date(timeIntervalSince1970: TimeInterval(try reader.number()))
+        let count = try reader.number()
+        // Each certificate takes eight bytes at least.
+        guard count >= 0, count <= bytes.count / 8 else { throw FieldReader.invalid }
+        var certificates: [Certificate] = []
+        for _ in 0..<count { certificates.append(try Certificate(der: Array(try reader.field()))) }
+        let handle = try SessionHandle(derBytes: try reader.field())
+        guard reader.rest.isEmpty, scope.digest.count == 32 else { throw FieldReader.invalid }
+        self.init(handle, certificates, verdict, verified: verified, scope)
+    }
+
+    private struct FieldReader {
+        var rest: ArraySlice<UInt8>
+
+        static var invalid: TLSError {
+            TLSError(.invalidSession, "The bytes are not a session of this library.", operation: "TLSResumableSession")
+        }
+
+        mutating func number() throws(TLSError) -> Int64 {
+            guard rest.count >= 8 else { throw Self.invalid }
+            defer { rest = rest.dropFirst(8) }
+            return rest.prefix(8).reduce(0) { $0 << 8 | Int64($1) }
+        }
+
+        mutating func field() throws(TLSError) -> ArraySlice<UInt8> {
+            let count = try number()
+            guard count >= 0, count <= rest.count else { throw Self.invalid }
+            defer { rest = rest.dropFirst(Int(count)) }
+            return rest.prefix(Int(count))
+        }
+    }
+}
