@@ -45,7 +45,14 @@ import Testing
         let (process, ended) = try start(
             ["--listen=\(host)"] + paths.map { "--listen=\($0)" } + ["--fdname=web:other:web"], probe)
         defer { if process.isRunning { process.terminate() } }
-        try await eventually("all sockets listen") { try log.components(separatedBy: "Listening on").count == 4 }
+        do {
+            try await eventually("all sockets listen") {
+                try log.components(separatedBy: "Listening on").count == 4 || !process.isRunning
+            }
+        } catch {
+            throw Unexpected(description: "\(error): \(try log)")
+        }
+        try #require(process.isRunning, "\(try log)")
         let addresses = [host] + paths.compactMap { SocketAddress(unixPath: $0) }
         // A connection to the socket of another name starts the program too, which leaves it alone.
         let other = index == 1 ? try RawSocket.connected(to: addresses[1]) : nil
