@@ -50,9 +50,11 @@ import Testing
                 try log.components(separatedBy: "Listening on").count == 4 || !process.isRunning
             }
         } catch {
-            throw Unexpected(description: "\(error): \(try log)")
+            let said = try log
+            throw Unexpected(description: "\(error): \(said)")
         }
-        try #require(process.isRunning, "\(try log)")
+        let said = try log
+        try #require(process.isRunning, "\(said)")
         let addresses = [host] + paths.compactMap { SocketAddress(unixPath: $0) }
         // A connection to the socket of another name starts the program too, which leaves it alone.
         let other = index == 1 ? try RawSocket.connected(to: addresses[1]) : nil
