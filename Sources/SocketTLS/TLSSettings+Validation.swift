@@ -58,14 +58,20 @@ extension TLSSettings {
         guard (0...8).contains(sessionTicketCount) else {
             throw Self.invalid("sessionTicketCount is \(sessionTicketCount), and must be from 0 to 8")
         }
-        guard sessionTicketCount > 0 else { return }
+        guard sessionTicketCount > 0 else {
+            if ticketKeys != nil { throw Self.invalid("ticketKeys needs a sessionTicketCount above 0") }
+            return
+        }
         if role != .server { throw Self.invalid("sessionTicketCount is for servers") }
         if clientCertificates != .none {
-            throw Self.invalid(
-                "a server that asks for client certificates issues no tickets: resuming would skip the decision about them")
-        }
-        if let maximumVersion, maximumVersion < .tls13 {
-            throw Self.invalid("sessionTicketCount needs TLSv1.3, and maximumVersion is \(maximumVersion)")
+            guard resumesClientCertificates else {
+                throw Self.invalid(
+                    "a server that asks for client certificates issues tickets only with resumesClientCertificates: who resumes shows none"
+                )
+            }
+            guard trustEvaluation != .manual else {
+                throw Self.invalid("with trustEvaluation .manual no verdict can go with a ticket, as resumesClientCertificates wants")
+            }
         }
     }
 

@@ -8,6 +8,8 @@ struct ContextKey: Hashable, Sendable {
     let applicationProtocols: [String]
     let clientCertificates: TLSSettings.ClientCertificates
     let sessionTicketCount: Int
+    let ticketKeys: TicketKeySourceReference?
+    let resumesClientCertificates: Bool
     let resumesSessions: Bool
     let verifiesPeer: Bool
     let maximumCertificateChainBytes: Int
@@ -16,6 +18,8 @@ struct ContextKey: Hashable, Sendable {
     init(_ settings: TLSSettings) {
         isServer = settings.role == .server
         identity = settings.identity
+        ticketKeys = settings.ticketKeyReference
+        resumesClientCertificates = settings.resumesClientCertificates
         resumesSessions = settings.role != .server && settings.resumption != .none
         verifiesPeer = settings.verifiesPeer
         roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused

@@ -56,6 +56,8 @@ package final class TLSEngine {
     private var hasSentClose = false
     /// The handshake cannot go on before bytes arrive.
     private var waitsForBytes: Bool
+    /// Tickets that leave with the next data.
+    private var ticketsToSend: UInt8 = 0
     /// OpenSSL could not send an answer to the peer: the next read must call OpenSSL even if nothing has
     /// arrived.
     private var hasUnsentAnswer = false
@@ -174,7 +176,7 @@ extension TLSEngine {
         defer { bio.limitsOutput = false }
         switch OpenSSLCall.perform(on: ssl, { SSL_do_handshake(ssl) }) {
         case .success:
-            if isResumed { events.judgeResumedSession() }
+            if isResumed { events.judgeResumedSession(of: ssl) }
             return question ?? establish()
         case .wantsTrust: return question ?? .incomplete
         case .wantsRead:
@@ -218,6 +220,9 @@ extension TLSEngine {
         phase = .established
         events.isEstablished = true
         events.resumption?.establish(ssl)
+        if events.isServer, context.ticketCount > 0, SSL_version(ssl) == TLS1_3_VERSION {
+            ticketsToSend = isResumed ? 1 : UInt8(clamping: context.ticketCount)
+        }
         bio.forgetFirstBytes()
         return .complete
     }
@@ -361,6 +366,7 @@ extension TLSEngine {
         }
         guard !bytes.isEmpty else { return .accepted(0) }
         guard output.count < Self.outputLimit else { return .incomplete }
+        if ticketsToSend > 0 { addTickets() }
         var count = 0
         let unread = received.count
         let outcome = OpenSSLCall.perform(on: ssl) {
@@ -372,6 +378,12 @@ extension TLSEngine {
         case .closed: return .failed(fail("SSL_write_ex", []))
         case .failure(let entries): return .failed(fail("SSL_write_ex", entries, hasReadForWriting: received.count != unread))
         }
+    }
+
+    /// Has OpenSSL send tickets ahead of the next data: one message to the peer, and not two.
+    private func addTickets() {
+        for _ in 0..<ticketsToSend { _ = OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) } }
+        ticketsToSend = 0
     }
 
     /// Puts close_notify into `output`, once, if it is legal now: not during a handshake, and not after a
