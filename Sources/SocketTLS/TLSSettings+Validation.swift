@@ -28,6 +28,7 @@ extension TLSSettings {
         case .client(let serverName):
             _ = try ServerName(serverName)
             if clientCertificates != .none { throw Self.invalid("clientCertificates is for servers") }
+            if serverNames != nil { throw Self.invalid("serverNames is for servers") }
         case .server:
             if identity == nil { throw Self.invalid("a server needs an identity") }
         }

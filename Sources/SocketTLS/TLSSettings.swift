@@ -55,6 +55,10 @@ public struct TLSSettings: Sendable, Hashable {
     /// a certificate that is revoked meanwhile still counts. With `.delegate` you are asked again, and get the
     /// client's own certificate without its chain. With `.manual` this is an error.
     public var resumesClientCertificates = false
+    /// Other settings for clients that ask for certain names (SNI); nil: these settings for all.
+    public var serverNames: TLSServerNames?
+    /// The settings were chosen by name, which the server tells the client (RFC 6066, section 3).
+    var acknowledgesServerName = false
     /// Which sessions a client resumes, and where it keeps those that servers offer: in the memory of the
     /// process by default. On a server it means nothing.
     ///

@@ -312,6 +312,8 @@ final class ByteChannel {
     enum HandshakeAnswer {
         case complete(TLSSession?)
         case awaitingTrust(PeerTrust)
+        /// The settings for a client are to be chosen.
+        case awaitingSettings(TLSServerQuestion)
         /// Nothing until the next event.
         case incomplete
         /// Go on in another turn.
@@ -328,6 +330,7 @@ final class ByteChannel {
             switch answer {
             case .complete: return .complete(engine.session)
             case .awaitingTrust(let trust): return .awaitingTrust(trust)
+            case .awaitingSettings(let question): return .awaitingSettings(question)
             case .failed(let error): return .failed(AsyncSocketError(error, operation: "startTLS"))
             case .incomplete:
                 guard receiveCiphertext(for: engine) else {
@@ -341,6 +344,11 @@ final class ByteChannel {
     /// The verdict about the peer's certificate; `handshake()` goes on with it.
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
         if case .tls(let engine) = layer { engine.decideTrust(accepted, refusal: refusal) }
+    }
+
+    /// The settings for a client; `handshake()` goes on with them.
+    func choose(_ choice: TLSServerChoice) {
+        if case .tls(let engine) = layer { engine.choose(choice) }
     }
 
     /// Gives up a handshake that takes too long. The peer learns of it when the channel closes.

@@ -8,6 +8,7 @@ struct ContextKey: Hashable, Sendable {
     let applicationProtocols: [String]
     let clientCertificates: TLSSettings.ClientCertificates
     let sessionTicketCount: Int
+    let acknowledgesServerName: Bool
     let ticketKeys: TicketKeySourceReference?
     let resumesClientCertificates: Bool
     let resumesSessions: Bool
@@ -18,6 +19,7 @@ struct ContextKey: Hashable, Sendable {
     init(_ settings: TLSSettings) {
         isServer = settings.role == .server
         identity = settings.identity
+        acknowledgesServerName = settings.acknowledgesServerName
         ticketKeys = settings.ticketKeyReference
         resumesClientCertificates = settings.resumesClientCertificates
         resumesSessions = settings.role != .server && settings.resumption != .none

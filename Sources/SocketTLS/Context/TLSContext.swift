@@ -45,6 +45,7 @@ package final class TLSContext: Sendable {
         if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(key, on: context) }
         try negotiateProtocols(key, on: context)
         try tickets?.issue(on: context)
+        if key.acknowledgesServerName { COpenSSL_CTX_acknowledgeServerName(context) }
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }

@@ -47,11 +47,13 @@ package final class TLSEngine {
         events.isEstablished ? TLSSession(of: ssl, isServer: events.isServer, resumption: events.resumption) : nil
     }
 
-    private let context: TLSContext
-    private let bio: EngineBIO
-    private let events: EngineEvents
-    private let ssl: OpaquePointer
-    private var phase = Phase.handshaking
+    private(set) var context: TLSContext
+    let bio: EngineBIO
+    let events: EngineEvents
+    private(set) var ssl: OpaquePointer
+    var phase = Phase.handshaking
+    /// The settings of a server are still to be chosen; nil: they are there.
+    var selection: ServerSelection?
     private var hasReceivedClose = false
     private var hasSentClose = false
     /// The handshake cannot go on before bytes arrive.
@@ -62,7 +64,7 @@ package final class TLSEngine {
     /// arrived.
     private var hasUnsentAnswer = false
 
-    private enum Phase {
+    enum Phase {
         case handshaking
         case established
         indirect case failed(TLSError)
@@ -110,6 +112,7 @@ package final class TLSEngine {
         ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
             SSL_new(context.handle.context)
         }
+        selection = settings.serverNames.map { ServerSelection(names: $0) }
         try attach()
         if let serverName { try expect(serverName, verifies: settings.verifiesHostName) }
         if isServer { SSL_set_accept_state(ssl) } else { SSL_set_connect_state(ssl) }
@@ -117,11 +120,26 @@ package final class TLSEngine {
     }
 
     deinit {
-        EngineCallbacks.setEvents(nil, of: ssl)
-        EngineBIO.detach(SSL_get_rbio(ssl))
         // Otherwise no one could resume the session of a connection that ends without our close_notify, which
         // TLS allows since version 1.1 (RFC 5246, 7.2.1). After a failure no one may (7.2.2).
         if case .failed = phase {} else { SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN) }
+        detach()
+    }
+
+    /// Has a server go on with another context, before OpenSSL has seen anything.
+    func replaceContext(_ new: TLSContext) throws(TLSError) {
+        let replacement = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
+            SSL_new(new.handle.context)
+        }
+        detach()
+        (context, ssl) = (new, replacement)
+        try attach()
+        SSL_set_accept_state(ssl)
+    }
+
+    private func detach() {
+        EngineCallbacks.setEvents(nil, of: ssl)
+        EngineBIO.detach(SSL_get_rbio(ssl))
         SSL_free(ssl)
     }
 
@@ -156,6 +174,8 @@ extension TLSEngine {
         case incomplete
         /// Get a decision, call `decideTrust`, then call again.
         case awaitingTrust(PeerTrust)
+        /// Get an answer, call `choose`, then call again.
+        case awaitingSettings(TLSServerQuestion)
         /// Data may be read and written, and `session` is available.
         case complete
         case failed(TLSError)
@@ -171,6 +191,7 @@ extension TLSEngine {
         if isAwaitingTrust { return .incomplete }
         if case .byDecision = events.gate.refusal, events.isServer || isFinished { return .failed(refusePeer()) }
         if waitsForBytes, bio.received.isEmpty, !bio.hasReachedEndOfFile { return .incomplete }
+        if let answer = select() { return answer }
         waitsForBytes = false
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
