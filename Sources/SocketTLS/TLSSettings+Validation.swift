@@ -67,11 +67,11 @@ extension TLSSettings {
         if clientCertificates != .none {
             guard resumesClientCertificates else {
                 throw Self.invalid(
-                    "a server that asks for client certificates issues tickets only with resumesClientCertificates: who resumes shows none"
-                )
+                    "a server that asks for client certificates issues tickets only with resumesClientCertificates")
             }
             guard trustEvaluation != .manual else {
-                throw Self.invalid("with trustEvaluation .manual no verdict can go with a ticket, as resumesClientCertificates wants")
+                throw Self.invalid(
+                    "with trustEvaluation .manual no verdict goes with a ticket, as resumesClientCertificates wants")
             }
         }
     }

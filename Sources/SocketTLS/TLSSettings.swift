@@ -30,15 +30,15 @@ public struct TLSSettings: Sendable, Hashable {
     /// A client that returns with a ticket resumes its session: it needs no certificate and no signature. In
     /// TLS 1.3 it makes a new key exchange; in TLS 1.2 it does not, so the keys of the tickets protect what
     /// such a connection carries. One ticket is enough for clients that open one connection at a time, and in
-    /// TLS 1.2 there is never more than one. A resumed handshake brings one new ticket. A session ends an hour
-    /// after its full handshake; there is no early data. In TLS 1.3 the tickets leave with the first data that
-    /// the server writes. For client certificates see `resumesClientCertificates`.
+    /// TLS 1.2 there is never more than one. A resumed handshake brings one new ticket. A session ends an
+    /// hour after its full handshake; there is no early data. In TLS 1.3 the tickets leave with the first
+    /// data that the server writes. For client certificates see `resumesClientCertificates`.
     ///
     /// Unless you give `ticketKeys`, the keys are random. They belong to this process, and to connections
-    /// whose settings agree. A key encrypts tickets for an hour from its first one, and decrypts them for one more. It is
-    /// wiped when a ticket is next made or shown after that. A ticket whose key is gone costs a full
-    /// handshake. A process with more than 64 different settings that issue tickets keeps the keys of the 64
-    /// that it used last.
+    /// whose settings agree. A key encrypts tickets for an hour from its first one, and decrypts them for one
+    /// more. It is wiped when a ticket is next made or shown after that. A ticket whose key is gone costs a
+    /// full handshake. A process with more than 64 different settings that issue tickets keeps the keys of
+    /// the 64 that it used last.
     public var sessionTicketCount = 0
     /// The keys of session tickets, for servers that resume each other's sessions: nil, the default, for keys
     /// of this process. All of these servers need the same identity, `clientCertificates`, roots and
@@ -52,8 +52,8 @@ public struct TLSSettings: Sendable, Hashable {
     ///
     /// A client that resumes does not show its certificate again, and does not prove that it still has the
     /// key. The verdict goes with the ticket, for an hour at most and not beyond the end of the certificate:
-    /// a certificate that is revoked meanwhile still counts. With `.delegate` you are asked again, and get the
-    /// client's own certificate without its chain. With `.manual` this is an error.
+    /// a certificate that is revoked meanwhile still counts. With `.delegate` you are asked again, and get
+    /// the client's own certificate without its chain. With `.manual` this is an error.
     public var resumesClientCertificates = false
     /// Other settings for clients that ask for certain names (SNI); nil: these settings for all.
     public var serverNames: TLSServerNames?

@@ -157,7 +157,9 @@ import Testing
         var settings = try TestCertificates.server()
         settings.handshakeTimeout = 0.2
         settings.serverNames = TLSServerNames { _ in
-            try? await Task.sleep(for: .seconds(3600))
+            let (stream, continuation) = AsyncStream<Void>.makeStream()
+            for await _ in stream {}
+            withExtendedLifetime(continuation) {}
             return nil
         }
         let peer = try await SocketPair()

@@ -6,9 +6,9 @@ extension SocketListener {
     /// Has the connections accepted from now on use other settings: a new certificate, other roots, other
     /// names.
     ///
-    /// Everything is read and checked before the change, which is one step: a connection gets the old settings
-    /// or the new ones. Those that are there, or shake hands now, keep theirs. Tickets stay good if nothing
-    /// but `TLSSettings.ticketKeys` decides about them.
+    /// Everything is read and checked before the change, which is one step: a connection gets the old
+    /// settings or the new ones. Those that are there, or shake hands now, keep theirs. Tickets stay good if
+    /// nothing but `TLSSettings.ticketKeys` decides about them.
     ///
     /// - Throws: `.tls` or `.badParameter` for unusable settings, and the old ones stay; `.badConfiguration`
     ///   when the listener was made without `tls`, or no one decides about certificates.
@@ -27,9 +27,9 @@ extension SocketListener {
     /// }
     /// ```
     ///
-    /// Returns when the listener ends. A file that cannot be used leaves the settings as they are: it is logged
-    /// at the level `error`, and tried again with the next change. Files that belong together may change one
-    /// after the other, so settings that fail are also tried again after each `interval`.
+    /// Returns within an interval of the listener's end. A file that cannot be used leaves the settings as
+    /// they are, and is logged at the level `error`. Files that belong together may change one after the
+    /// other, so settings that fail are tried again after each interval.
     ///
     /// - Parameters:
     ///   - files: The paths of the files. It is the settings that read them: here only their changes count.
@@ -45,7 +45,7 @@ extension SocketListener {
         var stamps = files.map { FileStamp(path: $0) }
         var hasFailed = false
         while isListening {
-            try await Task.sleep(for: max(interval, .milliseconds(1)))
+            try await reception.pass(max(interval, .milliseconds(1)))
             let current = files.map { FileStamp(path: $0) }
             guard current != stamps || hasFailed else { continue }
             do {

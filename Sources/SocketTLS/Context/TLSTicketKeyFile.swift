@@ -1,5 +1,4 @@
 internal import COpenSSL
-internal import Dispatch
 internal import SocketBuffers
 
 /// Keys of session tickets from a file, which several processes can share; it is read again when it changes.
@@ -33,7 +32,7 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
     }
 
     /// The keys of the last good file. At most once a second it looks whether the file has changed. Then
-    /// another thread reads it, and the keys count when it is done.
+    /// another task reads it, and the keys count when it is done.
     public var keys: TLSTicketKeys {
         let now = ContinuousClock.now
         let (keys, looks) = state.withLock { state in
@@ -42,7 +41,7 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
             state.isReading = true
             return (state.keys, true)
         }
-        if looks { DispatchQueue.global(qos: .utility).async { [self] in reload() } }
+        if looks { Task.detached(priority: .utility) { [self] in reload() } }
         return keys
     }
 

@@ -17,8 +17,8 @@ internal import COpenSSL
 /// ])
 /// ```
 ///
-/// All settings of a name count, except `handshakeTimeout`, `trustTimeout` and `bytesBufferedAtUpgrade`, which
-/// come from the settings that hold the names. Names are equal only if they are the same object.
+/// All settings of a name count, except `handshakeTimeout`, `trustTimeout` and `bytesBufferedAtUpgrade`,
+/// which come from the settings that hold the names. Names are equal only if they are the same object.
 public final class TLSServerNames: Sendable, Hashable {
     /// What becomes of a client whose name is not in the list.
     public enum Otherwise: Sendable, Hashable {
@@ -83,9 +83,9 @@ public final class TLSServerNames: Sendable, Hashable {
     /// Settings by a function, which may wait: for a database, or for a certificate that has to be made.
     ///
     /// - Parameter choose: Returns the settings for a client; nil refuses it with the alert
-    ///   `unrecognized_name`, and so does an error with `internal_error`. It is called off the event loops, for
-    ///   each connection, and its time counts for `TLSSettings.handshakeTimeout`: return the same identities
-    ///   each time, since a new one is read anew.
+    ///   `unrecognized_name`, and so does an error with `internal_error`. It is called off the event loops,
+    ///   for each connection, and its time counts for `TLSSettings.handshakeTimeout`: return the same
+    ///   identities each time, since a new one is read anew.
     public init(_ choose: @escaping @Sendable (TLSClientHello) async throws -> TLSSettings?) {
         kind = .function(choose)
     }
