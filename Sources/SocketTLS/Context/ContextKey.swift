@@ -3,6 +3,7 @@ struct ContextKey: Hashable, Sendable {
     let isServer: Bool
     let identity: TLSIdentity?
     let roots: Roots
+    let policy: TLSPolicy
     let minimumVersion: TLSVersion
     let maximumVersion: TLSVersion?
     let applicationProtocols: [String]
@@ -25,7 +26,8 @@ struct ContextKey: Hashable, Sendable {
         resumesSessions = settings.role != .server && settings.resumption != .none
         verifiesPeer = settings.verifiesPeer
         roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused
-        minimumVersion = settings.minimumVersion
+        policy = settings.policy
+        minimumVersion = max(settings.minimumVersion, settings.policy.minimumVersion)
         maximumVersion = settings.maximumVersion
         applicationProtocols = settings.applicationProtocols
         clientCertificates = settings.clientCertificates
