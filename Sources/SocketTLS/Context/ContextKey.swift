@@ -9,6 +9,7 @@ struct ContextKey: Hashable, Sendable {
     let applicationProtocols: [String]
     let clientCertificates: TLSSettings.ClientCertificates
     let sessionTicketCount: Int
+    let serverNames: TLSServerNames?
     let acknowledgesServerName: Bool
     let ticketKeys: TicketKeySourceReference?
     let resumesClientCertificates: Bool
@@ -20,6 +21,7 @@ struct ContextKey: Hashable, Sendable {
     init(_ settings: TLSSettings) {
         isServer = settings.role == .server
         identity = settings.identity
+        serverNames = settings.serverNames
         acknowledgesServerName = settings.acknowledgesServerName
         ticketKeys = settings.ticketKeyReference
         resumesClientCertificates = settings.resumesClientCertificates
@@ -51,6 +53,34 @@ struct ContextKey: Hashable, Sendable {
         hasher.combine(applicationProtocols)
         hasher.combine(clientCertificates)
         hasher.combine(sessionTicketCount)
+    }
+}
+
+// MARK: - Resumption
+
+extension ContextKey {
+    /// The part of a client's scope that the context knows.
+    var clientScope: ResumptionScope {
+        var fields = DigestFields()
+        fields.append(identity?.certificateChain.map(\.derBytes) ?? [])
+        roots.append(to: &fields)
+        policy.append(to: &fields)
+        fields.append(minimumVersion.wireValue)
+        fields.append(maximumVersion?.wireValue ?? 0)
+        fields.append(applicationProtocols.map { Array($0.utf8) })
+        fields.append(maximumCertificateChainBytes)
+        fields.append(maximumCertificateChainLength)
+        return ResumptionScope(fields)
+    }
+
+    /// The scope of a server whose tickets other processes open: it depends on nothing of this process.
+    func serverScope() throws(TLSError) -> ResumptionScope {
+        var fields = DigestFields()
+        fields.append(identity?.certificateChain.map(\.derBytes) ?? [])
+        fields.append(try roots.listedCertificates().map(\.derBytes))
+        fields.append(clientCertificates == .required ? 2 : clientCertificates == .optional ? 1 : 0)
+        fields.append(applicationProtocols.map { Array($0.utf8) })
+        return ResumptionScope(fields)
     }
 }
 

@@ -25,6 +25,8 @@ package final class TLSContext: Sendable {
     let handle: ContextHandle
     private let applicationProtocols: ApplicationProtocols?
     private let tickets: SessionTickets?
+    /// Those of `TLSServerNames`, by the numbers of their settings.
+    let named: [TLSContext]
     /// How many tickets a full handshake brings in TLS 1.3.
     let ticketCount: Int
     /// What sessions of this context's clients have in common; nil when they resume none.
@@ -35,7 +37,12 @@ package final class TLSContext: Sendable {
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
         tickets = key.issuesTickets ? SessionTickets(keysFrom: key.ticketKeys?.source, clock: ticketClock) : nil
         ticketCount = key.sessionTicketCount
-        resumptionScope = key.resumesSessions ? ResumptionScope(key) : nil
+        var named: [TLSContext] = []
+        for settings in key.serverNames?.all ?? [] {
+            named.append(try TLSContext(ContextKey(settings), ticketClock: ticketClock))
+        }
+        self.named = named
+        resumptionScope = key.resumesSessions ? key.clientScope : nil
         let context = handle.context
         try Self.setVersions(key, on: context)
         try Self.setOptions(on: context)
@@ -101,7 +108,7 @@ package final class TLSContext: Sendable {
     private static func identifySessions(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
         var identifier = [UInt8](repeating: 0, count: Int(SSL_MAX_SID_CTX_LENGTH))
         if key.ticketKeys != nil {
-            identifier = try ResumptionScope(ofServer: key).digest
+            identifier = try key.serverScope().digest
         } else {
             try OpenSSLCall.requireSuccess("RAND_bytes") { RAND_bytes(&identifier, Int32(identifier.count)) }
         }

@@ -36,7 +36,7 @@ final class ClientResumption: @unchecked Sendable {
     ///
     /// - Parameter endpoint: The host and port; nil if they are not known.
     init?(_ settings: TLSSettings, in context: ResumptionScope, serverName: String, endpoint: String?) throws(TLSError) {
-        scope = ResumptionScope(context, settings, serverName: serverName)
+        scope = Self.scope(in: context, settings, serverName)
         switch settings.resumption {
         case .none: return nil
         case .inMemory: place = endpoint.map { [scope] in (TLSSessionMemory.shared, TLSSessionKey(scope, endpoint: $0)) }
@@ -54,6 +54,20 @@ final class ClientResumption: @unchecked Sendable {
         if let place { offered = place.store.take(for: place.key) }
         // A store may be anyone's code.
         if let session = offered, session.scope != scope || !session.isUsable { offered = nil }
+    }
+
+    /// What belongs to a single connection, beside what its context knows.
+    private static func scope(in context: ResumptionScope, _ settings: TLSSettings, _ serverName: String) -> ResumptionScope {
+        var fields = DigestFields()
+        fields.append(context.digest)
+        fields.append(Array(serverName.lowercased().utf8))
+        fields.append(settings.verifiesHostName ? 1 : 0)
+        switch settings.trustEvaluation {
+        case .builtIn: fields.append(0)
+        case .delegate: fields.append(1)
+        case .manual: fields.append(2)
+        }
+        return ResumptionScope(fields)
     }
 
     /// Has `ssl` offer the session.

@@ -9,6 +9,43 @@ struct ServerSelection {
     var minimum = 0
 }
 
+/// Settings, and the context that is made of them.
+package struct NamedContext: Sendable {
+    let settings: TLSSettings
+    let context: TLSContext
+}
+
+/// The settings for one connection of a server.
+package enum TLSServerChoice: Sendable {
+    /// Those that hold the names.
+    case useDefault
+    case named(NamedContext)
+    /// No one has that name here.
+    case refused
+    /// The function has thrown.
+    case failed(String)
+}
+
+/// What a client asks for, before its connection has settings.
+package struct TLSServerQuestion: Sendable {
+    let names: TLSServerNames
+    let hello: TLSClientHello
+
+    /// Asks the function of the names.
+    package func answer() async -> TLSServerChoice {
+        do {
+            switch try await names.ask(hello) {
+            case .useDefault: return .useDefault
+            case .chosen(let settings):
+                return .named(NamedContext(settings: settings, context: try TLSContext.context(for: settings)))
+            case .listed, .refused: return .refused
+            }
+        } catch {
+            return .failed("\(error)")
+        }
+    }
+}
+
 extension TLSEngine {
     /// Chooses the settings of a server by the ClientHello. Nil: the handshake may go on.
     func select() -> HandshakeAnswer? {
@@ -26,7 +63,12 @@ extension TLSEngine {
                 self.selection?.isAsked = true
                 return .awaitingSettings(TLSServerQuestion(names: selection.names, hello: hello))
             }
-            choose(choice)
+            switch choice {
+            case .useDefault: self.selection = nil
+            case .listed(let number):
+                choose(.named(NamedContext(settings: selection.names.all[number], context: context.named[number])))
+            case .refused, .chosen: choose(.refused)
+            }
             if case .failed(let error) = phase { return .failed(error) }
             return nil
         }
@@ -38,11 +80,11 @@ extension TLSEngine {
         guard selection != nil, case .handshaking = phase else { return }
         selection = nil
         switch choice {
-        case .default: break
-        case .chosen(let chosen):
+        case .useDefault: break
+        case .named(let named):
             do throws(TLSError) {
-                events.gate = TrustGate(chosen.choice.settings.trustEvaluation)
-                try replaceContext(chosen.choice.context)
+                events.gate = TrustGate(named.settings.trustEvaluation)
+                try replaceContext(named.context)
             } catch {
                 phase = .failed(error)
             }

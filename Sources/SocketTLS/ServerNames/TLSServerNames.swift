@@ -5,8 +5,6 @@
 //  2. A session belongs to one context, so none crosses names (CVE-2025-23419).
 //  3. Whatever cannot be read as a ClientHello goes to OpenSSL with the settings of no name, for its alert.
 
-internal import COpenSSL
-
 /// The settings of a server for each name that clients ask for (SNI; RFC 6066, section 3).
 ///
 /// ```swift
@@ -29,30 +27,27 @@ public final class TLSServerNames: Sendable, Hashable {
         case refuse
     }
 
-    /// Settings, and the context made of them.
-    struct Choice: Sendable {
-        let settings: TLSSettings
-        let context: TLSContext
-
-        init(_ settings: TLSSettings) throws(TLSError) {
-            guard settings.role == .server, settings.serverNames == nil else {
-                throw TLSError(
-                    .invalidSettings, "The settings of a name are those of a server, and hold no names themselves.",
-                    operation: "TLSServerNames")
-            }
-            var settings = settings
-            settings.acknowledgesServerName = true
-            self.settings = settings
-            context = try TLSContext.context(for: settings)
-        }
+    /// Settings for one connection.
+    enum Answer: Sendable {
+        /// Those that hold the names.
+        case useDefault
+        /// Those of a name, by their number.
+        case listed(Int)
+        /// What the function has returned.
+        case chosen(TLSSettings)
+        /// No one has that name here.
+        case refused
     }
 
     private enum Kind {
-        case list(exact: [String: Choice], wildcards: [String: Choice], Otherwise)
+        /// The numbers are those of `all`.
+        case list(exact: [String: Int], wildcards: [String: Int], Otherwise)
         case function(@Sendable (TLSClientHello) async throws -> TLSSettings?)
     }
 
     private let kind: Kind
+    /// The settings of the names.
+    let all: [TLSSettings]
 
     /// A list of names and their settings.
     ///
@@ -60,12 +55,11 @@ public final class TLSServerNames: Sendable, Hashable {
     /// but neither for "example.org" nor for "a.mail.example.org" (RFC 6125, section 6.4.3). An exact name
     /// counts first. Case does not matter. Names outside ASCII are given as A-labels.
     ///
-    /// Reads the certificates and roots, so it takes some milliseconds.
-    ///
     /// - Throws: `invalidSettings` for a name that cannot be asked for, one that is there twice, and settings
     ///   that are not those of a server; and what the settings themselves throw.
     public init(_ settings: [String: TLSSettings], otherwise: Otherwise = .useDefault) throws(TLSError) {
-        var (exact, wildcards): ([String: Choice], [String: Choice]) = ([:], [:])
+        var (exact, wildcards): ([String: Int], [String: Int]) = ([:], [:])
+        var all: [TLSSettings] = []
         for (written, settings) in settings {
             let isWildcard = written.hasPrefix("*.")
             guard case .hostName(let host) = try ServerName(isWildcard ? String(written.dropFirst(2)) : written) else {
@@ -74,10 +68,11 @@ public final class TLSServerNames: Sendable, Hashable {
             let name = host.lowercased()
             let previous = isWildcard ? wildcards[name] : exact[name]
             guard previous == nil else { throw Self.invalid("\"\(written.printable)\" is there twice") }
-            let choice = try Choice(settings)
-            if isWildcard { wildcards[name] = choice } else { exact[name] = choice }
+            if isWildcard { wildcards[name] = all.count } else { exact[name] = all.count }
+            all.append(try Self.usable(settings))
         }
         kind = .list(exact: exact, wildcards: wildcards, otherwise)
+        self.all = all
     }
 
     /// Settings by a function, which may wait: for a database, or for a certificate that has to be made.
@@ -88,26 +83,33 @@ public final class TLSServerNames: Sendable, Hashable {
     ///   identities each time, since a new one is read anew.
     public init(_ choose: @escaping @Sendable (TLSClientHello) async throws -> TLSSettings?) {
         kind = .function(choose)
+        all = []
     }
 
     /// The answer of the list; nil when the function has to be asked.
-    func answer(to hello: TLSClientHello) -> TLSServerChoice? {
+    func answer(to hello: TLSClientHello) -> Answer? {
         guard case .list(let exact, let wildcards, let otherwise) = kind else { return nil }
-        guard let name = hello.serverName?.lowercased() else { return .default }
+        guard let name = hello.serverName?.lowercased() else { return .useDefault }
         let parent = name.firstIndex(of: ".").map { String(name[name.index(after: $0)...]) }
-        if let choice = exact[name] ?? parent.flatMap({ wildcards[$0] }) { return .chosen(choice) }
-        return otherwise == .refuse ? .refused : .default
+        if let number = exact[name] ?? parent.flatMap({ wildcards[$0] }) { return .listed(number) }
+        return otherwise == .refuse ? .refused : .useDefault
     }
 
     /// Asks the function.
-    func ask(_ hello: TLSClientHello) async -> TLSServerChoice {
+    func ask(_ hello: TLSClientHello) async throws -> Answer {
         guard case .function(let choose) = kind else { return answer(to: hello) ?? .refused }
-        do {
-            guard let settings = try await choose(hello) else { return .refused }
-            return .chosen(try Choice(settings))
-        } catch {
-            return .failed("\(error)")
+        guard let settings = try await choose(hello) else { return .refused }
+        return .chosen(try Self.usable(settings))
+    }
+
+    private static func usable(_ settings: TLSSettings) throws(TLSError) -> TLSSettings {
+        guard settings.role == .server, settings.serverNames == nil else {
+            throw invalid("the settings of a name are those of a server, and hold no names themselves")
         }
+        try settings.validate()
+        var settings = settings
+        settings.acknowledgesServerName = true
+        return settings
     }
 
     private static func invalid(_ complaint: String) -> TLSError {
@@ -119,30 +121,4 @@ public final class TLSServerNames: Sendable, Hashable {
 
     /// Hashes the identity of the object.
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
-}
-
-/// The settings for one connection.
-package enum TLSServerChoice: Sendable {
-    /// Those that hold the names.
-    case `default`
-    case chosen(Choice)
-    /// No one has that name here.
-    case refused
-    /// The function has thrown.
-    case failed(String)
-
-    package struct Choice: Sendable {
-        let choice: TLSServerNames.Choice
-    }
-
-    static func chosen(_ choice: TLSServerNames.Choice) -> TLSServerChoice { .chosen(Choice(choice: choice)) }
-}
-
-/// What a client asks for, before its connection has settings.
-package struct TLSServerQuestion: Sendable {
-    let names: TLSServerNames
-    let hello: TLSClientHello
-
-    /// Asks the function of the names.
-    package func answer() async -> TLSServerChoice { await names.ask(hello) }
 }
