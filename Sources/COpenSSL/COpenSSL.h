@@ -12,8 +12,12 @@
 #include <openssl/hmac.h>
 #include <openssl/params.h>
 #include <openssl/pem.h>
+#include <openssl/pkcs12.h>
+#include <openssl/provider.h>
 #include <openssl/rand.h>
 #include <openssl/ssl.h>
+#include <openssl/store.h>
+#include <openssl/ui.h>
 #include <openssl/x509v3.h>
 
 #include "COpenSSLCertificates.h"
@@ -155,6 +159,41 @@ static inline int COpenSSL_sk_X509_num(const STACK_OF(X509) *stack) {
 // Stands for `sk_X509_value`.
 static inline X509 *COpenSSL_sk_X509_value(const STACK_OF(X509) *stack, int index) {
     return sk_X509_value(stack, index);
+}
+
+// Stands for `sk_X509_pop_free`, which frees the certificates too.
+static inline void COpenSSL_sk_X509_free(STACK_OF(X509) *stack) {
+    sk_X509_pop_free(stack, X509_free);
+}
+
+// Stands for `sk_PKCS7_num`; 0 for a null stack.
+static inline int COpenSSL_sk_PKCS7_num(const STACK_OF(PKCS7) *stack) {
+    return stack ? sk_PKCS7_num(stack) : 0;
+}
+
+// Stands for `sk_PKCS7_value`.
+static inline PKCS7 *COpenSSL_sk_PKCS7_value(const STACK_OF(PKCS7) *stack, int index) {
+    return sk_PKCS7_value(stack, index);
+}
+
+// Stands for `sk_PKCS7_pop_free`, which frees the contents too.
+static inline void COpenSSL_sk_PKCS7_free(STACK_OF(PKCS7) *stack) {
+    sk_PKCS7_pop_free(stack, PKCS7_free);
+}
+
+// Stands for `sk_PKCS12_SAFEBAG_num`; 0 for a null stack.
+static inline int COpenSSL_sk_PKCS12_SAFEBAG_num(const STACK_OF(PKCS12_SAFEBAG) *stack) {
+    return stack ? sk_PKCS12_SAFEBAG_num(stack) : 0;
+}
+
+// Stands for `sk_PKCS12_SAFEBAG_value`.
+static inline PKCS12_SAFEBAG *COpenSSL_sk_PKCS12_SAFEBAG_value(const STACK_OF(PKCS12_SAFEBAG) *stack, int index) {
+    return sk_PKCS12_SAFEBAG_value(stack, index);
+}
+
+// Stands for `sk_PKCS12_SAFEBAG_pop_free`, which frees the bags too.
+static inline void COpenSSL_sk_PKCS12_SAFEBAG_free(STACK_OF(PKCS12_SAFEBAG) *stack) {
+    sk_PKCS12_SAFEBAG_pop_free(stack, PKCS12_SAFEBAG_free);
 }
 
 // Stands for `sk_X509_NAME_new_null`.

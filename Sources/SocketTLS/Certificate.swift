@@ -46,11 +46,14 @@ public struct Certificate: Sendable, Hashable {
         try nonEmpty(read(SecretBytes(pem)), "The text")
     }
 
-    /// Every certificate in a PEM file, in its order. Blocks of other kinds are skipped.
+    /// Every certificate in a PEM file, in its order, or the one in a DER file. Blocks of other kinds are
+    /// skipped.
     ///
     /// Throws `invalidCertificate` if the file cannot be read or has none.
     public static func certificates(file path: String) throws(TLSError) -> [Certificate] {
-        try nonEmpty(read(SecretBytes.contents(ofFile: path, or: .invalidCertificate)), "The file \"\(path)\"")
+        let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
+        if contents.isDER { return [try Certificate(der: Array(contents.bytes))] }
+        return try nonEmpty(read(contents), "The file \"\(path)\"")
     }
 
     /// When the certificate begins to be valid.
