@@ -28,8 +28,19 @@ extension TLSSettings {
         case .client(let serverName):
             _ = try ServerName(serverName)
             if clientCertificates != .none { throw Self.invalid("clientCertificates is for servers") }
+            if !additionalIdentities.isEmpty { throw Self.invalid("additionalIdentities is for servers") }
         case .server:
             if identity == nil { throw Self.invalid("a server needs an identity") }
+            try validateKindsOfKeys()
+        }
+    }
+
+    /// OpenSSL keeps one identity for each kind of key: a second one would replace the first silently.
+    private func validateKindsOfKeys() throws(TLSError) {
+        guard let identity, !additionalIdentities.isEmpty else { return }
+        var kinds: Set<String> = []
+        for other in [identity] + additionalIdentities where !kinds.insert(other.privateKey.kind).inserted {
+            throw Self.invalid("additionalIdentities has two identities with a key of the kind \(other.privateKey.kind)")
         }
     }
 

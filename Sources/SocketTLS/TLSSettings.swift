@@ -7,6 +7,13 @@ public struct TLSSettings: Sendable, Hashable {
     public let role: Role
     /// This side's certificate and key. A server requires one; a client shows it if it is asked.
     public var identity: TLSIdentity?
+    /// A server's identities beside `identity`, each with another kind of key: RSA beside ECDSA, for
+    /// instance.
+    ///
+    /// OpenSSL shows each client one that it can verify, by the signature algorithms that the client names
+    /// (RFC 8446, section 4.4.2.2). Two with the same kind of key are an error (all curves of ECDSA are one
+    /// kind), and so is any on a client.
+    public var additionalIdentities: [TLSIdentity] = []
     /// The roots that the peer's certificate must lead to; on a server, those of client certificates.
     public var trustRoots: TrustRoots = .system
     /// Whether the server's certificate must be for the name in `role`.

@@ -2,6 +2,7 @@
 struct ContextKey: Hashable, Sendable {
     let isServer: Bool
     let identity: TLSIdentity?
+    let additionalIdentities: [TLSIdentity]
     let roots: Roots
     let minimumVersion: TLSVersion
     let maximumVersion: TLSVersion?
@@ -16,6 +17,7 @@ struct ContextKey: Hashable, Sendable {
     init(_ settings: TLSSettings) {
         isServer = settings.role == .server
         identity = settings.identity
+        additionalIdentities = settings.additionalIdentities
         resumesSessions = settings.role != .server && settings.resumption != .none
         verifiesPeer = settings.verifiesPeer
         roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused
@@ -38,6 +40,7 @@ struct ContextKey: Hashable, Sendable {
         if let certificate = identity?.certificateChain.first {
             certificate.derBytes.suffix(16).withUnsafeBytes { hasher.combine(bytes: $0) }
         }
+        hasher.combine(additionalIdentities.count)
         hasher.combine(minimumVersion)
         hasher.combine(maximumVersion)
         hasher.combine(applicationProtocols)

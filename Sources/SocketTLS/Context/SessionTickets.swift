@@ -12,9 +12,9 @@
 //     everything sent in that session.
 //  7. A context that asks for certificates issues no tickets (`TLSSettings.validate`): resuming would skip
 //     the decision about them.
-//  8. A context shows one identity whatever name the client asks for, so a session resumed with another SNI
-//     gains nothing. If certificates are ever chosen by name, a session must not cross names
-//     (CVE-2025-23419).
+//  8. A context shows the same identities whatever name the client asks for: what the client supports chooses
+//     among them. So a session resumed with another SNI gains nothing. If certificates are ever chosen by
+//     name, a session must not cross names (CVE-2025-23419).
 
 internal import COpenSSL
 internal import SocketBuffers

@@ -39,6 +39,7 @@ package final class TLSContext: Sendable {
         try Self.setOptions(on: context)
         try ContextParameters.set(on: context, verifiesPeer: key.verifiesPeer)
         if let identity = key.identity { try Self.show(identity, on: context) }
+        for identity in key.additionalIdentities { try Self.show(identity, on: context) }
         try Self.setVerification(key, on: context)
         if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(on: context) }
         try negotiateProtocols(key, on: context)
