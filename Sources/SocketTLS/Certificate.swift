@@ -70,6 +70,11 @@ public struct Certificate: Sendable, Hashable {
         return Array(digest.prefix(Int(length)))
     }
 
+    /// The SHA-256 digest of the public key with its algorithm (SubjectPublicKeyInfo), 32 bytes: a pin for
+    /// `TLSSettings.pins` (RFC 7469, section 2.4). It stays the same when a certificate is renewed with its
+    /// key.
+    public var publicKeySHA256: [UInt8] { VerifiedChain.publicKeySHA256(of: handle.x509) }
+
     /// The certificate in PEM form, with its BEGIN and END lines.
     public var pem: String {
         MemoryBIO.text { bio in PEM_write_bio_X509(bio, handle.x509) } ?? ""

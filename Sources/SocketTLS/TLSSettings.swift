@@ -1,3 +1,5 @@
+public import FoundationEssentials
+
 /// How one side of a connection uses TLS.
 ///
 /// Start from `client(serverName:)` or `server(identity:)` and change what differs. The defaults are safe:
@@ -16,6 +18,31 @@ public struct TLSSettings: Sendable, Hashable {
     public var additionalIdentities: [TLSIdentity] = []
     /// The roots that the peer's certificate must lead to; on a server, those of client certificates.
     public var trustRoots: TrustRoots = .system
+    /// Whether a chain may end at any certificate of `trustRoots`, and not only at one that signed itself.
+    ///
+    /// With it an intermediate is a root of its own, and so is a server's certificate: what is in
+    /// `trustRoots` is trusted, whoever signed it.
+    public var acceptsPartialChains = false
+    /// The time at which the peer's certificates must be valid; nil for the present.
+    ///
+    /// For tests, and for machines whose clock is wrong. **Dangerous to set to the past**: a certificate that
+    /// has expired since then is accepted.
+    public var verificationTime: Date?
+    /// Whether chains must obey RFC 5280 to the letter.
+    ///
+    /// OpenSSL then refuses, for instance, authorities without key identifiers or critical basic constraints
+    /// (`X509_V_FLAG_X509_STRICT`). This library also refuses a peer whose own certificate is that of an
+    /// authority (CA:TRUE).
+    public var isStrict = false
+    /// SHA-256 digests of public keys (`Certificate.publicKeySHA256`): one of them must be in the peer's
+    /// verified chain, root included (RFC 7469, section 2.6); empty for no such rule.
+    ///
+    /// Put in a backup pin too, of a key that you keep elsewhere: without it a lost key locks every client
+    /// out. Pins add a rule to the verification: a chain that is not trusted stays so. A chain without a
+    /// pinned key fails with `pinMismatch`.
+    public var pins: Set<[UInt8]> = []
+    /// Whether `pins` refuse no one: `TLSSession.matchesPins` shows what they would do.
+    public var onlyReportsPins = false
     /// Whether the server's certificate must be for the name in `role`.
     ///
     /// **Dangerous to turn off**: anyone with a valid certificate for *any* name can then pose as the server.

@@ -4,6 +4,7 @@ struct ContextKey: Hashable, Sendable {
     let identity: TLSIdentity?
     let additionalIdentities: [TLSIdentity]
     let roots: Roots
+    let rules: TrustRules
     let minimumVersion: TLSVersion
     let maximumVersion: TLSVersion?
     let applicationProtocols: [String]
@@ -20,6 +21,7 @@ struct ContextKey: Hashable, Sendable {
         additionalIdentities = settings.additionalIdentities
         resumesSessions = settings.role != .server && settings.resumption != .none
         verifiesPeer = settings.verifiesPeer
+        rules = settings.verifiesPeer ? TrustRules(settings) : TrustRules()
         roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused
         minimumVersion = settings.minimumVersion
         maximumVersion = settings.maximumVersion
@@ -55,12 +57,14 @@ extension ContextKey {
         case unused
         case system([FileStamp])
         case file(path: String, FileStamp)
+        case folder(path: String, [FileStamp])
         case certificates([Certificate])
 
         init(_ roots: TrustRoots) {
             switch roots {
             case .system: self = .system(SystemTrustStore.currentStamps())
             case .file(let path): self = .file(path: path, FileStamp(path: path))
+            case .folder(let path): self = .folder(path: path, CertificateFolder(path: path).stamps)
             case .certificates(let certificates): self = .certificates(certificates)
             }
         }
@@ -68,7 +72,7 @@ extension ContextKey {
         func trustStore() throws(TLSError) -> TrustStore {
             switch self {
             case .system(let stamps): try SystemTrustStore.store(for: stamps)
-            case .unused, .file, .certificates: try TrustStore(listedCertificates())
+            case .unused, .file, .folder, .certificates: try TrustStore(listedCertificates())
             }
         }
 
@@ -84,6 +88,9 @@ extension ContextKey {
             case .certificates(let certificates):
                 fields.append(3)
                 fields.append(certificates.map(\.derBytes))
+            case .folder(_, let stamps):
+                fields.append(4)
+                for stamp in stamps { stamp.append(to: &fields) }
             }
         }
 
@@ -92,6 +99,7 @@ extension ContextKey {
             switch self {
             case .unused, .system: []
             case .file(let path, _): try Certificate.certificates(file: path)
+            case .folder(let path, _): try CertificateFolder(path: path).certificates()
             case .certificates(let certificates): certificates
             }
         }

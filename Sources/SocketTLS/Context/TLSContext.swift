@@ -28,9 +28,12 @@ package final class TLSContext: Sendable {
     private let tickets: SessionTickets?
     /// What sessions of this context's clients have in common; nil when they resume none.
     let resumptionScope: ResumptionScope?
+    /// What this library checks itself in the peer's verified chain.
+    let rules: TrustRules
 
     init(_ key: ContextKey, ticketClock: (@Sendable () -> Int)? = nil) throws(TLSError) {
         handle = try ContextHandle(isServer: key.isServer)
+        rules = key.rules
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
         tickets = key.issuesTickets ? SessionTickets(clock: ticketClock) : nil
         resumptionScope = key.resumesSessions ? ResumptionScope(key) : nil
@@ -88,6 +91,7 @@ package final class TLSContext: Sendable {
         SSL_CTX_set_verify_depth(context, Int32(key.maximumCertificateChainLength))
         guard key.verifiesPeer else { return SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nil) }
         try key.roots.trustStore().share(with: context)
+        try key.rules.apply(to: context)
         let requires = !key.isServer || key.clientCertificates == .required
         SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_PEER, nil)
         if key.isServer { try nameAcceptedIssuers(key, on: context) }

@@ -45,8 +45,12 @@ enum EngineCallbacks {
     private static func judge(_ store: OpaquePointer, _ events: EngineEvents) -> TrustGate.Ruling {
         let chain = Certificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
         if let excess = CertificateFault.excess(in: chain) { return events.refuse(chain, excess) }
-        let isGood = X509_verify_cert(store) == 1
-        return events.judge(chain, isGood ? .trusted : CertificateFault(in: store, chain, events.expectedName).verdict)
+        guard X509_verify_cert(store) == 1 else {
+            return events.judge(chain, CertificateFault(in: store, chain, events.expectedName).verdict)
+        }
+        let verified = VerifiedChain(of: store)
+        events.matchesPins = events.rules.matchesPins(verified)
+        return events.judge(chain, events.rules.fault(in: verified) ?? .trusted)
     }
 
     // MARK: - Resumption

@@ -1,0 +1,59 @@
+internal import COpenSSL
+internal import FoundationEssentials
+
+/// The settings that change what a good chain is. The defaults change nothing.
+struct TrustRules: Hashable, Sendable {
+    private var acceptsPartialChains = false
+    /// Seconds since 1970.
+    private var verificationTime: Int?
+    private var isStrict = false
+    private var pins: Set<[UInt8]> = []
+    private var onlyReportsPins = false
+
+    init() {}
+
+    init(_ settings: TLSSettings) {
+        acceptsPartialChains = settings.acceptsPartialChains
+        // `validate` has checked that it fits.
+        verificationTime = settings.verificationTime.map { Int($0.timeIntervalSince1970.rounded(.down)) }
+        isStrict = settings.isStrict
+        pins = settings.pins
+        onlyReportsPins = settings.onlyReportsPins
+    }
+
+    /// OpenSSL has no code for pins; this one it never uses itself.
+    static let pinMismatch = X509_V_ERR_APPLICATION_VERIFICATION
+
+    /// What OpenSSL does itself.
+    func apply(to context: OpaquePointer) throws(TLSError) {
+        let parameters = SSL_CTX_get0_param(context)
+        var flags = 0
+        if acceptsPartialChains { flags |= Int(X509_V_FLAG_PARTIAL_CHAIN) }
+        if isStrict { flags |= Int(X509_V_FLAG_X509_STRICT) }
+        if let verificationTime { X509_VERIFY_PARAM_set_time(parameters, verificationTime) }
+        guard flags != 0 else { return }
+        try OpenSSLCall.requireSuccess("X509_VERIFY_PARAM_set_flags") {
+            X509_VERIFY_PARAM_set_flags(parameters, UInt(flags))
+        }
+    }
+
+    /// Nil without pins.
+    func matchesPins(_ chain: VerifiedChain) -> Bool? {
+        pins.isEmpty ? nil : !pins.isDisjoint(with: chain.publicKeys)
+    }
+
+    /// The first fault of a chain that OpenSSL has verified.
+    func fault(in chain: VerifiedChain) -> PeerTrust.Verdict? {
+        if isStrict, let fault = chain.authorityFault { return fault }
+        if !onlyReportsPins, matchesPins(chain) == false { return chain.pinFault }
+        return nil
+    }
+
+    func append(to fields: inout DigestFields) {
+        fields.append(acceptsPartialChains ? 1 : 0)
+        fields.append(verificationTime ?? .min)
+        fields.append(isStrict ? 1 : 0)
+        fields.append(pins.sorted { $0.lexicographicallyPrecedes($1) })
+        fields.append(onlyReportsPins ? 1 : 0)
+    }
+}
