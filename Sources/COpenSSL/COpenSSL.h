@@ -221,6 +221,16 @@ static inline GENERAL_NAME *COpenSSL_sk_GENERAL_NAME_value(const GENERAL_NAMES *
     return sk_GENERAL_NAME_value(names, index);
 }
 
+// Stands for `sk_GENERAL_SUBTREE_num`; 0 for a null stack.
+static inline int COpenSSL_sk_GENERAL_SUBTREE_num(const STACK_OF(GENERAL_SUBTREE) *stack) {
+    return stack ? sk_GENERAL_SUBTREE_num(stack) : 0;
+}
+
+// Stands for `sk_GENERAL_SUBTREE_value`.
+static inline GENERAL_SUBTREE *COpenSSL_sk_GENERAL_SUBTREE_value(const STACK_OF(GENERAL_SUBTREE) *stack, int index) {
+    return sk_GENERAL_SUBTREE_value(stack, index);
+}
+
 // Stands for `XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB`: a name in the form of RFC 4514, with readable UTF-8.
 static inline int COpenSSL_printName(BIO *bio, const X509_NAME *name) {
     return X509_NAME_print_ex(bio, name, 0, XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB);

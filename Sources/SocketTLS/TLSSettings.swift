@@ -34,6 +34,15 @@ public struct TLSSettings: Sendable, Hashable {
     /// (`X509_V_FLAG_X509_STRICT`). This library also refuses a peer whose own certificate is that of an
     /// authority (CA:TRUE).
     public var isStrict = false
+    /// Lists of revoked certificates (CRL, RFC 5280, section 5); empty for no check.
+    ///
+    /// With any, each certificate that is checked needs a list of its issuer that has not expired: without
+    /// one the peer is refused with `certificateRejected`, and with `certificateRevoked` if the list names
+    /// the certificate. The library loads no list by itself. It reads files again when they change: replace
+    /// them by renaming, so that no one reads half a list.
+    public var revocationLists: [RevocationSource] = []
+    /// Which certificates `revocationLists` are for.
+    public var revocationScope: RevocationScope = .chain
     /// SHA-256 digests of public keys (`Certificate.publicKeySHA256`): one of them must be in the peer's
     /// verified chain, root included (RFC 7469, section 2.6); empty for no such rule.
     ///
@@ -153,6 +162,23 @@ extension TLSSettings {
         ///
         /// **Dangerous**: a callback that accepts everything lets anyone pose as the peer.
         case manual
+    }
+
+    /// Where lists of revoked certificates come from.
+    public enum RevocationSource: Sendable, Hashable {
+        /// A file with any number of lists in PEM, or one in DER.
+        case file(path: String)
+        /// Every file of a folder whose name ends in `.crl` or `.pem`, and those that c_rehash(1) has named
+        /// by hash.
+        case folder(path: String)
+    }
+
+    /// Which certificates are looked up in `revocationLists`.
+    public enum RevocationScope: Sendable, Hashable {
+        /// The peer's own.
+        case leaf
+        /// All but the root.
+        case chain
     }
 
     /// Which sessions a client resumes, and where it keeps those that servers offer.

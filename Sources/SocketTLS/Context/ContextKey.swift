@@ -69,8 +69,10 @@ extension ContextKey {
             }
         }
 
-        func trustStore() throws(TLSError) -> TrustStore {
+        /// A store of its own if it `isChanged` later, and for all but the system's roots.
+        func trustStore(isChanged: Bool) throws(TLSError) -> TrustStore {
             switch self {
+            case .system where isChanged: try TrustStore.systemRoots()
             case .system(let stamps): try SystemTrustStore.store(for: stamps)
             case .unused, .file, .folder, .certificates: try TrustStore(listedCertificates())
             }

@@ -90,7 +90,9 @@ package final class TLSContext: Sendable {
         COpenSSL_CTX_setMaximumChainBytes(context, key.maximumCertificateChainBytes)
         SSL_CTX_set_verify_depth(context, Int32(key.maximumCertificateChainLength))
         guard key.verifiesPeer else { return SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nil) }
-        try key.roots.trustStore().share(with: context)
+        let store = try key.roots.trustStore(isChanged: key.rules.revocation != nil)
+        try key.rules.revocation?.add(to: store)
+        store.share(with: context)
         try key.rules.apply(to: context)
         let requires = !key.isServer || key.clientCertificates == .required
         SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_PEER, nil)

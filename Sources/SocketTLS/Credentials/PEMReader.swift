@@ -23,13 +23,24 @@ final class PEMReader {
 
     /// The next certificate, or nil after the last one. Blocks of other kinds are skipped.
     func nextCertificate() throws(TLSError) -> OpaquePointer? {
-        let (certificate, entries) = OpenSSLCall.attempt {
-            PEM_read_bio_X509(bio, nil, answerPassphrase, passphrase.argument)
+        try next("a certificate", "PEM_read_bio_X509") { PEM_read_bio_X509(bio, nil, answerPassphrase, passphrase.argument) }
+    }
+
+    /// The next list of revoked certificates, or nil after the last one. Blocks of other kinds are skipped.
+    func nextRevocationList() throws(TLSError) -> OpaquePointer? {
+        try next("a list of revoked certificates", "PEM_read_bio_X509_CRL") {
+            PEM_read_bio_X509_CRL(bio, nil, answerPassphrase, passphrase.argument)
         }
-        if let certificate { return certificate }
+    }
+
+    private func next(
+        _ what: String, _ operation: String, _ read: () -> OpaquePointer?
+    ) throws(TLSError) -> OpaquePointer? {
+        let (value, entries) = OpenSSLCall.attempt(read)
+        if let value { return value }
         if entries.last?.isEndOfPEM == true { return nil }
         throw TLSError(
-            .invalidCertificate, "The PEM text has a certificate that cannot be decoded.", operation: "PEM_read_bio_X509",
+            .invalidCertificate, "The PEM text has \(what) that cannot be decoded.", operation: operation,
             openSSLStack: entries.map(\.text))
     }
 

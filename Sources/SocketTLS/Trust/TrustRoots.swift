@@ -81,6 +81,13 @@ final class TrustStore: @unchecked Sendable {
         }
     }
 
+    /// Adds a list of revoked certificates, before the store is shared.
+    func add(revocationList list: OpaquePointer) throws(TLSError) {
+        try OpenSSLCall.requireSuccess(
+            "X509_STORE_add_crl", or: .invalidCertificate, "A list of revoked certificates cannot be used."
+        ) { X509_STORE_add_crl(store, list) }
+    }
+
     /// Gives the store to `context`, which adds a reference of its own.
     func share(with context: OpaquePointer) {
         withExtendedLifetime(self) { SSL_CTX_set1_cert_store(context, store) }

@@ -9,6 +9,7 @@ struct TrustRules: Hashable, Sendable {
     private var isStrict = false
     private var pins: Set<[UInt8]> = []
     private var onlyReportsPins = false
+    private(set) var revocation: Revocation?
 
     init() {}
 
@@ -19,6 +20,7 @@ struct TrustRules: Hashable, Sendable {
         isStrict = settings.isStrict
         pins = settings.pins
         onlyReportsPins = settings.onlyReportsPins
+        revocation = settings.revocationLists.isEmpty ? nil : Revocation(settings.revocationLists, settings.revocationScope)
     }
 
     /// OpenSSL has no code for pins; this one it never uses itself.
@@ -30,6 +32,7 @@ struct TrustRules: Hashable, Sendable {
         var flags = 0
         if acceptsPartialChains { flags |= Int(X509_V_FLAG_PARTIAL_CHAIN) }
         if isStrict { flags |= Int(X509_V_FLAG_X509_STRICT) }
+        if let revocation { flags |= revocation.flags }
         if let verificationTime { X509_VERIFY_PARAM_set_time(parameters, verificationTime) }
         guard flags != 0 else { return }
         try OpenSSLCall.requireSuccess("X509_VERIFY_PARAM_set_flags") {
@@ -44,6 +47,7 @@ struct TrustRules: Hashable, Sendable {
 
     /// The first fault of a chain that OpenSSL has verified.
     func fault(in chain: VerifiedChain) -> PeerTrust.Verdict? {
+        if let fault = chain.constraintFault { return fault }
         if isStrict, let fault = chain.authorityFault { return fault }
         if !onlyReportsPins, matchesPins(chain) == false { return chain.pinFault }
         return nil
@@ -55,5 +59,6 @@ struct TrustRules: Hashable, Sendable {
         fields.append(isStrict ? 1 : 0)
         fields.append(pins.sorted { $0.lexicographicallyPrecedes($1) })
         fields.append(onlyReportsPins ? 1 : 0)
+        revocation?.append(to: &fields)
     }
 }

@@ -4,7 +4,7 @@ internal import COpenSSL
 /// checks in it. It lives as long as the verification.
 struct VerifiedChain {
     /// The peer's own first.
-    private let certificates: [OpaquePointer]
+    let certificates: [OpaquePointer]
 
     /// The chain of an `X509_STORE_CTX` that has been verified.
     init(of store: OpaquePointer) {
@@ -30,7 +30,7 @@ struct VerifiedChain {
             reason: "\(subject) is trusted, but none of the pinned keys is in its chain.", code: TrustRules.pinMismatch, depth: 0)
     }
 
-    private func name(_ certificate: OpaquePointer) -> String {
+    func name(_ certificate: OpaquePointer) -> String {
         Certificate(sharing: certificate).displayName
     }
 

@@ -116,3 +116,41 @@ extension Fixture {
         return pair.clientError
     }
 }
+
+extension HandmadeCertificate {
+    /// This authority's list of revoked certificates, in DER.
+    ///
+    /// - Parameter days: From when until when it is valid, counted from today.
+    func revocationList(of revoked: [HandmadeCertificate] = [], days: Range<Int> = -1..<7) throws -> [UInt8] {
+        guard let list = X509_CRL_new() else { throw TestFailure(what: "X509_CRL_new") }
+        defer { X509_CRL_free(list) }
+        let (begin, end) = (X509_gmtime_adj(nil, days.lowerBound * 86_400), X509_gmtime_adj(nil, days.upperBound * 86_400))
+        defer {
+            ASN1_STRING_free(begin)
+            ASN1_STRING_free(end)
+        }
+        X509_CRL_set_version(list, 1)
+        X509_CRL_set_issuer_name(list, X509_get_subject_name(x509))
+        X509_CRL_set1_lastUpdate(list, begin)
+        X509_CRL_set1_nextUpdate(list, end)
+        for certificate in revoked {
+            let entry = X509_REVOKED_new()
+            X509_REVOKED_set_serialNumber(entry, X509_get_serialNumber(certificate.x509))
+            X509_REVOKED_set_revocationDate(entry, begin)
+            X509_CRL_add0_revoked(list, entry)
+        }
+        guard X509_CRL_sign(list, key, EVP_sha256()) > 0 else { throw TestFailure(what: "X509_CRL_sign") }
+        return try MemoryBytes.written { i2d_X509_CRL_bio($0, list) }
+    }
+
+    /// The same in PEM.
+    func revocationListPEM(of revoked: [HandmadeCertificate] = []) throws -> String {
+        let der = try revocationList(of: revoked)
+        let list = der.withUnsafeBufferPointer { bytes in
+            var cursor = bytes.baseAddress
+            return d2i_X509_CRL(nil, &cursor, bytes.count)
+        }
+        defer { X509_CRL_free(list) }
+        return MemoryBIO.text { PEM_write_bio_X509_CRL($0, list) } ?? ""
+    }
+}
