@@ -10,6 +10,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/ocsp.h>
 #include <openssl/params.h>
 #include <openssl/pem.h>
 #include <openssl/pkcs12.h>
@@ -106,6 +107,32 @@ static inline int COpenSSL_CTX_addChainCertificate(SSL_CTX *context, X509 *certi
     return (int)SSL_CTX_add1_chain_cert(context, certificate);
 }
 
+// Stands for `SSL_CTX_set_tlsext_status_type(context, TLSEXT_STATUSTYPE_ocsp)`: clients ask for the status.
+static inline int COpenSSL_CTX_requestStatus(SSL_CTX *context) {
+    return (int)SSL_CTX_set_tlsext_status_type(context, TLSEXT_STATUSTYPE_ocsp);
+}
+
+// Stands for `SSL_CTX_set_tlsext_status_cb`.
+static inline int COpenSSL_CTX_setStatusCallback(SSL_CTX *context, int (*callback)(SSL *, void *)) {
+    return (int)SSL_CTX_set_tlsext_status_cb(context, callback);
+}
+
+// Stands for `SSL_CTX_set_tlsext_status_arg`.
+static inline int COpenSSL_CTX_setStatusArgument(SSL_CTX *context, void *argument) {
+    return (int)SSL_CTX_set_tlsext_status_arg(context, argument);
+}
+
+// Stands for `SSL_get_tlsext_status_ocsp_resp`; -1 without a response.
+static inline long COpenSSL_statusResponse(SSL *ssl, const unsigned char **response) {
+    return SSL_get_tlsext_status_ocsp_resp(ssl, response);
+}
+
+// Stands for `SSL_set_tlsext_status_ocsp_resp` with a copy of the response.
+static inline int COpenSSL_setStatusResponse(SSL *ssl, const unsigned char *response, long count) {
+    unsigned char *copy = (unsigned char *)OPENSSL_memdup(response, (size_t)count);
+    return copy && SSL_set_tlsext_status_ocsp_resp(ssl, copy, count);
+}
+
 // Stands for `SSL_set_tlsext_host_name`.
 static inline int COpenSSL_setServerNameIndication(SSL *ssl, const char *name) {
     return (int)SSL_set_tlsext_host_name(ssl, name);
@@ -159,6 +186,16 @@ static inline int COpenSSL_sk_X509_num(const STACK_OF(X509) *stack) {
 // Stands for `sk_X509_value`.
 static inline X509 *COpenSSL_sk_X509_value(const STACK_OF(X509) *stack, int index) {
     return sk_X509_value(stack, index);
+}
+
+// Stands for `sk_X509_new_null`.
+static inline STACK_OF(X509) *COpenSSL_sk_X509_new(void) {
+    return sk_X509_new_null();
+}
+
+// Stands for `sk_X509_push`; the stack owns the certificate afterwards, unless the result is 0.
+static inline int COpenSSL_sk_X509_push(STACK_OF(X509) *stack, X509 *certificate) {
+    return sk_X509_push(stack, certificate);
 }
 
 // Stands for `sk_X509_pop_free`, which frees the certificates too.

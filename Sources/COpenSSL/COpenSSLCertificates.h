@@ -34,16 +34,6 @@ static inline int COpenSSL_pushRSANumbers(OSSL_PARAM_BLD *builder, const BIGNUM 
            OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_RSA_D, secret);
 }
 
-// Stands for `sk_X509_new_null`.
-static inline STACK_OF(X509) *COpenSSL_sk_X509_new(void) {
-    return sk_X509_new_null();
-}
-
-// Stands for `sk_X509_push`; the stack owns the certificate afterwards, unless the result is 0.
-static inline int COpenSSL_sk_X509_push(STACK_OF(X509) *stack, X509 *certificate) {
-    return sk_X509_push(stack, certificate);
-}
-
 // Stands for `sk_GENERAL_NAME_push`; the stack owns the name afterwards, unless the result is 0.
 static inline int COpenSSL_sk_GENERAL_NAME_push(GENERAL_NAMES *names, GENERAL_NAME *name) {
     return sk_GENERAL_NAME_push(names, name);

@@ -38,6 +38,7 @@ extension TLSSettings {
             if clientCertificates != .none { throw Self.invalid("clientCertificates is for servers") }
             if !additionalIdentities.isEmpty { throw Self.invalid("additionalIdentities is for servers") }
         case .server:
+            if ocspStapling != .none { throw Self.invalid("ocspStapling is for clients") }
             if identity == nil { throw Self.invalid("a server needs an identity") }
             try validateKindsOfKeys()
         }

@@ -43,6 +43,14 @@ public struct TLSSettings: Sendable, Hashable {
     public var revocationLists: [RevocationSource] = []
     /// Which certificates `revocationLists` are for.
     public var revocationScope: RevocationScope = .chain
+    /// Whether a client asks the server for proof that its certificate is not revoked: an OCSP response that
+    /// the server staples to the handshake (RFC 6066, section 8; RFC 8446, section 4.4.2.1). On a server
+    /// anything but `.none` is an error.
+    ///
+    /// A response counts if the issuer of the certificate has signed it, or someone to whom it has delegated
+    /// that, and if it is for this certificate and for now. The trust callback is asked before, and cannot
+    /// overrule it.
+    public var ocspStapling: OCSPStapling = .none
     /// SHA-256 digests of public keys (`Certificate.publicKeySHA256`): one of them must be in the peer's
     /// verified chain, root included (RFC 7469, section 2.6); empty for no such rule.
     ///
@@ -171,6 +179,17 @@ extension TLSSettings {
         /// Every file of a folder whose name ends in `.crl` or `.pem`, and those that c_rehash(1) has named
         /// by hash.
         case folder(path: String)
+    }
+
+    /// Whether a client asks for a stapled OCSP response.
+    public enum OCSPStapling: Sendable, Hashable {
+        /// The client does not ask.
+        case none
+        /// The client asks, and refuses a bad response. Without a response it goes on, unless the certificate
+        /// says that there must be one (RFC 7633).
+        case requested
+        /// The client asks, and refuses a server without a good response.
+        case required
     }
 
     /// Which certificates are looked up in `revocationLists`.

@@ -181,6 +181,7 @@ import Testing
         add("time") { $0.verificationTime = Date() }
         add("strict") { $0.isStrict = true }
         try add("pins") { $0.pins = [try Certificate(pem: tests.fixture.authority.rootPEM).publicKeySHA256] }
+        add("stapling") { $0.ocspStapling = .requested }
         add("report") { $0.onlyReportsPins = true }
         try add("identity") { $0.identity = try tests.fixture.authority.identity(.client(commonName: "alice")) }
         try add("roots") {

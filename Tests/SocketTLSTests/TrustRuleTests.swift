@@ -64,7 +64,7 @@ import Testing
         let context = try TLSContext.context(for: settings)
         let changes: [(inout TLSSettings) -> Void] = [
             { $0.acceptsPartialChains = true }, { $0.verificationTime = Date() }, { $0.isStrict = true },
-            { $0.pins = [[UInt8](repeating: 0, count: 32)] }, { $0.onlyReportsPins = true },
+            { $0.pins = [[UInt8](repeating: 0, count: 32)] }, { $0.onlyReportsPins = true }, { $0.ocspStapling = .requested },
         ]
         for change in changes {
             var other = settings

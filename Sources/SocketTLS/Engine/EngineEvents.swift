@@ -13,6 +13,8 @@ final class EngineEvents {
     var gate: TrustGate
     /// Whether a pinned key is in the verified chain; nil if it was not looked for.
     var matchesPins: Bool?
+    /// What a stapled response must prove; nil if nothing, and for a chain that is not trusted.
+    var stapledStatus: StapledStatus?
     private let context: TLSContext
     /// What a client resumes; nil on a server, and on a client that resumes nothing.
     let resumption: ClientResumption?
@@ -75,6 +77,16 @@ final class EngineEvents {
     func judge(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
         resumption?.judged(verdict)
         return gate.judge(trust(chain, verdict))
+    }
+
+    /// Judges the OCSP response that the server has stapled, or that it has stapled none. Returns false to
+    /// refuse.
+    func judgeStatus(_ response: UnsafeBufferPointer<UInt8>?) -> Bool {
+        guard let status = stapledStatus else { return true }
+        stapledStatus = nil
+        guard let fault = status.fault(in: response) else { return true }
+        gate.overrule(trust([status.leaf], fault))
+        return false
     }
 
     /// Passes the verdict of the resumed session to the gate: OpenSSL verifies nothing then.

@@ -10,6 +10,7 @@ struct TrustRules: Hashable, Sendable {
     private var pins: Set<[UInt8]> = []
     private var onlyReportsPins = false
     private(set) var revocation: Revocation?
+    private(set) var ocspStapling = TLSSettings.OCSPStapling.none
 
     init() {}
 
@@ -20,6 +21,7 @@ struct TrustRules: Hashable, Sendable {
         isStrict = settings.isStrict
         pins = settings.pins
         onlyReportsPins = settings.onlyReportsPins
+        ocspStapling = settings.ocspStapling
         revocation = settings.revocationLists.isEmpty ? nil : Revocation(settings.revocationLists, settings.revocationScope)
     }
 
@@ -28,6 +30,7 @@ struct TrustRules: Hashable, Sendable {
 
     /// What OpenSSL does itself.
     func apply(to context: OpaquePointer) throws(TLSError) {
+        if ocspStapling != .none { try EngineCallbacks.requestStatus(on: context) }
         let parameters = SSL_CTX_get0_param(context)
         var flags = 0
         if acceptsPartialChains { flags |= Int(X509_V_FLAG_PARTIAL_CHAIN) }
@@ -45,6 +48,12 @@ struct TrustRules: Hashable, Sendable {
         pins.isEmpty ? nil : !pins.isDisjoint(with: chain.publicKeys)
     }
 
+    /// The check of the response that a server staples; nil if none was asked for.
+    func stapledStatus(for chain: VerifiedChain) -> StapledStatus? {
+        ocspStapling == .none
+            ? nil : StapledStatus(chain, isRequired: ocspStapling == .required, at: verificationTime)
+    }
+
     /// The first fault of a chain that OpenSSL has verified.
     func fault(in chain: VerifiedChain) -> PeerTrust.Verdict? {
         if let fault = chain.constraintFault { return fault }
@@ -60,5 +69,10 @@ struct TrustRules: Hashable, Sendable {
         fields.append(pins.sorted { $0.lexicographicallyPrecedes($1) })
         fields.append(onlyReportsPins ? 1 : 0)
         revocation?.append(to: &fields)
+        switch ocspStapling {
+        case .none: fields.append(0)
+        case .requested: fields.append(1)
+        case .required: fields.append(2)
+        }
     }
 }
