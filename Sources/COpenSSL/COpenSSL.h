@@ -97,6 +97,16 @@ static inline void COpenSSL_CTX_disableSessionCache(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 }
 
+static inline int COpenSSL_acknowledgeServerName(SSL *ssl, int *alert, void *argument) {
+    (void)ssl, (void)alert, (void)argument;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+// Has a server tell clients that it has used the name that they ask for.
+static inline void COpenSSL_CTX_acknowledgeServerName(SSL_CTX *context) {
+    SSL_CTX_set_tlsext_servername_callback(context, COpenSSL_acknowledgeServerName);
+}
+
 // Has a client's sessions reported to the callback of `SSL_CTX_sess_set_new_cb`, and OpenSSL keep none.
 static inline void COpenSSL_CTX_reportClientSessions(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);

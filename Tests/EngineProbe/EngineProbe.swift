@@ -32,6 +32,7 @@ enum EngineProbe {
             case "tls-server": try TLSServerProbe.run(CommandLine.arguments.dropFirst(2).first ?? "ecdsa")
             case "activation": try ActivationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "listener": try ActivationProbe.runListener(CommandLine.arguments.dropFirst(2).first ?? "")
+            case "ticket-server": try TicketServerProbe.run(CommandLine.arguments.dropFirst(2).map { $0 })
             default: throw ProbeFailure(description: "say which probe")
             }
         } catch {

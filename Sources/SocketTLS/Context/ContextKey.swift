@@ -10,6 +10,9 @@ struct ContextKey: Hashable, Sendable {
     let applicationProtocols: [String]
     let clientCertificates: TLSSettings.ClientCertificates
     let sessionTicketCount: Int
+    let acknowledgesServerName: Bool
+    let ticketKeys: TicketKeySourceReference?
+    let resumesClientCertificates: Bool
     let resumesSessions: Bool
     let verifiesPeer: Bool
     let maximumCertificateChainBytes: Int
@@ -19,6 +22,9 @@ struct ContextKey: Hashable, Sendable {
         isServer = settings.role == .server
         identity = settings.identity
         additionalIdentities = settings.additionalIdentities
+        acknowledgesServerName = settings.acknowledgesServerName
+        ticketKeys = settings.ticketKeyReference
+        resumesClientCertificates = settings.resumesClientCertificates
         resumesSessions = settings.role != .server && settings.resumption != .none
         verifiesPeer = settings.verifiesPeer
         rules = settings.verifiesPeer ? TrustRules(settings) : TrustRules()
@@ -92,6 +98,7 @@ extension ContextKey {
                 fields.append(certificates.map(\.derBytes))
             case .folder(_, let stamps):
                 fields.append(4)
+                fields.append(stamps.count)
                 for stamp in stamps { stamp.append(to: &fields) }
             }
         }

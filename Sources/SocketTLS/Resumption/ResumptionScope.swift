@@ -22,6 +22,18 @@ struct ResumptionScope: Hashable, Sendable {
         digest = fields.digest
     }
 
+    /// The scope of a server whose tickets other processes open: it depends on nothing of this process.
+    init(ofServer key: ContextKey) throws(TLSError) {
+        var fields = DigestFields()
+        fields.append(key.identity?.certificateChain.map(\.derBytes) ?? [])
+        fields.append(key.additionalIdentities.flatMap { $0.certificateChain.map(\.derBytes) })
+        fields.append(try key.roots.listedCertificates().map(\.derBytes))
+        try key.rules.appendContents(to: &fields)
+        fields.append(key.clientCertificates == .required ? 2 : key.clientCertificates == .optional ? 1 : 0)
+        fields.append(key.applicationProtocols.map { Array($0.utf8) })
+        digest = fields.digest
+    }
+
     /// With what belongs to a single connection.
     init(_ context: ResumptionScope, _ settings: TLSSettings, serverName: String) {
         var fields = DigestFields()

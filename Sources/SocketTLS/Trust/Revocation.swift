@@ -16,6 +16,23 @@ struct Revocation: Hashable, Sendable {
             case .folder(let path): stamps = CertificateFolder(path: path, contents: .revocationLists).stamps
             }
         }
+
+        var files: [String] {
+            get throws(TLSError) {
+                switch source {
+                case .file(let path): [path]
+                case .folder(let path): try CertificateFolder(path: path, contents: .revocationLists).readableFiles()
+                }
+            }
+        }
+
+        /// In messages.
+        var name: String {
+            switch source {
+            case .file(let path): "The file \"\(path.printable)\""
+            case .folder(let path): "The folder \"\(path.printable)\""
+            }
+        }
     }
 
     init(_ sources: [TLSSettings.RevocationSource], _ scope: TLSSettings.RevocationScope) {
@@ -34,16 +51,9 @@ struct Revocation: Hashable, Sendable {
     /// Reads the files. Throws `invalidCertificate` if one cannot be read, and for a source without a list.
     func add(to store: TrustStore) throws(TLSError) {
         for source in sources {
-            switch source.source {
-            case .file(let path):
-                if try Self.addLists(of: path, to: store) == 0 { throw Self.nothing(in: "The file \"\(path.printable)\"") }
-            case .folder(let path):
-                var count = 0
-                for file in try CertificateFolder(path: path, contents: .revocationLists).readableFiles() {
-                    count += try Self.addLists(of: file, to: store)
-                }
-                if count == 0 { throw Self.nothing(in: "The folder \"\(path.printable)\"") }
-            }
+            var count = 0
+            for file in try source.files { count += try Self.addLists(of: file, to: store) }
+            if count == 0 { throw Self.nothing(in: source.name) }
         }
     }
 
@@ -75,7 +85,21 @@ struct Revocation: Hashable, Sendable {
     }
 
     func append(to fields: inout DigestFields) {
+        let stamps = sources.flatMap(\.stamps)
         fields.append(flags)
-        for stamp in sources.flatMap(\.stamps) { stamp.append(to: &fields) }
+        fields.append(stamps.count)
+        for stamp in stamps { stamp.append(to: &fields) }
+    }
+
+    /// The lists themselves, the same for every process that has them.
+    func appendContents(to fields: inout DigestFields) throws(TLSError) {
+        fields.append(flags)
+        for source in sources {
+            let files = try source.files
+            fields.append(files.count)
+            for file in files {
+                fields.append(Array(try SecretBytes.contents(ofFile: file, or: .invalidCertificate).bytes))
+            }
+        }
     }
 }

@@ -62,13 +62,26 @@ struct TrustRules: Hashable, Sendable {
         return nil
     }
 
+    /// With the stamps of the files, which belong to this machine.
     func append(to fields: inout DigestFields) {
+        appendSettings(to: &fields)
+        fields.append(revocation == nil ? 0 : 1)
+        revocation?.append(to: &fields)
+    }
+
+    /// With what is in the files.
+    func appendContents(to fields: inout DigestFields) throws(TLSError) {
+        appendSettings(to: &fields)
+        fields.append(revocation == nil ? 0 : 1)
+        try revocation?.appendContents(to: &fields)
+    }
+
+    private func appendSettings(to fields: inout DigestFields) {
         fields.append(acceptsPartialChains ? 1 : 0)
         fields.append(verificationTime ?? .min)
         fields.append(isStrict ? 1 : 0)
         fields.append(pins.sorted { $0.lexicographicallyPrecedes($1) })
         fields.append(onlyReportsPins ? 1 : 0)
-        revocation?.append(to: &fields)
         switch ocspStapling {
         case .none: fields.append(0)
         case .requested: fields.append(1)
