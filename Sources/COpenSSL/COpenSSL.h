@@ -45,6 +45,21 @@ static inline uint64_t COpenSSL_commonOptions(void) {
            SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA;
 }
 
+// The options of those by which a server's order decides.
+static inline uint64_t COpenSSL_serverPreferenceOptions(void) {
+    return SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA;
+}
+
+// Stands for `sk_SSL_CIPHER_num`.
+static inline int COpenSSL_sk_SSL_CIPHER_count(const STACK_OF(SSL_CIPHER) *list) {
+    return list ? sk_SSL_CIPHER_num(list) : 0;
+}
+
+// Stands for `sk_SSL_CIPHER_value`.
+static inline const SSL_CIPHER *COpenSSL_sk_SSL_CIPHER(const STACK_OF(SSL_CIPHER) *list, int index) {
+    return sk_SSL_CIPHER_value(list, index);
+}
+
 // Stands for `SSL_OP_NO_TICKET`.
 static inline uint64_t COpenSSL_noTicketOption(void) {
     return SSL_OP_NO_TICKET;

@@ -55,8 +55,9 @@ extension TLSSettings {
     }
 
     private func validateVersions() throws(TLSError) {
-        if let maximumVersion, minimumVersion > maximumVersion {
-            throw Self.invalid("minimumVersion \(minimumVersion) is newer than maximumVersion \(maximumVersion)")
+        let oldest = max(minimumVersion, policy.minimumVersion)
+        if let maximumVersion, oldest > maximumVersion {
+            throw Self.invalid("minimumVersion \(oldest) is newer than maximumVersion \(maximumVersion)")
         }
     }
 

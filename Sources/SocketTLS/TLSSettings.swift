@@ -64,7 +64,9 @@ public struct TLSSettings: Sendable, Hashable {
     ///
     /// **Dangerous to turn off**: anyone with a valid certificate for *any* name can then pose as the server.
     public var verifiesHostName = true
-    /// The oldest version that is accepted.
+    /// What may be negotiated: cipher suites, groups, signatures. `.intermediate` by default.
+    public var policy = TLSPolicy.intermediate
+    /// The oldest version that is accepted, unless `policy` wants a newer one.
     public var minimumVersion: TLSVersion = .tls12
     /// The newest version that is accepted; nil for the newest that OpenSSL supports.
     public var maximumVersion: TLSVersion?

@@ -5,6 +5,7 @@ struct ContextKey: Hashable, Sendable {
     let additionalIdentities: [TLSIdentity]
     let roots: Roots
     let rules: TrustRules
+    let policy: TLSPolicy
     let minimumVersion: TLSVersion
     let maximumVersion: TLSVersion?
     let applicationProtocols: [String]
@@ -29,7 +30,8 @@ struct ContextKey: Hashable, Sendable {
         verifiesPeer = settings.verifiesPeer
         rules = settings.verifiesPeer ? TrustRules(settings) : TrustRules()
         roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused
-        minimumVersion = settings.minimumVersion
+        policy = settings.policy
+        minimumVersion = max(settings.minimumVersion, settings.policy.minimumVersion)
         maximumVersion = settings.maximumVersion
         applicationProtocols = settings.applicationProtocols
         clientCertificates = settings.clientCertificates

@@ -14,6 +14,7 @@ struct ResumptionScope: Hashable, Sendable {
         fields.append(key.identity?.certificateChain.map(\.derBytes) ?? [])
         key.roots.append(to: &fields)
         key.rules.append(to: &fields)
+        key.policy.append(to: &fields)
         fields.append(key.minimumVersion.wireValue)
         fields.append(key.maximumVersion?.wireValue ?? 0)
         fields.append(key.applicationProtocols.map { Array($0.utf8) })
