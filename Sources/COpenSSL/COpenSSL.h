@@ -10,10 +10,15 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/ocsp.h>
 #include <openssl/params.h>
 #include <openssl/pem.h>
+#include <openssl/pkcs12.h>
+#include <openssl/provider.h>
 #include <openssl/rand.h>
 #include <openssl/ssl.h>
+#include <openssl/store.h>
+#include <openssl/ui.h>
 #include <openssl/x509v3.h>
 
 #include "COpenSSLCertificates.h"
@@ -127,6 +132,32 @@ static inline int COpenSSL_CTX_addChainCertificate(SSL_CTX *context, X509 *certi
     return (int)SSL_CTX_add1_chain_cert(context, certificate);
 }
 
+// Stands for `SSL_CTX_set_tlsext_status_type(context, TLSEXT_STATUSTYPE_ocsp)`: clients ask for the status.
+static inline int COpenSSL_CTX_requestStatus(SSL_CTX *context) {
+    return (int)SSL_CTX_set_tlsext_status_type(context, TLSEXT_STATUSTYPE_ocsp);
+}
+
+// Stands for `SSL_CTX_set_tlsext_status_cb`.
+static inline int COpenSSL_CTX_setStatusCallback(SSL_CTX *context, int (*callback)(SSL *, void *)) {
+    return (int)SSL_CTX_set_tlsext_status_cb(context, callback);
+}
+
+// Stands for `SSL_CTX_set_tlsext_status_arg`.
+static inline int COpenSSL_CTX_setStatusArgument(SSL_CTX *context, void *argument) {
+    return (int)SSL_CTX_set_tlsext_status_arg(context, argument);
+}
+
+// Stands for `SSL_get_tlsext_status_ocsp_resp`; -1 without a response.
+static inline long COpenSSL_statusResponse(SSL *ssl, const unsigned char **response) {
+    return SSL_get_tlsext_status_ocsp_resp(ssl, response);
+}
+
+// Stands for `SSL_set_tlsext_status_ocsp_resp` with a copy of the response.
+static inline int COpenSSL_setStatusResponse(SSL *ssl, const unsigned char *response, long count) {
+    unsigned char *copy = (unsigned char *)OPENSSL_memdup(response, (size_t)count);
+    return copy && SSL_set_tlsext_status_ocsp_resp(ssl, copy, count);
+}
+
 // Stands for `SSL_set_tlsext_host_name`.
 static inline int COpenSSL_setServerNameIndication(SSL *ssl, const char *name) {
     return (int)SSL_set_tlsext_host_name(ssl, name);
@@ -182,6 +213,51 @@ static inline X509 *COpenSSL_sk_X509_value(const STACK_OF(X509) *stack, int inde
     return sk_X509_value(stack, index);
 }
 
+// Stands for `sk_X509_new_null`.
+static inline STACK_OF(X509) *COpenSSL_sk_X509_new(void) {
+    return sk_X509_new_null();
+}
+
+// Stands for `sk_X509_push`; the stack owns the certificate afterwards, unless the result is 0.
+static inline int COpenSSL_sk_X509_push(STACK_OF(X509) *stack, X509 *certificate) {
+    return sk_X509_push(stack, certificate);
+}
+
+// Stands for `sk_X509_pop_free`, which frees the certificates too.
+static inline void COpenSSL_sk_X509_free(STACK_OF(X509) *stack) {
+    sk_X509_pop_free(stack, X509_free);
+}
+
+// Stands for `sk_PKCS7_num`; 0 for a null stack.
+static inline int COpenSSL_sk_PKCS7_num(const STACK_OF(PKCS7) *stack) {
+    return stack ? sk_PKCS7_num(stack) : 0;
+}
+
+// Stands for `sk_PKCS7_value`.
+static inline PKCS7 *COpenSSL_sk_PKCS7_value(const STACK_OF(PKCS7) *stack, int index) {
+    return sk_PKCS7_value(stack, index);
+}
+
+// Stands for `sk_PKCS7_pop_free`, which frees the contents too.
+static inline void COpenSSL_sk_PKCS7_free(STACK_OF(PKCS7) *stack) {
+    sk_PKCS7_pop_free(stack, PKCS7_free);
+}
+
+// Stands for `sk_PKCS12_SAFEBAG_num`; 0 for a null stack.
+static inline int COpenSSL_sk_PKCS12_SAFEBAG_num(const STACK_OF(PKCS12_SAFEBAG) *stack) {
+    return stack ? sk_PKCS12_SAFEBAG_num(stack) : 0;
+}
+
+// Stands for `sk_PKCS12_SAFEBAG_value`.
+static inline PKCS12_SAFEBAG *COpenSSL_sk_PKCS12_SAFEBAG_value(const STACK_OF(PKCS12_SAFEBAG) *stack, int index) {
+    return sk_PKCS12_SAFEBAG_value(stack, index);
+}
+
+// Stands for `sk_PKCS12_SAFEBAG_pop_free`, which frees the bags too.
+static inline void COpenSSL_sk_PKCS12_SAFEBAG_free(STACK_OF(PKCS12_SAFEBAG) *stack) {
+    sk_PKCS12_SAFEBAG_pop_free(stack, PKCS12_SAFEBAG_free);
+}
+
 // Stands for `sk_X509_NAME_new_null`.
 static inline STACK_OF(X509_NAME) *COpenSSL_sk_X509_NAME_new(void) {
     return sk_X509_NAME_new_null();
@@ -205,6 +281,16 @@ static inline int COpenSSL_sk_GENERAL_NAME_num(const GENERAL_NAMES *names) {
 // Stands for `sk_GENERAL_NAME_value`.
 static inline GENERAL_NAME *COpenSSL_sk_GENERAL_NAME_value(const GENERAL_NAMES *names, int index) {
     return sk_GENERAL_NAME_value(names, index);
+}
+
+// Stands for `sk_GENERAL_SUBTREE_num`; 0 for a null stack.
+static inline int COpenSSL_sk_GENERAL_SUBTREE_num(const STACK_OF(GENERAL_SUBTREE) *stack) {
+    return stack ? sk_GENERAL_SUBTREE_num(stack) : 0;
+}
+
+// Stands for `sk_GENERAL_SUBTREE_value`.
+static inline GENERAL_SUBTREE *COpenSSL_sk_GENERAL_SUBTREE_value(const STACK_OF(GENERAL_SUBTREE) *stack, int index) {
+    return sk_GENERAL_SUBTREE_value(stack, index);
 }
 
 // Stands for `XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB`: a name in the form of RFC 4514, with readable UTF-8.

@@ -46,11 +46,14 @@ public struct Certificate: Sendable, Hashable {
         try nonEmpty(read(SecretBytes(pem)), "The text")
     }
 
-    /// Every certificate in a PEM file, in its order. Blocks of other kinds are skipped.
+    /// Every certificate in a PEM file, in its order, or the one in a DER file. Blocks of other kinds are
+    /// skipped.
     ///
     /// Throws `invalidCertificate` if the file cannot be read or has none.
     public static func certificates(file path: String) throws(TLSError) -> [Certificate] {
-        try nonEmpty(read(SecretBytes.contents(ofFile: path, or: .invalidCertificate)), "The file \"\(path)\"")
+        let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
+        if contents.isDER { return [try Certificate(der: Array(contents.bytes))] }
+        return try nonEmpty(read(contents), "The file \"\(path)\"")
     }
 
     /// When the certificate begins to be valid.
@@ -66,6 +69,11 @@ public struct Certificate: Sendable, Hashable {
         guard X509_digest(handle.x509, EVP_sha256(), &digest, &length) == 1 else { return [] }
         return Array(digest.prefix(Int(length)))
     }
+
+    /// The SHA-256 digest of the public key with its algorithm (SubjectPublicKeyInfo), 32 bytes: a pin for
+    /// `TLSSettings.pins` (RFC 7469, section 2.4). It stays the same when a certificate is renewed with its
+    /// key.
+    public var publicKeySHA256: [UInt8] { VerifiedChain.publicKeySHA256(of: handle.x509) }
 
     /// The certificate in PEM form, with its BEGIN and END lines.
     public var pem: String {

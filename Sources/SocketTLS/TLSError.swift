@@ -71,7 +71,7 @@ extension TLSError {
 
         /// The settings contradict each other or cannot be used.
         public static let invalidSettings = Code("invalidSettings", blame: .caller)
-        /// A certificate given by the program cannot be read or used.
+        /// A certificate, or a list of revoked ones, given by the program cannot be read or used.
         public static let invalidCertificate = Code("invalidCertificate", blame: .caller)
         /// A private key given by the program cannot be read or used.
         public static let invalidPrivateKey = Code("invalidPrivateKey", blame: .caller)
@@ -87,8 +87,12 @@ extension TLSError {
         public static let hostNameMismatch = Code("hostNameMismatch", blame: .certificate)
         /// The peer's chain does not end at a trusted root.
         public static let unknownIssuer = Code("unknownIssuer", blame: .certificate)
+        /// A list of its issuer says that a certificate of the peer's chain is revoked.
+        public static let certificateRevoked = Code("certificateRevoked", blame: .certificate)
         /// OpenSSL refused the peer's chain for another reason: see `verifyCode`.
         public static let certificateRejected = Code("certificateRejected", blame: .certificate)
+        /// The peer's chain is trusted, but has none of the keys in `TLSSettings.pins`.
+        public static let pinMismatch = Code("pinMismatch", blame: .certificate)
         /// The peer's chain, or a key in it, is larger than this side verifies: see
         /// `TLSSettings.maximumCertificateChainLength`.
         public static let certificateTooLarge = Code("certificateTooLarge", blame: .certificate)

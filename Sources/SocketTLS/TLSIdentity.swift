@@ -1,6 +1,9 @@
 internal import COpenSSL
 
 /// A certificate, the chain from it to a root, and its private key: what one side proves its identity with.
+///
+/// Every initializer that takes a passphrase takes a string, or a closure that returns one: the closure is
+/// called once, and only if the key is encrypted (see `PrivateKey`).
 public struct TLSIdentity: Sendable, Hashable {
     /// The side's own certificate first, then the intermediates in order. The root may be left out.
     public let certificateChain: [Certificate]
@@ -22,17 +25,115 @@ public struct TLSIdentity: Sendable, Hashable {
         self.certificateChain = certificateChain
         self.privateKey = privateKey
     }
+}
 
+// MARK: - PEM and DER
+
+extension TLSIdentity {
     /// An identity from one PEM text with the chain, own certificate first, and the private key.
     public init(pem: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificateChain: Certificate.certificates(pem: pem), privateKey: PrivateKey(pem: pem, passphrase: passphrase))
     }
 
-    /// An identity from two PEM files, which may be the same file.
+    /// An identity from one PEM text, with a closure for the passphrase; see `init(pem:passphrase:)`.
+    public init(pem: String, passphrase: () throws -> String) throws(TLSError) {
+        try self.init(
+            certificateChain: Certificate.certificates(pem: pem), privateKey: PrivateKey(pem: pem, passphrase: passphrase))
+    }
+
+    /// An identity from two files, which may be the same PEM file. Each may be in PEM or DER form.
     public init(certificateFile: String, privateKeyFile: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
             certificateChain: Certificate.certificates(file: certificateFile),
             privateKey: PrivateKey(file: privateKeyFile, passphrase: passphrase))
+    }
+
+    /// An identity from two files, with a closure for the passphrase; see
+    /// `init(certificateFile:privateKeyFile:passphrase:)`.
+    public init(certificateFile: String, privateKeyFile: String, passphrase: () throws -> String) throws(TLSError) {
+        try self.init(
+            certificateChain: Certificate.certificates(file: certificateFile),
+            privateKey: PrivateKey(file: privateKeyFile, passphrase: passphrase))
+    }
+
+    /// An identity whose key a URI names, such as `pkcs11:object=mail;type=private`: see
+    /// `PrivateKey.init(uri:passphrase:)`.
+    ///
+    /// The passphrase is the PIN of the token. The key stays there, and signs there.
+    public init(
+        certificateChain: [Certificate], privateKeyURI: String, passphrase: String? = nil
+    ) throws(TLSError) {
+        try self.init(
+            certificateChain: certificateChain, privateKey: PrivateKey(uri: privateKeyURI, passphrase: passphrase))
+    }
+
+    /// An identity whose key a URI names, with a closure for the passphrase; see
+    /// `init(certificateChain:privateKeyURI:passphrase:)`.
+    public init(
+        certificateChain: [Certificate], privateKeyURI: String, passphrase: () throws -> String
+    ) throws(TLSError) {
+        try self.init(
+            certificateChain: certificateChain, privateKey: PrivateKey(uri: privateKeyURI, passphrase: passphrase))
+    }
+}
+
+// MARK: - PKCS#12
+
+extension TLSIdentity {
+    /// An identity from the bytes of a PKCS#12 file (RFC 7292), often named `.p12` or `.pfx`.
+    ///
+    /// The chain begins with the certificate of the key, and goes up in order. A root is left out, and so are
+    /// certificates that do not belong to the chain.
+    ///
+    /// Files of old programs are encrypted with RC2 or 3DES. They are refused unless
+    /// `allowsLegacyAlgorithms` is true. Then OpenSSL's legacy provider is loaded for this file alone: the
+    /// rest of the process does not get its algorithms.
+    ///
+    /// Throws `invalidCertificate` if the bytes are not PKCS#12 or have no certificate for the key;
+    /// `invalidPrivateKey` if they have no key, if the passphrase is missing or wrong, or if the algorithm is
+    /// too old; and `internalError` if there is no legacy provider.
+    public init(pkcs12: [UInt8], passphrase: String?, allowsLegacyAlgorithms: Bool = false) throws(TLSError) {
+        let archive = try Self.archive(pkcs12, allowsLegacyAlgorithms)
+        self = try archive.identity(PassphraseSource(passphrase))
+    }
+
+    /// An identity from the bytes of a PKCS#12 file, with a closure for the passphrase; see
+    /// `init(pkcs12:passphrase:allowsLegacyAlgorithms:)`.
+    public init(
+        pkcs12: [UInt8], allowsLegacyAlgorithms: Bool = false, passphrase: () throws -> String
+    ) throws(TLSError) {
+        let archive = try Self.archive(pkcs12, allowsLegacyAlgorithms)
+        self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try archive.identity(source) }
+    }
+
+    /// An identity from a PKCS#12 file; see `init(pkcs12:passphrase:allowsLegacyAlgorithms:)`.
+    ///
+    /// Throws `invalidCertificate` if the file cannot be read, too.
+    public init(
+        pkcs12File path: String, passphrase: String?, allowsLegacyAlgorithms: Bool = false
+    ) throws(TLSError) {
+        let archive = try Self.archive(path, allowsLegacyAlgorithms)
+        self = try archive.identity(PassphraseSource(passphrase))
+    }
+
+    /// An identity from a PKCS#12 file, with a closure for the passphrase; see
+    /// `init(pkcs12File:passphrase:allowsLegacyAlgorithms:)`.
+    public init(
+        pkcs12File path: String, allowsLegacyAlgorithms: Bool = false, passphrase: () throws -> String
+    ) throws(TLSError) {
+        let archive = try Self.archive(path, allowsLegacyAlgorithms)
+        self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try archive.identity(source) }
+    }
+
+    private static func archive(_ bytes: [UInt8], _ allowsLegacyAlgorithms: Bool) throws(TLSError) -> PKCS12Archive {
+        try PKCS12Archive(
+            SecretBytes(copying: bytes), source: "The PKCS#12 file", allowsLegacyAlgorithms: allowsLegacyAlgorithms)
+    }
+
+    private static func archive(_ path: String, _ allowsLegacyAlgorithms: Bool) throws(TLSError) -> PKCS12Archive {
+        try PKCS12Archive(
+            SecretBytes.contents(ofFile: path, or: .invalidCertificate), source: "The file \"\(path.printable)\"",
+            allowsLegacyAlgorithms: allowsLegacyAlgorithms)
     }
 }

@@ -16,6 +16,10 @@ public struct TLSSession: Sendable, Hashable {
     public let serverName: String?
     /// Whether the session was resumed from an earlier one. Then `peerCertificates` are those of that one.
     public let isResumed: Bool
+    /// Whether the peer's verified chain has one of `TLSSettings.pins`: false only if the settings report
+    /// pins and do not enforce them; nil without pins, for a chain that is not trusted, and for a resumed
+    /// session.
+    public let matchesPins: Bool?
     /// A session that a later connection can resume with `TLSSettings.Resumption.session(_:)`: the latest
     /// that the server has offered; nil on a server, and when the settings or the server want none.
     ///
@@ -40,7 +44,8 @@ public struct TLSSession: Sendable, Hashable {
         applicationProtocol: String? = nil,
         peerCertificates: [Certificate] = [],
         serverName: String? = nil,
-        isResumed: Bool = false
+        isResumed: Bool = false,
+        matchesPins: Bool? = nil
     ) {
         self.protocolVersion = protocolVersion
         self.cipherSuite = cipherSuite
@@ -49,13 +54,15 @@ public struct TLSSession: Sendable, Hashable {
         self.peerCertificates = peerCertificates
         self.serverName = serverName
         self.isResumed = isResumed
+        self.matchesPins = matchesPins
         source = Source()
     }
 }
 
 extension TLSSession {
     /// The facts of an `SSL` whose handshake is complete.
-    init(of ssl: OpaquePointer, isServer: Bool, resumption: ClientResumption?) {
+    init(of ssl: OpaquePointer, isServer: Bool, resumption: ClientResumption?, matchesPins: Bool?) {
+        self.matchesPins = matchesPins
         source = Source(resumption: resumption)
         protocolVersion = TLSVersion(wireValue: UInt16(truncatingIfNeeded: SSL_version(ssl)))
         cipherSuite = Self.cipherSuite(of: ssl)

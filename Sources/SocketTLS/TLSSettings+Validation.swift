@@ -1,3 +1,5 @@
+internal import FoundationEssentials
+
 extension TLSSettings {
     /// Throws `invalidSettings` for the first setting that cannot be used. Certificates and keys were checked
     /// when they were made.
@@ -10,6 +12,12 @@ extension TLSSettings {
         try Self.validate(maximumCertificateChainLength, in: 1...100, "maximumCertificateChainLength")
         try Self.validate(seconds: handshakeTimeout, "handshakeTimeout")
         try Self.validate(seconds: trustTimeout, "trustTimeout")
+        if let verificationTime, !(abs(verificationTime.timeIntervalSince1970) < 1e11) {
+            throw Self.invalid("verificationTime is too far away")
+        }
+        if let pin = pins.first(where: { $0.count != 32 }) {
+            throw Self.invalid("a pin must have the 32 bytes of SHA-256, and one has \(pin.count)")
+        }
         if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesPeer {
             throw Self.invalid("trustRoots is an empty list, so that no certificate could ever be trusted")
         }
@@ -28,9 +36,21 @@ extension TLSSettings {
         case .client(let serverName):
             _ = try ServerName(serverName)
             if clientCertificates != .none { throw Self.invalid("clientCertificates is for servers") }
+            if !additionalIdentities.isEmpty { throw Self.invalid("additionalIdentities is for servers") }
             if serverNames != nil { throw Self.invalid("serverNames is for servers") }
         case .server:
+            if ocspStapling != .none { throw Self.invalid("ocspStapling is for clients") }
             if identity == nil { throw Self.invalid("a server needs an identity") }
+            try validateKindsOfKeys()
+        }
+    }
+
+    /// OpenSSL keeps one identity for each kind of key: a second one would replace the first silently.
+    private func validateKindsOfKeys() throws(TLSError) {
+        guard let identity, !additionalIdentities.isEmpty else { return }
+        var kinds: Set<String> = []
+        for other in [identity] + additionalIdentities where !kinds.insert(other.privateKey.kind).inserted {
+            throw Self.invalid("additionalIdentities has two identities with a key of the kind \(other.privateKey.kind)")
         }
     }
 

@@ -1,3 +1,5 @@
+public import FoundationEssentials
+
 /// How one side of a connection uses TLS.
 ///
 /// Start from `client(serverName:)` or `server(identity:)` and change what differs. The defaults are safe:
@@ -7,8 +9,57 @@ public struct TLSSettings: Sendable, Hashable {
     public let role: Role
     /// This side's certificate and key. A server requires one; a client shows it if it is asked.
     public var identity: TLSIdentity?
+    /// A server's identities beside `identity`, each with another kind of key: RSA beside ECDSA, for
+    /// instance.
+    ///
+    /// OpenSSL shows each client one that it can verify, by the signature algorithms that the client names
+    /// (RFC 8446, section 4.4.2.2). Two with the same kind of key are an error (all curves of ECDSA are one
+    /// kind), and so is any on a client.
+    public var additionalIdentities: [TLSIdentity] = []
     /// The roots that the peer's certificate must lead to; on a server, those of client certificates.
     public var trustRoots: TrustRoots = .system
+    /// Whether a chain may end at any certificate of `trustRoots`, and not only at one that signed itself.
+    ///
+    /// With it an intermediate is a root of its own, and so is a server's certificate: what is in
+    /// `trustRoots` is trusted, whoever signed it.
+    public var acceptsPartialChains = false
+    /// The time at which the peer's certificates must be valid; nil for the present.
+    ///
+    /// For tests, and for machines whose clock is wrong. **Dangerous to set to the past**: a certificate that
+    /// has expired since then is accepted.
+    public var verificationTime: Date?
+    /// Whether chains must obey RFC 5280 to the letter.
+    ///
+    /// OpenSSL then refuses, for instance, authorities without key identifiers or critical basic constraints
+    /// (`X509_V_FLAG_X509_STRICT`). This library also refuses a peer whose own certificate is that of an
+    /// authority (CA:TRUE).
+    public var isStrict = false
+    /// Lists of revoked certificates (CRL, RFC 5280, section 5); empty for no check.
+    ///
+    /// With any, each certificate that is checked needs a list of its issuer that has not expired: without
+    /// one the peer is refused with `certificateRejected`, and with `certificateRevoked` if the list names
+    /// the certificate. The library loads no list by itself. It reads files again when they change: replace
+    /// them by renaming, so that no one reads half a list.
+    public var revocationLists: [RevocationSource] = []
+    /// Which certificates `revocationLists` are for.
+    public var revocationScope: RevocationScope = .chain
+    /// Whether a client asks the server for proof that its certificate is not revoked: an OCSP response that
+    /// the server staples to the handshake (RFC 6066, section 8; RFC 8446, section 4.4.2.1). On a server
+    /// anything but `.none` is an error.
+    ///
+    /// A response counts if the issuer of the certificate has signed it, or someone to whom it has delegated
+    /// that, and if it is for this certificate and for now. The trust callback is asked before, and cannot
+    /// overrule it.
+    public var ocspStapling: OCSPStapling = .none
+    /// SHA-256 digests of public keys (`Certificate.publicKeySHA256`): one of them must be in the peer's
+    /// verified chain, root included (RFC 7469, section 2.6); empty for no such rule.
+    ///
+    /// Put in a backup pin too, of a key that you keep elsewhere: without it a lost key locks every client
+    /// out. Pins add a rule to the verification: a chain that is not trusted stays so. A chain without a
+    /// pinned key fails with `pinMismatch`.
+    public var pins: Set<[UInt8]> = []
+    /// Whether `pins` refuse no one: `TLSSession.matchesPins` shows what they would do.
+    public var onlyReportsPins = false
     /// Whether the server's certificate must be for the name in `role`.
     ///
     /// **Dangerous to turn off**: anyone with a valid certificate for *any* name can then pose as the server.
@@ -141,6 +192,34 @@ extension TLSSettings {
         ///
         /// **Dangerous**: a callback that accepts everything lets anyone pose as the peer.
         case manual
+    }
+
+    /// Where lists of revoked certificates come from.
+    public enum RevocationSource: Sendable, Hashable {
+        /// A file with any number of lists in PEM, or one in DER.
+        case file(path: String)
+        /// Every file of a folder whose name ends in `.crl` or `.pem`, and those that c_rehash(1) has named
+        /// by hash.
+        case folder(path: String)
+    }
+
+    /// Whether a client asks for a stapled OCSP response.
+    public enum OCSPStapling: Sendable, Hashable {
+        /// The client does not ask.
+        case none
+        /// The client asks, and refuses a bad response. Without a response it goes on, unless the certificate
+        /// says that there must be one (RFC 7633).
+        case requested
+        /// The client asks, and refuses a server without a good response.
+        case required
+    }
+
+    /// Which certificates are looked up in `revocationLists`.
+    public enum RevocationScope: Sendable, Hashable {
+        /// The peer's own.
+        case leaf
+        /// All but the root.
+        case chain
     }
 
     /// Which sessions a client resumes, and where it keeps those that servers offer.

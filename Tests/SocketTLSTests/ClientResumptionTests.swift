@@ -177,6 +177,12 @@ import Testing
         add("protocols") { $0.applicationProtocols = ["h2"] }
         add("chain length") { $0.maximumCertificateChainLength = 9 }
         add("chain bytes") { $0.maximumCertificateChainBytes = 60_000 }
+        add("partial chains") { $0.acceptsPartialChains = true }
+        add("time") { $0.verificationTime = Date() }
+        add("strict") { $0.isStrict = true }
+        try add("pins") { $0.pins = [try Certificate(pem: tests.fixture.authority.rootPEM).publicKeySHA256] }
+        add("stapling") { $0.ocspStapling = .requested }
+        add("report") { $0.onlyReportsPins = true }
         try add("identity") { $0.identity = try tests.fixture.authority.identity(.client(commonName: "alice")) }
         try add("roots") {
             guard case .certificates(let roots) = try tests.fixture.authority.roots,

@@ -122,6 +122,30 @@ import Testing
         }
     }
 
+    @Test(arguments: versions) func theTrustRulesFollowTheName(_ version: TLSVersion) throws {
+        let (alice, bob) = (
+            try authority.identity(.client(commonName: "alice")), try authority.identity(.client(commonName: "bob"))
+        )
+        var settings = try server("open.example.org")
+        settings.clientCertificates = .required
+        settings.trustRoots = try authority.roots
+        settings.pins = [bob.certificateChain[0].publicKeySHA256]
+        var pinning = settings
+        pinning.pins = [alice.certificateChain[0].publicKeySHA256]
+        settings.serverNames = try TLSServerNames(["pinned.example.org": pinning])
+        for (name, identity, isAccepted) in [
+            ("pinned.example.org", alice, true), ("pinned.example.org", bob, false), ("open.example.org", bob, true),
+            ("open.example.org", alice, false),
+        ] {
+            var client = try authority.clientSettings(serverName: name)
+            (client.minimumVersion, client.maximumVersion, client.identity) = (version, version, identity)
+            client.verifiesHostName = false
+            let pair = try EnginePair(client, settings)
+            pair.shakeHands()
+            #expect(pair.serverError?.code == (isAccepted ? nil : .pinMismatch), "\(name)")
+        }
+    }
+
     /// CVE-2025-23419: the session of one name must not open another one.
     @Test(arguments: versions)
     func noSessionCrossesNames(_ version: TLSVersion) throws {

@@ -228,12 +228,16 @@ import Testing
         let fourth = try server(settings)
         expectResumption(
             false, of: try RawPeer.client(version, of: fourth, resuming: first.session(), showing: clientPEM()), by: fourth)
-        // Another server with the same keys.
-        var others = settings
-        others.applicationProtocols = ["h2"]
-        let session = try RawPeer.client(version, of: server(settings), showing: clientPEM()).session()
-        let other = try server(others)
-        expectResumption(false, of: try RawPeer.client(version, of: other, resuming: session, showing: clientPEM()), by: other)
+        // Other servers with the same keys.
+        let changes: [(inout TLSSettings) -> Void] = [{ $0.applicationProtocols = ["h2"] }, { $0.isStrict = true }]
+        for change in changes {
+            var others = settings
+            change(&others)
+            let session = try RawPeer.client(version, of: server(settings), showing: clientPEM()).session()
+            let other = try server(others)
+            expectResumption(
+                false, of: try RawPeer.client(version, of: other, resuming: session, showing: clientPEM()), by: other)
+        }
     }
 
     @Test func aFileHasThreeKeys() throws {

@@ -2,7 +2,9 @@
 struct ContextKey: Hashable, Sendable {
     let isServer: Bool
     let identity: TLSIdentity?
+    let additionalIdentities: [TLSIdentity]
     let roots: Roots
+    let rules: TrustRules
     let policy: TLSPolicy
     let minimumVersion: TLSVersion
     let maximumVersion: TLSVersion?
@@ -22,11 +24,13 @@ struct ContextKey: Hashable, Sendable {
         isServer = settings.role == .server
         identity = settings.identity
         serverNames = settings.serverNames
+        additionalIdentities = settings.additionalIdentities
         acknowledgesServerName = settings.acknowledgesServerName
         ticketKeys = settings.ticketKeyReference
         resumesClientCertificates = settings.resumesClientCertificates
         resumesSessions = settings.role != .server && settings.resumption != .none
         verifiesPeer = settings.verifiesPeer
+        rules = settings.verifiesPeer ? TrustRules(settings) : TrustRules()
         roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused
         policy = settings.policy
         minimumVersion = max(settings.minimumVersion, settings.policy.minimumVersion)
@@ -48,6 +52,7 @@ struct ContextKey: Hashable, Sendable {
         if let certificate = identity?.certificateChain.first {
             certificate.derBytes.suffix(16).withUnsafeBytes { hasher.combine(bytes: $0) }
         }
+        hasher.combine(additionalIdentities.count)
         hasher.combine(minimumVersion)
         hasher.combine(maximumVersion)
         hasher.combine(applicationProtocols)
@@ -64,6 +69,7 @@ extension ContextKey {
         var fields = DigestFields()
         fields.append(identity?.certificateChain.map(\.derBytes) ?? [])
         roots.append(to: &fields)
+        rules.append(to: &fields)
         policy.append(to: &fields)
         fields.append(minimumVersion.wireValue)
         fields.append(maximumVersion?.wireValue ?? 0)
@@ -77,7 +83,9 @@ extension ContextKey {
     func serverScope() throws(TLSError) -> ResumptionScope {
         var fields = DigestFields()
         fields.append(identity?.certificateChain.map(\.derBytes) ?? [])
+        fields.append(additionalIdentities.flatMap { $0.certificateChain.map(\.derBytes) })
         fields.append(try roots.listedCertificates().map(\.derBytes))
+        try rules.appendContents(to: &fields)
         fields.append(clientCertificates == .required ? 2 : clientCertificates == .optional ? 1 : 0)
         fields.append(applicationProtocols.map { Array($0.utf8) })
         return ResumptionScope(fields)
@@ -90,20 +98,24 @@ extension ContextKey {
         case unused
         case system([FileStamp])
         case file(path: String, FileStamp)
+        case folder(path: String, [FileStamp])
         case certificates([Certificate])
 
         init(_ roots: TrustRoots) {
             switch roots {
             case .system: self = .system(SystemTrustStore.currentStamps())
             case .file(let path): self = .file(path: path, FileStamp(path: path))
+            case .folder(let path): self = .folder(path: path, CertificateFolder(path: path).stamps)
             case .certificates(let certificates): self = .certificates(certificates)
             }
         }
 
-        func trustStore() throws(TLSError) -> TrustStore {
+        /// A store of its own if it `isChanged` later, and for all but the system's roots.
+        func trustStore(isChanged: Bool) throws(TLSError) -> TrustStore {
             switch self {
+            case .system where isChanged: try TrustStore.systemRoots()
             case .system(let stamps): try SystemTrustStore.store(for: stamps)
-            case .unused, .file, .certificates: try TrustStore(listedCertificates())
+            case .unused, .file, .folder, .certificates: try TrustStore(listedCertificates())
             }
         }
 
@@ -119,6 +131,10 @@ extension ContextKey {
             case .certificates(let certificates):
                 fields.append(3)
                 fields.append(certificates.map(\.derBytes))
+            case .folder(_, let stamps):
+                fields.append(4)
+                fields.append(stamps.count)
+                for stamp in stamps { stamp.append(to: &fields) }
             }
         }
 
@@ -127,6 +143,7 @@ extension ContextKey {
             switch self {
             case .unused, .system: []
             case .file(let path, _): try Certificate.certificates(file: path)
+            case .folder(let path, _): try CertificateFolder(path: path).certificates()
             case .certificates(let certificates): certificates
             }
         }

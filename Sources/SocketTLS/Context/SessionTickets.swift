@@ -14,8 +14,9 @@
 //     (`TLSEngine.write`). A peer that is not accepted gets none.
 //  7. A context that asks for certificates issues tickets only if its settings say so
 //     (`resumesClientCertificates`). The verdict goes with the session, and the trust gate gets it again.
-//  8. A context shows one identity whatever name the client asks for. Where identities are chosen by name,
-//     each has a context of its own, so no session crosses names (CVE-2025-23419).
+//  8. A context shows the same identities whatever name the client asks for: what the client supports chooses
+//     among them. Where identities are chosen by name, each name has a context of its own, so no session
+//     crosses names (CVE-2025-23419).
 
 internal import COpenSSL
 internal import Glibc

@@ -31,9 +31,12 @@ package final class TLSContext: Sendable {
     let ticketCount: Int
     /// What sessions of this context's clients have in common; nil when they resume none.
     let resumptionScope: ResumptionScope?
+    /// What this library checks itself in the peer's verified chain.
+    let rules: TrustRules
 
     init(_ key: ContextKey, ticketClock: (@Sendable () -> Int)? = nil) throws(TLSError) {
         handle = try ContextHandle(isServer: key.isServer)
+        rules = key.rules
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
         tickets = key.issuesTickets ? SessionTickets(keysFrom: key.ticketKeys?.source, clock: ticketClock) : nil
         ticketCount = key.sessionTicketCount
@@ -48,6 +51,7 @@ package final class TLSContext: Sendable {
         try Self.setOptions(on: context)
         try ContextParameters(policy: key.policy).set(on: context, verifiesPeer: key.verifiesPeer)
         if let identity = key.identity { try Self.show(identity, on: context) }
+        for identity in key.additionalIdentities { try Self.show(identity, on: context) }
         try Self.setVerification(key, on: context)
         if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(key, on: context) }
         try negotiateProtocols(key, on: context)
@@ -96,7 +100,10 @@ package final class TLSContext: Sendable {
         COpenSSL_CTX_setMaximumChainBytes(context, key.maximumCertificateChainBytes)
         SSL_CTX_set_verify_depth(context, Int32(key.maximumCertificateChainLength))
         guard key.verifiesPeer else { return SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nil) }
-        try key.roots.trustStore().share(with: context)
+        let store = try key.roots.trustStore(isChanged: key.rules.revocation != nil)
+        try key.rules.revocation?.add(to: store)
+        store.share(with: context)
+        try key.rules.apply(to: context)
         let requires = !key.isServer || key.clientCertificates == .required
         SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_PEER, nil)
         if key.isServer { try nameAcceptedIssuers(key, on: context) }

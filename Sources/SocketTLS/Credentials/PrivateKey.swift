@@ -2,38 +2,82 @@ internal import COpenSSL
 
 /// A private key: RSA, EC, Ed25519, or any other kind that OpenSSL can sign with.
 ///
-/// Two keys are equal when their public halves are. The key cannot be read back.
+/// Two keys are equal when their public halves are. The key cannot be read back. The library wipes its own
+/// copies of keys and passphrases; the strings and arrays that you pass belong to you.
+///
+/// A passphrase is a string, or a closure that returns one: the closure is called once, and only if the key
+/// is encrypted. An error of the closure ends up in the message of the `invalidPrivateKey` that is thrown; a
+/// `TLSError` of it is thrown itself. No one is ever asked on the terminal.
 public struct PrivateKey: Sendable, Hashable {
     let handle: EVPKeyHandle
     /// The SubjectPublicKeyInfo of the public half.
     private let publicKeyBytes: [UInt8]
 
-    /// The first private key in a PEM text: PKCS#8 or a traditional form, encrypted or not.
+    /// The first private key in a PEM text: PKCS#8 (RFC 5958) or a traditional form, encrypted or not.
     ///
-    /// The library wipes its own copies of the text and the passphrase; the strings themselves belong to the
-    /// caller. Throws `invalidPrivateKey` if there is no key, or if the passphrase is missing or wrong.
+    /// Throws `invalidPrivateKey` if there is no key, or if the passphrase is missing or wrong.
     public init(pem: String, passphrase: String? = nil) throws(TLSError) {
-        try self.init(SecretBytes(pem), passphrase: passphrase, source: "The text")
+        try self.init(SecretBytes(pem), PassphraseSource(passphrase), source: "The text")
     }
 
-    /// The first private key in a PEM file; see `init(pem:passphrase:)`.
+    /// The first private key in a PEM text, with a closure for the passphrase; see `init(pem:passphrase:)`.
+    public init(pem: String, passphrase: () throws -> String) throws(TLSError) {
+        self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in
+            try PrivateKey(SecretBytes(pem), source, source: "The text")
+        }
+    }
+
+    /// A private key in DER, which must be the whole of `der`: PKCS#8 (RFC 5958), encrypted or not, PKCS#1
+    /// (RFC 8017, appendix A.1.2) or SEC1 (RFC 5915).
+    ///
+    /// Throws `invalidPrivateKey` if it is anything else, or if the passphrase is missing or wrong.
+    public init(der: [UInt8], passphrase: String? = nil) throws(TLSError) {
+        try self.init(der: SecretBytes(copying: der), PassphraseSource(passphrase), source: "The data")
+    }
+
+    /// A private key in DER, with a closure for the passphrase; see `init(der:passphrase:)`.
+    public init(der: [UInt8], passphrase: () throws -> String) throws(TLSError) {
+        self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in
+            try PrivateKey(der: SecretBytes(copying: der), source, source: "The data")
+        }
+    }
+
+    /// The first private key in a PEM file, or the one in a DER file; see `init(pem:passphrase:)` and
+    /// `init(der:passphrase:)`.
     ///
     /// Throws `invalidPrivateKey` if the file cannot be read, too.
     public init(file path: String, passphrase: String? = nil) throws(TLSError) {
-        let contents = try SecretBytes.contents(ofFile: path, or: .invalidPrivateKey)
-        try self.init(contents, passphrase: passphrase, source: "The file \"\(path)\"")
+        try self.init(file: path, PassphraseSource(passphrase))
     }
 
-    init(_ text: SecretBytes, passphrase: String?, source: String) throws(TLSError) {
-        let reader = try PEMReader(text, passphrase: passphrase, or: .invalidPrivateKey)
-        let (key, entries) = reader.privateKey()
-        guard let key else {
-            throw TLSError(
-                .invalidPrivateKey, Self.complaint(source, reader.askedForPassphrase, passphrase),
-                operation: "PEM_read_bio_PrivateKey", openSSLStack: entries.map(\.text))
-        }
-        handle = EVPKeyHandle(owning: key)
-        publicKeyBytes = Self.encodePublicHalf(key)
+    /// A private key in a file, with a closure for the passphrase; see `init(file:passphrase:)`.
+    public init(file path: String, passphrase: () throws -> String) throws(TLSError) {
+        self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try PrivateKey(file: path, source) }
+    }
+
+    /// The first private key that a URI names, through OpenSSL's stores (ossl_store(7)).
+    ///
+    /// `file:` works everywhere. Another scheme, such as `pkcs11:` (RFC 7512), needs a provider that
+    /// openssl.cnf activates. The passphrase is the PIN of a token. A key that stays in its token signs
+    /// there: each handshake waits for it, on the event loop of its connection.
+    ///
+    /// Throws `invalidPrivateKey` if there is no key, or no provider for the scheme, or if the passphrase is
+    /// missing or wrong.
+    public init(uri: String, passphrase: String? = nil) throws(TLSError) {
+        try self.init(uri: uri, PassphraseSource(passphrase))
+    }
+
+    /// The first private key that a URI names, with a closure for the passphrase; see
+    /// `init(uri:passphrase:)`.
+    public init(uri: String, passphrase: () throws -> String) throws(TLSError) {
+        self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try PrivateKey(uri: uri, source) }
+    }
+
+    /// Takes the caller's reference to `key`.
+    init(owning key: OpaquePointer) {
+        let handle = EVPKeyHandle(owning: key)
+        self.handle = handle
+        publicKeyBytes = Self.encodePublicHalf(of: handle)
     }
 
     /// Equal means the same public half.
@@ -46,18 +90,18 @@ public struct PrivateKey: Sendable, Hashable {
         hasher.combine(publicKeyBytes)
     }
 
-    private static func complaint(_ source: String, _ isEncrypted: Bool, _ passphrase: String?) -> String {
-        switch (isEncrypted, passphrase) {
-        case (true, nil): "\(source) has an encrypted private key, and no passphrase was given."
-        case (true, _): "\(source) has an encrypted private key, and the passphrase is wrong or the key is damaged."
-        case (false, _): "\(source) has no private key in PEM form."
-        }
+    /// OpenSSL's name for the kind of key, such as "RSA" or "EC": a server has one key of each.
+    var kind: String {
+        EVP_PKEY_get0_type_name(handle.key).map { String(cString: $0) } ?? ""
     }
 
-    private static func encodePublicHalf(_ key: OpaquePointer) -> [UInt8] {
+    private static func encodePublicHalf(of handle: EVPKeyHandle) -> [UInt8] {
         var encoding: UnsafeMutablePointer<UInt8>?
-        let length = i2d_PUBKEY(key, &encoding)
-        guard length > 0, let encoding else { return [] }
+        let length = OpenSSLCall.attempt { i2d_PUBKEY(handle.key, &encoding) }.value ?? 0
+        guard length > 0, let encoding else {
+            // A provider may show nothing of its keys. Such a key is equal only to its own copies.
+            return withUnsafeBytes(of: ObjectIdentifier(handle)) { Array($0) }
+        }
         defer { COpenSSL_free(encoding) }
         return Array(UnsafeBufferPointer(start: encoding, count: Int(length)))
     }

@@ -5,9 +5,24 @@ internal import Glibc
 final class SecretBytes {
     private let storage: UnsafeMutableRawBufferPointer
 
-    init(_ text: String) {
-        storage = .allocate(byteCount: text.utf8.count, alignment: 1)
+    /// - Parameter isTerminated: Whether a NUL follows the text.
+    init(_ text: String, isTerminated: Bool = false) {
+        let count = text.utf8.count
+        storage = .allocate(byteCount: isTerminated ? count + 1 : count, alignment: 1)
         storage.copyBytes(from: text.utf8)
+        if isTerminated { storage[count] = 0 }
+    }
+
+    init(copying bytes: [UInt8]) {
+        storage = .allocate(byteCount: bytes.count, alignment: 1)
+        storage.copyBytes(from: bytes)
+    }
+
+    /// So many bytes, which `write` fills.
+    init(count: Int, _ write: (UnsafeMutableRawBufferPointer) -> Void) {
+        storage = .allocate(byteCount: count, alignment: 1)
+        storage.initializeMemory(as: UInt8.self, repeating: 0)
+        write(storage)
     }
 
     init(copying bytes: some Collection<UInt8>) {
@@ -40,6 +55,14 @@ final class SecretBytes {
     }
 
     var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(storage) }
+
+    /// Whether the bytes are one SEQUENCE in DER. No PEM text is.
+    var isDER: Bool {
+        guard bytes.count > 2, bytes[0] == 0x30 else { return false }
+        guard bytes[1] > 0x80 else { return bytes.count == 2 + Int(bytes[1]) }
+        let digits = bytes.dropFirst(2).prefix(Int(bytes[1] & 0x7F))
+        return digits.count <= 4 && bytes.count == 2 + digits.count + digits.reduce(0) { $0 << 8 | Int($1) }
+    }
 
     /// Reads a whole file. Errors have `code`, which says what the file should contain.
     static func contents(ofFile path: String, or code: TLSError.Code) throws(TLSError) -> SecretBytes {

@@ -45,8 +45,27 @@ enum EngineCallbacks {
     private static func judge(_ store: OpaquePointer, _ events: EngineEvents) -> TrustGate.Ruling {
         let chain = Certificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
         if let excess = CertificateFault.excess(in: chain) { return events.refuse(chain, excess) }
-        let isGood = X509_verify_cert(store) == 1
-        return events.judge(chain, isGood ? .trusted : CertificateFault(in: store, chain, events.expectedName).verdict)
+        guard X509_verify_cert(store) == 1 else {
+            return events.judge(chain, CertificateFault(in: store, chain, events.expectedName).verdict)
+        }
+        let verified = VerifiedChain(of: store)
+        events.matchesPins = events.rules.matchesPins(verified)
+        events.stapledStatus = events.rules.stapledStatus(for: verified)
+        return events.judge(chain, events.rules.fault(in: verified) ?? .trusted)
+    }
+
+    /// Has clients ask for an OCSP response. OpenSSL calls back later than for the certificate, because in
+    /// TLS 1.2 the response comes later. A refusal has the alert bad_certificate_status_response.
+    static func requestStatus(on context: OpaquePointer) throws(TLSError) {
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_type") { COpenSSL_CTX_requestStatus(context) }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_cb") {
+            COpenSSL_CTX_setStatusCallback(context) { ssl, _ in
+                guard let ssl, let events = EngineCallbacks.events(of: ssl) else { return 0 }
+                var start: UnsafePointer<UInt8>?
+                let count = COpenSSL_statusResponse(ssl, &start)
+                return events.judgeStatus(count > 0 ? UnsafeBufferPointer(start: start, count: count) : nil) ? 1 : 0
+            }
+        }
     }
 
     // MARK: - Resumption

@@ -11,6 +11,12 @@ final class EngineEvents {
     /// The name that the peer's certificate must be for, if a name is expected.
     let expectedName: String?
     var gate: TrustGate
+    /// Whether a pinned key is in the verified chain; nil if it was not looked for.
+    var matchesPins: Bool?
+    /// What a stapled response must prove; nil if nothing, and for a chain that is not trusted.
+    var stapledStatus: StapledStatus?
+    /// Whose rules count: on a server that of the name that the client asks for.
+    var context: TLSContext
     /// What a client resumes; nil on a server, and on a client that resumes nothing.
     let resumption: ClientResumption?
     /// The fatal alert that was sent.
@@ -30,15 +36,18 @@ final class EngineEvents {
     /// - Parameter clock: Nanoseconds that never go back.
     init(
         bio: EngineBIO, isServer: Bool, expectedName: String?, gate: TrustGate, resumption: ClientResumption?,
-        clock: @escaping @Sendable () -> Int
+        context: TLSContext, clock: @escaping @Sendable () -> Int
     ) {
         self.resumption = resumption
+        self.context = context
         self.bio = bio
         self.clock = clock
         self.isServer = isServer
         self.expectedName = expectedName
         self.gate = gate
     }
+
+    var rules: TrustRules { context.rules }
 
     var isFlooded: Bool { allowance.isSpent }
 
@@ -69,6 +78,16 @@ final class EngineEvents {
     func judge(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
         resumption?.judged(verdict)
         return gate.judge(trust(chain, verdict))
+    }
+
+    /// Judges the OCSP response that the server has stapled, or that it has stapled none. Returns false to
+    /// refuse.
+    func judgeStatus(_ response: UnsafeBufferPointer<UInt8>?) -> Bool {
+        guard let status = stapledStatus else { return true }
+        stapledStatus = nil
+        guard let fault = status.fault(in: response) else { return true }
+        gate.overrule(trust([status.leaf], fault))
+        return false
     }
 
     /// Passes the verdict of the resumed session to the gate: OpenSSL verifies nothing then.
@@ -114,7 +133,8 @@ final class EngineEvents {
     private var refusalCode: Int32 {
         switch gate.refusal {
         case .byVerification(let trust), .byDecision(let trust, _):
-            if case .untrusted(_, let code, _) = trust.verdict { return code }
+            // OpenSSL has no code of its own for pins, and no alert for this one.
+            if case .untrusted(_, let code, _) = trust.verdict, code != TrustRules.pinMismatch { return code }
             return X509_V_ERR_CERT_REJECTED
         case .byExcess: return X509_V_ERR_CERT_REJECTED
         case nil: return X509_V_ERR_UNSPECIFIED

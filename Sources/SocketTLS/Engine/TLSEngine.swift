@@ -44,7 +44,8 @@ package final class TLSEngine {
     /// What both sides agreed on; nil before `.complete`. Built again for each call: keeping it would take
     /// 0.1 KiB on each connection.
     package var session: TLSSession? {
-        events.isEstablished ? TLSSession(of: ssl, isServer: events.isServer, resumption: events.resumption) : nil
+        events.isEstablished
+            ? TLSSession(of: ssl, isServer: events.isServer, resumption: events.resumption, matchesPins: events.matchesPins) : nil
     }
 
     private(set) var context: TLSContext
@@ -108,7 +109,8 @@ package final class TLSEngine {
                 nil
             }
         events = EngineEvents(
-            bio: bio, isServer: isServer, expectedName: serverName?.text, gate: gate, resumption: resumption, clock: clock)
+            bio: bio, isServer: isServer, expectedName: serverName?.text, gate: gate, resumption: resumption, context: context,
+            clock: clock)
         ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
             SSL_new(context.handle.context)
         }
@@ -132,7 +134,7 @@ package final class TLSEngine {
             SSL_new(new.handle.context)
         }
         detach()
-        (context, ssl) = (new, replacement)
+        (context, events.context, ssl) = (new, new, replacement)
         try attach()
         SSL_set_accept_state(ssl)
     }

@@ -11,6 +11,7 @@
 //  7. A peer without a certificate is not a question: no one is asked. Only a server that does not require a
 //     certificate admits it.
 //  8. A chain that may not even be verified, such as one that is too long, is refused in every mode.
+//  9. What comes after the decision, such as a stapled OCSP response, can refuse the peer in every mode.
 
 /// Who may decide about the peer's certificate, and the decision.
 struct TrustGate {
@@ -85,6 +86,11 @@ struct TrustGate {
     mutating func refuse(_ trust: PeerTrust) -> Ruling {
         state = .refused(.byExcess(trust))
         return .refuse
+    }
+
+    /// Refuses a peer for what came after its certificates, whatever was decided about them.
+    mutating func overrule(_ trust: PeerTrust) {
+        state = .refused(.byVerification(trust))
     }
 
     /// Whether the connection may be established. `isOptional`: this side does not require a certificate of

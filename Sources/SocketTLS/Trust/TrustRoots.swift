@@ -15,6 +15,12 @@ public enum TrustRoots: Sendable, Hashable {
     case system
     /// The certificates of a PEM file, loaded again when the file changes.
     case file(path: String)
+    /// The certificates of a folder: of all files in it whose names end in `.pem`, `.crt` or `.cer`, and of
+    /// those that c_rehash(1) has named by hash. Files without a certificate are skipped.
+    ///
+    /// They are loaded again when the folder or one of the files changes. Each new connection looks at each
+    /// file's date for that: keep the folder small.
+    case folder(path: String)
     /// Exactly these certificates.
     case certificates([Certificate])
 }
@@ -73,6 +79,13 @@ final class TrustStore: @unchecked Sendable {
                 "X509_STORE_add_cert", or: .invalidCertificate, "The trusted root \"\(certificate.displayName)\" cannot be used."
             ) { X509_STORE_add_cert(store, certificate.handle.x509) }
         }
+    }
+
+    /// Adds a list of revoked certificates, before the store is shared.
+    func add(revocationList list: OpaquePointer) throws(TLSError) {
+        try OpenSSLCall.requireSuccess(
+            "X509_STORE_add_crl", or: .invalidCertificate, "A list of revoked certificates cannot be used."
+        ) { X509_STORE_add_crl(store, list) }
     }
 
     /// Gives the store to `context`, which adds a reference of its own.

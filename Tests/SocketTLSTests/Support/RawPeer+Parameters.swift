@@ -6,6 +6,20 @@ extension RawPeer {
         try require(groups.withCString { SSL_ctrl(ssl, SSL_CTRL_SET_GROUPS_LIST, 0, UnsafeMutableRawPointer(mutating: $0)) } == 1)
     }
 
+    /// What this side verifies, in the names of SSL_CTX_set1_sigalgs_list(3).
+    func offer(signatures: String) throws {
+        try require(
+            signatures.withCString { SSL_ctrl(ssl, SSL_CTRL_SET_SIGALGS_LIST, 0, UnsafeMutableRawPointer(mutating: $0)) } == 1)
+    }
+
+    /// The certificates that the other side has shown, its own first.
+    var peerCertificates: [Certificate] {
+        let chain = SSL_get_peer_cert_chain(ssl)
+        return (0..<COpenSSL_sk_X509_num(chain)).compactMap { index in
+            try? Certificate(der: MemoryBytes.written { i2d_X509_bio($0, COpenSSL_sk_X509_value(chain, index)) })
+        }
+    }
+
     /// Of TLS 1.2.
     func offer(ciphers: String) throws {
         SSL_set_security_level(ssl, 0)

@@ -4,6 +4,13 @@ import Glibc
 final class TemporaryFile {
     let path: String
 
+    init(bytes: [UInt8]) throws {
+        path = "/tmp/SocketTLSTests-\(getpid())-\(UInt64.random(in: 0...UInt64.max))"
+        guard let file = fopen(path, "w") else { throw TestFailure(what: path) }
+        fwrite(bytes, 1, bytes.count, file)
+        fclose(file)
+    }
+
     init(_ text: String) throws {
         path = "/tmp/SocketTLSTests-\(getpid())-\(UInt64.random(in: 0...UInt64.max))"
         try replace(with: text)

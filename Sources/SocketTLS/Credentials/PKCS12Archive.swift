@@ -1,0 +1,222 @@
+// Rules of PKCS#12 (RFC 7292):
+//  1. What the file is encrypted with is known before anyone is asked for a passphrase.
+//  2. Old algorithms need the caller's permission. They are loaded into a library context of this archive
+//     alone, which goes with it: nothing else in the process becomes weaker. It is the default context of
+//     this thread while OpenSSL decrypts, and never while other code runs: OpenSSL 3.0 does not pass the
+//     context of an archive on to its parts.
+//  3. What leaves the archive is decoded again in the library context of the process, since keys and
+//     certificates refer to the one that they were made in.
+//  4. Two kinds of "no passphrase" exist, none and an empty one: both are tried before anyone is asked.
+
+internal import COpenSSL
+
+/// A PKCS#12 file: a private key with its certificates.
+final class PKCS12Archive {
+    private let library: LegacyLibrary?
+    private let archive: OpaquePointer
+    private let source: String
+
+    /// - Parameter source: What the bytes are called in messages.
+    init(_ bytes: SecretBytes, source: String, allowsLegacyAlgorithms: Bool) throws(TLSError) {
+        let library = allowsLegacyAlgorithms ? try LegacyLibrary() : nil
+        archive = try OpenSSLCall.require("d2i_PKCS12", or: .invalidCertificate, "\(source) is not in PKCS#12 form.") {
+            var cursor = bytes.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+            return d2i_PKCS12(nil, &cursor, bytes.bytes.count)
+        }
+        self.library = library
+        self.source = source
+        guard !allowsLegacyAlgorithms, let name = PKCS12Encryption.oldAlgorithm(in: archive) else { return }
+        throw TLSError(
+            .invalidPrivateKey,
+            "\(source) is encrypted with \(name), which is too weak: write it again with a modern algorithm, or allow legacy algorithms.",
+            operation: "PKCS12_parse")
+    }
+
+    deinit { PKCS12_free(archive) }
+
+    /// The key, and the certificates from its own upwards. A root is left out, and so is what does not belong
+    /// to the chain.
+    func identity(_ passphrase: PassphraseSource) throws(TLSError) -> TLSIdentity {
+        var key: OpaquePointer?
+        var leaf: OpaquePointer?
+        var others: OpaquePointer?
+        defer {
+            EVP_PKEY_free(key)
+            X509_free(leaf)
+            COpenSSL_sk_X509_free(others)
+        }
+        let secret = try opening(passphrase)
+        let (isParsed, entries) = attempt { PKCS12_parse(archive, secret?.text, &key, &leaf, &others) }
+        guard isParsed else {
+            throw passphrase.failure(
+                encrypted: "\(source) is encrypted", otherwise: "\(source) cannot be decoded.", operation: "PKCS12_parse", entries
+            )
+        }
+        guard let key else {
+            throw TLSError(.invalidPrivateKey, "\(source) has no private key.", operation: "PKCS12_parse")
+        }
+        guard let leaf else {
+            throw TLSError(
+                .invalidCertificate, "\(source) has no certificate for its private key.", operation: "PKCS12_parse")
+        }
+        let chain = try Self.chain(from: leaf, Certificate.certificates(sharing: others))
+        return try TLSIdentity(certificateChain: chain, privateKey: Self.copy(key))
+    }
+
+    /// The passphrase that fits the file; nil if it needs none.
+    private func opening(_ passphrase: PassphraseSource) throws(TLSError) -> SecretBytes? {
+        guard PKCS12_mac_present(archive) == 1 else {
+            guard PKCS12Encryption.isEncrypted(archive) else { return nil }
+            throw TLSError(
+                .invalidPrivateKey, "\(source) is encrypted but has no MAC, which OpenSSL requires.", operation: "PKCS12_parse")
+        }
+        if verifies(nil) || verifies(SecretBytes("", isTerminated: true)) { return nil }
+        let secret = passphrase.terminated()
+        if let secret, verifies(secret) { return secret }
+        throw passphrase.failure(
+            encrypted: "\(source) is encrypted", otherwise: "\(source) cannot be decoded.", operation: "PKCS12_verify_mac")
+    }
+
+    private func verifies(_ secret: SecretBytes?) -> Bool {
+        attempt { PKCS12_verify_mac(archive, secret?.text, -1) }.isDone
+    }
+
+    /// Runs a call that returns 1 on success, with the algorithms that this archive may use.
+    private func attempt(_ body: () -> Int32) -> (isDone: Bool, entries: [OpenSSLError]) {
+        let previous = library.map { OSSL_LIB_CTX_set0_default($0.context) }
+        defer { if let previous { OSSL_LIB_CTX_set0_default(previous) } }
+        let (isDone, entries) = OpenSSLCall.attempt { body() == 1 ? true : nil }
+        return (isDone == true, entries)
+    }
+
+    private static func chain(from leaf: OpaquePointer, _ others: [Certificate]) throws(TLSError) -> [Certificate] {
+        var chain = [try Certificate(der: Certificate(sharing: leaf).derBytes)]
+        var rest = others
+        while let last = chain.last, !last.isSelfIssued, let next = rest.firstIndex(where: { $0.hasIssued(last) }) {
+            let issuer = rest.remove(at: next)
+            if issuer.isSelfIssued { break }
+            chain.append(try Certificate(der: issuer.derBytes))
+        }
+        return chain
+    }
+
+    private static func copy(_ key: OpaquePointer) throws(TLSError) -> PrivateKey {
+        let complaint = "The private key of the PKCS#12 file cannot be used."
+        let info = try OpenSSLCall.require("EVP_PKEY2PKCS8", or: .invalidPrivateKey, complaint) { EVP_PKEY2PKCS8(key) }
+        defer { PKCS8_PRIV_KEY_INFO_free(info) }
+        let count = Int(max(0, i2d_PKCS8_PRIV_KEY_INFO(info, nil)))
+        let encoding = SecretBytes(count: count) { room in
+            var cursor = room.baseAddress?.assumingMemoryBound(to: UInt8.self)
+            _ = i2d_PKCS8_PRIV_KEY_INFO(info, &cursor)
+        }
+        return try PrivateKey(der: encoding, PassphraseSource(nil), source: "The PKCS#12 file")
+    }
+}
+
+extension SecretBytes {
+    /// The bytes as a C string, if a NUL ends them.
+    fileprivate var text: UnsafePointer<CChar>? { bytes.baseAddress?.assumingMemoryBound(to: CChar.self) }
+}
+
+extension Certificate {
+    fileprivate var isSelfIssued: Bool { hasIssued(self) }
+
+    /// By names and key identifiers, not by the signature.
+    fileprivate func hasIssued(_ other: Certificate) -> Bool {
+        X509_check_issued(handle.x509, other.handle.x509) == X509_V_OK
+    }
+}
+
+/// A library context with OpenSSL's legacy algorithms, apart from that of the process.
+private final class LegacyLibrary {
+    let context: OpaquePointer
+    private let providers: [OpaquePointer]
+
+    init() throws(TLSError) {
+        let context = try OpenSSLCall.require(
+            "OSSL_LIB_CTX_new", or: .internalError, "OpenSSL has no memory for a library context."
+        ) {
+            OSSL_LIB_CTX_new()
+        }
+        var providers: [OpaquePointer] = []
+        for name in ["default", "legacy"] {
+            let (provider, entries) = OpenSSLCall.attempt { OSSL_PROVIDER_load(context, name) }
+            guard let provider else {
+                for provider in providers { OSSL_PROVIDER_unload(provider) }
+                OSSL_LIB_CTX_free(context)
+                throw TLSError(
+                    .internalError, "OpenSSL's provider \"\(name)\" cannot be loaded: is it installed?",
+                    operation: "OSSL_PROVIDER_load", openSSLStack: entries.map(\.text))
+            }
+            providers.append(provider)
+        }
+        (self.context, self.providers) = (context, providers)
+    }
+
+    deinit {
+        for provider in providers { OSSL_PROVIDER_unload(provider) }
+        OSSL_LIB_CTX_free(context)
+    }
+}
+
+/// What the parts of a PKCS#12 file are encrypted with.
+private enum PKCS12Encryption {
+    /// OpenSSL's name of the first algorithm that is too weak.
+    static func oldAlgorithm(in archive: OpaquePointer) -> String? {
+        algorithms(in: archive).lazy.compactMap(oldName).first
+    }
+
+    static func isEncrypted(_ archive: OpaquePointer) -> Bool {
+        !algorithms(in: archive).isEmpty
+    }
+
+    /// The identifiers of RFC 8018 (PBES2 and its cipher) or RFC 7292, appendix C.
+    private typealias Algorithm = (scheme: Int32, cipher: Int32)
+
+    private static func algorithms(in archive: OpaquePointer) -> [Algorithm] {
+        guard let safes = OpenSSLCall.attempt({ PKCS12_unpack_authsafes(archive) }).value else { return [] }
+        defer { COpenSSL_sk_PKCS7_free(safes) }
+        var found: [Algorithm] = []
+        for index in 0..<COpenSSL_sk_PKCS7_num(safes) {
+            guard let safe = COpenSSL_sk_PKCS7_value(safes, index) else { continue }
+            switch OBJ_obj2nid(safe.pointee.type) {
+            case NID_pkcs7_encrypted:
+                if let data = safe.pointee.d.encrypted?.pointee.enc_data?.pointee.algorithm { found.append(algorithm(data)) }
+            case NID_pkcs7_data: found += algorithmsOfKeys(in: safe)
+            default: break
+            }
+        }
+        return found
+    }
+
+    private static func algorithmsOfKeys(in safe: UnsafeMutablePointer<PKCS7>) -> [Algorithm] {
+        guard let bags = OpenSSLCall.attempt({ PKCS12_unpack_p7data(safe) }).value else { return [] }
+        defer { COpenSSL_sk_PKCS12_SAFEBAG_free(bags) }
+        return (0..<COpenSSL_sk_PKCS12_SAFEBAG_num(bags)).compactMap { index in
+            let bag = COpenSSL_sk_PKCS12_SAFEBAG_value(bags, index)
+            guard PKCS12_SAFEBAG_get_nid(bag) == NID_pkcs8ShroudedKeyBag else { return nil }
+            var data: UnsafePointer<X509_ALGOR>?
+            X509_SIG_get0(PKCS12_SAFEBAG_get0_pkcs8(bag), &data, nil)
+            return data.map(algorithm)
+        }
+    }
+
+    private static func algorithm(_ data: UnsafePointer<X509_ALGOR>) -> Algorithm {
+        let scheme = OBJ_obj2nid(data.pointee.algorithm)
+        guard scheme == NID_pbes2, let contents = ASN1_TYPE_unpack_sequence(PBE2PARAM_it(), data.pointee.parameter) else {
+            return (scheme, NID_undef)
+        }
+        let parameters = contents.assumingMemoryBound(to: PBE2PARAM.self)
+        defer { PBE2PARAM_free(parameters) }
+        return (scheme, OBJ_obj2nid(parameters.pointee.encryption.pointee.algorithm))
+    }
+
+    private static let oldCiphers = [NID_des_cbc, NID_des_ede3_cbc, NID_rc2_cbc, NID_rc5_cbc]
+
+    /// Everything before PBES2 is old: RC2 and RC4, with 40 bits and more, and DES in all its forms.
+    private static func oldName(_ algorithm: Algorithm) -> String? {
+        let old = algorithm.scheme != NID_pbes2 ? algorithm.scheme : algorithm.cipher
+        guard algorithm.scheme != NID_pbes2 || oldCiphers.contains(old) else { return nil }
+        return OBJ_nid2ln(old).map { String(cString: $0) } ?? "an unknown algorithm"
+    }
+}

@@ -1,0 +1,95 @@
+/// Where the passphrase of a key comes from. It is asked for once, and only if OpenSSL meets something
+/// encrypted.
+///
+/// OpenSSL always gets its callback: without one it asks on the terminal and waits.
+final class PassphraseSource {
+    private let provide: (() throws -> String)?
+    private var answer: Answer?
+
+    private enum Answer {
+        /// The passphrase, and a NUL behind it.
+        case given(SecretBytes)
+        case missing
+        case tooLong(Int)
+        case failed(any Error)
+    }
+
+    /// OpenSSL's `PEM_BUFSIZE`.
+    private static let longest = 1024
+
+    init(_ passphrase: String?) {
+        provide = passphrase.map { passphrase in { passphrase } }
+    }
+
+    private init(asking provide: @escaping () throws -> String) {
+        self.provide = provide
+    }
+
+    /// Runs `body` with a source that asks `provide`.
+    static func asking<Value>(
+        _ provide: () throws -> String, _ body: (PassphraseSource) throws(TLSError) -> Value
+    ) throws(TLSError) -> Value {
+        try withoutActuallyEscaping(provide) { provide throws(TLSError) in try body(PassphraseSource(asking: provide)) }
+    }
+
+    /// Something encrypted was met.
+    var wasAsked: Bool { answer != nil }
+
+    /// The passphrase with a NUL behind it; nil if there is none, and then `failure` says why.
+    func terminated() -> SecretBytes? {
+        let answer = self.answer ?? ask()
+        self.answer = answer
+        guard case .given(let secret) = answer else { return nil }
+        return secret
+    }
+
+    private func ask() -> Answer {
+        guard let provide else { return .missing }
+        do {
+            let text = try provide()
+            guard text.utf8.count <= Self.longest else { return .tooLong(text.utf8.count) }
+            return .given(SecretBytes(text, isTerminated: true))
+        } catch {
+            return .failed(error)
+        }
+    }
+
+    /// Why something could not be decrypted or, if nothing encrypted was met, `otherwise`. `encrypted` is the
+    /// beginning of the sentence.
+    func failure(
+        encrypted: String, otherwise: String, operation: String, _ entries: [OpenSSLError] = []
+    ) -> TLSError {
+        if case .failed(let error as TLSError) = answer { return error }
+        let complaint =
+            switch answer {
+            case nil: otherwise
+            case .missing: "\(encrypted), and no passphrase was given."
+            case .given: "\(encrypted), and the passphrase is wrong or the contents are damaged."
+            case .tooLong(let count):
+                "\(encrypted), and the passphrase has \(count) bytes: OpenSSL takes no more than \(Self.longest)."
+            case .failed(let error): "\(encrypted), and the passphrase is not available: \(error)."
+            }
+        return TLSError(.invalidPrivateKey, complaint, operation: operation, openSSLStack: entries.map(\.text))
+    }
+
+    // MARK: - The callback of OpenSSL
+
+    /// What `answerPassphrase` needs; this object must outlive the call.
+    var argument: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
+
+    fileprivate func copy(to buffer: UnsafeMutablePointer<CChar>, size: Int) -> Int32 {
+        guard let secret = terminated() else { return -1 }
+        let bytes = secret.bytes.dropLast()
+        guard bytes.count <= size else { return -1 }
+        for (offset, byte) in bytes.enumerated() { buffer[offset] = CChar(bitPattern: byte) }
+        return Int32(bytes.count)
+    }
+}
+
+/// A `pem_password_cb` over a `PassphraseSource`; a C function cannot be a stored property.
+func answerPassphrase(
+    _ buffer: UnsafeMutablePointer<CChar>?, _ size: Int32, _: Int32, _ source: UnsafeMutableRawPointer?
+) -> Int32 {
+    guard let buffer, let source else { return -1 }
+    return Unmanaged<PassphraseSource>.fromOpaque(source).takeUnretainedValue().copy(to: buffer, size: Int(size))
+}

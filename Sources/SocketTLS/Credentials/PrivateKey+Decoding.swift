@@ -1,0 +1,110 @@
+internal import COpenSSL
+
+extension PrivateKey {
+    /// The first key of a PEM text.
+    init(_ text: SecretBytes, _ passphrase: PassphraseSource, source: String) throws(TLSError) {
+        let (key, entries) = try PEMReader(text, passphrase: passphrase, or: .invalidPrivateKey).privateKey()
+        guard let key else {
+            throw passphrase.failure(
+                encrypted: "\(source) has an encrypted private key", otherwise: "\(source) has no private key in PEM form.",
+                operation: "PEM_read_bio_PrivateKey", entries)
+        }
+        self.init(owning: key)
+    }
+
+    init(file path: String, _ passphrase: PassphraseSource) throws(TLSError) {
+        let contents = try SecretBytes.contents(ofFile: path, or: .invalidPrivateKey)
+        let source = "The file \"\(path)\""
+        if contents.isDER {
+            try self.init(der: contents, passphrase, source: source)
+        } else {
+            try self.init(contents, passphrase, source: source)
+        }
+    }
+
+    // MARK: - DER
+
+    /// An encrypted key begins with an algorithm, and every other form with a version number: so the form is
+    /// known before anything is decrypted.
+    init(der: SecretBytes, _ passphrase: PassphraseSource, source: String) throws(TLSError) {
+        let isEncrypted = Self.isEncrypted(der.bytes)
+        let (key, entries) = isEncrypted ? Self.decrypt(der.bytes, passphrase) : Self.decode(der.bytes)
+        guard let key else {
+            throw passphrase.failure(
+                encrypted: "\(source) has an encrypted private key", otherwise: "\(source) has no private key in DER form.",
+                operation: isEncrypted ? "d2i_PKCS8PrivateKey_bio" : "d2i_AutoPrivateKey", entries)
+        }
+        self.init(owning: key)
+    }
+
+    private static func isEncrypted(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        guard let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return false }
+        var cursor: UnsafePointer<UInt8>? = start
+        guard let envelope = OpenSSLCall.attempt({ d2i_X509_SIG(nil, &cursor, bytes.count) }).value else { return false }
+        X509_SIG_free(envelope)
+        return cursor == start + bytes.count
+    }
+
+    private static func decrypt(
+        _ bytes: UnsafeRawBufferPointer, _ passphrase: PassphraseSource
+    ) -> (value: OpaquePointer?, errors: [OpenSSLError]) {
+        OpenSSLCall.attempt {
+            guard let count = Int32(exactly: bytes.count), let bio = BIO_new_mem_buf(bytes.baseAddress, count) else { return nil }
+            defer { BIO_free(bio) }
+            return d2i_PKCS8PrivateKey_bio(bio, nil, answerPassphrase, passphrase.argument)
+        }
+    }
+
+    /// Nil also if bytes follow the key.
+    private static func decode(_ bytes: UnsafeRawBufferPointer) -> (value: OpaquePointer?, errors: [OpenSSLError]) {
+        OpenSSLCall.attempt {
+            guard let start = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return nil }
+            var cursor: UnsafePointer<UInt8>? = start
+            guard let key = d2i_AutoPrivateKey(nil, &cursor, bytes.count) else { return nil }
+            if cursor == start + bytes.count { return key }
+            EVP_PKEY_free(key)
+            return nil
+        }
+    }
+
+    // MARK: - URI
+
+    init(uri: String, _ passphrase: PassphraseSource) throws(TLSError) {
+        guard !uri.utf8.contains(0) else {
+            throw TLSError(
+                .invalidPrivateKey, "The URI \"\(uri.printable)\" contains a NUL character.", operation: "OSSL_STORE_open_ex")
+        }
+        let (key, entries) = Self.load(uri, passphrase)
+        guard let key else {
+            throw passphrase.failure(
+                encrypted: "The URI \"\(Self.withoutSecrets(uri))\" names an encrypted private key",
+                otherwise: "OpenSSL finds no private key at the URI \"\(Self.withoutSecrets(uri))\".",
+                operation: "OSSL_STORE_load", uri.contains("?") ? [] : entries)
+        }
+        self.init(owning: key)
+    }
+
+    private static func load(_ uri: String, _ passphrase: PassphraseSource) -> (value: OpaquePointer?, errors: [OpenSSLError]) {
+        OpenSSLCall.attempt {
+            // Without a method OpenSSL would ask on the terminal.
+            guard let method = UI_UTIL_wrap_read_pem_callback(answerPassphrase, 0) else { return nil }
+            defer { UI_destroy_method(method) }
+            guard let store = OSSL_STORE_open_ex(uri, nil, nil, method, passphrase.argument, nil, nil, nil) else { return nil }
+            defer { OSSL_STORE_close(store) }
+            // A hint, which a loader may not know.
+            _ = OSSL_STORE_expect(store, OSSL_STORE_INFO_PKEY)
+            // A loader is anyone's code: it must not hold this side forever.
+            for _ in 0..<1000 where OSSL_STORE_eof(store) == 0 && OSSL_STORE_error(store) == 0 {
+                guard let entry = OSSL_STORE_load(store) else { continue }
+                defer { OSSL_STORE_INFO_free(entry) }
+                if OSSL_STORE_INFO_get_type(entry) == OSSL_STORE_INFO_PKEY { return OSSL_STORE_INFO_get1_PKEY(entry) }
+            }
+            return nil
+        }
+    }
+
+    /// A `pkcs11:` URI may contain a PIN in its query (RFC 7512, 2.4). OpenSSL's error queue repeats URIs.
+    private static func withoutSecrets(_ uri: String) -> String {
+        String(uri.prefix { $0 != "?" }).printable
+    }
+}

@@ -1,0 +1,154 @@
+// What OpenSSL gets wrong about name constraints (RFC 5280, 4.2.1.10):
+//  1. A wildcard may reach into an excluded subtree: "*.example.org" is also a certificate for
+//     "secret.example.org". OpenSSL compares the wildcard as if it were a name (CVE-2025-61727 is the same
+//     fault in another library). We refuse it.
+//  2. OpenSSL looks at a constraint only when a name of its kind is there. A constraint that says nothing
+//     that can be understood, or nothing at all, is refused before that.
+
+internal import COpenSSL
+
+extension VerifiedChain {
+    /// The first certificate of an authority whose constraints are malformed, or exclude a wildcard of the
+    /// peer's.
+    var constraintFault: PeerTrust.Verdict? {
+        for (depth, authority) in certificates.enumerated().dropFirst() {
+            switch NameConstraints(of: authority) {
+            case .absent: continue
+            case .malformed:
+                return .untrusted(
+                    reason: "The certificate of \"\(name(authority))\" has malformed name constraints.",
+                    code: X509_V_ERR_UNSUPPORTED_CONSTRAINT_SYNTAX, depth: depth)
+            case .excluded(let domains):
+                guard let wildcard = wildcards.first(where: { wildcard in domains.contains { wildcard.reaches($0) } }) else {
+                    continue
+                }
+                return .untrusted(
+                    reason:
+                        "The certificate of \"\(certificates.first.map(name) ?? "")\" is for \"*.\(wildcard.parent.printable)\", and \"\(name(authority))\" may not issue for a name in that.",
+                    code: X509_V_ERR_EXCLUDED_VIOLATION, depth: 0)
+            }
+        }
+        return nil
+    }
+
+    private var wildcards: [Wildcard] {
+        certificates.first.map { Certificate(sharing: $0).dnsNames.compactMap(Wildcard.init) } ?? []
+    }
+
+    private struct Wildcard {
+        let parent: String
+
+        init?(_ name: String) {
+            guard name.hasPrefix("*.") else { return nil }
+            parent = name.dropFirst(2).lowercased()
+        }
+
+        /// Whether the wildcard stands for `domain`, which is one label longer than the parent. OpenSSL
+        /// itself refuses wildcards that are inside of the subtree as a whole.
+        func reaches(_ domain: String) -> Bool {
+            guard domain.hasSuffix("." + parent) else { return false }
+            let label = domain.dropLast(parent.utf8.count + 1)
+            return !label.isEmpty && !label.contains(".")
+        }
+    }
+}
+
+/// The name constraints of one authority, as far as they matter here.
+private enum NameConstraints {
+    case absent
+    case malformed
+    /// The excluded domains, in lower case, without a leading dot.
+    case excluded([String])
+
+    init(of certificate: OpaquePointer) {
+        guard X509_get_ext_by_NID(certificate, NID_name_constraints, -1) >= 0 else {
+            self = .absent
+            return
+        }
+        let decoded = OpenSSLCall.attempt { X509_get_ext_d2i(certificate, NID_name_constraints, nil, nil) }.value
+        guard let constraints = decoded?.assumingMemoryBound(to: NAME_CONSTRAINTS.self) else {
+            self = .malformed
+            return
+        }
+        defer { NAME_CONSTRAINTS_free(constraints) }
+        let permitted = Self.subtrees(constraints.pointee.permittedSubtrees)
+        let excluded = Self.subtrees(constraints.pointee.excludedSubtrees)
+        let all = permitted + excluded
+        guard !all.isEmpty, all.allSatisfy(\.isWellFormed) else {
+            self = .malformed
+            return
+        }
+        self = .excluded(excluded.compactMap(\.domain))
+    }
+
+    private static func subtrees(_ stack: OpaquePointer?) -> [Subtree] {
+        (0..<COpenSSL_sk_GENERAL_SUBTREE_num(stack)).compactMap { index in
+            COpenSSL_sk_GENERAL_SUBTREE_value(stack, index).map { Subtree($0.pointee) }
+        }
+    }
+
+    /// One name of a constraint.
+    private struct Subtree {
+        private let type: Int32
+        private let bytes: [UInt8]
+        /// Fields that must not be there (RFC 5280, 4.2.1.10).
+        private let hasDistances: Bool
+
+        init(_ subtree: GENERAL_SUBTREE) {
+            var type: Int32 = -1
+            let value = GENERAL_NAME_get0_value(subtree.base, &type)
+            self.type = type
+            hasDistances = (subtree.minimum.map { ASN1_INTEGER_get($0) != 0 } ?? false) || subtree.maximum != nil
+            guard [GEN_DNS, GEN_EMAIL, GEN_URI, GEN_IPADD].contains(type), let value else {
+                bytes = []
+                return
+            }
+            let string = value.assumingMemoryBound(to: ASN1_STRING.self)
+            let count = Int(max(0, ASN1_STRING_length(string)))
+            bytes = Array(UnsafeBufferPointer(start: ASN1_STRING_get0_data(string), count: count))
+        }
+
+        var isWellFormed: Bool {
+            guard !hasDistances else { return false }
+            return switch type {
+            case GEN_DNS: isDomain
+            case GEN_EMAIL, GEN_URI: bytes.allSatisfy { (0x21..<0x7F).contains($0) }
+            case GEN_IPADD: isNetwork
+            default: true
+            }
+        }
+
+        var domain: String? {
+            guard type == GEN_DNS else { return nil }
+            let name = String(decoding: bytes, as: UTF8.self).lowercased()
+            return name.hasPrefix(".") ? String(name.dropFirst()) : name
+        }
+
+        /// Nothing at all, which means every name, or labels of letters, digits, hyphens and underscores. A
+        /// dot at the front is not in the standard, but in use.
+        private var isDomain: Bool {
+            if bytes.isEmpty { return true }
+            let labels = (domain ?? "").split(separator: ".", omittingEmptySubsequences: false)
+            return labels.allSatisfy { label in
+                (1...63).contains(label.utf8.count) && label.utf8.allSatisfy(Self.isLabelCharacter)
+            }
+        }
+
+        private static func isLabelCharacter(_ byte: UInt8) -> Bool {
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"),
+                UInt8(ascii: "_"):
+                true
+            default: false
+            }
+        }
+
+        /// An address and a mask whose ones come first (RFC 4632).
+        private var isNetwork: Bool {
+            guard bytes.count == 8 || bytes.count == 32 else { return false }
+            let mask = bytes.dropFirst(bytes.count / 2)
+            let bits = mask.flatMap { byte in (0..<8).map { byte >> (7 - $0) & 1 } }
+            return !bits.drop { $0 == 1 }.contains(1)
+        }
+    }
+}

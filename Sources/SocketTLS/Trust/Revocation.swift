@@ -1,0 +1,105 @@
+internal import COpenSSL
+
+/// The lists of revoked certificates that a context knows, and the stamps that show when their files change.
+struct Revocation: Hashable, Sendable {
+    private let sources: [Source]
+    private let scope: TLSSettings.RevocationScope
+
+    private struct Source: Hashable, Sendable {
+        let source: TLSSettings.RevocationSource
+        let stamps: [FileStamp]
+
+        init(_ source: TLSSettings.RevocationSource) {
+            self.source = source
+            switch source {
+            case .file(let path): stamps = [FileStamp(path: path)]
+            case .folder(let path): stamps = CertificateFolder(path: path, contents: .revocationLists).stamps
+            }
+        }
+
+        var files: [String] {
+            get throws(TLSError) {
+                switch source {
+                case .file(let path): [path]
+                case .folder(let path): try CertificateFolder(path: path, contents: .revocationLists).readableFiles()
+                }
+            }
+        }
+
+        /// In messages.
+        var name: String {
+            switch source {
+            case .file(let path): "The file \"\(path.printable)\""
+            case .folder(let path): "The folder \"\(path.printable)\""
+            }
+        }
+    }
+
+    init(_ sources: [TLSSettings.RevocationSource], _ scope: TLSSettings.RevocationScope) {
+        self.sources = sources.map(Source.init)
+        self.scope = scope
+    }
+
+    /// OpenSSL's flags for the verification.
+    var flags: Int {
+        switch scope {
+        case .leaf: Int(X509_V_FLAG_CRL_CHECK)
+        case .chain: Int(X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL)
+        }
+    }
+
+    /// Reads the files. Throws `invalidCertificate` if one cannot be read, and for a source without a list.
+    func add(to store: TrustStore) throws(TLSError) {
+        for source in sources {
+            var count = 0
+            for file in try source.files { count += try Self.addLists(of: file, to: store) }
+            if count == 0 { throw Self.nothing(in: source.name) }
+        }
+    }
+
+    private static func nothing(in source: String) -> TLSError {
+        TLSError(.invalidCertificate, "\(source) has no list of revoked certificates.", operation: "PEM_read_bio_X509_CRL")
+    }
+
+    private static func addLists(of path: String, to store: TrustStore) throws(TLSError) -> Int {
+        let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
+        if contents.isDER {
+            let list = try OpenSSLCall.require(
+                "d2i_X509_CRL", or: .invalidCertificate, "The file \"\(path.printable)\" is no list of revoked certificates."
+            ) {
+                var cursor = contents.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+                return d2i_X509_CRL(nil, &cursor, contents.bytes.count)
+            }
+            defer { X509_CRL_free(list) }
+            try store.add(revocationList: list)
+            return 1
+        }
+        let reader = try PEMReader(contents, or: .invalidCertificate)
+        var count = 0
+        while let list = try reader.nextRevocationList() {
+            defer { X509_CRL_free(list) }
+            try store.add(revocationList: list)
+            count += 1
+        }
+        return count
+    }
+
+    func append(to fields: inout DigestFields) {
+        let stamps = sources.flatMap(\.stamps)
+        fields.append(flags)
+        fields.append(stamps.count)
+        for stamp in stamps { stamp.append(to: &fields) }
+    }
+
+    /// The lists themselves, the same for every process that has them.
+    func appendContents(to fields: inout DigestFields) throws(TLSError) {
+        fields.append(flags)
+        for source in sources {
+            let files = try source.files
+            fields.append(files.count)
+            for file in files {
+                fields.append(Array(try SecretBytes.contents(ofFile: file, or: .invalidCertificate).bytes))
+            }
+        }
+    }
+}

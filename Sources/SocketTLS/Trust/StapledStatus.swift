@@ -1,0 +1,130 @@
+// Rules of stapled OCSP responses (RFC 6960, 3.2 and 4.2.2.2):
+//  1. The response is signed by the issuer of the certificate, as it is in the verified chain, or by someone
+//     whose certificate that issuer has signed for this purpose. No other root counts.
+//  2. It has an answer about this certificate, whose time is now. An answer without an end is refused.
+//  3. "Unknown" is not good.
+//  4. A certificate that asks for a response by its TLS feature (RFC 7633) needs one.
+
+internal import COpenSSL
+internal import Glibc
+
+/// What a stapled OCSP response must prove about one certificate.
+final class StapledStatus {
+    let leaf: Certificate
+    /// Nil if the certificate itself is the trusted one: then no one can answer for it.
+    private let issuer: Certificate?
+    private let isRequired: Bool
+    private let time: Int
+
+    /// Clocks differ.
+    private static let leeway = 300
+
+    /// Nil for an empty chain, which OpenSSL never calls verified.
+    ///
+    /// - Parameter time: Seconds since 1970; nil for the present.
+    init?(_ chain: VerifiedChain, isRequired: Bool, at time: Int?) {
+        let certificates = chain.certificates.prefix(2).map { Certificate(sharing: $0) }
+        guard let leaf = certificates.first else { return nil }
+        self.leaf = leaf
+        issuer = certificates.dropFirst().first
+        self.isRequired = isRequired || Self.mustStaple(leaf)
+        self.time = time ?? Glibc.time(nil)
+    }
+
+    /// What is wrong with the response, or with its absence; nil if nothing is.
+    func fault(in response: UnsafeBufferPointer<UInt8>?) -> PeerTrust.Verdict? {
+        guard let response else {
+            return isRequired ? fault("came without the OCSP response that it needs", X509_V_ERR_OCSP_VERIFY_NEEDED) : nil
+        }
+        guard let basic = Self.decode(response) else {
+            return fault("came with an OCSP response that has no answer", X509_V_ERR_OCSP_VERIFY_FAILED)
+        }
+        defer { OCSP_BASICRESP_free(basic) }
+        guard let issuer, isSigned(basic, by: issuer) else {
+            return fault("came with an OCSP response that its issuer has not signed", X509_V_ERR_OCSP_VERIFY_FAILED)
+        }
+        guard let answer = answer(in: basic, from: issuer) else {
+            return fault("came with an OCSP response for other certificates", X509_V_ERR_OCSP_VERIFY_FAILED)
+        }
+        return fault(of: answer)
+    }
+
+    private func fault(of answer: OpaquePointer) -> PeerTrust.Verdict? {
+        var (begin, end): (UnsafeMutablePointer<ASN1_GENERALIZEDTIME>?, UnsafeMutablePointer<ASN1_GENERALIZEDTIME>?)
+        let status = OCSP_single_get0_status(answer, nil, nil, &begin, &end)
+        // -1 is earlier, 1 is later, and -2 is an error.
+        guard let begin, let end, [-1, 0].contains(ASN1_TIME_cmp_time_t(begin, time + Self.leeway)),
+            [0, 1].contains(ASN1_TIME_cmp_time_t(end, time - Self.leeway))
+        else { return fault("came with an OCSP response that is not valid now", X509_V_ERR_OCSP_VERIFY_FAILED) }
+        switch status {
+        case V_OCSP_CERTSTATUS_GOOD: return nil
+        case V_OCSP_CERTSTATUS_REVOKED: return fault("is revoked, says its OCSP response", X509_V_ERR_CERT_REVOKED)
+        default: return fault("is unknown to its issuer, says its OCSP response", X509_V_ERR_OCSP_CERT_UNKNOWN)
+        }
+    }
+
+    private func fault(_ complaint: String, _ code: Int32) -> PeerTrust.Verdict {
+        .untrusted(reason: "The certificate of \"\(leaf.displayName)\" \(complaint).", code: code, depth: 0)
+    }
+
+    /// Nil also for a response that only says why it has no answer.
+    private static func decode(_ bytes: UnsafeBufferPointer<UInt8>) -> OpaquePointer? {
+        OpenSSLCall.attempt { () -> OpaquePointer? in
+            var cursor = bytes.baseAddress
+            guard let response = d2i_OCSP_RESPONSE(nil, &cursor, bytes.count) else { return nil }
+            defer { OCSP_RESPONSE_free(response) }
+            guard OCSP_response_status(response) == OCSP_RESPONSE_STATUS_SUCCESSFUL else { return nil }
+            return OCSP_response_get1_basic(response)
+        }.value
+    }
+
+    /// The issuer is the only anchor, though it need not be a root: it has been verified already.
+    private func isSigned(_ basic: OpaquePointer, by issuer: Certificate) -> Bool {
+        OpenSSLCall.attempt { () -> Bool? in
+            let certificates = COpenSSL_sk_X509_new()
+            defer { COpenSSL_sk_X509_free(certificates) }
+            guard let store = X509_STORE_new() else { return nil }
+            defer { X509_STORE_free(store) }
+            X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
+            X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(store), time)
+            let x509 = issuer.handle.x509
+            guard X509_STORE_add_cert(store, x509) == 1, X509_up_ref(x509) == 1 else { return nil }
+            guard COpenSSL_sk_X509_push(certificates, x509) > 0 else {
+                X509_free(x509)
+                return nil
+            }
+            return OCSP_basic_verify(basic, certificates, store, 0) == 1 ? true : nil
+        }.value == true
+    }
+
+    private func answer(in basic: OpaquePointer, from issuer: Certificate) -> OpaquePointer? {
+        OpenSSLCall.attempt { () -> OpaquePointer? in
+            for index in 0..<max(0, OCSP_resp_count(basic)) {
+                guard let answer = OCSP_resp_get0(basic, index), let subject = OCSP_SINGLERESP_get0_id(answer) else { continue }
+                // The responder chooses the digest of names and keys.
+                var digest: OpaquePointer?
+                OCSP_id_get0_info(nil, &digest, nil, nil, subject)
+                guard let method = EVP_get_digestbyname(OBJ_nid2sn(OBJ_obj2nid(digest))),
+                    let own = OCSP_cert_to_id(method, leaf.handle.x509, issuer.handle.x509)
+                else { continue }
+                defer { OCSP_CERTID_free(own) }
+                if OCSP_id_cmp(own, subject) == 0 { return answer }
+            }
+            return nil
+        }.value
+    }
+
+    /// The TLS feature extension with the number of status_request, 5.
+    private static func mustStaple(_ certificate: Certificate) -> Bool {
+        let index = X509_get_ext_by_NID(certificate.handle.x509, NID_tlsfeature, -1)
+        guard index >= 0, let data = X509_EXTENSION_get_data(X509_get_ext(certificate.handle.x509, index)) else { return false }
+        let bytes = UnsafeBufferPointer(start: ASN1_STRING_get0_data(data), count: Int(max(0, ASN1_STRING_length(data))))
+        // A SEQUENCE of INTEGERs, each of which is a type, a length and a number.
+        var rest = bytes.dropFirst(2)
+        while rest.count >= 3, let length = rest.dropFirst().first {
+            if rest.prefix(3).elementsEqual([0x02, 0x01, 0x05]) { return true }
+            rest = rest.dropFirst(2 + Int(length))
+        }
+        return false
+    }
+}

@@ -1,0 +1,47 @@
+internal import COpenSSL
+
+/// The chain that OpenSSL has built from the peer's certificate to a trusted one, and what this library
+/// checks in it. It lives as long as the verification.
+struct VerifiedChain {
+    /// The peer's own first.
+    let certificates: [OpaquePointer]
+
+    /// The chain of an `X509_STORE_CTX` that has been verified.
+    init(of store: OpaquePointer) {
+        let stack = X509_STORE_CTX_get0_chain(store)
+        certificates = (0..<COpenSSL_sk_X509_num(stack)).compactMap { COpenSSL_sk_X509_value(stack, $0) }
+    }
+
+    /// The SHA-256 digests of the public keys.
+    var publicKeys: [[UInt8]] { certificates.map(Self.publicKeySHA256) }
+
+    /// A peer that shows the certificate of an authority: whoever has such a key can issue certificates.
+    var authorityFault: PeerTrust.Verdict? {
+        guard let leaf = certificates.first, X509_get_extension_flags(leaf) & UInt32(EXFLAG_CA) != 0 else { return nil }
+        return .untrusted(
+            reason:
+                "The certificate of \"\(name(leaf))\" is that of an authority (CA:TRUE), which no peer may show in strict mode.",
+            code: X509_V_ERR_INVALID_PURPOSE, depth: 0)
+    }
+
+    var pinFault: PeerTrust.Verdict {
+        let subject = certificates.first.map { "The certificate of \"\(name($0))\"" } ?? "The peer's certificate"
+        return .untrusted(
+            reason: "\(subject) is trusted, but none of the pinned keys is in its chain.", code: TrustRules.pinMismatch, depth: 0)
+    }
+
+    func name(_ certificate: OpaquePointer) -> String {
+        Certificate(sharing: certificate).displayName
+    }
+
+    /// The digest of the SubjectPublicKeyInfo as it is in the certificate.
+    static func publicKeySHA256(of certificate: OpaquePointer) -> [UInt8] {
+        var encoding: UnsafeMutablePointer<UInt8>?
+        let length = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &encoding)
+        guard length > 0, let encoding else { return [] }
+        defer { COpenSSL_free(encoding) }
+        var digest = [UInt8](repeating: 0, count: 32)
+        SHA256(encoding, Int(length), &digest)
+        return digest
+    }
+}

@@ -1,0 +1,132 @@
+import AsyncSocketsTesting
+import SocketTLS
+import Testing
+
+@Suite struct KeyFormTests {
+    private static func keyPEM(_ type: CertificateAuthority.KeyType = .p256) throws -> String {
+        try CertificateAuthority().issue(.client(commonName: "anybody"), keyType: type).privateKeyPEM
+    }
+
+    @Test(arguments: CertificateAuthority.KeyType.allCases, WrittenKey.Form.allCases)
+    func aKeyIsReadFromDER(type: CertificateAuthority.KeyType, form: WrittenKey.Form) throws {
+        let pem = try Self.keyPEM(type)
+        let der = try WrittenKey(pem: pem).der(form)
+        #expect(try PrivateKey(der: der) == PrivateKey(pem: pem))
+        #expect(thrownCode { try PrivateKey(der: der + [0]) } == .invalidPrivateKey)
+        #expect(thrownCode { try PrivateKey(der: der.dropLast()) } == .invalidPrivateKey)
+        let file = try TemporaryFile(bytes: der)
+        #expect(try PrivateKey(file: file.path) == PrivateKey(pem: pem))
+    }
+
+    @Test func anEncryptedKeyInDERNeedsItsPassphrase() throws {
+        let pem = try Self.keyPEM()
+        let der = try WrittenKey(pem: pem).encryptedDER("sesame")
+        #expect(try PrivateKey(der: der, passphrase: "sesame") == PrivateKey(pem: pem))
+        #expect(thrown { try PrivateKey(der: der) }?.message.contains("no passphrase was given") == true)
+        #expect(thrown { try PrivateKey(der: der, passphrase: "wrong") }?.message.contains("passphrase is wrong") == true)
+        let file = try TemporaryFile(bytes: der)
+        #expect(try PrivateKey(file: file.path, passphrase: "sesame") == PrivateKey(pem: pem))
+    }
+
+    @Test func bytesThatAreNoPrivateKeyAreRefused() throws {
+        let publicHalf = try WrittenKey(pem: Self.keyPEM()).publicDER()
+        for bytes in [[], [0x30], [1, 2, 3], publicHalf] {
+            let error = thrown { try PrivateKey(der: bytes, passphrase: "any") }
+            #expect(error?.code == .invalidPrivateKey)
+            #expect(error?.message == "The data has no private key in DER form.")
+        }
+    }
+
+    @Test func theClosureIsCalledOnceForAnEncryptedKey() throws {
+        let pem = try Self.keyPEM()
+        let key = try WrittenKey(pem: pem)
+        let encrypted = [try TemporaryFile(key.encryptedPEM("sesame")), try TemporaryFile(bytes: key.encryptedDER("sesame"))]
+        for file in encrypted {
+            var calls = 0
+            let read = try PrivateKey(file: file.path) {
+                calls += 1
+                return "sesame"
+            }
+            #expect(try read == PrivateKey(pem: pem))
+            #expect(calls == 1)
+        }
+    }
+
+    @Test func theClosureIsNotCalledForAKeyInTheOpen() throws {
+        let pem = try Self.keyPEM()
+        let der = try WrittenKey(pem: pem).der(.pkcs8)
+        var calls = 0
+        let ask = {
+            calls += 1
+            return "sesame"
+        }
+        #expect(try PrivateKey(pem: pem, passphrase: ask) == PrivateKey(der: der, passphrase: ask))
+        #expect(calls == 0)
+    }
+
+    private struct VaultIsLocked: Error {}
+
+    @Test func theErrorOfTheClosureIsReported() throws {
+        let key = try WrittenKey(pem: Self.keyPEM())
+        let (pem, der) = (try key.encryptedPEM("sesame"), try key.encryptedDER("sesame"))
+        for error in [
+            thrown { try PrivateKey(pem: pem) { throw VaultIsLocked() } },
+            thrown { try PrivateKey(der: der) { throw VaultIsLocked() } },
+        ] {
+            #expect(error?.code == .invalidPrivateKey)
+            #expect(error?.message.contains("the passphrase is not available: VaultIsLocked()") == true)
+        }
+        let own = TLSError(.internalError, "The vault is gone.")
+        #expect(thrown { try PrivateKey(pem: pem) { throw own } } == own)
+    }
+
+    @Test func anIdentityIsReadFromDERFiles() throws {
+        let issued = try CertificateAuthority().issue(.server(names: ["a.example.org"]), signedBy: .root)
+        let identity = try issued.identity()
+        let certificate = try TemporaryFile(bytes: identity.certificateChain[0].derBytes)
+        let key = try TemporaryFile(bytes: WrittenKey(pem: issued.privateKeyPEM).encryptedDER("sesame"))
+        #expect(try TLSIdentity(certificateFile: certificate.path, privateKeyFile: key.path) { "sesame" } == identity)
+    }
+}
+
+/// OpenSSL's stores, here with its own loader for files.
+@Suite struct KeyURITests {
+    private let issued: IssuedCertificate
+    private let file: TemporaryFile
+
+    init() throws {
+        issued = try CertificateAuthority().issue(.server(names: ["a.example.org"]))
+        file = try TemporaryFile(WrittenKey(pem: issued.privateKeyPEM).encryptedPEM("sesame"))
+    }
+
+    @Test func aURINamesTheKeyOfAnIdentity() throws {
+        let chain = try Certificate.certificates(pem: issued.certificateChainPEM)
+        let uri = "file:\(file.path)"
+        var calls = 0
+        let identity = try TLSIdentity(certificateChain: chain, privateKeyURI: uri) {
+            calls += 1
+            return "sesame"
+        }
+        #expect(try identity == issued.identity())
+        #expect(calls == 1)
+        #expect(try TLSIdentity(certificateChain: chain, privateKeyURI: uri, passphrase: "sesame") == identity)
+    }
+
+    @Test func aURIWithoutAReadableKeyIsNamed() throws {
+        let uri = "file:\(file.path)"
+        #expect(thrown { try PrivateKey(uri: uri) }?.message.contains("no passphrase was given") == true)
+        #expect(thrown { try PrivateKey(uri: uri, passphrase: "wrong") }?.message.contains("passphrase is wrong") == true)
+        let certificate = try TemporaryFile(issued.certificatePEM)
+        for other in ["file:\(certificate.path)", "file:/nonexistent/key.pem", "unknown:key", ""] {
+            let error = thrown { try PrivateKey(uri: other) }
+            #expect(error?.code == .invalidPrivateKey)
+            #expect(error?.message == "OpenSSL finds no private key at the URI \"\(other)\".")
+        }
+    }
+
+    @Test func thePINOfAURIStaysOutOfMessages() {
+        let error = thrown { try PrivateKey(uri: "pkcs11:object=mail?pin-value=1234") }
+        #expect(error?.message == "OpenSSL finds no private key at the URI \"pkcs11:object=mail\".")
+        #expect(error?.description.contains("1234") == false)
+    }
+}

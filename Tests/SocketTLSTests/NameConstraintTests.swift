@@ -1,0 +1,62 @@
+import AsyncSocketsTesting
+import COpenSSL
+import SocketTLS
+import Testing
+
+@Suite struct NameConstraintTests {
+    private func error(
+        _ constraints: String? = nil, raw: [UInt8]? = nil, names: [String] = [Fixture.host], _ version: TLSVersion = .tls13
+    ) throws -> TLSError? {
+        let chain = try HandmadeCertificate.chain(
+            intermediate: HandmadeCertificate.authority + (constraints.map { [(NID_name_constraints, $0)] } ?? []),
+            leaf: HandmadeCertificate.server(names), raw: raw.map { [("2.5.29.30", $0)] } ?? [])
+        return try Fixture(version, leaf: chain.leaf, roots: [chain.root]).clientError()
+    }
+
+    @Test(arguments: versions, ["secret.example.org", ".secret.example.org", "SECRET.Example.org"])
+    func aWildcardThatReachesIntoAnExcludedDomainIsRefused(version: TLSVersion, domain: String) throws {
+        let error = try error("critical,excluded;DNS:\(domain)", names: ["*.example.org"], version)
+        #expect(error?.code == .certificateRejected)
+        #expect(error?.verifyCode == X509_V_ERR_EXCLUDED_VIOLATION)
+        #expect(error?.message.contains("\"*.example.org\"") == true)
+    }
+
+    @Test(arguments: ["example.net", "a.secret.example.org", "ample.org", "secretexample.org", "other.example.com"])
+    func aWildcardElsewhereIsAccepted(domain: String) throws {
+        #expect(try error("critical,excluded;DNS:\(domain)", names: ["*.example.org"]) == nil)
+    }
+
+    @Test func aNameThatIsNotExcludedIsAccepted() throws {
+        #expect(try error("critical,excluded;DNS:secret.example.org") == nil)
+        #expect(try error("critical,permitted;DNS:example.org") == nil)
+        #expect(try error("critical,permitted;DNS:.example.org") == nil)
+        #expect(try error("critical,permitted;email:.example.org,permitted;IP:10.0.0.0/255.0.0.0,excluded;DNS:a.org") == nil)
+    }
+
+    @Test(arguments: ["critical,excluded;DNS:example.org", "critical,permitted;DNS:example.net"])
+    func whatOpenSSLRefusesStaysRefused(constraints: String) throws {
+        #expect(try error(constraints)?.code == .certificateRejected)
+        #expect(try error(constraints, names: ["*.example.org"])?.code == .certificateRejected)
+    }
+
+    @Test(arguments: [
+        "critical,excluded;DNS:*.example.net", "critical,excluded;DNS:a..b", "critical,excluded;DNS:example.net.",
+        "critical,excluded;IP:10.0.0.0/255.0.255.0", "critical,excluded;email:a b",
+    ])
+    func malformedConstraintsAreRefused(constraints: String) throws {
+        let error = try error(constraints)
+        #expect(error?.code == .certificateRejected)
+        #expect(
+            error?.message == "The certificate of \"Intermediate\" has malformed name constraints.", "\(error?.message ?? "")")
+    }
+
+    /// No constraint at all; bytes that are none; an address of five bytes; a distance.
+    @Test(arguments: [
+        [0x30, 0x00], [0x01, 0x02], [0x30, 0x0B, 0xA1, 0x09, 0x30, 0x07, 0x87, 0x05, 1, 2, 3, 4, 5],
+        [0x30, 0x0B, 0xA1, 0x09, 0x30, 0x07, 0x82, 0x02, 0x61, 0x62, 0x81, 0x01, 0x01],
+    ])
+    func constraintsThatSayNothingAreRefused(bytes: [UInt8]) throws {
+        let error = try error(raw: bytes)
+        #expect(error?.blame == .certificate)
+    }
+}

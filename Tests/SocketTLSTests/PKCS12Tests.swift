@@ -1,0 +1,141 @@
+import AsyncSocketsTesting
+import COpenSSL
+import SocketTLS
+import Testing
+
+@Suite struct PKCS12Tests {
+    private let authority: CertificateAuthority
+    private let issued: IssuedCertificate
+    private let identity: TLSIdentity
+    private let key: WrittenKey
+
+    init() throws {
+        authority = try CertificateAuthority(name: "Test")
+        issued = try authority.issue(.server(names: ["a.example.org"]))
+        identity = try issued.identity()
+        key = try WrittenKey(pem: issued.privateKeyPEM)
+    }
+
+    private func archive(
+        _ encryption: WrittenKey.Encryption = .aes, passphrase: String? = "sesame", others: [Certificate]? = nil,
+        hasMAC: Bool = true
+    ) throws -> [UInt8] {
+        try key.pkcs12(
+            certificate: identity.certificateChain[0], others: others ?? Array(identity.certificateChain.dropFirst()),
+            passphrase: passphrase, encryption, hasMAC: hasMAC)
+    }
+
+    @Test func anIdentityIsReadFromBytesAndFile() throws {
+        let bytes = try archive()
+        let file = try TemporaryFile(bytes: bytes)
+        #expect(try TLSIdentity(pkcs12: bytes, passphrase: "sesame") == identity)
+        #expect(try TLSIdentity(pkcs12: bytes, passphrase: "sesame", allowsLegacyAlgorithms: true) == identity)
+        #expect(try TLSIdentity(pkcs12File: file.path, passphrase: "sesame") == identity)
+        #expect(try TLSIdentity(pkcs12File: file.path) { "sesame" } == identity)
+        #expect(thrownCode { try TLSIdentity(pkcs12File: "/nonexistent/a.p12", passphrase: "sesame") } == .invalidCertificate)
+    }
+
+    @Test func theChainBeginsAtTheLeafWhateverTheOrder() throws {
+        let root = try Certificate(pem: authority.rootPEM)
+        let stranger = try Certificate(pem: CertificateAuthority(name: "Somebody else").intermediatePEM)
+        let intermediate = identity.certificateChain[1]
+        for others in [[root, intermediate, stranger], [stranger, intermediate, root], [intermediate, root]] {
+            let read = try TLSIdentity(pkcs12: archive(others: others), passphrase: "sesame")
+            #expect(read.certificateChain.map(\.commonName) == ["a.example.org", "Test Intermediate"])
+        }
+    }
+
+    @Test(arguments: ["wrong", "", nil]) func aWrongPassphraseIsSaid(passphrase: String?) throws {
+        let bytes = try archive()
+        let error = thrown { try TLSIdentity(pkcs12: bytes, passphrase: passphrase) }
+        #expect(error?.code == .invalidPrivateKey)
+        let reason = passphrase == nil ? "no passphrase was given" : "passphrase is wrong"
+        #expect(error?.message.hasPrefix("The PKCS#12 file is encrypted, and ") == true)
+        #expect(error?.message.contains(reason) == true)
+    }
+
+    @Test func anEncryptedFileNeedsAMAC() throws {
+        let bytes = try archive(hasMAC: false)
+        #expect(thrown { try TLSIdentity(pkcs12: bytes, passphrase: "sesame") }?.message.contains("has no MAC") == true)
+    }
+
+    @Test func theClosureIsCalledOnceAndOnlyIfItIsNeeded() throws {
+        var calls = 0
+        let ask = {
+            calls += 1
+            return "sesame"
+        }
+        #expect(try TLSIdentity(pkcs12: archive(), passphrase: ask) == identity)
+        #expect(calls == 1)
+        for passphrase in [nil, ""] {
+            #expect(try TLSIdentity(pkcs12: archive(passphrase: passphrase), passphrase: ask) == identity)
+        }
+        #expect(try TLSIdentity(pkcs12: archive(.none, hasMAC: false), passphrase: ask) == identity)
+        #expect(calls == 1)
+    }
+
+    @Test(arguments: [WrittenKey.Encryption.rc2, .tripleDES])
+    func oldAlgorithmsNeedPermission(encryption: WrittenKey.Encryption) throws {
+        let bytes = try archive(encryption)
+        var calls = 0
+        let refused = thrown {
+            try TLSIdentity(pkcs12: bytes) {
+                calls += 1
+                return "sesame"
+            }
+        }
+        #expect(refused?.code == .invalidPrivateKey)
+        #expect(refused?.message.contains(encryption == .rc2 ? "RC2" : "3-KeyTripleDES") == true, "\(refused?.message ?? "")")
+        #expect(calls == 0)
+        let read = try TLSIdentity(pkcs12: bytes, passphrase: "sesame", allowsLegacyAlgorithms: true)
+        #expect(read == identity)
+        let wrong = thrown { try TLSIdentity(pkcs12: bytes, passphrase: "wrong", allowsLegacyAlgorithms: true) }
+        #expect(wrong?.message.contains("passphrase is wrong") == true)
+    }
+
+    /// The key comes from a library context that is gone by the time of the handshake.
+    @Test(arguments: versions) func aKeyFromAnOldFileSigns(version: TLSVersion) throws {
+        var fixture = try Fixture(version)
+        let issued = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa2048)
+        let chain = try issued.identity().certificateChain
+        let bytes = try WrittenKey(pem: issued.privateKeyPEM).pkcs12(
+            certificate: chain[0], others: [chain[1]], passphrase: "sesame", .rc2)
+        fixture.server.identity = try TLSIdentity(pkcs12: bytes, passphrase: "sesame", allowsLegacyAlgorithms: true)
+        let pair = try fixture.pair()
+        pair.shakeHands()
+        #expect(pair.isComplete)
+        #expect(pair.client.session?.peerCertificates == chain)
+    }
+
+    @Test func theRestOfTheProcessGetsNoOldAlgorithms() throws {
+        _ = try TLSIdentity(pkcs12: archive(.rc2), passphrase: "sesame", allowsLegacyAlgorithms: true)
+        let cipher = EVP_CIPHER_fetch(nil, "RC2-40-CBC", nil)
+        defer { EVP_CIPHER_free(cipher) }
+        #expect(cipher == nil)
+        #expect(OSSL_PROVIDER_available(nil, "legacy") == 0)
+    }
+
+    @Test func aFileWithoutAKeyOrItsCertificateIsRefused() throws {
+        let leaf = identity.certificateChain[0]
+        let keyless = try key.pkcs12(certificate: leaf, passphrase: "sesame", hasKey: false)
+        let noKey = thrown { try TLSIdentity(pkcs12: keyless, passphrase: "sesame") }
+        #expect(noKey?.code == .invalidPrivateKey)
+        #expect(noKey?.message == "The PKCS#12 file has no private key.")
+        let alone = try key.pkcs12(certificate: nil, others: [identity.certificateChain[1]], passphrase: "sesame")
+        let noCertificate = thrown { try TLSIdentity(pkcs12: alone, passphrase: "sesame") }
+        #expect(noCertificate?.code == .invalidCertificate)
+        #expect(noCertificate?.message == "The PKCS#12 file has no certificate for its private key.")
+    }
+
+    @Test func bytesThatAreNotPKCS12AreRefused() throws {
+        for bytes in [[], [0x30, 0x00], Array(try archive().dropLast(20)), identity.certificateChain[0].derBytes] {
+            for allowsLegacyAlgorithms in [false, true] {
+                let error = thrown {
+                    try TLSIdentity(pkcs12: bytes, passphrase: "sesame", allowsLegacyAlgorithms: allowsLegacyAlgorithms)
+                }
+                #expect(error?.code == .invalidCertificate)
+                #expect(error?.message == "The PKCS#12 file is not in PKCS#12 form.")
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+import COpenSSL
+import Glibc
+import SocketTLS
+
+/// A bare server that staples any bytes as its OCSP response, or none.
+final class StaplingServer {
+    private let context: OpaquePointer
+    private let response: [UInt8]?
+
+    init(_ leaf: HandmadeCertificate, chain: [HandmadeCertificate], response: [UInt8]?) throws {
+        guard let context = SSL_CTX_new(TLS_server_method()) else { throw TestFailure(what: "SSL_CTX_new") }
+        self.context = context
+        self.response = response
+        guard SSL_CTX_use_certificate(context, leaf.x509) == 1, SSL_CTX_use_PrivateKey(context, leaf.key) == 1 else {
+            throw TestFailure(what: "identity")
+        }
+        for certificate in chain { COpenSSL_CTX_addChainCertificate(context, certificate.x509) }
+        COpenSSL_CTX_setStatusArgument(context, Unmanaged.passUnretained(self).toOpaque())
+        COpenSSL_CTX_setStatusCallback(context) { ssl, server in
+            guard let ssl, let server else { return SSL_TLSEXT_ERR_ALERT_FATAL }
+            guard let response = Unmanaged<StaplingServer>.fromOpaque(server).takeUnretainedValue().response else {
+                return SSL_TLSEXT_ERR_NOACK
+            }
+            return COpenSSL_setStatusResponse(ssl, response, response.count) == 1
+                ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL
+        }
+    }
+
+    deinit { SSL_CTX_free(context) }
+
+    /// What a client of these settings says in the end: an error, or nil for a complete handshake.
+    func error(of settings: TLSSettings) throws -> (error: TLSError?, alert: TLSAlert?) {
+        let client = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
+        let peer = try RawPeer(serving: SSL_new(context))
+        peer.shakeHands(with: client)
+        switch client.handshake() {
+        case .failed(let error): return (error, error.sentAlert)
+        case .complete: return (nil, nil)
+        case .incomplete, .awaitingTrust, .awaitingSettings: throw TestFailure(what: "incomplete")
+        }
+    }
+}
+
+extension HandmadeCertificate {
+    /// What an OCSP response says, and who says it.
+    struct Answer {
+        var status = V_OCSP_CERTSTATUS_GOOD
+        /// From when until when it is valid, counted in hours from now.
+        var hours: Range<Int>? = -1..<24
+        /// Nil for the issuer itself.
+        var responder: HandmadeCertificate?
+        var digest = EVP_sha1()
+    }
+
+    /// An OCSP response about `subject` by this authority.
+    func response(about subject: HandmadeCertificate, _ answer: Answer = Answer()) throws -> [UInt8] {
+        guard let basic = OCSP_BASICRESP_new() else { throw TestFailure(what: "OCSP_BASICRESP_new") }
+        defer { OCSP_BASICRESP_free(basic) }
+        let identifier = OCSP_cert_to_id(answer.digest, subject.x509, x509)
+        let begin = X509_gmtime_adj(nil, (answer.hours?.lowerBound ?? -1) * 3600)
+        let end = answer.hours.flatMap { X509_gmtime_adj(nil, $0.upperBound * 3600) }
+        defer {
+            OCSP_CERTID_free(identifier)
+            ASN1_STRING_free(begin)
+            ASN1_STRING_free(end)
+        }
+        let isRevoked = answer.status == V_OCSP_CERTSTATUS_REVOKED
+        OCSP_basic_add1_status(
+            basic, identifier, answer.status, OCSP_REVOKED_STATUS_KEYCOMPROMISE, isRevoked ? begin : nil, begin, end)
+        let signer = answer.responder ?? self
+        guard
+            OCSP_basic_sign(basic, signer.x509, signer.key, EVP_sha256(), nil, UInt(answer.responder == nil ? OCSP_NOCERTS : 0))
+                == 1,
+            let response = OCSP_response_create(OCSP_RESPONSE_STATUS_SUCCESSFUL, basic)
+        else { throw TestFailure(what: "OCSP: \(OpenSSLCallQueue.texts)") }
+        defer { OCSP_RESPONSE_free(response) }
+        var bytes = [UInt8](repeating: 0, count: Int(i2d_OCSP_RESPONSE(response, nil)))
+        bytes.withUnsafeMutableBufferPointer { buffer in
+            var cursor = buffer.baseAddress
+            i2d_OCSP_RESPONSE(response, &cursor)
+        }
+        return bytes
+    }
+}
