@@ -122,6 +122,11 @@ static inline int COpenSSL_negotiatedGroup(SSL *ssl) {
     return (int)SSL_get_negotiated_group(ssl);
 }
 
+// Stands for `SSL_get_extms_support`: 1 if the master secret is the extended one (RFC 7627).
+static inline int COpenSSL_hasExtendedMasterSecret(SSL *ssl) {
+    return (int)SSL_get_extms_support(ssl);
+}
+
 // Stands for `BIO_clear_retry_flags`.
 static inline void COpenSSL_BIO_clearRetryFlags(BIO *bio) {
     BIO_clear_retry_flags(bio);

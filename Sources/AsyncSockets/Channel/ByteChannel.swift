@@ -310,7 +310,7 @@ final class ByteChannel {
     }
 
     enum HandshakeAnswer {
-        case complete(TLSSession?)
+        case complete(TLSSession?, KeyExporter)
         case awaitingTrust(PeerTrust)
         /// Nothing until the next event.
         case incomplete
@@ -326,7 +326,7 @@ final class ByteChannel {
             let answer = engine.handshake()
             send(engine.output)
             switch answer {
-            case .complete: return .complete(engine.session)
+            case .complete: return .complete(engine.session, engine.exporter)
             case .awaitingTrust(let trust): return .awaitingTrust(trust)
             case .failed(let error): return .failed(AsyncSocketError(error, operation: "startTLS"))
             case .incomplete:

@@ -173,19 +173,20 @@ extension StreamConnection {
             if waiters.answerSecured(.asksTrust(trust)) { return true }
             outlet.append(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted)) })
             return true
-        case .secured(let session):
-            didSecure(session)
+        case .secured(let session, let exporter):
+            didSecure(session, exporter)
             return true
         }
         return false
     }
 
-    private func didSecure(_ session: TLSSession?) {
+    private func didSecure(_ session: TLSSession?, _ exporter: KeyExporter) {
         clock = nil
         let shared = session.map(LatestSession.share)
         record.withLock { record in
             record.snapshot.isSecure = true
             record.snapshot.session = shared
+            record.snapshot.exporter = exporter
         }
         note(
             "TLS established",

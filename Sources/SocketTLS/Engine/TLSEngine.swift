@@ -1,7 +1,7 @@
 // A TLS connection without a socket. The owner moves ciphertext; the engine encrypts and decrypts it. Rules
 // for the owner:
-//  1. Call the engine from one thread at a time: it has no lock. Any thread will do, because nothing is kept
-//     per thread between calls.
+//  1. Call the engine from one thread at a time: it has no lock, except around what its `exporter` uses too.
+//     Any thread will do, because nothing is kept per thread between calls.
 //  2. Append ciphertext from the transport to `received`. When the transport ends, call `receiveEndOfFile()`.
 //  3. After EVERY call, whatever it returns, send what is in `output` and consume what was sent: a failed
 //     call leaves an alert there, and a read may leave the answer to a KeyUpdate.
@@ -46,6 +46,9 @@ package final class TLSEngine {
     package var session: TLSSession? {
         events.isEstablished ? TLSSession(of: ssl, isServer: events.isServer, resumption: events.resumption) : nil
     }
+
+    /// Answers once the handshake is complete, on any thread.
+    package let exporter = KeyExporter()
 
     private let context: TLSContext
     private let bio: EngineBIO
@@ -115,6 +118,7 @@ package final class TLSEngine {
     }
 
     deinit {
+        exporter.withdraw()
         EngineCallbacks.setEvents(nil, of: ssl)
         EngineBIO.detach(SSL_get_rbio(ssl))
         // Otherwise no one could resume the session of a connection that ends without our close_notify, which
@@ -218,6 +222,7 @@ extension TLSEngine {
         phase = .established
         events.isEstablished = true
         events.resumption?.establish(ssl)
+        exporter.lend(ssl)
         bio.forgetFirstBytes()
         return .complete
     }
@@ -317,7 +322,7 @@ extension TLSEngine {
     private func readRecord(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
         let room = buffer.writableBytes(minimum: min(limit, 4096))
         var count = 0
-        let outcome = OpenSSLCall.perform(on: ssl) { SSL_read_ex(ssl, room.baseAddress, min(room.count, limit), &count) }
+        let outcome = perform { SSL_read_ex(ssl, room.baseAddress, min(room.count, limit), &count) }
         hasUnsentAnswer = false
         if case .success = outcome {
             buffer.commit(count)
@@ -363,9 +368,7 @@ extension TLSEngine {
         guard output.count < Self.outputLimit else { return .incomplete }
         var count = 0
         let unread = received.count
-        let outcome = OpenSSLCall.perform(on: ssl) {
-            SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count)
-        }
+        let outcome = perform { SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count) }
         switch outcome {
         case .success: return .accepted(count)
         case .wantsRead, .wantsWrite, .wantsTrust: return .incomplete
@@ -379,6 +382,14 @@ extension TLSEngine {
     package func shutdown() {
         guard case .established = phase, !hasSentClose else { return }
         hasSentClose = true
-        _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) }
+        _ = perform { SSL_shutdown(ssl) }
+    }
+
+    /// A call after the handshake.
+    private func perform(_ body: () -> Int32) -> OpenSSLCall.Outcome {
+        let outcome = exporter.excluding { OpenSSLCall.perform(on: ssl, body) }
+        // Not earlier: a store is code of the user, and no such code runs with a lock.
+        events.resumption?.storeReceived()
+        return outcome
     }
 }
