@@ -45,6 +45,11 @@ static inline uint64_t COpenSSL_noTicketOption(void) {
     return SSL_OP_NO_TICKET;
 }
 
+// Stands for `SSL_OP_NO_EXTENDED_MASTER_SECRET`: for tests of peers that do not have it.
+static inline uint64_t COpenSSL_noExtendedMasterSecretOption(void) {
+    return SSL_OP_NO_EXTENDED_MASTER_SECRET;
+}
+
 // Stands for the `OSSL_PARAM`s of an HMAC-SHA256, which contain pointers to their names and to the digest's.
 static inline int COpenSSL_setHMACSHA256Key(EVP_MAC_CTX *context, const void *key, size_t count) {
     OSSL_PARAM parameters[] = {
