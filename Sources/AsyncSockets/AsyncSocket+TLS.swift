@@ -49,8 +49,9 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - label: What they are for: 1 to 249 bytes. Registered labels begin with "EXPORTER"; those of your
     ///     own with "EXPERIMENTAL".
-    ///   - context: What else the bytes are to depend on, at most 65,535 bytes; nil for nothing. In TLS 1.2
-    ///     no context and an empty one give different bytes, in TLS 1.3 the same.
+    ///   - context: What else the bytes are to depend on; nil for nothing. At most 65,535 bytes, but with TLS
+    ///     1.2 and OpenSSL 3.0 958 together with the label. In TLS 1.2 no context and an empty one give
+    ///     different bytes, in TLS 1.3 the same.
     ///   - length: The number of bytes: at least 1, and at most 255 times the size of the hash of the cipher
     ///     suite, which is 32 or 48.
     /// - Throws: What `channelBinding(_:)` throws, and `.badParameter` when the label, the context or the

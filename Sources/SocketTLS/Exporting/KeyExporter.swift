@@ -75,6 +75,10 @@ package struct KeyExporter: Sendable {
         }
     }
 
+    /// The label and the context that every OpenSSL takes in TLS 1.2: 1,024 bytes, with the two randoms and
+    /// the length of the context. OpenSSL 3.0 takes no more.
+    private static let shortInput = 1024 - 66
+
     private static func export(
         _ label: String, _ context: [UInt8]?, _ length: Int, from ssl: OpaquePointer
     ) throws(Failure) -> [UInt8] {
@@ -87,6 +91,9 @@ package struct KeyExporter: Sendable {
         if isDone == true { return material }
         if errors.contains(where: { $0.isFromSSL && $0.reason == SSL_R_TLS_ILLEGAL_EXPORTER_LABEL }) {
             throw .badParameter("TLS uses the label \"\(label.printable)\" itself")
+        }
+        if SSL_version(ssl) < TLS1_3_VERSION, label.utf8.count + (context?.count ?? 0) > shortInput {
+            throw .badParameter("this OpenSSL takes a label and a context of \(shortInput) bytes together in TLS 1.2")
         }
         throw .unavailable(
             TLSError(
