@@ -132,6 +132,17 @@ static inline int COpenSSL_hasExtendedMasterSecret(SSL *ssl) {
     return (int)SSL_get_extms_support(ssl);
 }
 
+// Stands for `SSL_get_peer_signature_nid`: the digest of the peer's signature; 0 without a signature.
+static inline int COpenSSL_peerSignatureDigest(SSL *ssl) {
+    int digest = NID_undef;
+    return SSL_get_peer_signature_nid(ssl, &digest) == 1 ? digest : NID_undef;
+}
+
+// Stands for `SSL_CTX_get_ex_new_index` without callbacks.
+static inline int COpenSSL_CTX_newIndex(void) {
+    return SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, NULL);
+}
+
 // Stands for `BIO_clear_retry_flags`.
 static inline void COpenSSL_BIO_clearRetryFlags(BIO *bio) {
     BIO_clear_retry_flags(bio);

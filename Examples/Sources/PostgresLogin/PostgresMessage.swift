@@ -53,7 +53,7 @@ struct PostgresFraming: Framing {
 extension Data {
     /// Four bytes, the most significant first.
     init(number: Int) {
-        self = withUnsafeBytes(of: Int32(truncatingIfNeeded: number).bigEndian) { Data($0) }
+        self = Data([24, 16, 8, 0].map { UInt8(truncatingIfNeeded: number >> $0) })
     }
 
     /// A text, and the zero byte that ends it.

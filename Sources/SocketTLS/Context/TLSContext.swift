@@ -26,6 +26,7 @@ package final class TLSContext: Sendable {
     let handle: ContextHandle
     private let applicationProtocols: ApplicationProtocols?
     private let tickets: SessionTickets?
+    private let keyLog: KeyLogFile?
     /// What sessions of this context's clients have in common; nil when they resume none.
     let resumptionScope: ResumptionScope?
 
@@ -34,6 +35,7 @@ package final class TLSContext: Sendable {
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
         tickets = key.issuesTickets ? SessionTickets(clock: ticketClock) : nil
         resumptionScope = key.resumesSessions ? ResumptionScope(key) : nil
+        keyLog = try key.keyLogFile.map { path throws(TLSError) in try KeyLogFile(path: path) }
         let context = handle.context
         try Self.setVersions(key, on: context)
         try Self.setOptions(on: context)
@@ -43,6 +45,7 @@ package final class TLSContext: Sendable {
         if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(on: context) }
         try negotiateProtocols(key, on: context)
         try tickets?.issue(key.sessionTicketCount, on: context)
+        try keyLog?.observe(context)
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
