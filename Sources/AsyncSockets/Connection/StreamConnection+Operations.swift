@@ -170,6 +170,7 @@ extension StreamConnection {
             return true
         case .asks(let trust):
             clock = clock?.pauseForTrust()
+            observation?.beginDecision()
             if waiters.answerSecured(.asksTrust(trust)) { return true }
             outlet.append(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted)) })
             return true
@@ -201,6 +202,7 @@ extension StreamConnection {
         channel.decideTrust(accepted, refusal: refusal)
         upgrade.resumeHandshake()
         clock = clock?.resumeHandshake()
+        observation?.endDecision()
         needsPump = true
     }
 
