@@ -40,6 +40,21 @@ static inline uint64_t COpenSSL_commonOptions(void) {
            SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA;
 }
 
+// The options of those by which a server's order decides.
+static inline uint64_t COpenSSL_serverPreferenceOptions(void) {
+    return SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA;
+}
+
+// Stands for `sk_SSL_CIPHER_num`.
+static inline int COpenSSL_sk_SSL_CIPHER_count(const STACK_OF(SSL_CIPHER) *list) {
+    return list ? sk_SSL_CIPHER_num(list) : 0;
+}
+
+// Stands for `sk_SSL_CIPHER_value`.
+static inline const SSL_CIPHER *COpenSSL_sk_SSL_CIPHER(const STACK_OF(SSL_CIPHER) *list, int index) {
+    return sk_SSL_CIPHER_value(list, index);
+}
+
 // Stands for `SSL_OP_NO_TICKET`.
 static inline uint64_t COpenSSL_noTicketOption(void) {
     return SSL_OP_NO_TICKET;
@@ -95,6 +110,16 @@ static inline void COpenSSL_CTX_setMaximumChainBytes(SSL_CTX *context, long coun
 // Stands for `SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF)`.
 static inline void COpenSSL_CTX_disableSessionCache(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+}
+
+static inline int COpenSSL_acknowledgeServerName(SSL *ssl, int *alert, void *argument) {
+    (void)ssl, (void)alert, (void)argument;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+// Has a server tell clients that it has used the name that they ask for.
+static inline void COpenSSL_CTX_acknowledgeServerName(SSL_CTX *context) {
+    SSL_CTX_set_tlsext_servername_callback(context, COpenSSL_acknowledgeServerName);
 }
 
 // Has a client's sessions reported to the callback of `SSL_CTX_sess_set_new_cb`, and OpenSSL keep none.

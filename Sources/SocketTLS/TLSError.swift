@@ -109,6 +109,8 @@ extension TLSError {
         public static let protocolViolation = Code("protocolViolation", blame: .peer)
         /// The two sides have no version, cipher suite or application protocol in common.
         public static let noSharedParameters = Code("noSharedParameters", blame: .peer)
+        /// The client asks for a name that the server does not have: see `TLSSettings.serverNames`.
+        public static let unrecognizedName = Code("unrecognizedName", blame: .peer)
         /// The transport ended without close_notify: the received data may be incomplete.
         public static let truncated = Code("truncated", blame: .peer)
         /// The transport ended before the handshake was complete.

@@ -28,14 +28,16 @@ extension TLSSettings {
         case .client(let serverName):
             _ = try ServerName(serverName)
             if clientCertificates != .none { throw Self.invalid("clientCertificates is for servers") }
+            if serverNames != nil { throw Self.invalid("serverNames is for servers") }
         case .server:
             if identity == nil { throw Self.invalid("a server needs an identity") }
         }
     }
 
     private func validateVersions() throws(TLSError) {
-        if let maximumVersion, minimumVersion > maximumVersion {
-            throw Self.invalid("minimumVersion \(minimumVersion) is newer than maximumVersion \(maximumVersion)")
+        let oldest = max(minimumVersion, policy.minimumVersion)
+        if let maximumVersion, oldest > maximumVersion {
+            throw Self.invalid("minimumVersion \(oldest) is newer than maximumVersion \(maximumVersion)")
         }
     }
 
@@ -58,14 +60,20 @@ extension TLSSettings {
         guard (0...8).contains(sessionTicketCount) else {
             throw Self.invalid("sessionTicketCount is \(sessionTicketCount), and must be from 0 to 8")
         }
-        guard sessionTicketCount > 0 else { return }
+        guard sessionTicketCount > 0 else {
+            if ticketKeys != nil { throw Self.invalid("ticketKeys needs a sessionTicketCount above 0") }
+            return
+        }
         if role != .server { throw Self.invalid("sessionTicketCount is for servers") }
         if clientCertificates != .none {
-            throw Self.invalid(
-                "a server that asks for client certificates issues no tickets: resuming would skip the decision about them")
-        }
-        if let maximumVersion, maximumVersion < .tls13 {
-            throw Self.invalid("sessionTicketCount needs TLSv1.3, and maximumVersion is \(maximumVersion)")
+            guard resumesClientCertificates else {
+                throw Self.invalid(
+                    "a server that asks for client certificates issues tickets only with resumesClientCertificates")
+            }
+            guard trustEvaluation != .manual else {
+                throw Self.invalid(
+                    "with trustEvaluation .manual no verdict goes with a ticket, as resumesClientCertificates wants")
+            }
         }
     }
 

@@ -13,7 +13,9 @@ public struct TLSSettings: Sendable, Hashable {
     ///
     /// **Dangerous to turn off**: anyone with a valid certificate for *any* name can then pose as the server.
     public var verifiesHostName = true
-    /// The oldest version that is accepted.
+    /// What may be negotiated: cipher suites, groups, signatures. `.intermediate` by default.
+    public var policy = TLSPolicy.intermediate
+    /// The oldest version that is accepted, unless `policy` wants a newer one.
     public var minimumVersion: TLSVersion = .tls12
     /// The newest version that is accepted; nil for the newest that OpenSSL supports.
     public var maximumVersion: TLSVersion?
@@ -25,20 +27,40 @@ public struct TLSSettings: Sendable, Hashable {
     /// Whether a server asks for a client certificate. On a client anything but `.none` is an error.
     public var clientCertificates: ClientCertificates = .none
     /// How many session tickets a server sends after a full handshake (RFC 8446, section 4.6.1): 0 to 8; 0 by
-    /// default.
+    /// default. On a client `startTLS` throws `invalidSettings` for anything else.
     ///
-    /// A client that returns with a ticket resumes its session: it needs no certificate and no signature, but
-    /// makes a new key exchange. One ticket is enough for clients that open one connection at a time. A
-    /// resumed handshake brings one new ticket. A session ends an hour after its full handshake. Tickets need
-    /// TLS 1.3; there is no early data. A server that asks for client certificates cannot issue tickets: with
-    /// both settings `startTLS` throws `invalidSettings`, as it does on a client.
+    /// A client that returns with a ticket resumes its session: it needs no certificate and no signature. In
+    /// TLS 1.3 it makes a new key exchange; in TLS 1.2 it does not, so the keys of the tickets protect what
+    /// such a connection carries. One ticket is enough for clients that open one connection at a time, and in
+    /// TLS 1.2 there is never more than one. A resumed handshake brings one new ticket. A session ends an
+    /// hour after its full handshake; there is no early data. In TLS 1.3 the tickets leave with the first
+    /// data that the server writes. For client certificates see `resumesClientCertificates`.
     ///
-    /// The keys of the tickets are random. They belong to this process, and to connections whose settings
-    /// agree. A key encrypts tickets for an hour from its first one, and decrypts them for one more. It is
-    /// wiped when a ticket is next made or shown after that. A ticket whose key is gone costs a full
-    /// handshake. A process with more than 64 different settings that issue tickets keeps the keys of the 64
-    /// that it used last.
+    /// Unless you give `ticketKeys`, the keys are random. They belong to this process, and to connections
+    /// whose settings agree. A key encrypts tickets for an hour from its first one, and decrypts them for one
+    /// more. It is wiped when a ticket is next made or shown after that. A ticket whose key is gone costs a
+    /// full handshake. A process with more than 64 different settings that issue tickets keeps the keys of
+    /// the 64 that it used last.
     public var sessionTicketCount = 0
+    /// The keys of session tickets, for servers that resume each other's sessions: nil, the default, for keys
+    /// of this process. All of these servers need the same identity, `clientCertificates`, roots and
+    /// `applicationProtocols`, and clocks that agree.
+    public var ticketKeys: (any TLSTicketKeySource)? {
+        get { ticketKeyReference?.source }
+        set { ticketKeyReference = newValue.map { TicketKeySourceReference(source: $0) } }
+    }
+    var ticketKeyReference: TicketKeySourceReference?
+    /// Whether a server that asks for client certificates issues tickets; false by default.
+    ///
+    /// A client that resumes does not show its certificate again, and does not prove that it still has the
+    /// key. The verdict goes with the ticket, for an hour at most and not beyond the end of the certificate:
+    /// a certificate that is revoked meanwhile still counts. With `.delegate` you are asked again, and get
+    /// the client's own certificate without its chain. With `.manual` this is an error.
+    public var resumesClientCertificates = false
+    /// Other settings for clients that ask for certain names (SNI); nil: these settings for all.
+    public var serverNames: TLSServerNames?
+    /// The settings were chosen by name, which the server tells the client (RFC 6066, section 3).
+    var acknowledgesServerName = false
     /// Which sessions a client resumes, and where it keeps those that servers offer: in the memory of the
     /// process by default. On a server it means nothing.
     ///
@@ -176,6 +198,15 @@ extension TLSSettings {
         /// They must be the beginning of the TLS handshake; otherwise it fails.
         case feedToTLS
     }
+}
+
+/// A source of ticket keys; equal if it is the same object.
+struct TicketKeySourceReference: Sendable, Hashable {
+    let source: any TLSTicketKeySource
+
+    static func == (left: Self, right: Self) -> Bool { left.source === right.source }
+
+    func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(source)) }
 }
 
 /// A version of the TLS protocol.

@@ -164,7 +164,8 @@ import Testing
 
     @Test func localhostConnectsWithEitherFamilyAlone() async throws {
         for host in ["127.0.0.1", "::1"] {
-            let listener = try RawSocket.listening(host)
+            // A port on which no one listens with the other family.
+            let listener = try RawSocket.listening(on: .loopback(host, port: RawSocket.freePort()))
             let recorder = Recorder()
             let client = AsyncSocket(inlineDelegate: recorder)
             try client.connect(toHost: "localhost", onPort: try listener.localPort, withTimeout: 60)

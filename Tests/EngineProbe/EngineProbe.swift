@@ -29,9 +29,12 @@ enum EngineProbe {
             case "shortage": try ShortageProbe.run()
             case "trust": try TrustProbe.run()
             case "openssl.cnf": try ConfigurationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
-            case "tls-server": try TLSServerProbe.run(CommandLine.arguments.dropFirst(2).first ?? "ecdsa")
+            case "tls-server":
+                try TLSServerProbe.run(
+                    CommandLine.arguments.dropFirst(2).first ?? "ecdsa", policy: CommandLine.arguments.dropFirst(3).first ?? "")
             case "activation": try ActivationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "listener": try ActivationProbe.runListener(CommandLine.arguments.dropFirst(2).first ?? "")
+            case "ticket-server": try TicketServerProbe.run(CommandLine.arguments.dropFirst(2).map { $0 })
             default: throw ProbeFailure(description: "say which probe")
             }
         } catch {

@@ -29,11 +29,19 @@ enum TLSServerProbe {
         }
     }
 
-    /// - Parameter keyType: "ecdsa" or "rsa".
-    static func run(_ keyType: String) throws {
+    /// - Parameters:
+    ///   - keyType: "ecdsa" or "rsa".
+    ///   - policy: The name of a preset.
+    static func run(_ keyType: String, policy: String) throws {
         let kind: CertificateAuthority.KeyType = keyType == "rsa" ? .rsa2048 : .p256
         let issued = try CertificateAuthority().issue(.server(names: ["localhost", "127.0.0.1"]), keyType: kind)
-        let server = Server(.server(identity: try issued.identity()))
+        var settings = TLSSettings.server(identity: try issued.identity())
+        switch policy {
+        case "modern": settings.policy = .modern
+        case "compatible": settings.policy = .compatible
+        default: break
+        }
+        let server = Server(settings)
         let listener = AsyncSocket(inlineDelegate: server)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         print(listener.localPort)

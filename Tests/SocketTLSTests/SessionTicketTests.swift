@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import COpenSSL
+import Foundation
 import SocketBuffers
 import SocketTLS
 import Testing
@@ -101,26 +102,169 @@ import Testing
         #expect(peer.tickets == 2)
     }
 
-    /// Neither with the extension of TLS 1.2, empty as it is in the first ClientHello, nor with a ticket of
-    /// TLS 1.3 in it.
-    @Test func nothingIsResumedWithTLS12() throws {
-        let ticket = try RawPeer.client(of: server()).ticket()
-        for isFirst in [true, false] {
-            let (server, peer) = (try server(), try RawPeer(.tls12))
-            if !isFirst {
-                ticket.withUnsafeBytes {
-                    _ = SSL_set_session_ticket_ext(peer.ssl, .init(mutating: $0.baseAddress), Int32($0.count))
-                }
-            }
-            peer.countTickets()
-            peer.shakeHands(with: server)
-            #expect(server.session?.protocolVersion == .tls12)
-            expectResumption(false, of: peer, by: server)
-            #expect(peer.tickets == 0)
-            var length: UInt32 = 0
-            SSL_SESSION_get_id(SSL_get_session(peer.ssl), &length)
-            #expect(length == 0)
+    @Test func ticketsOfTLS12AreResumedToo() throws {
+        let first = try RawPeer.client(.tls12, of: server())
+        #expect(first.tickets == 1 && first.ticketLifetime == 3600)
+        var peer = first
+        for _ in 0..<3 {
+            let again = try server()
+            peer = try RawPeer.client(.tls12, of: again, resuming: peer.session())
+            expectResumption(true, of: peer, by: again)
+            #expect(again.session?.protocolVersion == .tls12)
         }
+    }
+
+    @Test func withoutTicketsNothingIsResumedInTLS12() throws {
+        var settings = fixture.server
+        settings.sessionTicketCount = 0
+        let first = try RawPeer.client(.tls12, of: server(settings))
+        #expect(first.tickets == 0)
+        var length: UInt32 = 0
+        SSL_SESSION_get_id(SSL_get_session(first.ssl), &length)
+        #expect(length == 0)
+        let second = try server(settings)
+        expectResumption(false, of: try RawPeer.client(.tls12, of: second, resuming: first.session()), by: second)
+    }
+
+    @Test func aTicketLeavesWithTheFirstData() throws {
+        let (server, peer) = (try server(), try RawPeer(.tls13))
+        peer.countTickets()
+        peer.shakeHands(with: server)
+        _ = peer.read()
+        #expect(server.handshake().isComplete && peer.tickets == 0 && server.output.isEmpty)
+        _ = [UInt8(1)].withUnsafeBytes { server.write($0) }
+        peer.carryFrom(server)
+        #expect(peer.read() != nil && peer.tickets == 2)
+        _ = [UInt8(1)].withUnsafeBytes { server.write($0) }
+        peer.carryFrom(server)
+        #expect(peer.read() != nil && peer.tickets == 2)
+    }
+
+    // MARK: - Client certificates
+
+    private func asking(_ evaluation: TLSSettings.TrustEvaluation = .builtIn) throws -> TLSSettings {
+        var fixture = fixture
+        try fixture.askForClientCertificate()
+        fixture.server.resumesClientCertificates = true
+        fixture.server.trustEvaluation = evaluation
+        return fixture.server
+    }
+
+    private func clientPEM() throws -> String {
+        try fixture.authority.issue(.client(commonName: "alice"), signedBy: .root).pem
+    }
+
+    @Test(arguments: versions) func theClientsCertificateGoesWithItsTicket(_ version: TLSVersion) throws {
+        let settings = try asking()
+        let first = try server(settings)
+        let peer = try RawPeer.client(version, of: first, showing: clientPEM())
+        #expect(first.session?.peerCertificates.first?.commonName == "alice")
+        let second = try server(settings)
+        expectResumption(true, of: try RawPeer.client(version, of: second, resuming: peer.session()), by: second)
+        #expect(second.session?.peerCertificates.first?.commonName == "alice")
+    }
+
+    @Test(arguments: versions) func theDecisionAboutAClientIsAskedForAgain(_ version: TLSVersion) throws {
+        let settings = try asking(.delegate)
+        let peer = try RawPeer.client(version, of: server(settings), showing: clientPEM(), deciding: true)
+        let second = try server(settings)
+        let again = try RawPeer.client(version, of: second, resuming: peer.session(), deciding: true)
+        expectResumption(true, of: again, by: second)
+        let third = try server(settings)
+        #expect(throws: TestFailure.self) {
+            _ = try RawPeer.client(version, of: third, resuming: again.session(), deciding: false)
+        }
+        #expect(third.session == nil)
+    }
+
+    @Test func aTicketEndsWithTheClientsCertificate() throws {
+        let settings = try asking()
+        let issued = try fixture.authority.issue(
+            .client(commonName: "alice"), validity: .endsSoon, signedBy: .root)
+        let peer = try RawPeer.client(of: server(settings), showing: issued.pem)
+        #expect((500...600).contains(peer.ticketLifetime))
+    }
+
+    @Test func ticketsForClientCertificatesHaveToBeAskedFor() throws {
+        var settings = try asking()
+        settings.resumesClientCertificates = false
+        #expect(throws: TLSError.self) { try server(settings) }
+        #expect(throws: TLSError.self) { try server(asking(.manual)) }
+    }
+
+    // MARK: - Shared keys
+
+    private final class Keys: TLSTicketKeySource {
+        private let current: Locked<TLSTicketKeys>
+
+        init(_ keys: TLSTicketKeys) { current = Locked(keys) }
+
+        var keys: TLSTicketKeys {
+            get { current.withLock { $0 } }
+            set { current.withLock { $0 = newValue } }
+        }
+    }
+
+    private static func key(_ number: UInt8) throws -> TLSTicketKey {
+        try TLSTicketKey(bytes: [UInt8](repeating: number, count: 80))
+    }
+
+    /// Contexts that share nothing but the keys, as those of two processes.
+    @Test(arguments: versions) func serversThatShareKeysResumeEachOthersSessions(_ version: TLSVersion) throws {
+        let keys = Keys(TLSTicketKeys(current: try Self.key(1), others: [try Self.key(2)]))
+        var settings = try asking()
+        settings.ticketKeys = keys
+        func server(_ settings: TLSSettings) throws -> TLSEngine {
+            try TLSEngine(context: TLSContext.context(for: settings, in: ContextCache(limit: 1)), settings: settings)
+        }
+        let first = try RawPeer.client(version, of: server(settings), showing: clientPEM())
+        let second = try server(settings)
+        expectResumption(true, of: try RawPeer.client(version, of: second, resuming: first.session()), by: second)
+        // The next key: old tickets still count, and once more is too much.
+        keys.keys = TLSTicketKeys(current: try Self.key(2), others: [try Self.key(1), try Self.key(3)])
+        let third = try server(settings)
+        expectResumption(true, of: try RawPeer.client(version, of: third, resuming: first.session()), by: third)
+        keys.keys = TLSTicketKeys(current: try Self.key(3), others: [try Self.key(2)])
+        let fourth = try server(settings)
+        expectResumption(
+            false, of: try RawPeer.client(version, of: fourth, resuming: first.session(), showing: clientPEM()), by: fourth)
+        // Another server with the same keys.
+        var others = settings
+        others.applicationProtocols = ["h2"]
+        let session = try RawPeer.client(version, of: server(settings), showing: clientPEM()).session()
+        let other = try server(others)
+        expectResumption(false, of: try RawPeer.client(version, of: other, resuming: session, showing: clientPEM()), by: other)
+    }
+
+    @Test func aFileHasThreeKeys() throws {
+        let file = try TemporaryFile("")
+        func line(_ number: UInt8) -> String { Data(repeating: number, count: 80).base64EncodedString() }
+        func write(_ lines: [String]) throws {
+            try Data(lines.joined(separator: "\n").utf8).write(to: URL(fileURLWithPath: file.path))
+        }
+        for wrong in [
+            [], [line(1), line(2)], [line(1), line(2), line(2)], [line(1), line(2), "x" + line(3)],
+            [line(1), line(2), String(line(3).dropLast(4))],
+        ] {
+            try write(wrong)
+            #expect(throws: TLSError.self) { try TLSTicketKeyFile(path: file.path) }
+        }
+        try write([line(1), line(2), line(3), ""])
+        let keys = try TLSTicketKeyFile(path: file.path)
+        #expect(keys.keys.current.name == [UInt8](repeating: 2, count: 16))
+        #expect(keys.keys.others.map { $0.name[0] } == [1, 3] && keys.failure == nil)
+        try write([line(2), line(3), line(4)])
+        keys.reload()
+        #expect(keys.keys.current.name[0] == 3 && keys.failure == nil)
+        // A bad file leaves the keys as they are, and says why.
+        try write([line(3), line(4)])
+        keys.reload()
+        #expect(keys.keys.current.name[0] == 3 && keys.failure?.code == .invalidSettings)
+        try write([line(3), line(4), line(5)])
+        keys.reload()
+        #expect(keys.keys.current.name[0] == 4 && keys.failure == nil)
+        #expect(throws: TLSError.self) { try TLSTicketKeyFile(path: "/nonexistent") }
+        #expect(throws: TLSError.self) { try TLSTicketKey(bytes: [UInt8](repeating: 1, count: 48)) }
     }
 
     @Test func dataReachesOurClientBehindEightTickets() throws {
@@ -185,12 +329,12 @@ import Testing
 @Suite final class TicketKeyRingTests {
     private var ring = TicketKeyRing()
 
-    private func sealing(at time: Int) throws -> TicketKey {
+    private func sealing(at time: Int) throws -> TLSTicketKey {
         let key = ring.keyForSealing(at: 100 + time)
         return try #require(key)
     }
 
-    private func opens(_ key: TicketKey, at time: Int) -> Bool {
+    private func opens(_ key: TLSTicketKey, at time: Int) -> Bool {
         key.name.withUnsafeBytes { ring.key(named: $0, at: 100 + time) === key }
     }
 

@@ -80,22 +80,24 @@ import Testing
         #expect(complaint(settings)?.code == .invalidSettings)
     }
 
-    @Test func ticketsAreForTLS13ServersThatAskForNoCertificates() throws {
+    @Test func ticketsAreForServers() throws {
         let fixture = try Fixture()
         for count in [-1, 9, Int.max] {
             var settings = fixture.server
             settings.sessionTicketCount = count
             #expect(complaint(settings)?.message.contains("from 0 to 8") == true)
         }
-        var (client, asking, old) = (fixture.client, fixture.server, fixture.server)
+        var (client, asking) = (fixture.client, fixture.server)
         client.sessionTicketCount = 1
         #expect(complaint(client)?.message.contains("for servers") == true)
         asking.sessionTicketCount = 1
         asking.clientCertificates = .optional
         asking.trustRoots = try fixture.authority.roots
-        #expect(complaint(asking)?.message.contains("issues no tickets") == true)
-        (old.sessionTicketCount, old.minimumVersion, old.maximumVersion) = (1, .tls12, .tls12)
-        #expect(complaint(old)?.message.contains("needs TLSv1.3") == true)
+        #expect(complaint(asking)?.message.contains("only with resumesClientCertificates") == true)
+        asking.resumesClientCertificates = true
+        #expect(complaint(asking) == nil)
+        asking.trustEvaluation = .manual
+        #expect(complaint(asking)?.message.contains("no verdict") == true)
     }
 
     @Test func anEmptyListOfRootsIsRefused() {

@@ -18,14 +18,14 @@ internal import SocketTLS
 ///
 /// Confined to the turn of the connection that owns it.
 final class ByteChannel {
-    private enum Layer {
+    enum Layer {
         case plain
         case tls(TLSEngine)
     }
 
     /// For the record of the connection, through which callers set options.
     let descriptor: SocketDescriptor
-    @exclusivity(unchecked) private var layer = Layer.plain
+    @exclusivity(unchecked) private(set) var layer = Layer.plain
     @exclusivity(unchecked) private var input = InputReadiness.ready
     @exclusivity(unchecked) private var output = OutputReadiness.ready
     /// A recv that brings less than there was room for has emptied the kernel's buffer, and whatever comes
@@ -181,7 +181,7 @@ final class ByteChannel {
 
     /// One `recv` into `sslPreBuffer`, unless the engine has yet to take what is there. An end of file goes
     /// to the engine: true then too, so that the engine is asked again.
-    private func receiveCiphertext(for engine: TLSEngine) -> Bool {
+    func receiveCiphertext(for engine: TLSEngine) -> Bool {
         guard engine.received.count < BufferPool.blockSize else { return false }
         if case .bytes = receive(into: engine.received, limit: BufferPool.blockSize) { return true }
         guard case .endOfFile = input else { return false }
@@ -291,7 +291,7 @@ final class ByteChannel {
     }
 
     /// Sends what the engine has produced.
-    private func send(_ bytes: PreBuffer) {
+    func send(_ bytes: PreBuffer) {
         while !bytes.isEmpty, case .ready = output {
             if let count = note(descriptor.send(bytes.readableBytes)) { bytes.consume(count) }
         }
@@ -307,50 +307,6 @@ final class ByteChannel {
     func beginTLS(_ engine: TLSEngine, feeding early: PreBuffer) {
         early.moveAll(to: engine.received)
         layer = .tls(engine)
-    }
-
-    enum HandshakeAnswer {
-        case complete(TLSSession?, KeyExporter)
-        case awaitingTrust(PeerTrust)
-        /// Nothing until the next event.
-        case incomplete
-        /// Go on in another turn.
-        case more
-        case failed(AsyncSocketError)
-    }
-
-    /// Drives the handshake as far as it can go now.
-    func handshake() -> HandshakeAnswer {
-        guard case .tls(let engine) = layer else { return .incomplete }
-        for _ in 0..<Self.roundsPerTurn {
-            let answer = engine.handshake()
-            send(engine.output)
-            switch answer {
-            case .complete: return .complete(engine.session, engine.exporter)
-            case .awaitingTrust(let trust): return .awaitingTrust(trust)
-            case .failed(let error): return .failed(AsyncSocketError(error, operation: "startTLS"))
-            case .incomplete:
-                guard receiveCiphertext(for: engine) else {
-                    return failure.map { .failed($0.during("startTLS")) } ?? .incomplete
-                }
-            }
-        }
-        return .more
-    }
-
-    /// The verdict about the peer's certificate; `handshake()` goes on with it.
-    func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
-        if case .tls(let engine) = layer { engine.decideTrust(accepted, refusal: refusal) }
-    }
-
-    /// Gives up a handshake that takes too long. The peer learns of it when the channel closes.
-    func abandonHandshake() {
-        if case .tls(let engine) = layer { engine.abandonHandshake() }
-    }
-
-    /// Sends what is left to send while nothing else moves.
-    func flush() {
-        if case .tls(let engine) = layer { send(engine.output) }
     }
 
     // MARK: - Closing
@@ -387,14 +343,5 @@ final class ByteChannel {
         }
         input = .closed
         output = .full
-    }
-}
-
-extension AsyncSocketError {
-    /// The same error, seen from a larger operation.
-    fileprivate func during(_ operation: String) -> AsyncSocketError {
-        var error = self
-        error.operation = operation
-        return error
     }
 }

@@ -16,6 +16,8 @@ enum ConnectionMessage: Sendable {
     case verdict(Bool)
     /// The verdict of a waiter, which waits on.
     indirect case verdictOf(any OperationWaiter<HandshakeNews>, Bool)
+    /// The settings for a client.
+    indirect case chosen(TLSServerChoice)
     indirect case awaitEnd(any OperationWaiter<Void>)
     case extendRead(operation: UInt32, seconds: Double)
     case extendWrite(operation: UInt32, seconds: Double)

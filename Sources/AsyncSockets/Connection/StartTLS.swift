@@ -13,6 +13,7 @@ extension TLSUpgrade {
         /// So many of the bytes that were received belong to the handshake.
         case began(TLSSettings, earlyByteCount: Int)
         case asks(PeerTrust)
+        case asksSettings(TLSServerQuestion)
         case secured(TLSSession?, KeyExporter)
         case failed(AsyncSocketError)
     }
@@ -69,6 +70,7 @@ extension TLSUpgrade {
         case .awaitingTrust(let trust):
             awaitTrust()
             return .asks(trust)
+        case .awaitingSettings(let question): return .asksSettings(question)
         case .failed(let error): return .failed(error)
         case .more: return .more
         case .incomplete: return .waiting

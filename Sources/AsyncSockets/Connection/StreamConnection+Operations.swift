@@ -168,6 +168,7 @@ extension StreamConnection {
             clock = PhaseClock(.handshake(thenTrust: settings.trustTimeout), seconds: settings.handshakeTimeout)
             note("TLS handshake begins", ["as": settings.role == .server ? "server" : "client"])
             return true
+        case .asksSettings(let question): ask(question)
         case .asks(let trust):
             clock = clock?.pauseForTrust()
             observation?.beginDecision()
@@ -194,6 +195,20 @@ extension StreamConnection {
             ["version": session?.protocolVersion.description ?? "", "cipherSuite": session?.cipherSuite ?? ""])
         if let session { observation?.succeed(session) }
         if !waiters.answerSecured(.secured(session)) { outlet.append(.didSecure) }
+    }
+
+    /// Asks the server's function for the settings, off the loop.
+    private func ask(_ question: TLSServerQuestion) {
+        Task.detached { [weak self] in
+            let choice = await question.answer()
+            self?.post(.chosen(choice))
+        }
+    }
+
+    func choose(_ choice: TLSServerChoice) {
+        guard case .connected(let channel) = phase else { return }
+        channel.choose(choice)
+        needsPump = true
     }
 
     /// The delegate's verdict. A second one, or one that comes too late, finds no one waiting.

@@ -142,6 +142,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .write(let packet): enqueue(consume packet)
         case .startTLS(let request): enqueue(request)
         case .verdict(let accepted): decideTrust(accepted)
+        case .chosen(let choice): choose(choice)
         case .verdictOf(let waiter, let accepted):
             waiters.add(secured: waiter, decidesTrust: true)
             decideTrust(accepted)
@@ -180,7 +181,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .changeDelegateQueue: outlet.changeQueue()
         case .perform(let body): AsyncSocket.call(body, with: nil)
         case .retire: retireIfSilent()
-        case .resolved, .attempt, .events, .verdict, .extendRead, .extendWrite, .cancel, .close, .closeWriteStream,
+        case .resolved, .attempt, .events, .verdict, .chosen, .extendRead, .extendWrite, .cancel, .close, .closeWriteStream,
             .configure, .fail:
             break
         }

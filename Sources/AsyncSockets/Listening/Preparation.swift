@@ -7,7 +7,9 @@ internal import SocketTLS
 struct Preparation: Sendable {
     /// Its configuration, options and logger are those of every accepted socket. It is never in use itself.
     let model: AsyncSocket
-    private let tls: TLSSettings?
+    /// The settings for the next connection; nil for ever if there is no TLS.
+    private let tls: Locked<TLSSettings?>
+    private let hasTLS: Bool
     private let trust: SocketListener.TrustDecision?
     private let proxyProtocol: SocketListener.ProxyProtocol?
 
@@ -18,7 +20,18 @@ struct Preparation: Sendable {
         self.model = model
         self.proxyProtocol = proxyProtocol
         self.trust = trust
-        self.tls = try tls.map { (settings) throws(AsyncSocketError) in try Self.check(settings, decides: trust != nil) }
+        hasTLS = tls != nil
+        let checked = try tls.map { (settings) throws(AsyncSocketError) in try Self.check(settings, decides: trust != nil) }
+        self.tls = Locked(checked)
+    }
+
+    /// Takes other settings for the connections to come.
+    func replaceTLS(_ settings: TLSSettings) throws(AsyncSocketError) {
+        guard hasTLS else {
+            throw .badConfiguration("accept", "a listener that was made without TLS cannot get settings for it")
+        }
+        let checked = try Self.check(settings, decides: trust != nil)
+        tls.withLock { $0 = checked }
     }
 
     private static func check(_ tls: TLSSettings, decides: Bool) throws(AsyncSocketError) -> TLSSettings {
@@ -36,7 +49,7 @@ struct Preparation: Sendable {
     }
 
     /// True when a socket is ready as soon as it is open.
-    var isEmpty: Bool { tls == nil && proxyProtocol == nil }
+    var isEmpty: Bool { !hasTLS && proxyProtocol == nil }
 
     /// A connected socket, in the task that will serve it.
     func open(_ accepted: AcceptedConnection, on loop: EventLoop) throws(AsyncSocketError) -> AsyncSocket {
@@ -48,7 +61,7 @@ struct Preparation: Sendable {
     /// All that comes before the first byte of the user.
     nonisolated(nonsending) func prepare(_ socket: AsyncSocket) async throws {
         if let proxyProtocol { try await proxyProtocol.receiveHeader(on: socket) }
-        guard let tls else { return }
+        guard hasTLS, let tls = tls.withLock({ $0 }) else { return }
         if let trust {
             try await socket.startTLS(settings: tls, trust: { try await trust($0) })
         } else {

@@ -115,6 +115,16 @@ final class Reception: Sendable {
         closer?.resume()
     }
 
+    /// Lets some time pass, on the loop's clock.
+    func pass(_ time: Duration) async throws {
+        let (stream, continuation) = AsyncStream<Void>.makeStream()
+        let alarm = Alarm { continuation.finish() }
+        if let deadline = Deadline(after: time.inSeconds) { alarm.ring(at: deadline, on: loop) }
+        for await _ in stream {}
+        alarm.stop()
+        try Task.checkCancellation()
+    }
+
     // MARK: - The end
 
     /// Ends accepting. What has arrived and was not taken is closed.

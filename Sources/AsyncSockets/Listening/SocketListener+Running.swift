@@ -120,7 +120,8 @@ extension Preparation {
         _ error: any Error, of accepted: AcceptedConnection, _ socket: AsyncSocket?,
         _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
     ) {
-        if error is CancellationError, Task.isCancelled { return }
+        let isCancelled = error is CancellationError || (error as? AsyncSocketError)?.code == .cancelled
+        if isCancelled, Task.isCancelled { return }
         model.logger.debug(
             "the task of a connection has failed", metadata: ["peer": "\(accepted.peer)", "error": "\(error)"])
         if let socket { return onError?(error, socket) ?? () }

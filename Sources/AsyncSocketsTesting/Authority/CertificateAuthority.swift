@@ -110,6 +110,8 @@ extension CertificateAuthority {
         case expired
         /// For a month that begins tomorrow.
         case notYetValid
+        /// Since yesterday, for the next ten minutes.
+        case endsSoon
     }
 
     /// The kind of a certificate's key.

@@ -56,6 +56,7 @@ struct CertificateTemplate {
 
     private static func period(of validity: CertificateAuthority.Validity) -> (notBefore: Int, notAfter: Int) {
         switch validity {
+        case .endsSoon: (-day, 600)
         case .current: (-day, 365 * day)
         case .expired: (-31 * day, -day)
         case .notYetValid: (day, 31 * day)

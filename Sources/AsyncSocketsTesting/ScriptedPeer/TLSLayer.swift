@@ -50,6 +50,8 @@ final class TLSLayer {
         if count > limit { return false }
         switch answer {
         case .complete: return true
+        case .awaitingSettings:
+            throw LoopbackError(.tlsFailed, "A scripted peer asks no function for settings.", operation: "startTLS")
         case .failed(let error): throw Self.failure(error)
         case .awaitingTrust: engine.decideTrust(true)
         case .incomplete: try feed()

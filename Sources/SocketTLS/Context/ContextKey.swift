@@ -3,11 +3,15 @@ struct ContextKey: Hashable, Sendable {
     let isServer: Bool
     let identity: TLSIdentity?
     let roots: Roots
+    let policy: TLSPolicy
     let minimumVersion: TLSVersion
     let maximumVersion: TLSVersion?
     let applicationProtocols: [String]
     let clientCertificates: TLSSettings.ClientCertificates
     let sessionTicketCount: Int
+    let acknowledgesServerName: Bool
+    let ticketKeys: TicketKeySourceReference?
+    let resumesClientCertificates: Bool
     let resumesSessions: Bool
     let verifiesPeer: Bool
     let maximumCertificateChainBytes: Int
@@ -17,10 +21,14 @@ struct ContextKey: Hashable, Sendable {
     init(_ settings: TLSSettings) {
         isServer = settings.role == .server
         identity = settings.identity
+        acknowledgesServerName = settings.acknowledgesServerName
+        ticketKeys = settings.ticketKeyReference
+        resumesClientCertificates = settings.resumesClientCertificates
         resumesSessions = settings.role != .server && settings.resumption != .none
         verifiesPeer = settings.verifiesPeer
         roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused
-        minimumVersion = settings.minimumVersion
+        policy = settings.policy
+        minimumVersion = max(settings.minimumVersion, settings.policy.minimumVersion)
         maximumVersion = settings.maximumVersion
         applicationProtocols = settings.applicationProtocols
         clientCertificates = settings.clientCertificates

@@ -4,65 +4,175 @@
 //  2. Every key exchange is ephemeral and on a curve. A finite field costs a server a hundred times as much
 //     as X25519, and the client chooses it (D(HE)at, CVE-2002-20001). Static RSA protects nothing once the
 //     key is known.
-//  3. Every cipher is an AEAD, and the key of a certificate signs every handshake: no anonymous ciphers,
-//     passwords or shared keys.
-//  4. The newest names are tried first, and left out if the loaded OpenSSL does not know them: the headers
-//     may be of another version.
-//  5. The security level is 2 (112 bits, so RSA keys have 2,048 or more), or that of openssl.cnf if it is
-//     higher.
+//  3. The key of a certificate signs every handshake: no anonymous ciphers, passwords or shared keys.
+//  4. In the presets the newest names are tried first, and left out if the loaded OpenSSL does not know them:
+//     the headers may be of another version. A name that the program gives has to be known.
+//  5. The security level is that of the policy, or that of openssl.cnf if it is higher.
 
 internal import COpenSSL
 
-/// The cipher suites, groups, signatures and security level of every context.
-enum ContextParameters {
-    /// The order is OpenSSL's own: the longest keys first.
-    private static let cipherSuites = [
-        "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305",
-        "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
-    ]
-    private static let cipherSuitesOfTLS13 = [
-        "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256",
-    ]
+/// Sets the cipher suites, groups, signatures and security level of a context, by a policy.
+struct ContextParameters {
+    let policy: TLSPolicy
+
     /// With the ML-KEM hybrid, which needs OpenSSL 3.5. A client sends key shares for the two marked with
     /// `*`.
     private static let newestGroups = "?*X25519MLKEM768 / ?*X25519:?secp256r1 / ?secp384r1"
-    private static let groups = "X25519:secp256r1:secp384r1"
     /// In TLS 1.2 the list also limits the curves of the peer's certificate (RFC 8422, 5.1.1). It is added
     /// only if the peer may show one.
     private static let groupOfCertificates = ":secp521r1"
-    /// With ML-DSA, which needs OpenSSL 3.5.
-    private static let newestSignatures = "?mldsa65:?mldsa87:?mldsa44:" + signatures
-    private static let signatures = [
-        "ecdsa_secp256r1_sha256", "ecdsa_secp384r1_sha384", "ecdsa_secp521r1_sha512", "ed25519", "ed448",
-        "rsa_pss_pss_sha256", "rsa_pss_pss_sha384", "rsa_pss_pss_sha512", "rsa_pss_rsae_sha256", "rsa_pss_rsae_sha384",
-        "rsa_pss_rsae_sha512", "rsa_pkcs1_sha256", "rsa_pkcs1_sha384", "rsa_pkcs1_sha512",
-    ].joined(separator: ":")
-    private static let leastSecurityLevel: Int32 = 2
+    /// ML-DSA, which needs OpenSSL 3.5.
+    private static let newestSignatures = "?mldsa65:?mldsa87:?mldsa44:"
 
     /// - Parameter verifiesPeer: True if the peer may show a certificate.
-    static func set(on context: OpaquePointer, verifiesPeer: Bool) throws(TLSError) {
-        SSL_CTX_set_security_level(context, max(leastSecurityLevel, SSL_CTX_get_security_level(context)))
-        try OpenSSLCall.requireSuccess("SSL_CTX_set_cipher_list") {
-            SSL_CTX_set_cipher_list(context, cipherSuites.joined(separator: ":"))
+    func set(on context: OpaquePointer, verifiesPeer: Bool) throws(TLSError) {
+        guard (2...5).contains(policy.securityLevel) else {
+            throw Self.invalid("securityLevel is \(policy.securityLevel), and must be from 2 to 5")
         }
-        try OpenSSLCall.requireSuccess("SSL_CTX_set_ciphersuites") {
-            SSL_CTX_set_ciphersuites(context, cipherSuitesOfTLS13.joined(separator: ":"))
-        }
-        try setFirst(of: [newestGroups, groups], "SSL_CTX_set1_groups_list") {
-            COpenSSL_CTX_setGroups(context, verifiesPeer ? $0 + groupOfCertificates : $0)
-        }
-        try setFirst(of: [newestSignatures, signatures], "SSL_CTX_set1_sigalgs_list") {
-            COpenSSL_CTX_setSignatureAlgorithms(context, $0)
-        }
-        try setFirst(of: [newestSignatures, signatures], "SSL_CTX_set1_client_sigalgs_list") {
-            COpenSSL_CTX_setClientSignatureAlgorithms(context, $0)
-        }
+        SSL_CTX_set_security_level(context, max(Int32(policy.securityLevel), SSL_CTX_get_security_level(context)))
+        if !policy.serverChooses { SSL_CTX_clear_options(context, COpenSSL_serverPreferenceOptions()) }
+        try setCipherSuites(on: context)
+        try setGroups(on: context, verifiesPeer)
+        try setSignatures(on: context)
         try OpenSSLCall.requireSuccess("SSL_CTX_set_block_padding") { SSL_CTX_set_block_padding(context, 0) }
     }
 
+    // MARK: - Cipher suites
+
+    private func setCipherSuites(on context: OpaquePointer) throws(TLSError) {
+        var (names12, names13): ([String], [String]) = ([], [])
+        for name in policy.cipherSuites {
+            let suite = try CipherSuite(name)
+            if suite.isOfTLS13 { names13.append(suite.name) } else { names12.append(suite.name) }
+        }
+        guard Set(names12 + names13).count == policy.cipherSuites.count else {
+            throw Self.invalid("cipherSuites names one twice")
+        }
+        if names12.isEmpty, SSL_CTX_ctrl(context, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, nil) < TLS1_3_VERSION {
+            throw Self.invalid("cipherSuites has none for TLS 1.2, which minimumVersion allows")
+        }
+        let newest = SSL_CTX_ctrl(context, SSL_CTRL_GET_MAX_PROTO_VERSION, 0, nil)
+        if names13.isEmpty, newest == 0 || newest >= TLS1_3_VERSION {
+            throw Self.invalid("cipherSuites has none for TLS 1.3, which maximumVersion allows")
+        }
+        // OpenSSL wants one, also where none is used.
+        let old = names12.isEmpty ? "ECDHE-ECDSA-AES256-GCM-SHA384" : names12.joined(separator: ":")
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_cipher_list") { SSL_CTX_set_cipher_list(context, old) }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_ciphersuites") {
+            SSL_CTX_set_ciphersuites(context, names13.joined(separator: ":"))
+        }
+    }
+
+    // MARK: - Groups and signatures
+
+    private func setGroups(on context: OpaquePointer, _ verifiesPeer: Bool) throws(TLSError) {
+        let list = policy.groups.joined(separator: ":")
+        if policy.usesStandardGroups {
+            let addition = verifiesPeer ? Self.groupOfCertificates : ""
+            return try setFirst(of: [Self.newestGroups + addition, list + addition], "SSL_CTX_set1_groups_list") {
+                COpenSSL_CTX_setGroups(context, $0)
+            }
+        }
+        try Self.check(policy.groups, "group", Self.knownGroups) { COpenSSL_CTX_setGroups(context, $0) > 0 }
+        if let field = policy.groups.first(where: { $0.lowercased().hasPrefix("ffdhe") }) {
+            throw Self.invalid("\(field) is a finite field, which costs a server a hundred times as much as X25519")
+        }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set1_groups_list") { COpenSSL_CTX_setGroups(context, list) }
+    }
+
+    private func setSignatures(on context: OpaquePointer) throws(TLSError) {
+        let list = policy.signatureAlgorithms.joined(separator: ":")
+        var lists = [list]
+        if policy.usesStandardSignatures {
+            lists.insert(Self.newestSignatures + list, at: 0)
+        } else {
+            try Self.check(policy.signatureAlgorithms, "signature algorithm", Self.knownSignatures) {
+                COpenSSL_CTX_setSignatureAlgorithms(context, $0) > 0
+            }
+        }
+        try setFirst(of: lists, "SSL_CTX_set1_sigalgs_list") { COpenSSL_CTX_setSignatureAlgorithms(context, $0) }
+        try setFirst(of: lists, "SSL_CTX_set1_client_sigalgs_list") { COpenSSL_CTX_setClientSignatureAlgorithms(context, $0) }
+    }
+
     /// Sets the first list that OpenSSL takes.
-    private static func setFirst(of lists: [String], _ operation: String, _ body: (String) -> Int32) throws(TLSError) {
+    private func setFirst(of lists: [String], _ operation: String, _ body: (String) -> Int32) throws(TLSError) {
         try OpenSSLCall.requireSuccess(operation) { lists.contains { body($0) > 0 } ? 1 : 0 }
+    }
+
+    // MARK: - Names
+
+    /// OpenSSL has no list of the names that it takes: these are tried.
+    private static let knownGroups = [
+        "X25519MLKEM768", "SecP256r1MLKEM768", "SecP384r1MLKEM1024", "x25519", "x448", "secp256r1", "secp384r1", "secp521r1",
+        "brainpoolP256r1", "brainpoolP384r1", "brainpoolP512r1",
+    ]
+    private static let knownSignatures = [
+        "mldsa44", "mldsa65", "mldsa87", "ecdsa_secp256r1_sha256", "ecdsa_secp384r1_sha384", "ecdsa_secp521r1_sha512",
+        "ed25519", "ed448", "rsa_pss_pss_sha256", "rsa_pss_pss_sha384", "rsa_pss_pss_sha512", "rsa_pss_rsae_sha256",
+        "rsa_pss_rsae_sha384", "rsa_pss_rsae_sha512", "rsa_pkcs1_sha256", "rsa_pkcs1_sha384", "rsa_pkcs1_sha512",
+    ]
+
+    /// Each name has to be known by itself.
+    private static func check(
+        _ names: [String], _ kind: String, _ candidates: [String], isKnown: (String) -> Bool
+    ) throws(TLSError) {
+        func knows(_ name: String) -> Bool {
+            // These characters have a meaning in a list.
+            guard !name.isEmpty, name.utf8.allSatisfy({ $0 > 0x20 && !":?*-/+,".utf8.contains($0) }) else { return false }
+            return OpenSSLCall.attempt { isKnown(name) ? true : nil }.value != nil
+        }
+        guard !names.isEmpty else { throw invalid("the list of \(kind)s is empty") }
+        guard Set(names.map { $0.lowercased() }).count == names.count else { throw invalid("a \(kind) is there twice") }
+        for name in names where !knows(name) {
+            let known = candidates.filter { knows($0) }.joined(separator: ", ")
+            throw invalid("this OpenSSL knows no \(kind) \"\(name.printable)\"; it knows \(known)")
+        }
+    }
+
+    static func invalid(_ complaint: String) -> TLSError {
+        TLSError(.invalidSettings, "The TLS policy cannot be used: \(complaint).", operation: "TLSPolicy")
+    }
+}
+
+/// A cipher suite that a policy may name.
+private struct CipherSuite {
+    /// OpenSSL's name.
+    let name: String
+    let isOfTLS13: Bool
+
+    /// Every suite that any policy may name, in OpenSSL's order.
+    private static let allowed: [(openSSL: String, iana: String, isOfTLS13: Bool)] = {
+        guard let context = SSL_CTX_new(TLS_method()) else { return [] }
+        defer { SSL_CTX_free(context) }
+        SSL_CTX_set_security_level(context, 0)
+        _ = OpenSSLCall.attempt { SSL_CTX_set_cipher_list(context, "ALL") }
+        let known13 = [
+            "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256", "TLS_AES_128_CCM_SHA256",
+        ]
+        _ = OpenSSLCall.attempt { SSL_CTX_set_ciphersuites(context, known13.joined(separator: ":")) }
+        let list = SSL_CTX_get_ciphers(context)
+        return (0..<COpenSSL_sk_SSL_CIPHER_count(list)).compactMap { index in
+            guard let cipher = COpenSSL_sk_SSL_CIPHER(list, index), let name = SSL_CIPHER_get_name(cipher),
+                let iana = SSL_CIPHER_standard_name(cipher)
+            else { return nil }
+            let exchange = SSL_CIPHER_get_kx_nid(cipher)
+            let isOfTLS13 = exchange == NID_kx_any
+            let isSigned = [NID_auth_ecdsa, NID_auth_rsa, NID_auth_any].contains(SSL_CIPHER_get_auth_nid(cipher))
+            guard isOfTLS13 || exchange == NID_kx_ecdhe, isSigned, SSL_CIPHER_get_cipher_nid(cipher) != NID_undef,
+                SSL_CIPHER_get_bits(cipher, nil) >= 128
+            else { return nil }
+            return (String(cString: name), String(cString: iana), isOfTLS13)
+        }
+    }()
+
+    init(_ name: String) throws(TLSError) {
+        guard let found = Self.allowed.first(where: { $0.openSSL == name || $0.iana == name }) else {
+            let names = Self.allowed.map(\.iana).joined(separator: ", ")
+            throw ContextParameters.invalid(
+                "no policy may name the cipher suite \"\(name.printable)\" with this OpenSSL, but \(names)")
+        }
+        self.name = found.openSSL
+        isOfTLS13 = found.isOfTLS13
     }
 }
 

@@ -1,39 +1,52 @@
 // Rules of session tickets (RFC 8446, 4.6.1):
-//  1. A ticket is the session itself, encrypted with keys that belong to one context and never leave the
-//     process. So the server stores nothing for a client, and does not resume what another context has
-//     issued. The context's random session id context ensures this a second time.
-//  2. A key encrypts for an hour and decrypts for one more, counted from its first ticket (`TicketKeyRing`).
+//  1. A ticket is the session itself, encrypted, so the server stores nothing for a client. The keys belong
+//     to one context and never leave the process (`TicketKeyRing`), or come from a source that processes
+//     share (`TLSTicketKeySource`). A server does not resume what a context with other settings has issued:
+//     its session id context is another one, at random or, with shared keys, a digest of the settings.
+//  2. A key of the context encrypts for an hour and decrypts for one more, counted from its first ticket.
 //  3. A session ends an hour after its full handshake. OpenSSL gives it a new date with each ticket, so the
-//     ticket contains its end, by our own clock.
+//     ticket contains its end: by our own clock, or by the system's with shared keys. Not even that is later
+//     than the end of the client's certificate.
 //  4. A ticket that cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake and new
 //     tickets follow.
 //  5. A resumed handshake gets one new ticket, because a client should use each ticket once (RFC 8446, C.4).
-//  6. TLS 1.2 has no tickets: it resumes a session without a key exchange, so a ticket's key would decrypt
-//     everything sent in that session.
-//  7. A context that asks for certificates issues no tickets (`TLSSettings.validate`): resuming would skip
-//     the decision about them.
-//  8. A context shows one identity whatever name the client asks for, so a session resumed with another SNI
-//     gains nothing. If certificates are ever chosen by name, a session must not cross names
-//     (CVE-2025-23419).
+//  6. In TLS 1.3 tickets wait for the first data that the server writes, and leave with it
+//     (`TLSEngine.write`). A peer that is not accepted gets none.
+//  7. A context that asks for certificates issues tickets only if its settings say so
+//     (`resumesClientCertificates`). The verdict goes with the session, and the trust gate gets it again.
+//  8. A context shows one identity whatever name the client asks for. Where identities are chosen by name,
+//     each has a context of its own, so no session crosses names (CVE-2025-23419).
 
 internal import COpenSSL
+internal import Glibc
 internal import SocketBuffers
 
 /// Issues and opens the tickets of one context.
 final class SessionTickets: Sendable {
     private let ring = Locked(TicketKeyRing())
+    private let source: (any TLSTicketKeySource)?
     private let clock: @Sendable () -> Int
 
-    /// - Parameter clock: Seconds, which go on while the machine sleeps; nil for the seconds from now.
-    init(clock: (@Sendable () -> Int)?) {
+    /// - Parameters:
+    ///   - source: Keys that others have too; nil: keys of this object.
+    ///   - clock: Seconds, which go on while the machine sleeps; nil for the seconds from now or, with shared
+    ///     keys, those of the system.
+    init(keysFrom source: (any TLSTicketKeySource)?, clock: (@Sendable () -> Int)?) {
+        self.source = source
         let origin = ContinuousClock.now
-        self.clock = clock ?? { Int(origin.duration(to: .now).components.seconds) }
+        if let clock {
+            self.clock = clock
+        } else if source != nil {
+            self.clock = { time(nil) }
+        } else {
+            self.clock = { Int(origin.duration(to: .now).components.seconds) }
+        }
     }
 
-    /// Makes `context` send `count` tickets after a full handshake. The context must not outlive this object.
-    func issue(_ count: Int, on context: OpaquePointer) throws(TLSError) {
+    /// Lets `context` issue tickets: by itself in TLS 1.2, when the engine says so in TLS 1.3. The context
+    /// must not outlive this object.
+    func issue(on context: OpaquePointer) throws(TLSError) {
         SSL_CTX_clear_options(context, COpenSSL_noTicketOption())
-        try OpenSSLCall.requireSuccess("SSL_CTX_set_num_tickets") { SSL_CTX_set_num_tickets(context, count) }
         try OpenSSLCall.requireSuccess("SSL_CTX_set_ex_data") {
             SSL_CTX_set_ex_data(context, Self.place, Unmanaged.passUnretained(self).toOpaque())
         }
@@ -47,10 +60,8 @@ final class SessionTickets: Sendable {
         try OpenSSLCall.requireSuccess("SSL_CTX_set_session_ticket_cb") {
             SSL_CTX_set_session_ticket_cb(
                 context,
-                { ssl, _ in SessionTickets.of(ssl)?.setEnd(of: SSL_get_session(ssl)) == true ? 1 : 0 },
+                { ssl, _ in SessionTickets.of(ssl)?.setEnd(of: ssl) == true ? 1 : 0 },
                 { ssl, session, _, _, status, _ in
-                    // In TLS 1.2 this value keeps the extension out of the ServerHello too.
-                    guard let ssl, SSL_version(ssl) == TLS1_3_VERSION else { return SSL_TICKET_RETURN_IGNORE }
                     let isOpened = status == SSL_TICKET_SUCCESS || status == SSL_TICKET_SUCCESS_RENEW
                     let isUsable = isOpened && SessionTickets.of(ssl)?.isAlive(session) == true
                     return isUsable ? SSL_TICKET_RETURN_USE_RENEW : SSL_TICKET_RETURN_IGNORE_RENEW
@@ -76,7 +87,7 @@ final class SessionTickets: Sendable {
         _ authenticator: OpaquePointer?
     ) -> Int32 {
         let now = clock()
-        guard let key = ring.withLock({ $0.keyForSealing(at: now) }) else { return -1 }
+        guard let key = source?.keys.current ?? ring.withLock({ $0.keyForSealing(at: now) }) else { return -1 }
         name.update(from: key.name, count: key.name.count)
         return withExtendedLifetime(key) {
             guard RAND_bytes(vector, EVP_CIPHER_get_iv_length(EVP_aes_256_cbc())) == 1,
@@ -91,8 +102,9 @@ final class SessionTickets: Sendable {
         _ authenticator: OpaquePointer?
     ) -> Int32 {
         let now = clock()
-        let name = UnsafeRawBufferPointer(start: name, count: TicketKey.nameLength)
-        guard let key = ring.withLock({ $0.key(named: name, at: now) }) else { return 0 }
+        let name = UnsafeRawBufferPointer(start: name, count: TLSTicketKey.nameLength)
+        let key = if let source { source.keys.key(named: name) } else { ring.withLock { $0.key(named: name, at: now) } }
+        guard let key else { return 0 }
         return withExtendedLifetime(key) {
             guard EVP_DecryptInit_ex(cipher, EVP_aes_256_cbc(), nil, key.forCipher.baseAddress, vector) == 1 else { return -1 }
             return authenticate(with: key, authenticator)
@@ -100,7 +112,7 @@ final class SessionTickets: Sendable {
     }
 
     /// The caller keeps `key` alive.
-    private func authenticate(with key: TicketKey, _ authenticator: OpaquePointer?) -> Int32 {
+    private func authenticate(with key: TLSTicketKey, _ authenticator: OpaquePointer?) -> Int32 {
         let bytes = key.forAuthentication
         return COpenSSL_setHMACSHA256Key(authenticator, bytes.baseAddress, bytes.count) == 1 ? 1 : -1
     }
@@ -109,10 +121,10 @@ final class SessionTickets: Sendable {
 
     /// Puts the end into a session that is about to become a ticket, unless it was resumed and has one
     /// already.
-    private func setEnd(of session: OpaquePointer?) -> Bool {
-        guard let session else { return false }
+    private func setEnd(of ssl: OpaquePointer?) -> Bool {
+        guard let ssl, let session = SSL_get_session(ssl) else { return false }
         let now = clock()
-        var end = Self.end(of: session) ?? now + TicketKeyRing.period
+        var end = Self.end(of: session) ?? now + min(TicketKeyRing.period, Self.secondsLeft(of: SSL_get0_peer_certificate(ssl)))
         // The time that is left becomes the ticket's lifetime, which the client receives.
         guard SSL_SESSION_set_timeout(session, max(0, end - now)) == 1 else { return false }
         return SSL_SESSION_set1_ticket_appdata(session, &end, MemoryLayout<Int>.size) == 1
@@ -120,7 +132,17 @@ final class SessionTickets: Sendable {
 
     private func isAlive(_ session: OpaquePointer?) -> Bool {
         guard let session, let end = Self.end(of: session) else { return false }
-        return clock() < end
+        let now = clock()
+        // A clock that was set back must not make a session live longer.
+        return now < end && end - now <= TicketKeyRing.period
+    }
+
+    /// How long a client's certificate is valid from now on.
+    private static func secondsLeft(of certificate: OpaquePointer?) -> Int {
+        guard let certificate else { return .max }
+        var (days, seconds): (Int32, Int32) = (0, 0)
+        guard ASN1_TIME_diff(&days, &seconds, nil, X509_get0_notAfter(certificate)) == 1 else { return 0 }
+        return max(0, Int(days) * 86_400 + Int(seconds))
     }
 
     private static func end(of session: OpaquePointer) -> Int? {

@@ -6,8 +6,7 @@
 //  3. Everything that openssl.cnf may change is set again after `SSL_CTX_new` (`ContextParameters`). Only a
 //     security level higher than ours counts.
 //  4. OpenSSL keeps no sessions. A client gets those that a server offers (`ClientResumption`), unless its
-//     settings want none. A server issues tickets if its settings say so and it asks for no certificates
-//     (`SessionTickets`): resumption would skip the decision about them.
+//     settings want none. A server issues tickets if its settings say so (`SessionTickets`).
 
 internal import COpenSSL
 internal import SocketBuffers
@@ -27,25 +26,29 @@ package final class TLSContext: Sendable {
     private let applicationProtocols: ApplicationProtocols?
     private let tickets: SessionTickets?
     private let keyLog: KeyLogFile?
+    /// How many tickets a full handshake brings in TLS 1.3.
+    let ticketCount: Int
     /// What sessions of this context's clients have in common; nil when they resume none.
     let resumptionScope: ResumptionScope?
 
     init(_ key: ContextKey, ticketClock: (@Sendable () -> Int)? = nil) throws(TLSError) {
         handle = try ContextHandle(isServer: key.isServer)
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
-        tickets = key.issuesTickets ? SessionTickets(clock: ticketClock) : nil
+        tickets = key.issuesTickets ? SessionTickets(keysFrom: key.ticketKeys?.source, clock: ticketClock) : nil
+        ticketCount = key.sessionTicketCount
         resumptionScope = key.resumesSessions ? ResumptionScope(key) : nil
         keyLog = try key.keyLogFile.map { path throws(TLSError) in try KeyLogFile(path: path) }
         let context = handle.context
         try Self.setVersions(key, on: context)
         try Self.setOptions(on: context)
-        try ContextParameters.set(on: context, verifiesPeer: key.verifiesPeer)
+        try ContextParameters(policy: key.policy).set(on: context, verifiesPeer: key.verifiesPeer)
         if let identity = key.identity { try Self.show(identity, on: context) }
         try Self.setVerification(key, on: context)
-        if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(on: context) }
+        if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(key, on: context) }
         try negotiateProtocols(key, on: context)
-        try tickets?.issue(key.sessionTicketCount, on: context)
+        try tickets?.issue(on: context)
         try keyLog?.observe(context)
+        if key.acknowledgesServerName { COpenSSL_CTX_acknowledgeServerName(context) }
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
@@ -95,11 +98,16 @@ package final class TLSContext: Sendable {
         if key.isServer { try nameAcceptedIssuers(key, on: context) }
     }
 
-    /// Sets an identifier that distinguishes the sessions of this context from all others. Without one
-    /// OpenSSL refuses to go on after a client certificate.
-    private static func identifySessions(on context: OpaquePointer) throws(TLSError) {
+    /// Sets an identifier that distinguishes the sessions of this context from all others or, if the keys of
+    /// tickets are shared, from those with other settings. Without one OpenSSL refuses to go on after a
+    /// client certificate.
+    private static func identifySessions(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
         var identifier = [UInt8](repeating: 0, count: Int(SSL_MAX_SID_CTX_LENGTH))
-        try OpenSSLCall.requireSuccess("RAND_bytes") { RAND_bytes(&identifier, Int32(identifier.count)) }
+        if key.ticketKeys != nil {
+            identifier = try ResumptionScope(ofServer: key).digest
+        } else {
+            try OpenSSLCall.requireSuccess("RAND_bytes") { RAND_bytes(&identifier, Int32(identifier.count)) }
+        }
         try OpenSSLCall.requireSuccess("SSL_CTX_set_session_id_context") {
             SSL_CTX_set_session_id_context(context, identifier, UInt32(identifier.count))
         }

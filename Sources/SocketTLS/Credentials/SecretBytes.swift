@@ -10,6 +10,19 @@ final class SecretBytes {
         storage.copyBytes(from: text.utf8)
     }
 
+    init(copying bytes: some Collection<UInt8>) {
+        storage = .allocate(byteCount: bytes.count, alignment: 1)
+        storage.copyBytes(from: bytes)
+    }
+
+    /// So many zeros, to be overwritten.
+    init(count: Int) {
+        storage = .allocate(byteCount: count, alignment: 1)
+        storage.initializeMemory(as: UInt8.self, repeating: 0)
+    }
+
+    var writableBytes: UnsafeMutableRawBufferPointer { storage }
+
     /// So many bytes that no one can guess. For OpenSSL's callbacks: nil leaves the reason in OpenSSL's
     /// queue, for the outer call.
     init?(randomCount count: Int) {

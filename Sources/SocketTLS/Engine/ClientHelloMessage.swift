@@ -41,6 +41,20 @@ struct ClientHelloMessage {
         return nil
     }
 
+    /// Calls `body` with the number and the contents of each extension; false for a message that is not well
+    /// formed.
+    func forEachExtension(_ body: (Int, Slice<UnsafeRawBufferPointer>) -> Void) -> Bool {
+        var rest = self
+        guard rest.take(lengthOf: 1) != nil, rest.take(lengthOf: 2) != nil, rest.take(lengthOf: 1) != nil else { return false }
+        guard !rest.bytes.isEmpty else { return true }
+        guard let length = rest.number(of: 2), length == rest.bytes.count else { return false }
+        while !rest.bytes.isEmpty {
+            guard let type = rest.number(of: 2), let contents = rest.take(lengthOf: 2) else { return false }
+            body(type, contents)
+        }
+        return true
+    }
+
     private static func hasTooManyShares(_ contents: Slice<UnsafeRawBufferPointer>) -> Bool {
         var shares = ClientHelloMessage(contents.dropFirst(2))
         for _ in 0...keyShareLimit {

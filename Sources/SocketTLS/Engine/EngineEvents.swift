@@ -72,9 +72,14 @@ final class EngineEvents {
     }
 
     /// Passes the verdict of the resumed session to the gate: OpenSSL verifies nothing then.
-    func judgeResumedSession() {
-        guard let session = resumption?.offered, gate.ruling == nil else { return }
-        _ = gate.judge(trust(session.peerCertificates, session.verdict))
+    func judgeResumedSession(of ssl: OpaquePointer) {
+        guard gate.ruling == nil else { return }
+        if let session = resumption?.offered {
+            _ = gate.judge(trust(session.peerCertificates, session.verdict))
+        } else if isServer, SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE, let leaf = SSL_get0_peer_certificate(ssl) {
+            // Our own ticket: there is none without a positive verdict (SessionTickets, rule 7).
+            _ = gate.judge(trust([Certificate(sharing: leaf)], .trusted))
+        }
     }
 
     /// Refuses a chain that OpenSSL does not verify, or does not even decode.

@@ -50,20 +50,24 @@ package final class TLSEngine {
     /// Answers once the handshake is complete, on any thread.
     package let exporter = KeyExporter()
 
-    private let context: TLSContext
-    private let bio: EngineBIO
-    private let events: EngineEvents
-    private let ssl: OpaquePointer
-    private var phase = Phase.handshaking
+    private(set) var context: TLSContext
+    let bio: EngineBIO
+    let events: EngineEvents
+    private(set) var ssl: OpaquePointer
+    var phase = Phase.handshaking
+    /// The settings of a server are still to be chosen; nil: they are there.
+    var selection: ServerSelection?
     private var hasReceivedClose = false
     private var hasSentClose = false
     /// The handshake cannot go on before bytes arrive.
     private var waitsForBytes: Bool
+    /// Tickets that leave with the next data.
+    private var ticketsToSend: UInt8 = 0
     /// OpenSSL could not send an answer to the peer: the next read must call OpenSSL even if nothing has
     /// arrived.
     private var hasUnsentAnswer = false
 
-    private enum Phase {
+    enum Phase {
         case handshaking
         case established
         indirect case failed(TLSError)
@@ -111,6 +115,7 @@ package final class TLSEngine {
         ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
             SSL_new(context.handle.context)
         }
+        selection = settings.serverNames.map { ServerSelection(names: $0) }
         try attach()
         if let serverName { try expect(serverName, verifies: settings.verifiesHostName) }
         if isServer { SSL_set_accept_state(ssl) } else { SSL_set_connect_state(ssl) }
@@ -119,11 +124,26 @@ package final class TLSEngine {
 
     deinit {
         exporter.withdraw()
-        EngineCallbacks.setEvents(nil, of: ssl)
-        EngineBIO.detach(SSL_get_rbio(ssl))
         // Otherwise no one could resume the session of a connection that ends without our close_notify, which
         // TLS allows since version 1.1 (RFC 5246, 7.2.1). After a failure no one may (7.2.2).
         if case .failed = phase {} else { SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN) }
+        detach()
+    }
+
+    /// Has a server go on with another context, before OpenSSL has seen anything.
+    func replaceContext(_ new: TLSContext) throws(TLSError) {
+        let replacement = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
+            SSL_new(new.handle.context)
+        }
+        detach()
+        (context, ssl) = (new, replacement)
+        try attach()
+        SSL_set_accept_state(ssl)
+    }
+
+    private func detach() {
+        EngineCallbacks.setEvents(nil, of: ssl)
+        EngineBIO.detach(SSL_get_rbio(ssl))
         SSL_free(ssl)
     }
 
@@ -158,6 +178,8 @@ extension TLSEngine {
         case incomplete
         /// Get a decision, call `decideTrust`, then call again.
         case awaitingTrust(PeerTrust)
+        /// Get an answer, call `choose`, then call again.
+        case awaitingSettings(TLSServerQuestion)
         /// Data may be read and written, and `session` is available.
         case complete
         case failed(TLSError)
@@ -173,12 +195,13 @@ extension TLSEngine {
         if isAwaitingTrust { return .incomplete }
         if case .byDecision = events.gate.refusal, events.isServer || isFinished { return .failed(refusePeer()) }
         if waitsForBytes, bio.received.isEmpty, !bio.hasReachedEndOfFile { return .incomplete }
+        if let answer = select() { return answer }
         waitsForBytes = false
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
         switch OpenSSLCall.perform(on: ssl, { SSL_do_handshake(ssl) }) {
         case .success:
-            if isResumed { events.judgeResumedSession() }
+            if isResumed { events.judgeResumedSession(of: ssl) }
             return question ?? establish()
         case .wantsTrust: return question ?? .incomplete
         case .wantsRead:
@@ -222,45 +245,15 @@ extension TLSEngine {
         phase = .established
         events.isEstablished = true
         events.resumption?.establish(ssl)
+        if events.isServer, context.ticketCount > 0, SSL_version(ssl) == TLS1_3_VERSION {
+            ticketsToSend = isResumed ? 1 : UInt8(clamping: context.ticketCount)
+        }
         exporter.lend(ssl)
         bio.forgetFirstBytes()
         return .complete
     }
 
-    /// Gives up a handshake that takes too long. It leaves the alerts user_canceled and close_notify in
-    /// `output` or, once alerts must be encrypted, OpenSSL's alert for a handshake that stops in the middle
-    /// (decode_error). The engine cannot be used afterwards.
-    package func abandonHandshake() {
-        guard case .handshaking = phase else { return }
-        if isAwaitingTrust {
-            decideTrust(false, refusal: .timedOut)
-            _ = handshake()
-            return
-        }
-        bio.abandon()
-        _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
-        phase = .failed(TLSError(.closedDuringHandshake, "This side gave up the TLS handshake."))
-    }
-
-    /// Sends the alert of a side that refuses its peer when OpenSSL's handshake cannot fail any more, in the
-    /// way that is possible at this point: a server, or a client that has resumed a session.
-    private func refusePeer() -> TLSError {
-        if bio.isHeld {
-            // In TLS 1.2, before this side's ChangeCipherSpec, an alert is a record in plaintext (RFC 5246,
-            // 7.2).
-            let record: [UInt8] = [21, 3, 3, 0, 2, 2, TLSAlert.badCertificate.rawValue]
-            record.withUnsafeBytes { output.append($0) }
-            events.sawAlert(.badCertificate, isFatal: true, isOurs: true)
-        } else if events.isServer, SSL_version(ssl) == TLS1_3_VERSION {
-            events.alertInsteadOfTicket = .badCertificate
-            _ = OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) }
-            _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
-        }
-        if events.sentAlert == nil { _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) } }
-        return fail("SSL_do_handshake", [])
-    }
-
-    private func fail(_ operation: String, _ entries: [OpenSSLError], hasReadForWriting: Bool = false) -> TLSError {
+    func fail(_ operation: String, _ entries: [OpenSSLError], hasReadForWriting: Bool = false) -> TLSError {
         let error = EngineFailure(
             operation: operation, entries: entries, events: events,
             hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, hasReadForWriting: hasReadForWriting,
@@ -366,6 +359,7 @@ extension TLSEngine {
         }
         guard !bytes.isEmpty else { return .accepted(0) }
         guard output.count < Self.outputLimit else { return .incomplete }
+        if ticketsToSend > 0 { addTickets() }
         var count = 0
         let unread = received.count
         let outcome = perform { SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count) }
@@ -375,6 +369,12 @@ extension TLSEngine {
         case .closed: return .failed(fail("SSL_write_ex", []))
         case .failure(let entries): return .failed(fail("SSL_write_ex", entries, hasReadForWriting: received.count != unread))
         }
+    }
+
+    /// Has OpenSSL send tickets ahead of the next data: one message to the peer, and not two.
+    private func addTickets() {
+        for _ in 0..<ticketsToSend { _ = perform { SSL_new_session_ticket(ssl) } }
+        ticketsToSend = 0
     }
 
     /// Puts close_notify into `output`, once, if it is legal now: not during a handshake, and not after a

@@ -13,11 +13,22 @@ struct ResumptionScope: Hashable, Sendable {
         var fields = DigestFields()
         fields.append(key.identity?.certificateChain.map(\.derBytes) ?? [])
         key.roots.append(to: &fields)
+        key.policy.append(to: &fields)
         fields.append(key.minimumVersion.wireValue)
         fields.append(key.maximumVersion?.wireValue ?? 0)
         fields.append(key.applicationProtocols.map { Array($0.utf8) })
         fields.append(key.maximumCertificateChainBytes)
         fields.append(key.maximumCertificateChainLength)
+        digest = fields.digest
+    }
+
+    /// The scope of a server whose tickets other processes open: it depends on nothing of this process.
+    init(ofServer key: ContextKey) throws(TLSError) {
+        var fields = DigestFields()
+        fields.append(key.identity?.certificateChain.map(\.derBytes) ?? [])
+        fields.append(try key.roots.listedCertificates().map(\.derBytes))
+        fields.append(key.clientCertificates == .required ? 2 : key.clientCertificates == .optional ? 1 : 0)
+        fields.append(key.applicationProtocols.map { Array($0.utf8) })
         digest = fields.digest
     }
 

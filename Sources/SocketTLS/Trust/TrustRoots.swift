@@ -91,7 +91,7 @@ final class TrustStore: @unchecked Sendable {
 }
 
 /// Shows that a file or directory has changed: its inode, size and time. A missing file has a stamp too.
-struct FileStamp: Hashable, Sendable {
+package struct FileStamp: Hashable, Sendable {
     private let path: String
     private var device: UInt = 0
     private var inode: UInt = 0
@@ -99,7 +99,7 @@ struct FileStamp: Hashable, Sendable {
     private var seconds = 0
     private var nanoseconds = 0
 
-    init(path: String) {
+    package init(path: String) {
         self.path = path
         var facts = stat()
         guard stat(path, &facts) == 0 else { return }

@@ -2,18 +2,27 @@ import COpenSSL
 import SocketTLS
 
 extension RawPeer {
-    /// A TLS 1.3 client that has shaken hands with `server`, and read what came with it.
+    /// A client that has shaken hands with `server`, and read a byte and what came with it.
     static func client(
-        of server: TLSEngine, resuming session: [UInt8]? = nil, named serverName: String? = nil, offering protocols: String = ""
+        _ version: TLSVersion = .tls13, of server: TLSEngine, resuming session: [UInt8]? = nil,
+        named serverName: String? = nil, offering protocols: String = "", showing pem: String? = nil,
+        deciding isAccepted: Bool? = nil
     ) throws -> RawPeer {
-        let peer = try RawPeer(.tls13)
+        let peer = try RawPeer(version, clientPEM: pem)
         if let session { try peer.resume(session) }
         if let serverName { _ = COpenSSL_setServerNameIndication(peer.ssl, serverName) }
         let list = protocols.split(separator: ",").flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) }
         SSL_set_alpn_protos(peer.ssl, list, UInt32(list.count))
         peer.countTickets()
         peer.shakeHands(with: server)
-        _ = peer.read()
+        if let isAccepted, server.isAwaitingTrust {
+            server.decideTrust(isAccepted)
+            _ = server.handshake()
+            peer.shakeHands(with: server)
+        }
+        _ = [UInt8(ascii: "!")].withUnsafeBytes { server.write($0) }
+        peer.carryFrom(server)
+        guard peer.read() == "!" else { throw TestFailure(what: "the first byte") }
         guard server.handshake().isComplete, SSL_is_init_finished(peer.ssl) == 1 else { throw TestFailure(what: "handshake") }
         return peer
     }

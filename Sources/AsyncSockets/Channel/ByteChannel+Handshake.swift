@@ -1,0 +1,66 @@
+internal import SocketBuffers
+internal import SocketTLS
+
+/// The handshake, and the questions that it asks.
+extension ByteChannel {
+    enum HandshakeAnswer {
+        case complete(TLSSession?, KeyExporter)
+        case awaitingTrust(PeerTrust)
+        /// The settings for a client are to be chosen.
+        case awaitingSettings(TLSServerQuestion)
+        /// Nothing until the next event.
+        case incomplete
+        /// Go on in another turn.
+        case more
+        case failed(AsyncSocketError)
+    }
+
+    /// Drives the handshake as far as it can go now.
+    func handshake() -> HandshakeAnswer {
+        guard case .tls(let engine) = layer else { return .incomplete }
+        for _ in 0..<Self.roundsPerTurn {
+            let answer = engine.handshake()
+            send(engine.output)
+            switch answer {
+            case .complete: return .complete(engine.session, engine.exporter)
+            case .awaitingTrust(let trust): return .awaitingTrust(trust)
+            case .awaitingSettings(let question): return .awaitingSettings(question)
+            case .failed(let error): return .failed(AsyncSocketError(error, operation: "startTLS"))
+            case .incomplete:
+                guard receiveCiphertext(for: engine) else {
+                    return failure.map { .failed($0.during("startTLS")) } ?? .incomplete
+                }
+            }
+        }
+        return .more
+    }
+
+    /// The verdict about the peer's certificate; `handshake()` goes on with it.
+    func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
+        if case .tls(let engine) = layer { engine.decideTrust(accepted, refusal: refusal) }
+    }
+
+    /// The settings for a client; `handshake()` goes on with them.
+    func choose(_ choice: TLSServerChoice) {
+        if case .tls(let engine) = layer { engine.choose(choice) }
+    }
+
+    /// Gives up a handshake that takes too long. The peer learns of it when the channel closes.
+    func abandonHandshake() {
+        if case .tls(let engine) = layer { engine.abandonHandshake() }
+    }
+
+    /// Sends what is left to send while nothing else moves.
+    func flush() {
+        if case .tls(let engine) = layer { send(engine.output) }
+    }
+}
+
+extension AsyncSocketError {
+    /// The same error, seen from a larger operation.
+    fileprivate func during(_ operation: String) -> AsyncSocketError {
+        var error = self
+        error.operation = operation
+        return error
+    }
+}

@@ -1,0 +1,66 @@
+internal import Logging
+internal import SocketCore
+internal import SocketTLS
+
+extension SocketListener {
+    /// Has the connections accepted from now on use other settings: a new certificate, other roots, other
+    /// names.
+    ///
+    /// Everything is read and checked before the change, which is one step: a connection gets the old
+    /// settings or the new ones. Those that are there, or shake hands now, keep theirs. Tickets stay good if
+    /// nothing but `TLSSettings.ticketKeys` decides about them.
+    ///
+    /// - Throws: `.tls` or `.badParameter` for unusable settings, and the old ones stay; `.badConfiguration`
+    ///   when the listener was made without `tls`, or no one decides about certificates.
+    public func replaceTLS(_ settings: TLSSettings) throws(AsyncSocketError) {
+        try preparation.replaceTLS(settings)
+    }
+
+    /// Watches files, and replaces the TLS settings when one of them changes: `replaceTLS(_:)`.
+    ///
+    /// ```swift
+    /// let files = ["server.pem", "server.key"]
+    /// Task {
+    ///     try await listener.reloadTLS(from: files) {
+    ///         .server(identity: try TLSIdentity(certificateFile: files[0], privateKeyFile: files[1]))
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// Returns within an interval of the listener's end. A file that cannot be used leaves the settings as
+    /// they are, and is logged at the level `error`. Files that belong together may change one after the
+    /// other, so settings that fail are tried again after each interval.
+    ///
+    /// - Parameters:
+    ///   - files: The paths of the files. It is the settings that read them: here only their changes count.
+    ///   - interval: How often it looks, every 5 seconds by default.
+    ///   - onError: Gets the error of files that cannot be used.
+    ///   - makeSettings: Reads the files. It may block.
+    /// - Throws: `CancellationError` when the task is cancelled.
+    @concurrent
+    public func reloadTLS(
+        from files: [String], every interval: Duration = .seconds(5), onError: (@Sendable (any Error) -> Void)? = nil,
+        _ makeSettings: @Sendable () throws -> TLSSettings
+    ) async throws {
+        var stamps = files.map { FileStamp(path: $0) }
+        var hasFailed = false
+        while isListening {
+            try await reception.pass(max(interval, .milliseconds(1)))
+            let current = files.map { FileStamp(path: $0) }
+            guard current != stamps || hasFailed else { continue }
+            do {
+                try replaceTLS(makeSettings())
+                hasFailed = false
+                logger.info("TLS settings replaced")
+            } catch {
+                // The same failure is told once.
+                if current != stamps {
+                    logger.error("TLS settings not replaced", metadata: ["error": "\(error)"])
+                    onError?(error)
+                }
+                hasFailed = true
+            }
+            stamps = current
+        }
+    }
+}

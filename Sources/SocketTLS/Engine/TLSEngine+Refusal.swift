@@ -1,0 +1,38 @@
+internal import COpenSSL
+internal import SocketBuffers
+
+/// How a handshake ends for which OpenSSL has no call.
+extension TLSEngine {
+    /// Gives up a handshake that takes too long. It leaves the alerts user_canceled and close_notify in
+    /// `output` or, once alerts must be encrypted, OpenSSL's alert for a handshake that stops in the middle
+    /// (decode_error). The engine cannot be used afterwards.
+    package func abandonHandshake() {
+        guard case .handshaking = phase else { return }
+        if isAwaitingTrust {
+            decideTrust(false, refusal: .timedOut)
+            _ = handshake()
+            return
+        }
+        bio.abandon()
+        _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
+        phase = .failed(TLSError(.closedDuringHandshake, "This side gave up the TLS handshake."))
+    }
+
+    /// Sends the alert of a side that refuses its peer when OpenSSL's handshake cannot fail any more, in the
+    /// way that is possible at this point: a server, or a client that has resumed a session.
+    func refusePeer() -> TLSError {
+        if bio.isHeld {
+            // In TLS 1.2, before this side's ChangeCipherSpec, an alert is a record in plaintext (RFC 5246,
+            // 7.2).
+            let record: [UInt8] = [21, 3, 3, 0, 2, 2, TLSAlert.badCertificate.rawValue]
+            record.withUnsafeBytes { output.append($0) }
+            events.sawAlert(.badCertificate, isFatal: true, isOurs: true)
+        } else if events.isServer, SSL_version(ssl) == TLS1_3_VERSION {
+            events.alertInsteadOfTicket = .badCertificate
+            _ = OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) }
+            _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
+        }
+        if events.sentAlert == nil { _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) } }
+        return fail("SSL_do_handshake", [])
+    }
+}
