@@ -170,6 +170,40 @@ import Testing
         #expect(await upgrade == .failed(.handshakeTimeout))
     }
 
+    // MARK: - Many handshakes
+
+    /// Peers that never finish take all places: the next one is served when there is room again.
+    @Test func noMoreHandshakesThanAllowedRunAtATime() async throws {
+        let listener = try listener()
+        #expect(listener.maximumHandshakes == 4096)
+        listener.maximumHandshakes = 2
+        var client = try TestCertificates.client()
+        client.handshakeTimeout = 0.3
+        let (impatient, patient) = (client, try TestCertificates.client())
+        try await serving(listener, { try await $0.echo() }) { _ in
+            let silent = try (0..<2).map { _ in try RawSocket.connected(to: .loopback(port: listener.localPort)) }
+            try await eventually("both have a place") { listener.preparation.slots.takenCount == 2 }
+            #expect(await outcome { try await converse(listener.localPort, impatient) } == .failed(.handshakeTimeout))
+            let served = Task { try await converse(listener.localPort, patient) }
+            listener.maximumHandshakes = 4
+            _ = try await served.value
+            withExtendedLifetime(silent) {}
+        }
+    }
+
+    @Test func aShutdownDoesNotWaitForAPlace() async throws {
+        let listener = try listener()
+        listener.maximumHandshakes = 1
+        let silent = try (0..<5).map { _ in try RawSocket.connected(to: .loopback(port: listener.localPort)) }
+        let run = Task { try await listener.run { _ in } }
+        try await eventually("one has the place") { listener.preparation.slots.takenCount == 1 }
+        let start = ContinuousClock.now
+        await listener.shutdown(within: .zero)
+        try await run.value
+        #expect(start.duration(to: .now) < .seconds(20))
+        withExtendedLifetime(silent) {}
+    }
+
     // MARK: - New settings
 
     @Test func newSettingsCountFromTheNextConnectionOn() async throws {

@@ -10,6 +10,8 @@ struct Preparation: Sendable {
     /// The settings for the next connection; nil for ever if there is no TLS.
     private let tls: Locked<TLSSettings?>
     private let hasTLS: Bool
+    /// Handshakes, and the headers before them.
+    let slots = HandshakeSlots(limit: 4096)
     private let trust: SocketListener.TrustDecision?
     private let proxyProtocol: SocketListener.ProxyProtocol?
 
@@ -60,6 +62,9 @@ struct Preparation: Sendable {
 
     /// All that comes before the first byte of the user.
     nonisolated(nonsending) func prepare(_ socket: AsyncSocket) async throws {
+        guard !isEmpty else { return }
+        await slots.enter()
+        defer { slots.leave() }
         if let proxyProtocol { try await proxyProtocol.receiveHeader(on: socket) }
         guard hasTLS, let tls = tls.withLock({ $0 }) else { return }
         if let trust {

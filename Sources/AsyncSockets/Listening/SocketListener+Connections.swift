@@ -71,6 +71,7 @@ extension SocketListener {
             let isReadyAtOnce = preparation.isEmpty
             let wait = { (count: Int) async in
                 if isReadyAtOnce { queue.noteExpected(count) }
+                await preparation.slots.room()
                 await queue.room()
             }
             await reception.serveArrivals(on: .eventLoop, after: wait) { accepted, loop in

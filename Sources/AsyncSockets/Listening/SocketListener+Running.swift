@@ -40,7 +40,8 @@ extension SocketListener {
         let preparation = preparation
         await withTaskCancellationHandler {
             listener.start()
-            await reception.serveArrivals(on: executor) { accepted, loop in
+            let pause = { (_: Int) async in if !preparation.isEmpty { await preparation.slots.room() } }
+            await reception.serveArrivals(on: executor, after: pause) { accepted, loop in
                 guard let socket = await preparation.makeReady(accepted, on: loop, onError) else { return }
                 do {
                     try await socket.closing(after: body)

@@ -179,6 +179,16 @@ public final class SocketListener: Sendable {
         }
     }
 
+    /// How many connections may shake hands at a time, TLS and PROXY headers: 4,096 by default, at least 1.
+    ///
+    /// At the limit accepting stops. A handshake costs 10 to 60 KiB and a signature, and has
+    /// `TLSSettings.handshakeTimeout`: so peers that begin handshakes and never finish them hold up a bounded
+    /// amount of memory, for a bounded time.
+    public var maximumHandshakes: Int {
+        get { preparation.slots.limit }
+        set { preparation.slots.limit = newValue }
+    }
+
     /// The logger of the listener and of its sockets, as `configure` has set it.
     public var logger: Logger { preparation.model.logger }
 
@@ -214,5 +224,7 @@ public final class SocketListener: Sendable {
         // It ends after its beginning, even if no one has accepted.
         listener.start()
         queue.stop()
+        // The accepting task may wait for a place, and has to see the end.
+        preparation.slots.open()
     }
 }

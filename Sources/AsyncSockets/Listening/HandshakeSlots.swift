@@ -1,0 +1,79 @@
+internal import SocketBuffers
+
+/// Places for the handshakes of a listener, which are served in the order in which they ask.
+final class HandshakeSlots: Sendable {
+    private struct State {
+        var limit: Int
+        var taken = 0
+        var waiting: [UnsafeContinuation<Void, Never>] = []
+        /// How many of `waiting` have been served.
+        var served = 0
+    }
+
+    private let state: Locked<State>
+
+    init(limit: Int) {
+        state = Locked(State(limit: limit))
+    }
+
+    var limit: Int {
+        get { state.withLock { $0.limit } }
+        set {
+            let next = state.withLock { state in
+                state.limit = max(1, newValue)
+                return Self.admit(&state)
+            }
+            for waiter in next { waiter.resume() }
+        }
+    }
+
+    /// Nothing more is accepted: who waits need not wait any longer.
+    func open() {
+        limit = .max
+    }
+
+    /// How many places are taken.
+    var takenCount: Int { state.withLock { $0.taken } }
+
+    /// Takes a place, as soon as there is one. A cancelled task waits too: those before it are cancelled as
+    /// well, and leave.
+    nonisolated(nonsending) func enter() async {
+        await withUnsafeContinuation { continuation in
+            let isFree = state.withLock { state in
+                guard state.taken < state.limit else {
+                    state.waiting.append(continuation)
+                    return false
+                }
+                state.taken += 1
+                return true
+            }
+            if isFree { continuation.resume() }
+        }
+    }
+
+    /// Gives the place to the next one.
+    func leave() {
+        let next = state.withLock { state in
+            state.taken -= 1
+            return Self.admit(&state)
+        }
+        for waiter in next { waiter.resume() }
+    }
+
+    /// Returns when no one waits.
+    nonisolated(nonsending) func room() async {
+        await enter()
+        leave()
+    }
+
+    private static func admit(_ state: inout State) -> [UnsafeContinuation<Void, Never>] {
+        let count = max(0, min(state.limit - state.taken, state.waiting.count - state.served))
+        guard count > 0 else { return [] }
+        let next = Array(state.waiting[state.served..<state.served + count])
+        state.taken += count
+        state.served += count
+        // Removing each at the front would take time for all behind it.
+        if state.served == state.waiting.count { (state.waiting, state.served) = ([], 0) }
+        return next
+    }
+}
