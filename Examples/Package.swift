@@ -17,6 +17,7 @@ let package = Package(
     dependencies: [
         .package(name: "AsyncSockets", path: ".."),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.5.0"),
+        .package(url: "https://github.com/apple/swift-crypto", from: "4.0.0"),
     ],
     targets: [
         .executableTarget(
@@ -46,6 +47,9 @@ let package = Package(
             name: "tls-terminator", dependencies: [sockets], path: "Sources/TLSTerminator", swiftSettings: strict),
         .executableTarget(
             name: "json-frames", dependencies: [sockets], path: "Sources/JSONFrames", swiftSettings: strict),
+        .executableTarget(
+            name: "postgres-login", dependencies: [sockets, .product(name: "Crypto", package: "swift-crypto")],
+            path: "Sources/PostgresLogin", swiftSettings: strict),
         .target(name: "Articles", dependencies: [sockets], swiftSettings: strict),
         .testTarget(
             name: "ArticleTests",

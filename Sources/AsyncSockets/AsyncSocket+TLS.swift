@@ -27,6 +27,60 @@ extension AsyncSocket {
         _ = try startTLS(settings: settings, waiter: nil, decidesTrust: false)
     }
 
+    /// A channel binding of the connection: what an authentication over it, such as SCRAM-SHA-256-PLUS, has
+    /// to include, so that no one can relay it.
+    ///
+    /// Both sides get the same bytes. It serves tasks and delegates alike, may be called on any thread, and
+    /// does not wait for the delegate.
+    ///
+    /// - Throws: `.badConfiguration` when the handshake is not complete, or the connection has ended; `.tls`,
+    ///   with the code `bindingUnavailable`, when the version of TLS, the server's certificate or the peer
+    ///   does not allow this kind: see `TLSChannelBinding`.
+    public func channelBinding(_ kind: TLSChannelBinding) throws(AsyncSocketError) -> [UInt8] {
+        try export("channelBinding") { exporter throws(KeyExporter.Failure) in try exporter.channelBinding(kind) }
+    }
+
+    /// Bytes that only the two ends of this connection can derive, for a purpose of yours (RFC 5705; RFC
+    /// 8446, section 7.5).
+    ///
+    /// It may be called on any thread. TLS 1.2 must have the extended master secret, as it has with every
+    /// current peer (RFC 7627).
+    ///
+    /// - Parameters:
+    ///   - label: What they are for: 1 to 249 bytes. Registered labels begin with "EXPORTER"; those of your
+    ///     own with "EXPERIMENTAL".
+    ///   - context: What else the bytes are to depend on; nil for nothing. At most 65,535 bytes, but with TLS
+    ///     1.2 and OpenSSL 3.0 958 together with the label. In TLS 1.2 no context and an empty one give
+    ///     different bytes, in TLS 1.3 the same.
+    ///   - length: The number of bytes: at least 1, and at most 255 times the size of the hash of the cipher
+    ///     suite, which is 32 or 48.
+    /// - Throws: What `channelBinding(_:)` throws, and `.badParameter` when the label, the context or the
+    ///   length is out of these limits, or TLS uses the label itself.
+    public func exportKeyingMaterial(
+        label: String, context: [UInt8]?, length: Int
+    ) throws(AsyncSocketError) -> [UInt8] {
+        try export("exportKeyingMaterial") { exporter throws(KeyExporter.Failure) in
+            try exporter.keyingMaterial(label: label, context: context, length: length)
+        }
+    }
+
+    private func export(
+        _ operation: String, _ body: (KeyExporter) throws(KeyExporter.Failure) -> [UInt8]
+    ) throws(AsyncSocketError) -> [UInt8] {
+        guard let exporter = connection?.record.withLock({ $0.snapshot.exporter }) else {
+            throw .badConfiguration(operation, "the connection is not secure: wait for the end of the handshake")
+        }
+        do throws(KeyExporter.Failure) {
+            return try body(exporter)
+        } catch {
+            switch error {
+            case .ended: throw .badConfiguration(operation, "the connection has ended")
+            case .badParameter(let complaint): throw .badParameter(operation, complaint)
+            case .unavailable(let error): throw AsyncSocketError(error, operation: operation)
+            }
+        }
+    }
+
     /// False when the connection has ended by itself and no waiter is to hear of it.
     func startTLS(
         settings: TLSSettings, waiter: (any OperationWaiter<HandshakeNews>)?, decidesTrust: Bool

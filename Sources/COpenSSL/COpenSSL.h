@@ -65,6 +65,11 @@ static inline uint64_t COpenSSL_noTicketOption(void) {
     return SSL_OP_NO_TICKET;
 }
 
+// Stands for `SSL_OP_NO_EXTENDED_MASTER_SECRET`: for tests of peers that do not have it.
+static inline uint64_t COpenSSL_noExtendedMasterSecretOption(void) {
+    return SSL_OP_NO_EXTENDED_MASTER_SECRET;
+}
+
 // Stands for the `OSSL_PARAM`s of an HMAC-SHA256, which contain pointers to their names and to the digest's.
 static inline int COpenSSL_setHMACSHA256Key(EVP_MAC_CTX *context, const void *key, size_t count) {
     OSSL_PARAM parameters[] = {
@@ -176,6 +181,22 @@ static inline int COpenSSL_setRetryVerify(SSL *ssl) {
 // Stands for `SSL_get_negotiated_group`.
 static inline int COpenSSL_negotiatedGroup(SSL *ssl) {
     return (int)SSL_get_negotiated_group(ssl);
+}
+
+// Stands for `SSL_get_extms_support`: 1 if the master secret is the extended one (RFC 7627).
+static inline int COpenSSL_hasExtendedMasterSecret(SSL *ssl) {
+    return (int)SSL_get_extms_support(ssl);
+}
+
+// Stands for `SSL_get_peer_signature_nid`: the digest of the peer's signature; 0 without a signature.
+static inline int COpenSSL_peerSignatureDigest(SSL *ssl) {
+    int digest = NID_undef;
+    return SSL_get_peer_signature_nid(ssl, &digest) == 1 ? digest : NID_undef;
+}
+
+// Stands for `SSL_CTX_get_ex_new_index` without callbacks.
+static inline int COpenSSL_CTX_newIndex(void) {
+    return SSL_CTX_get_ex_new_index(0, NULL, NULL, NULL, NULL);
 }
 
 // Stands for `BIO_clear_retry_flags`.

@@ -77,6 +77,9 @@ extension TLSError {
         public static let invalidPrivateKey = Code("invalidPrivateKey", blame: .caller)
         /// A session to resume cannot be read.
         public static let invalidSession = Code("invalidSession", blame: .caller)
+        /// The connection has no such channel binding or keying material: its version, its certificate or the
+        /// peer does not allow it.
+        public static let bindingUnavailable = Code("bindingUnavailable", blame: .caller)
         /// A private key does not belong to its certificate.
         public static let keyMismatch = Code("keyMismatch", blame: .caller)
         /// A certificate of the peer's chain has expired.

@@ -20,6 +20,10 @@ public struct TLSSession: Sendable, Hashable {
     /// pins and do not enforce them; nil without pins, for a chain that is not trusted, and for a resumed
     /// session.
     public let matchesPins: Bool?
+    /// How the peer has signed the handshake: the kind of its key and the digest, such as "ECDSA-SHA256",
+    /// "RSA-PSS-SHA256", "RSA-SHA256" or "Ed25519". Nil when it has not: in a resumed session, and without a
+    /// certificate of the peer.
+    public let peerSignatureAlgorithm: String?
     /// A session that a later connection can resume with `TLSSettings.Resumption.session(_:)`: the latest
     /// that the server has offered; nil on a server, and when the settings or the server want none.
     ///
@@ -45,7 +49,8 @@ public struct TLSSession: Sendable, Hashable {
         peerCertificates: [Certificate] = [],
         serverName: String? = nil,
         isResumed: Bool = false,
-        matchesPins: Bool? = nil
+        matchesPins: Bool? = nil,
+        peerSignatureAlgorithm: String? = nil
     ) {
         self.protocolVersion = protocolVersion
         self.cipherSuite = cipherSuite
@@ -55,6 +60,7 @@ public struct TLSSession: Sendable, Hashable {
         self.serverName = serverName
         self.isResumed = isResumed
         self.matchesPins = matchesPins
+        self.peerSignatureAlgorithm = peerSignatureAlgorithm
         source = Source()
     }
 }
@@ -72,6 +78,24 @@ extension TLSSession {
         peerCertificates = resumption?.offered?.peerCertificates ?? Self.peerCertificates(of: ssl, isServer: isServer)
         serverName = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name).map { String(cString: $0) }
         isResumed = SSL_session_reused(ssl) == 1
+        peerSignatureAlgorithm = Self.peerSignatureAlgorithm(of: ssl)
+    }
+
+    private static func peerSignatureAlgorithm(of ssl: OpaquePointer) -> String? {
+        var kind: Int32 = NID_undef
+        guard SSL_get_peer_signature_type_nid(ssl, &kind) == 1, kind != NID_undef else { return nil }
+        let name: String? =
+            switch kind {
+            case EVP_PKEY_RSA: "RSA"
+            case EVP_PKEY_RSA_PSS: "RSA-PSS"
+            case EVP_PKEY_EC: "ECDSA"
+            case EVP_PKEY_ED25519: "Ed25519"
+            case EVP_PKEY_ED448: "Ed448"
+            default: OBJ_nid2sn(kind).map { String(cString: $0) }
+            }
+        let digest = COpenSSL_peerSignatureDigest(ssl)
+        guard digest != NID_undef, let digestName = OBJ_nid2sn(digest) else { return name }
+        return name.map { "\($0)-\(String(cString: digestName))" }
     }
 
     private static func cipherSuite(of ssl: OpaquePointer) -> String {

@@ -140,6 +140,16 @@ public struct TLSSettings: Sendable, Hashable {
     public var handshakeTimeout: Double = 30
     /// The seconds that the trust callback may take.
     public var trustTimeout: Double = 30
+    /// A file to which the secrets of every connection are appended, in the format of NSS, which Wireshark
+    /// reads; nil, the default, for none. The variable SSLKEYLOGFILE is not read.
+    ///
+    /// **Dangerous**: whoever can read the file can read all that these connections carry, also when it was
+    /// recorded earlier. Only for finding faults, and never in production.
+    ///
+    /// The file is made for its owner only (mode 0600). It stays open for as long as a connection, or the
+    /// memory of settings, uses it: give a new path instead of moving it. `startTLS` throws `invalidSettings`
+    /// if it cannot be opened. A line that cannot be written, because the disk is full, is lost.
+    public var keyLogFile: String?
     /// What happens to bytes that arrived before the upgrade to TLS began, and were not read.
     public var bytesBufferedAtUpgrade: BytesBufferedAtUpgrade
 

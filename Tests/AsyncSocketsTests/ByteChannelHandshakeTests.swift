@@ -17,7 +17,7 @@ import Testing
         try wire.beginTLS(version)
         #expect(wire.server.channel.handshake().isIncomplete)
         let answers = try wire.shakeHands()
-        guard case .complete(let atClient?) = answers.client, case .complete(let atServer?) = answers.server else {
+        guard case .complete(let atClient?, _) = answers.client, case .complete(let atServer?, _) = answers.server else {
             throw Unexpected(description: "\(answers)")
         }
         #expect(atClient.protocolVersion == version && atServer.protocolVersion == version)

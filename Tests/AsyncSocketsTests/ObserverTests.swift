@@ -68,15 +68,54 @@ import Testing
         for (role, tlsRole) in [(ConnectionRole.client, TLSSettings.Role.client(serverName: "localhost")), (.server, .server)] {
             let about = told.about(role)
             #expect(about.count == 3)
-            guard about.count == 3, case .secured(_, tlsRole, let negotiated, let seconds) = about[1] else {
+            guard about.count == 3, case .secured(_, tlsRole, let negotiated, let times) = about[1] else {
                 Issue.record("\(about)")
                 return
             }
             #expect(negotiated.protocolVersion == version)
             #expect(negotiated.cipherSuite == session.cipherSuite)
             #expect(!negotiated.isResumed)
-            #expect(seconds > 0)
+            #expect(times.seconds > 0 && times.trustSeconds == 0)
         }
+    }
+
+    @Test(arguments: TLSVersion.tested, [true, false])
+    func theTimeOfTheDecisionIsApart(_ version: TLSVersion, _ isTrusted: Bool) async throws {
+        let observer = ObservationRecorder()
+        let link = try await Link.make(observer: observer)
+        var client = try TestCertificates.client().only(version)
+        client.trustEvaluation = .delegate
+        try link.startTLS(client: client, server: TestCertificates.server())
+        let (_, answer) = try await link.atClient.asked()
+        let clock = SuspendingClock()
+        let asked = clock.now
+        try await eventually("some time has passed") { asked.duration(to: clock.now) > .milliseconds(50) }
+        let waited = asked.duration(to: clock.now) / .seconds(1)
+        answer(isTrusted)
+        if isTrusted { try await link.atClient.secured() }
+        link.client.disconnect()
+        let about = await observer.untilEnds(2).about(.client)
+        let times: HandshakeTimes
+        switch about.dropFirst().first {
+        case .secured(_, _, _, let all) where isTrusted: times = all
+        case .notSecured(_, _, _, let all) where !isTrusted: times = all
+        default: throw Unexpected(description: "\(about)")
+        }
+        #expect(times.trustSeconds >= waited && times.seconds > times.trustSeconds)
+    }
+
+    @Test func aDecisionThatDoesNotComeEndsWithTheHandshake() async throws {
+        let observer = ObservationRecorder()
+        let link = try await Link.make(observer: observer)
+        var client = try TestCertificates.client()
+        client.trustEvaluation = .delegate
+        client.trustTimeout = 0.05
+        try link.startTLS(client: client, server: TestCertificates.server())
+        let about = await observer.untilEnds(2).about(.client)
+        guard about.count == 3, case .notSecured(_, _, let error, let times) = about[1] else {
+            throw Unexpected(description: "\(about)")
+        }
+        #expect(error?.code == .trustTimeout && times.trustSeconds >= 0.05 && times.seconds > times.trustSeconds)
     }
 
     @Test(arguments: TLSVersion.tested)
@@ -88,14 +127,14 @@ import Testing
         let told = await observer.untilEnds(2)
         for role in [ConnectionRole.client, .server] {
             let about = told.about(role)
-            guard about.count == 3, case .notSecured(_, _, let error, let seconds) = about[1],
+            guard about.count == 3, case .notSecured(_, _, let error, let times) = about[1],
                 case .ended(_, error, let totals) = about[2]
             else {
                 Issue.record("\(about)")
                 return
             }
             #expect(role == .client ? error?.tls?.code == .unknownIssuer : error?.tls?.alert == .unknownCA)
-            #expect(seconds > 0)
+            #expect(times.seconds > 0)
             #expect((totals.bytesReceived, totals.bytesSent) == (0, 0))
         }
     }
@@ -122,11 +161,11 @@ import Testing
         #expect(try await link.atServer.wrote() == 0)
         try link.client.beginTLS(settings: TestCertificates.client())
         let about = await observer.untilEnds(2).about(.client)
-        guard about.count == 3, case .notSecured(_, _, let error, seconds: 0) = about[1] else {
+        guard about.count == 3, case .notSecured(_, _, let error, let times) = about[1] else {
             Issue.record("\(about)")
             return
         }
-        #expect(error?.code == .bytesBufferedAtUpgrade)
+        #expect(error?.code == .bytesBufferedAtUpgrade && times == HandshakeTimes(seconds: 0))
     }
 
     // MARK: - Who observes what

@@ -7,42 +7,8 @@ import Testing
 
 /// Clients of ours and a bare server with OpenSSL's own tickets.
 @Suite struct ClientResumptionTests {
-    /// The server that clients come back to: its tickets are good as long as its context lives.
-    private final class Server {
-        private let context: OpaquePointer
-
-        init(_ version: TLSVersion, pem: String) throws {
-            guard let context = SSL_CTX_new(TLS_server_method()) else { throw TestFailure(what: "SSL_CTX_new") }
-            self.context = context
-            let wanted = Int(version == .tls12 ? TLS1_2_VERSION : TLS1_3_VERSION)
-            SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, wanted, nil)
-            SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_PROTO_VERSION, wanted, nil)
-            let (certificate, key) = Array(pem.utf8).withUnsafeBytes { bytes in
-                let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
-                defer { BIO_free(bio) }
-                return (PEM_read_bio_X509(bio, nil, nil, nil), PEM_read_bio_PrivateKey(bio, nil, nil, nil))
-            }
-            defer {
-                X509_free(certificate)
-                EVP_PKEY_free(key)
-            }
-            guard SSL_CTX_use_certificate(context, certificate) == 1, SSL_CTX_use_PrivateKey(context, key) == 1 else {
-                throw TestFailure(what: "identity")
-            }
-        }
-
-        deinit { SSL_CTX_free(context) }
-
-        /// Sessions by their identifiers, and no tickets.
-        func issueNoTickets() {
-            SSL_CTX_set_options(context, COpenSSL_noTicketOption())
-        }
-
-        var connection: OpaquePointer? { SSL_new(context) }
-    }
-
     private var fixture: Fixture
-    private let server: Server
+    private let server: RawServer
     private let store = TLSSessionMemory()
 
     private static let endpoint = "mail.example.org 993"
@@ -57,7 +23,7 @@ import Testing
         self.version = version
         fixture = try Fixture(version)
         fixture.client.resumption = .store(store)
-        server = try Server(
+        server = try RawServer(
             version, pem: fixture.authority.issue(.server(names: [Fixture.host, "other.example.org"]), signedBy: .root).pem)
     }
 

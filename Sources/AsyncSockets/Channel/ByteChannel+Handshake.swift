@@ -4,7 +4,7 @@ internal import SocketTLS
 /// The handshake, and the questions that it asks.
 extension ByteChannel {
     enum HandshakeAnswer {
-        case complete(TLSSession?)
+        case complete(TLSSession?, KeyExporter)
         case awaitingTrust(PeerTrust)
         /// The settings for a client are to be chosen.
         case awaitingSettings(TLSServerQuestion)
@@ -22,7 +22,7 @@ extension ByteChannel {
             let answer = engine.handshake()
             send(engine.output)
             switch answer {
-            case .complete: return .complete(engine.session)
+            case .complete: return .complete(engine.session, engine.exporter)
             case .awaitingTrust(let trust): return .awaitingTrust(trust)
             case .awaitingSettings(let question): return .awaitingSettings(question)
             case .failed(let error): return .failed(AsyncSocketError(error, operation: "startTLS"))

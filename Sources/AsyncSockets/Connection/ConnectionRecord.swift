@@ -33,6 +33,8 @@ struct ConnectionSnapshot {
     var hasDroppedBytes = false
     var remoteAddress: SocketAddress?
     var session: CopyOnWrite<TLSSession>?
+    /// Answers for as long as the channel has its engine. For callers, who do not enter the turn.
+    var exporter: KeyExporter?
     /// The host and port that the caller has asked for; nil when a descriptor was taken over.
     var endpoint: CopyOnWrite<String>?
 }

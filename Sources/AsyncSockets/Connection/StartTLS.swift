@@ -14,7 +14,7 @@ extension TLSUpgrade {
         case began(TLSSettings, earlyByteCount: Int)
         case asks(PeerTrust)
         case asksSettings(TLSServerQuestion)
-        case secured(TLSSession?)
+        case secured(TLSSession?, KeyExporter)
         case failed(AsyncSocketError)
     }
 
@@ -62,11 +62,11 @@ extension TLSUpgrade {
 
     private mutating func shakeHands(_ channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf) -> Step {
         switch channel.handshake() {
-        case .complete(let session):
+        case .complete(let session, let exporter):
             succeed()
             reads.removeStartTLS()
             writes.removeStartTLS()
-            return .secured(session)
+            return .secured(session, exporter)
         case .awaitingTrust(let trust):
             awaitTrust()
             return .asks(trust)

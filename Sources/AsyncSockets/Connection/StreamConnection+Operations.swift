@@ -171,22 +171,24 @@ extension StreamConnection {
         case .asksSettings(let question): ask(question)
         case .asks(let trust):
             clock = clock?.pauseForTrust()
+            observation?.beginDecision()
             if waiters.answerSecured(.asksTrust(trust)) { return true }
             outlet.append(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted)) })
             return true
-        case .secured(let session):
-            didSecure(session)
+        case .secured(let session, let exporter):
+            didSecure(session, exporter)
             return true
         }
         return false
     }
 
-    private func didSecure(_ session: TLSSession?) {
+    private func didSecure(_ session: TLSSession?, _ exporter: KeyExporter) {
         clock = nil
         let shared = session.map(LatestSession.share)
         record.withLock { record in
             record.snapshot.isSecure = true
             record.snapshot.session = shared
+            record.snapshot.exporter = exporter
         }
         note(
             "TLS established",
@@ -215,6 +217,7 @@ extension StreamConnection {
         channel.decideTrust(accepted, refusal: refusal)
         upgrade.resumeHandshake()
         clock = clock?.resumeHandshake()
+        observation?.endDecision()
         needsPump = true
     }
 

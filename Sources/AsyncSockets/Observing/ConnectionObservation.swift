@@ -16,9 +16,28 @@ final class ConnectionObservation {
     private let observer: any SocketObserver
     private let connection: ObservedConnection
     private let begin = Deadline.now
-    private var handshake: (role: TLSSettings.Role, begin: Deadline)?
+    private var handshake: Handshake?
     fileprivate var bytesReceived = 0
     fileprivate var bytesSent = 0
+
+    private struct Handshake {
+        let role: TLSSettings.Role
+        let begin: Deadline
+        /// When someone was asked about the peer's certificate.
+        var question: Deadline?
+        var trustSeconds = 0.0
+
+        mutating func decided(at now: Deadline) {
+            if let question = question.take() { trustSeconds += now.seconds(since: question) }
+        }
+
+        /// A decision that has not come ends with the handshake.
+        func times(at now: Deadline) -> HandshakeTimes {
+            var ended = self
+            ended.decided(at: now)
+            return HandshakeTimes(seconds: now.seconds(since: begin), trustSeconds: ended.trustSeconds)
+        }
+    }
 
     /// The connection begins now.
     init(_ connection: ObservedConnection, by observer: any SocketObserver) {
@@ -29,15 +48,24 @@ final class ConnectionObservation {
 
     /// - Parameter earlyByteCount: The received bytes that belong to the handshake, not to the reader.
     func beginHandshake(as role: TLSSettings.Role, _ earlyByteCount: Int) {
-        handshake = (role, .now)
+        handshake = Handshake(role: role, begin: .now)
         bytesReceived = max(bytesReceived - earlyByteCount, 0)
+    }
+
+    /// The handshake waits for the decision about the peer's certificate.
+    func beginDecision() {
+        handshake?.question = .now
+    }
+
+    /// It goes on.
+    func endDecision() {
+        handshake?.decided(at: .now)
     }
 
     /// The handshake is complete.
     func succeed(_ session: TLSSession) {
         guard let handshake = handshake.take() else { return }
-        observer.connection(
-            connection, didSecureAs: handshake.role, session: session, seconds: Deadline.now.seconds(since: handshake.begin))
+        observer.connection(connection, didSecureAs: handshake.role, session: session, times: handshake.times(at: .now))
     }
 
     /// The connection has ended.
@@ -45,9 +73,9 @@ final class ConnectionObservation {
     /// - Parameter role: The role in a handshake that was refused before it began.
     fileprivate func end(_ error: AsyncSocketError?, refusing role: TLSSettings.Role?) {
         let now = Deadline.now
-        if let handshake = handshake.take() ?? role.map({ ($0, now) }) {
+        if let handshake = handshake.take() ?? role.map({ Handshake(role: $0, begin: now) }) {
             observer.connection(
-                connection, didFailToSecureAs: handshake.role, error: error, seconds: now.seconds(since: handshake.begin))
+                connection, didFailToSecureAs: handshake.role, error: error, times: handshake.times(at: now))
         }
         observer.connectionDidEnd(
             connection, withError: error,

@@ -36,9 +36,9 @@ public protocol SocketObserver: Sendable {
     ///   - connection: The connection.
     ///   - role: This side's role in the handshake.
     ///   - session: What was negotiated: the version, the cipher suite, and whether it was resumed.
-    ///   - seconds: The time since the handshake began, with that of a decision about the peer's certificate.
+    ///   - times: How long it took, and how much of that was the decision about the peer's certificate.
     func connection(
-        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, seconds: Double)
+        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, times: HandshakeTimes)
 
     /// A TLS handshake has failed, or the connection has ended during it. `connectionDidEnd` follows.
     ///
@@ -46,9 +46,10 @@ public protocol SocketObserver: Sendable {
     ///   - connection: The connection.
     ///   - role: This side's role in the handshake.
     ///   - error: Why; nil: this side closed the connection.
-    ///   - seconds: The time since the handshake began; zero when plaintext before it was refused.
+    ///   - times: How long it took until then; zero when plaintext before it was refused.
     func connection(
-        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?, seconds: Double)
+        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?,
+        times: HandshakeTimes)
 
     /// A listener has stopped accepting for a while. Connections wait in the kernel's backlog. On an event
     /// loop.
@@ -76,11 +77,12 @@ extension SocketObserver {
     public func connectDidFail(_ error: AsyncSocketError?) {}
     /// Does nothing.
     public func connection(
-        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, seconds: Double
+        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, times: HandshakeTimes
     ) {}
     /// Does nothing.
     public func connection(
-        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?, seconds: Double
+        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?,
+        times: HandshakeTimes
     ) {}
     /// Does nothing.
     public func acceptingDidPause(_ pause: AcceptPause) {}
@@ -112,6 +114,21 @@ public struct ObservedConnection: Sendable, Hashable {
         self.number = number
         self.role = role
         self.peer = peer
+    }
+}
+
+/// How long a TLS handshake took.
+public struct HandshakeTimes: Sendable, Hashable {
+    /// Seconds from its beginning to its end.
+    public let seconds: Double
+    /// Of these, seconds in which it waited for the decision about the peer's certificate, by a delegate or a
+    /// task; zero when OpenSSL decided alone.
+    public let trustSeconds: Double
+
+    /// Times of your own: for tests of observers.
+    public init(seconds: Double, trustSeconds: Double = 0) {
+        self.seconds = seconds
+        self.trustSeconds = trustSeconds
     }
 }
 

@@ -19,6 +19,7 @@ struct ContextKey: Hashable, Sendable {
     let verifiesPeer: Bool
     let maximumCertificateChainBytes: Int
     let maximumCertificateChainLength: Int
+    let keyLogFile: String?
 
     init(_ settings: TLSSettings) {
         isServer = settings.role == .server
@@ -40,6 +41,7 @@ struct ContextKey: Hashable, Sendable {
         sessionTicketCount = settings.sessionTicketCount
         maximumCertificateChainBytes = settings.maximumCertificateChainBytes
         maximumCertificateChainLength = settings.maximumCertificateChainLength
+        keyLogFile = settings.keyLogFile
     }
 
     var issuesTickets: Bool { sessionTicketCount > 0 }

@@ -27,6 +27,7 @@ package final class TLSContext: Sendable {
     private let tickets: SessionTickets?
     /// Those of `TLSServerNames`, by the numbers of their settings.
     let named: [TLSContext]
+    private let keyLog: KeyLogFile?
     /// How many tickets a full handshake brings in TLS 1.3.
     let ticketCount: Int
     /// What sessions of this context's clients have in common; nil when they resume none.
@@ -46,6 +47,7 @@ package final class TLSContext: Sendable {
         }
         self.named = named
         resumptionScope = key.resumesSessions ? key.clientScope : nil
+        keyLog = try key.keyLogFile.map { path throws(TLSError) in try KeyLogFile(path: path) }
         let context = handle.context
         try Self.setVersions(key, on: context)
         try Self.setOptions(on: context)
@@ -56,6 +58,7 @@ package final class TLSContext: Sendable {
         if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(key, on: context) }
         try negotiateProtocols(key, on: context)
         try tickets?.issue(on: context)
+        try keyLog?.observe(context)
         if key.acknowledgesServerName { COpenSSL_CTX_acknowledgeServerName(context) }
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)

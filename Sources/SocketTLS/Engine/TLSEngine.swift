@@ -1,7 +1,7 @@
 // A TLS connection without a socket. The owner moves ciphertext; the engine encrypts and decrypts it. Rules
 // for the owner:
-//  1. Call the engine from one thread at a time: it has no lock. Any thread will do, because nothing is kept
-//     per thread between calls.
+//  1. Call the engine from one thread at a time: it has no lock, except around what its `exporter` uses too.
+//     Any thread will do, because nothing is kept per thread between calls.
 //  2. Append ciphertext from the transport to `received`. When the transport ends, call `receiveEndOfFile()`.
 //  3. After EVERY call, whatever it returns, send what is in `output` and consume what was sent: a failed
 //     call leaves an alert there, and a read may leave the answer to a KeyUpdate.
@@ -47,6 +47,9 @@ package final class TLSEngine {
         events.isEstablished
             ? TLSSession(of: ssl, isServer: events.isServer, resumption: events.resumption, matchesPins: events.matchesPins) : nil
     }
+
+    /// Answers once the handshake is complete, on any thread.
+    package let exporter = KeyExporter()
 
     private(set) var context: TLSContext
     let bio: EngineBIO
@@ -122,6 +125,7 @@ package final class TLSEngine {
     }
 
     deinit {
+        exporter.withdraw()
         // Otherwise no one could resume the session of a connection that ends without our close_notify, which
         // TLS allows since version 1.1 (RFC 5246, 7.2.1). After a failure no one may (7.2.2).
         if case .failed = phase {} else { SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN) }
@@ -246,6 +250,7 @@ extension TLSEngine {
         if events.isServer, context.ticketCount > 0, SSL_version(ssl) == TLS1_3_VERSION {
             ticketsToSend = isResumed ? 1 : UInt8(clamping: context.ticketCount)
         }
+        exporter.lend(ssl)
         bio.forgetFirstBytes()
         return .complete
     }
@@ -312,7 +317,7 @@ extension TLSEngine {
     private func readRecord(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
         let room = buffer.writableBytes(minimum: min(limit, 4096))
         var count = 0
-        let outcome = OpenSSLCall.perform(on: ssl) { SSL_read_ex(ssl, room.baseAddress, min(room.count, limit), &count) }
+        let outcome = perform { SSL_read_ex(ssl, room.baseAddress, min(room.count, limit), &count) }
         hasUnsentAnswer = false
         if case .success = outcome {
             buffer.commit(count)
@@ -359,9 +364,7 @@ extension TLSEngine {
         if ticketsToSend > 0 { addTickets() }
         var count = 0
         let unread = received.count
-        let outcome = OpenSSLCall.perform(on: ssl) {
-            SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count)
-        }
+        let outcome = perform { SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count) }
         switch outcome {
         case .success: return .accepted(count)
         case .wantsRead, .wantsWrite, .wantsTrust: return .incomplete
@@ -372,7 +375,7 @@ extension TLSEngine {
 
     /// Has OpenSSL send tickets ahead of the next data: one message to the peer, and not two.
     private func addTickets() {
-        for _ in 0..<ticketsToSend { _ = OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) } }
+        for _ in 0..<ticketsToSend { _ = perform { SSL_new_session_ticket(ssl) } }
         ticketsToSend = 0
     }
 
@@ -381,6 +384,14 @@ extension TLSEngine {
     package func shutdown() {
         guard case .established = phase, !hasSentClose else { return }
         hasSentClose = true
-        _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) }
+        _ = perform { SSL_shutdown(ssl) }
+    }
+
+    /// A call after the handshake.
+    private func perform(_ body: () -> Int32) -> OpenSSLCall.Outcome {
+        let outcome = exporter.excluding { OpenSSLCall.perform(on: ssl, body) }
+        // Not earlier: a store is code of the user, and no such code runs with a lock.
+        events.resumption?.storeReceived()
+        return outcome
     }
 }

@@ -28,6 +28,8 @@ final class ClientResumption: @unchecked Sendable {
     private var verdict = PeerTrust.Verdict.trusted
     private var verified = Date()
     private let newest = Locked<TLSResumableSession?>(nil)
+    /// What has arrived since the handshake, and is not in the store yet.
+    private var unstored: [TLSResumableSession] = []
 
     /// The session that a later connection can resume.
     var latest: TLSResumableSession? { newest.withLock { $0 } }
@@ -89,10 +91,12 @@ final class ClientResumption: @unchecked Sendable {
             put(latest)
         } else if offered?.isForOneUse == false, let session = SSL_get1_session(ssl) {
             received(session, from: ssl)
+            storeReceived()
         }
     }
 
-    /// The server has sent a session. Takes over the reference to it.
+    /// The server has sent a session. Takes over the reference to it. Called by OpenSSL: the store, which may
+    /// be anyone's code, gets it later.
     func received(_ session: OpaquePointer, from ssl: OpaquePointer) {
         let handle = SessionHandle(owning: session)
         guard handle.isResumable else { return }
@@ -103,11 +107,18 @@ final class ClientResumption: @unchecked Sendable {
                 TLSResumableSession(
                     handle, TLSSession.peerCertificates(of: ssl, isServer: false), verdict, verified: verified, scope)
             }
-        if isEstablished { put(new) } else { newest.withLock { $0 = new } }
+        newest.withLock { $0 = new }
+        if isEstablished { unstored.append(new) }
+    }
+
+    /// Puts what has arrived into the store.
+    func storeReceived() {
+        guard !unstored.isEmpty else { return }
+        for session in unstored { put(session) }
+        unstored.removeAll()
     }
 
     private func put(_ session: TLSResumableSession) {
-        newest.withLock { $0 = session }
         if let place { place.store.store(session, for: place.key) }
     }
 }

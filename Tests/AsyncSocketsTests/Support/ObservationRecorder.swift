@@ -6,8 +6,8 @@ enum Observed: Sendable {
     case began(ObservedConnection)
     case ended(ObservedConnection, AsyncSocketError?, ConnectionTotals)
     case connectFailed(AsyncSocketError?)
-    case secured(ObservedConnection, TLSSettings.Role, TLSSession, seconds: Double)
-    case notSecured(ObservedConnection, TLSSettings.Role, AsyncSocketError?, seconds: Double)
+    case secured(ObservedConnection, TLSSettings.Role, TLSSession, HandshakeTimes)
+    case notSecured(ObservedConnection, TLSSettings.Role, AsyncSocketError?, HandshakeTimes)
     case paused(AcceptPause)
     case lost(SocketAddress, AcceptLoss)
 
@@ -63,14 +63,15 @@ final class ObservationRecorder: SocketObserver {
     }
     func connectDidFail(_ error: AsyncSocketError?) { record(.connectFailed(error)) }
     func connection(
-        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, seconds: Double
+        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, times: HandshakeTimes
     ) {
-        record(.secured(connection, role, session, seconds: seconds))
+        record(.secured(connection, role, session, times))
     }
     func connection(
-        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?, seconds: Double
+        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?,
+        times: HandshakeTimes
     ) {
-        record(.notSecured(connection, role, error, seconds: seconds))
+        record(.notSecured(connection, role, error, times))
     }
     func acceptingDidPause(_ pause: AcceptPause) {
         if case .connectionLimit = pause.reason { record(.paused(pause)) }

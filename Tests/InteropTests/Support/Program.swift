@@ -16,8 +16,8 @@ final class Program: Sendable {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
         // The threads of this process block signals, and a child inherits that: without this `stop()` would
-        // go unheard.
-        process.arguments = ["--default-signal=TERM"] + arguments
+        // go unheard. tshark ends its child by SIGINT.
+        process.arguments = ["--default-signal=TERM,INT"] + arguments
         name = arguments.first ?? ""
         let (stream, continuation) = AsyncStream<Int32>.makeStream()
         ended = stream

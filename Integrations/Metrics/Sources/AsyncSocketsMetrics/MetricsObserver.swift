@@ -53,14 +53,15 @@ public final class MetricsObserver: SocketObserver {
 
     /// Counts the handshake by its version, and records its duration.
     public func connection(
-        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, seconds: Double
+        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, times: HandshakeTimes
     ) {
-        handshakes(as: role).succeed(session, seconds)
+        handshakes(as: role).succeed(session, times.seconds)
     }
 
     /// Counts the failure.
     public func connection(
-        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?, seconds: Double
+        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?,
+        times: HandshakeTimes
     ) {
         handshakes(as: role).fail(error)
     }
