@@ -103,7 +103,8 @@ import Testing
         observer.connectDidFail(nil)
         observer.acceptingDidPause(AcceptPause(reason: .shortage(error), seconds: 0.05))
         observer.didLoseAcceptedConnection(from: peer, .noDelegate)
-        observer.connection(connection, didSecureAs: .server, session: TLSSession(isResumed: true), times: HandshakeTimes(seconds: 1))
+        observer.connection(
+            connection, didSecureAs: .server, session: TLSSession(isResumed: true), times: HandshakeTimes(seconds: 1))
         observer.connection(connection, didFailToSecureAs: .server, error: nil, times: HandshakeTimes(seconds: 1))
         #expect(try counter("connect_failures_total") == 1)
         #expect(try counter("accept_pauses_total", [("reason", "shortage")]) == 1)
