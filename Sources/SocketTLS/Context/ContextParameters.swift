@@ -117,8 +117,8 @@ struct ContextParameters {
         _ names: [String], _ kind: String, _ candidates: [String], isKnown: (String) -> Bool
     ) throws(TLSError) {
         func knows(_ name: String) -> Bool {
-            // These characters have a meaning in a list.
-            guard !name.isEmpty, name.utf8.allSatisfy({ $0 > 0x20 && !":?*-/+,".utf8.contains($0) }) else { return false }
+            // These have a meaning in a list.
+            guard !name.isEmpty, name.uppercased() != "DEFAULT", name.utf8.allSatisfy({ $0 > 0x20 && !":?*-/+,".utf8.contains($0) }) else { return false }
             return OpenSSLCall.attempt { isKnown(name) ? true : nil }.value != nil
         }
         guard !names.isEmpty else { throw invalid("the list of \(kind)s is empty") }

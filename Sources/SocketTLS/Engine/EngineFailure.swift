@@ -25,7 +25,7 @@ struct EngineFailure {
     /// A write has read from the peer first, to complete a message of which half had arrived.
     var hasReadForWriting = false
     /// The message that OpenSSL was reading or writing.
-    let state: OSSL_HANDSHAKE_STATE
+    let state: UInt32
 
     private var isInHandshake: Bool { !events.isEstablished }
 
@@ -101,13 +101,13 @@ struct EngineFailure {
         if Self.nothingInCommon.contains(where: has) {
             return error(.noSharedParameters, "The two sides have no TLS parameters in common: \(words).")
         }
-        if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), state == TLS_ST_CR_CERT_REQ {
+        if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), state == HandshakeState.certificateRequest {
             return error(
                 .certificateTooLarge,
                 "The server names more accepted issuers than the settings allow: raise maximumCertificateChainBytes to accept them."
             )
         }
-        if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), Self.peerCertificateStates.contains(state) {
+        if has(SSL_R_EXCESSIVE_MESSAGE_SIZE), HandshakeState.peerCertificates.contains(state) {
             return error(
                 .certificateTooLarge,
                 "The peer's certificates have more bytes than the settings allow: raise maximumCertificateChainBytes to accept them."
@@ -119,7 +119,7 @@ struct EngineFailure {
 
     private var isOurs: Bool {
         guard events.bio.hasHeardFromPeer, operation != "SSL_write_ex" || hasReadForWriting else { return true }
-        return entries.contains(where: \.isOfThisMachine) || (isInHandshake && Self.ownStates.contains(state))
+        return entries.contains(where: \.isOfThisMachine) || (isInHandshake && HandshakeState.own.contains(state))
     }
 
     // MARK: - Details
@@ -127,13 +127,6 @@ struct EngineFailure {
     private func has(_ reason: Int32) -> Bool {
         entries.contains { $0.isFromSSL && $0.reason == reason }
     }
-
-    private static let peerCertificateStates = [TLS_ST_CR_CERT, TLS_ST_SR_CERT]
-
-    /// This side sends its certificate, signs with its key, or makes a ticket.
-    private static let ownStates = [
-        TLS_ST_SW_CERT, TLS_ST_SW_KEY_EXCH, TLS_ST_SW_CERT_VRFY, TLS_ST_SW_SESSION_TICKET, TLS_ST_CW_CERT, TLS_ST_CW_CERT_VRFY,
-    ]
 
     private static let nothingInCommon: [Int32] = [
         SSL_R_NO_SHARED_CIPHER, SSL_R_NO_SHARED_GROUPS, SSL_R_NO_SHARED_SIGNATURE_ALGORITHMS, SSL_R_NO_SUITABLE_GROUPS,
@@ -150,6 +143,19 @@ struct EngineFailure {
         }
         return "the bytes " + bytes.prefix(8).map { String($0, radix: 16) }.joined(separator: " ")
     }
+}
+
+/// The numbers of `OSSL_HANDSHAKE_STATE`. Those of the headers may be wrong: OpenSSL 3.2 has inserted some,
+/// and a program may be built with one version and run with another.
+private enum HandshakeState {
+    private static let isNew = OPENSSL_version_major() > 3 || OPENSSL_version_minor() >= 2
+
+    /// A client reads a CertificateRequest.
+    static let certificateRequest: UInt32 = isNew ? 8 : 7
+    /// The server's certificate is read, or the client's.
+    static let peerCertificates: [UInt32] = isNew ? [4, 30] : [4, 27]
+    /// This side sends its certificate, signs with its key, or makes a ticket: as a server, as a client.
+    static let own: [UInt32] = isNew ? [25, 27, 44, 37, 14, 17] : [23, 24, 40, 33, 13, 15]
 }
 
 extension TrustRefusal {

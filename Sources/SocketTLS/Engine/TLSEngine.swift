@@ -259,7 +259,7 @@ extension TLSEngine {
         let error = EngineFailure(
             operation: operation, entries: entries, events: events,
             hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, hasReadForWriting: hasReadForWriting,
-            state: SSL_get_state(ssl)
+            state: SSL_get_state(ssl).rawValue
         ).error
         phase = .failed(error)
         return error
