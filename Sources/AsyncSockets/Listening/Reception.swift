@@ -12,11 +12,27 @@ internal import SocketCore
 /// What a `SocketListener` has accepted, on its way to the tasks that serve it, and how many of those there
 /// are.
 final class Reception: Sendable {
+    /// What accepts.
+    enum Operation: String {
+        case run
+        case connections
+    }
+
     private enum Use {
         /// No one has begun to accept.
         case none
-        case accepting
-        case ended
+        case accepting(Operation)
+        case ended(Operation)
+
+        var isAccepting: Bool { if case .accepting = self { true } else { false } }
+
+        /// What has begun to accept.
+        var operation: Operation? {
+            switch self {
+            case .none: nil
+            case .accepting(let operation), .ended(let operation): operation
+            }
+        }
     }
 
     private struct State {
@@ -49,23 +65,27 @@ final class Reception: Sendable {
     var isOpen: Bool { state.withLock { !$0.isStopped } }
 
     /// True once a task has begun to accept.
-    var isBegun: Bool { state.withLock { $0.use != .none } }
+    var isBegun: Bool { state.withLock { $0.use.operation != nil } }
 
     /// How many connections have a task.
     var servedCount: Int { state.withLock { $0.servedCount } }
 
-    /// A task begins to accept.
+    /// A task begins to accept. False for `connections`, of which there may be several, when one of them has
+    /// begun before.
     ///
-    /// - Throws: `.badConfiguration` when one has begun before.
-    func begin(_ operation: String) throws(AsyncSocketError) {
-        let isFirst = state.withLock { state in
-            guard state.use == .none else { return false }
-            state.use = .accepting
-            return true
+    /// - Throws: `.badConfiguration` when something else has begun before.
+    func begin(_ operation: Operation) throws(AsyncSocketError) -> Bool {
+        let earlier = state.withLock { state in
+            let earlier = state.use.operation
+            if earlier == nil { state.use = .accepting(operation) }
+            return earlier
         }
-        guard isFirst else {
-            throw .badConfiguration(operation, "the listener is in use, or its use has ended: make another one")
+        if earlier == .connections, operation == .connections { return false }
+        guard earlier == nil else {
+            throw .badConfiguration(
+                operation.rawValue, "the listener is in use, or its use has ended: make another one")
         }
+        return true
     }
 
     // MARK: - Arrivals
@@ -154,7 +174,7 @@ final class Reception: Sendable {
         guard let deadline = Deadline(after: max(time.inSeconds, 0)) else { return }
         let alarm = Alarm { [weak self] in self?.cut() }
         let isPending = state.withLock { state in
-            guard state.use == .accepting else { return false }
+            guard state.use.isAccepting else { return false }
             state.alarms.append(alarm)
             return true
         }
@@ -179,7 +199,7 @@ final class Reception: Sendable {
     /// The last task is over.
     func end() {
         let (waiters, alarms) = state.withLock { state in
-            state.use = .ended
+            state.use = .ended(state.use.operation ?? .run)
             defer { (state.endWaiters, state.alarms) = ([], []) }
             return (state.endWaiters, state.alarms)
         }
@@ -198,7 +218,7 @@ final class Reception: Sendable {
         await withTaskCancellationHandler {
             await withUnsafeContinuation { continuation in
                 let waits = state.withLock { state in
-                    guard state.use == .accepting, !Task.isCancelled else { return false }
+                    guard state.use.isAccepting, !Task.isCancelled else { return false }
                     state.endWaiters.append((number, continuation))
                     return true
                 }

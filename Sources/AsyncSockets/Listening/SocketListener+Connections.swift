@@ -58,13 +58,7 @@ extension SocketListener {
 
     /// Begins to accept, once.
     private func acceptForQueue() throws(AsyncSocketError) {
-        guard queue.claimBeginning() else { return }
-        do throws(AsyncSocketError) {
-            try reception.begin("connections")
-        } catch {
-            queue.unclaimBeginning()
-            throw error
-        }
+        guard try reception.begin(.connections) else { return }
         listener.start()
         // Detached, since it belongs to no one who asks; and without the listener, whose end ends it.
         Task.detached { [reception, preparation, queue] in

@@ -36,7 +36,7 @@ extension SocketListener {
         onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
         _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
     ) async throws {
-        try reception.begin("run")
+        _ = try reception.begin(.run)
         let preparation = preparation
         await withTaskCancellationHandler {
             listener.start()

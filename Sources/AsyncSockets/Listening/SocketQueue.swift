@@ -5,7 +5,6 @@ final class SocketQueue: Sendable {
     private typealias Waiter = UnsafeContinuation<Result<AsyncSocket?, AsyncSocketError>, Never>
 
     private struct State {
-        var hasBegun = false
         /// No more will be accepted.
         var isStopped = false
         /// No more will be ready.
@@ -26,18 +25,6 @@ final class SocketQueue: Sendable {
 
     private static let limit = 16
     private let state = Locked(State())
-
-    /// True for the first call.
-    func claimBeginning() -> Bool {
-        state.withLock { state in
-            defer { state.hasBegun = true }
-            return !state.hasBegun
-        }
-    }
-
-    func unclaimBeginning() {
-        state.withLock { $0.hasBegun = false }
-    }
 
     /// So many connections will be ready at once: they count as ready from now on. `noteExpected(-1)` for
     /// each when it is, or has failed.

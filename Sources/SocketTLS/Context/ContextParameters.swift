@@ -118,7 +118,9 @@ struct ContextParameters {
     ) throws(TLSError) {
         func knows(_ name: String) -> Bool {
             // These have a meaning in a list.
-            guard !name.isEmpty, name.uppercased() != "DEFAULT", name.utf8.allSatisfy({ $0 > 0x20 && !":?*-/+,".utf8.contains($0) }) else { return false }
+            guard !name.isEmpty, name.uppercased() != "DEFAULT",
+                name.utf8.allSatisfy({ $0 > 0x20 && !":?*-/+,".utf8.contains($0) })
+            else { return false }
             return OpenSSLCall.attempt { isKnown(name) ? true : nil }.value != nil
         }
         guard !names.isEmpty else { throw invalid("the list of \(kind)s is empty") }
