@@ -127,6 +127,15 @@ static inline void COpenSSL_CTX_acknowledgeServerName(SSL_CTX *context) {
     SSL_CTX_set_tlsext_servername_callback(context, COpenSSL_acknowledgeServerName);
 }
 
+// Stands for `SSL_SESSION_get_time`, which 3.4 deprecates: the seconds since 1970.
+static inline int64_t COpenSSL_sessionTime(const SSL_SESSION *session) {
+#if OPENSSL_VERSION_NUMBER >= 0x30300000L
+    return (int64_t)SSL_SESSION_get_time_ex(session);
+#else
+    return SSL_SESSION_get_time(session);
+#endif
+}
+
 // Has a client's sessions reported to the callback of `SSL_CTX_sess_set_new_cb`, and OpenSSL keep none.
 static inline void COpenSSL_CTX_reportClientSessions(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);

@@ -20,7 +20,11 @@ import Testing
         let probe = folderOfTests.appendingPathComponent("EngineProbe")
         process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
         // The threads of this process block signals, and a child inherits that.
-        process.arguments = ["--default-signal=TERM", "systemd-socket-activate"] + arguments + [probe.path, probeName, "web"]
+        // systemd-socket-activate passes on only those parts of the environment that it is told to.
+        let names = ["LD_LIBRARY_PATH", "ASAN_OPTIONS", "TSAN_OPTIONS"]
+        let passed = names.filter { ProcessInfo.processInfo.environment[$0] != nil }.map { "--setenv=\($0)" }
+        process.arguments =
+            ["--default-signal=TERM", "systemd-socket-activate"] + passed + arguments + [probe.path, probeName, "web"]
         try Data().write(to: folder.url("log"))
         let log = try FileHandle(forWritingTo: folder.url("log"))
         process.standardOutput = log

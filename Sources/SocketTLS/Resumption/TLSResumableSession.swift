@@ -75,7 +75,7 @@ final class SessionHandle: @unchecked Sendable {
     fileprivate var end: Date {
         let hint = Int(truncatingIfNeeded: SSL_SESSION_get_ticket_lifetime_hint(session))
         let limit = hint > 0 ? hint : Int(SSL_SESSION_get_timeout(session))
-        return Date(timeIntervalSince1970: TimeInterval(SSL_SESSION_get_time(session)) + TimeInterval(limit))
+        return Date(timeIntervalSince1970: TimeInterval(COpenSSL_sessionTime(session)) + TimeInterval(limit))
     }
 
     /// Has `ssl` offer it. A copy, since OpenSSL marks a session whose connection fails.
