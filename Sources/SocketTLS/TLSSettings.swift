@@ -143,7 +143,7 @@ public struct TLSSettings: Sendable, Hashable {
     /// A file to which the secrets of every connection are appended, in the format of NSS, which Wireshark
     /// reads; nil, the default, for none. The variable SSLKEYLOGFILE is not read.
     ///
-    /// **Dangerous**: whoever can read the file can read all that these connections carry, also when it was
+    /// **Dangerous**: a reader of the file can read all that these connections carry, also when it was
     /// recorded earlier. Only for finding faults, and never in production.
     ///
     /// The file is made for its owner only (mode 0600). It stays open for as long as a connection, or the

@@ -7,7 +7,7 @@ internal import SocketTLS
 struct Preparation: Sendable {
     /// Its configuration, options and logger are those of every accepted socket. It is never in use itself.
     let model: AsyncSocket
-    /// The settings for the next connection; nil for ever if there is no TLS.
+    /// The settings for the next connection; always nil without TLS.
     private let tls: Locked<TLSSettings?>
     private let hasTLS: Bool
     /// Handshakes, and the headers before them.

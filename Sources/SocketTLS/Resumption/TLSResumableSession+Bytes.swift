@@ -7,7 +7,7 @@ extension TLSResumableSession {
 
     /// The session as bytes, for a store outside of the process.
     ///
-    /// **They are a secret**: whoever has them can pose as this client to the server, and decrypt what a
+    /// **They are a secret**: anyone who has them can pose as this client to the server, and decrypt what a
     /// resumed connection of TLS 1.2 exchanges. Encrypt what you write to disk.
     public var bytes: [UInt8] {
         var fields = DigestFields()

@@ -51,7 +51,7 @@ public final class TLSServerNames: Sendable, Hashable {
 
     /// A list of names and their settings.
     ///
-    /// A name is exact, or begins with "*." and stands for one label: "*.example.org" for "mail.example.org",
+    /// A name is exact, or begins with "*." and means any one label: "*.example.org" for "mail.example.org",
     /// but neither for "example.org" nor for "a.mail.example.org" (RFC 6125, section 6.4.3). An exact name
     /// counts first. Case does not matter. Names outside ASCII are given as A-labels.
     ///
@@ -80,7 +80,7 @@ public final class TLSServerNames: Sendable, Hashable {
     /// - Parameter choose: Returns the settings for a client; nil refuses it with the alert
     ///   `unrecognized_name`, and so does an error with `internal_error`. It is called off the event loops,
     ///   for each connection, and its time counts for `TLSSettings.handshakeTimeout`: return the same
-    ///   identities each time, since a new one is read anew.
+    ///   identities each time, since a new one needs a new context.
     public init(_ choose: @escaping @Sendable (TLSClientHello) async throws -> TLSSettings?) {
         kind = .function(choose)
         all = []

@@ -43,7 +43,7 @@ extension VerifiedChain {
             parent = name.dropFirst(2).lowercased()
         }
 
-        /// Whether the wildcard stands for `domain`, which is one label longer than the parent. OpenSSL
+        /// Whether the wildcard includes `domain`, which is one label longer than the parent. OpenSSL
         /// itself refuses wildcards that are inside of the subtree as a whole.
         func reaches(_ domain: String) -> Bool {
             guard domain.hasSuffix("." + parent) else { return false }

@@ -15,7 +15,7 @@ struct VerifiedChain {
     /// The SHA-256 digests of the public keys.
     var publicKeys: [[UInt8]] { certificates.map(Self.publicKeySHA256) }
 
-    /// A peer that shows the certificate of an authority: whoever has such a key can issue certificates.
+    /// A peer that shows the certificate of an authority: the owner of such a key can issue certificates.
     var authorityFault: PeerTrust.Verdict? {
         guard let leaf = certificates.first, X509_get_extension_flags(leaf) & UInt32(EXFLAG_CA) != 0 else { return nil }
         return .untrusted(

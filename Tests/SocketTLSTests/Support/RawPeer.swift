@@ -64,6 +64,12 @@ final class RawPeer {
     }
 
     private func show(_ pem: String) throws {
+        let isUsed = Self.readIdentity(pem) { SSL_use_certificate(ssl, $0) == 1 && SSL_use_PrivateKey(ssl, $1) == 1 }
+        guard isUsed else { throw TestFailure(what: "use") }
+    }
+
+    /// Calls `use` with the first certificate and the first key of a PEM text.
+    static func readIdentity(_ pem: String, _ use: (OpaquePointer?, OpaquePointer?) -> Bool) -> Bool {
         let (certificate, key) = Array(pem.utf8).withUnsafeBytes { bytes in
             // A BIO of this kind reads the caller's memory.
             let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
@@ -74,9 +80,7 @@ final class RawPeer {
             X509_free(certificate)
             EVP_PKEY_free(key)
         }
-        guard SSL_use_certificate(ssl, certificate) == 1, SSL_use_PrivateKey(ssl, key) == 1 else {
-            throw TestFailure(what: "use")
-        }
+        return use(certificate, key)
     }
 
     func shakeHands(with engine: TLSEngine) {

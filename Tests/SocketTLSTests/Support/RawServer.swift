@@ -11,18 +11,10 @@ final class RawServer {
         let wanted = Int(version == .tls12 ? TLS1_2_VERSION : TLS1_3_VERSION)
         SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, wanted, nil)
         SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_PROTO_VERSION, wanted, nil)
-        let (certificate, key) = Array(pem.utf8).withUnsafeBytes { bytes in
-            let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
-            defer { BIO_free(bio) }
-            return (PEM_read_bio_X509(bio, nil, nil, nil), PEM_read_bio_PrivateKey(bio, nil, nil, nil))
+        let isUsed = RawPeer.readIdentity(pem) { certificate, key in
+            SSL_CTX_use_certificate(context, certificate) == 1 && SSL_CTX_use_PrivateKey(context, key) == 1
         }
-        defer {
-            X509_free(certificate)
-            EVP_PKEY_free(key)
-        }
-        guard SSL_CTX_use_certificate(context, certificate) == 1, SSL_CTX_use_PrivateKey(context, key) == 1 else {
-            throw TestFailure(what: "identity")
-        }
+        guard isUsed else { throw TestFailure(what: "identity") }
     }
 
     deinit { SSL_CTX_free(context) }
