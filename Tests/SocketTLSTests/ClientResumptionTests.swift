@@ -50,7 +50,7 @@ import Testing
                 client.decideTrust(decision)
                 if case .failed(let failure) = client.handshake() { error = failure }
             case .failed(let failure): error = failure
-            case .complete, .incomplete, .awaitingSettings: break
+            case .complete, .incomplete, .awaitingSettings, .awaitingWork: break
             }
             peer.carryFrom(client)
             SSL_do_handshake(peer.ssl)

@@ -8,6 +8,8 @@ extension ByteChannel {
         case awaitingTrust(PeerTrust)
         /// The settings for a client are to be chosen.
         case awaitingSettings(TLSServerQuestion)
+        /// `takeBack(_:)` follows when it is done.
+        case awaitingWork(HandshakeWork)
         /// Nothing until the next event.
         case incomplete
         /// Go on in another turn.
@@ -25,6 +27,9 @@ extension ByteChannel {
             case .complete: return .complete(engine.session, engine.exporter)
             case .awaitingTrust(let trust): return .awaitingTrust(trust)
             case .awaitingSettings(let question): return .awaitingSettings(question)
+            case .awaitingWork(let work):
+                lend(to: work)
+                return .awaitingWork(work)
             case .failed(let error): return .failed(AsyncSocketError(error, operation: "startTLS"))
             case .incomplete:
                 guard receiveCiphertext(for: engine) else {

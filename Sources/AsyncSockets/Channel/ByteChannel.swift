@@ -21,6 +21,8 @@ final class ByteChannel {
     enum Layer {
         case plain
         case tls(TLSEngine)
+        /// The engine is on another thread.
+        case lent(HandshakeWork)
     }
 
     /// For the record of the connection, through which callers set options.
@@ -89,7 +91,7 @@ final class ByteChannel {
         switch (input, layer) {
         case (.endOfFile, .plain), (.closed, _): ending.note(.readEnded(.orderly))
         case (.failed(let error), _): ending.note(.readEnded(.failed(error)))
-        case (.endOfFile, .tls), (.judged, _), (.quiet, _), (.ready, _): break
+        case (.endOfFile, .tls), (.endOfFile, .lent), (.judged, _), (.quiet, _), (.ready, _): break
         }
         if case .failed(let failure) = output { ending.note(.writeFailed(failure)) }
         if hasHangup { ending.note(.hangup) }
@@ -125,6 +127,7 @@ final class ByteChannel {
         switch layer {
         case .plain: receive(into: buffer, limit: limit)
         case .tls(let engine): decrypt(with: engine, into: buffer, limit: limit)
+        case .lent: .nothing
         }
     }
 
@@ -212,6 +215,7 @@ final class ByteChannel {
         switch layer {
         case .plain: submitPlain(writes)
         case .tls(let engine): encrypt(writes, with: engine)
+        case .lent: .blocked
         }
     }
 
@@ -275,6 +279,7 @@ final class ByteChannel {
             var count = 0
             send(engine.encrypt(bytes, &count), of: engine)
             return count
+        case .lent: return 0
         }
     }
 
@@ -309,6 +314,16 @@ final class ByteChannel {
         layer = .tls(engine)
     }
 
+    /// The engine belongs to `work` until `takeBack(_:)`. Meanwhile nothing moves.
+    func lend(to work: HandshakeWork) {
+        layer = .lent(work)
+    }
+
+    /// The work is done: the engine is here again.
+    func takeBack(_ work: HandshakeWork) {
+        if case .lent(let lent) = layer, lent === work { layer = .tls(work.finish()) }
+    }
+
     // MARK: - Closing
 
     /// Sends our FIN, and the close_notify before it; false when that has to wait for room.
@@ -318,6 +333,7 @@ final class ByteChannel {
             send(engine.output)
             guard !engine.hasOutput else { return false }
         }
+        if case .lent = layer { return false }
         descriptor.shutdownWriting()
         return true
     }
@@ -325,6 +341,7 @@ final class ByteChannel {
     /// Closes the descriptor, at once or by a lingering close.
     func close(_ parting: StreamEnding.Parting, on loop: EventLoop) {
         let engine: TLSEngine? = if case .tls(let engine) = layer { engine } else { nil }
+        if case .lent(let work) = layer { work.cancel() }
         if parting != .reset, let engine {
             engine.shutdown()
             send(engine.output)

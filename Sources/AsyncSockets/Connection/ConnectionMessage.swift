@@ -18,6 +18,8 @@ enum ConnectionMessage: Sendable {
     indirect case verdictOf(any OperationWaiter<HandshakeNews>, Bool)
     /// The settings for a client.
     indirect case chosen(TLSServerChoice)
+    /// A step of the handshake is done.
+    case worked(HandshakeWork)
     indirect case awaitEnd(any OperationWaiter<Void>)
     case extendRead(operation: UInt32, seconds: Double)
     case extendWrite(operation: UInt32, seconds: Double)

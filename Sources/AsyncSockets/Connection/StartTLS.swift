@@ -14,6 +14,7 @@ extension TLSUpgrade {
         case began(TLSSettings, earlyByteCount: Int)
         case asks(PeerTrust)
         case asksSettings(TLSServerQuestion)
+        case asksWork(HandshakeWork)
         case secured(TLSSession?, KeyExporter)
         case failed(AsyncSocketError)
     }
@@ -50,7 +51,8 @@ extension TLSUpgrade {
             guard reads.preBuffer.isEmpty else { return .failed(.bytesBufferedAtUpgrade(reads.preBuffer.count)) }
         }
         do throws(TLSError) {
-            let engine = try TLSEngine(context: request.context, settings: request.settings, endpoint: endpoint())
+            let engine = try TLSEngine(
+                context: request.context, settings: request.settings, endpoint: endpoint(), defersWork: true)
             let earlyByteCount = reads.preBuffer.count
             channel.beginTLS(engine, feeding: reads.preBuffer)
             begin()
@@ -71,6 +73,7 @@ extension TLSUpgrade {
             awaitTrust()
             return .asks(trust)
         case .awaitingSettings(let question): return .asksSettings(question)
+        case .awaitingWork(let work): return .asksWork(work)
         case .failed(let error): return .failed(error)
         case .more: return .more
         case .incomplete: return .waiting

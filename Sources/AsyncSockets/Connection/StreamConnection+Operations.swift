@@ -114,6 +114,11 @@ extension StreamConnection {
         needsPump = true
     }
 
+    func closeWriting() {
+        writes.close()
+        needsPump = true
+    }
+
     private func overflow(_ completion: Completion<Void>, _ limit: Int) {
         let error = AsyncSocketError.writeQueueFull(limit)
         close(error)
@@ -169,6 +174,7 @@ extension StreamConnection {
             note("TLS handshake begins", ["as": settings.role == .server ? "server" : "client"])
             return true
         case .asksSettings(let question): ask(question)
+        case .asksWork(let work): HandshakeWorkers.perform(work) { [weak self] in self?.post(.worked(work)) }
         case .asks(let trust):
             clock = clock?.pauseForTrust()
             observation?.beginDecision()
@@ -208,6 +214,12 @@ extension StreamConnection {
     func choose(_ choice: TLSServerChoice) {
         guard case .connected(let channel) = phase else { return }
         channel.choose(choice)
+        needsPump = true
+    }
+
+    func takeBack(_ work: HandshakeWork) {
+        guard case .connected(let channel) = phase else { return }
+        channel.takeBack(work)
         needsPump = true
     }
 

@@ -143,6 +143,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .startTLS(let request): enqueue(request)
         case .verdict(let accepted): decideTrust(accepted)
         case .chosen(let choice): choose(choice)
+        case .worked(let work): takeBack(work)
         case .verdictOf(let waiter, let accepted):
             waiters.add(secured: waiter, decidesTrust: true)
             decideTrust(accepted)
@@ -151,9 +152,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
         case .cancel(let waiter): cancel(waiter)
         case .close(let intent): closeWhenDone(intent)
-        case .closeWriteStream:
-            writes.close()
-            needsPump = true
+        case .closeWriteStream: closeWriting()
         case .configure(let configuration): configure(configuration)
         case .changeDelegateQueue: outlet.changeQueue()
         case .fail(let error):
@@ -181,7 +180,8 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .changeDelegateQueue: outlet.changeQueue()
         case .perform(let body): AsyncSocket.call(body, with: nil)
         case .retire: retireIfSilent()
-        case .resolved, .attempt, .events, .verdict, .chosen, .extendRead, .extendWrite, .cancel, .close, .closeWriteStream,
+        case .resolved, .attempt, .events, .verdict, .chosen, .worked, .extendRead, .extendWrite, .cancel, .close,
+            .closeWriteStream,
             .configure, .fail:
             break
         }

@@ -67,7 +67,7 @@ struct CertificateTemplate {
     private static func keyUsage(of keyType: CertificateAuthority.KeyType) -> String {
         switch keyType {
         case .p256: "critical,digitalSignature"
-        case .rsa2048: "critical,digitalSignature,keyEncipherment"
+        case .rsa2048, .rsa3072: "critical,digitalSignature,keyEncipherment"
         }
     }
 }

@@ -106,6 +106,7 @@ final class SigningKey: @unchecked Sendable {
         switch type {
         case .p256: pointer = try CertificateCall.require("EVP_EC_gen") { COpenSSL_EVP_EC_generate("P-256") }
         case .rsa2048: pointer = try CertificateCall.require("EVP_RSA_gen") { COpenSSL_EVP_RSA_generate(2048) }
+        case .rsa3072: pointer = try CertificateCall.require("EVP_RSA_gen") { COpenSSL_EVP_RSA_generate(3072) }
         }
     }
 

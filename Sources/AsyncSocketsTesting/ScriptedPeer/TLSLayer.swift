@@ -54,6 +54,7 @@ final class TLSLayer {
             throw LoopbackError(.tlsFailed, "A scripted peer asks no function for settings.", operation: "startTLS")
         case .failed(let error): throw Self.failure(error)
         case .awaitingTrust: engine.decideTrust(true)
+        case .awaitingWork(let work): work.perform()
         case .incomplete: try feed()
         }
         return false

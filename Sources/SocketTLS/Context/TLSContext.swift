@@ -61,6 +61,7 @@ package final class TLSContext: Sendable {
         try keyLog?.observe(context)
         if key.acknowledgesServerName { COpenSSL_CTX_acknowledgeServerName(context) }
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
+        if key.signsSlowly { EngineCallbacks.stopBeforeSigning(on: context) }
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 

@@ -95,6 +95,20 @@ public struct PrivateKey: Sendable, Hashable {
         EVP_PKEY_get0_type_name(handle.key).map { String(cString: $0) } ?? ""
     }
 
+    /// Whether a signature may take more than a millisecond: with a long RSA key, or with one that OpenSSL
+    /// does not compute with itself, such as that of a token.
+    var signsSlowly: Bool {
+        if EVP_PKEY_is_a(handle.key, "RSA") == 1 || EVP_PKEY_is_a(handle.key, "RSA-PSS") == 1,
+            EVP_PKEY_get_bits(handle.key) > 2048
+        {
+            return true
+        }
+        guard let provider = EVP_PKEY_get0_provider(handle.key), let name = OSSL_PROVIDER_get0_name(provider) else {
+            return false
+        }
+        return !["default", "fips"].contains(String(cString: name))
+    }
+
     private static func encodePublicHalf(of handle: EVPKeyHandle) -> [UInt8] {
         var encoding: UnsafeMutablePointer<UInt8>?
         let length = OpenSSLCall.attempt { i2d_PUBKEY(handle.key, &encoding) }.value ?? 0

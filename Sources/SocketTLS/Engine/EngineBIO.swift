@@ -30,6 +30,8 @@ final class EngineBIO {
     /// to be TLS.
     @exclusivity(unchecked) private(set) var firstBytes: [UInt8] = []
     @exclusivity(unchecked) private var remembersFirstBytes = true
+    /// The bytes of the handshake that OpenSSL has read; on a server those behind the ClientHello.
+    @exclusivity(unchecked) var handshakeByteCount = 0
     @exclusivity(unchecked) var hasReachedEndOfFile = false
     @exclusivity(unchecked) var isHeld = false
     @exclusivity(unchecked) var limitsOutput = false
@@ -116,7 +118,9 @@ final class EngineBIO {
     }
 
     private func rememberFirstBytes(_ bytes: UnsafeRawBufferPointer) {
-        guard remembersFirstBytes, firstBytes.count < Self.firstByteLimit else { return }
+        guard remembersFirstBytes else { return }
+        handshakeByteCount += bytes.count
+        guard firstBytes.count < Self.firstByteLimit else { return }
         hasHeardFromPeer = true
         firstBytes.append(contentsOf: bytes.prefix(Self.firstByteLimit - firstBytes.count))
     }

@@ -24,7 +24,7 @@ enum EngineCallbacks {
         BIO_set_callback_arg(bio, pointer)
     }
 
-    private static func events(of ssl: OpaquePointer?) -> EngineEvents? {
+    static func events(of ssl: OpaquePointer?) -> EngineEvents? {
         guard let ssl, let bio = SSL_get_rbio(ssl), let pointer = BIO_get_callback_arg(bio) else { return nil }
         return Unmanaged<EngineEvents>.fromOpaque(pointer).takeUnretainedValue()
     }
@@ -39,6 +39,11 @@ enum EngineCallbacks {
         guard let store, let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()) else { return 0 }
         let ssl = OpaquePointer(data)
         guard let events = events(of: ssl) else { return 0 }
+        if !events.isServer, events.gate.ruling == nil,
+            VerificationCost.isHigh(X509_STORE_CTX_get0_untrusted(store), events.rules), !events.mayCompute()
+        {
+            return events.apply(.undecided, to: store, on: ssl)
+        }
         return events.apply(events.gate.ruling ?? judge(store, events), to: store, on: ssl)
     }
 
@@ -97,7 +102,9 @@ enum EngineCallbacks {
             events.sawHandshakeMessage(type, version: version)
             let message = UnsafeRawBufferPointer(start: bytes, count: count)
             switch type {
-            case UInt8(SSL3_MT_CLIENT_HELLO): EngineCallbacks.limitHello(message, events)
+            case UInt8(SSL3_MT_CLIENT_HELLO):
+                events.bio.handshakeByteCount = 0
+                EngineCallbacks.limitHello(message, events)
             case UInt8(SSL3_MT_CERTIFICATE):
                 EngineCallbacks.limitCertificates(in: message, isTLS13: version == TLS1_3_VERSION, of: ssl, events)
             default: break

@@ -32,15 +32,17 @@ final class EngineEvents {
     /// KeyUpdate.
     private var allowance = MessageAllowance()
     private let clock: @Sendable () -> Int
+    var work: TLSEngine.Work
 
     /// - Parameter clock: Nanoseconds that never go back.
     init(
         bio: EngineBIO, isServer: Bool, expectedName: String?, gate: TrustGate, resumption: ClientResumption?,
-        context: TLSContext, clock: @escaping @Sendable () -> Int
+        context: TLSContext, work: TLSEngine.Work, clock: @escaping @Sendable () -> Int
     ) {
         self.resumption = resumption
         self.context = context
         self.bio = bio
+        self.work = work
         self.clock = clock
         self.isServer = isServer
         self.expectedName = expectedName

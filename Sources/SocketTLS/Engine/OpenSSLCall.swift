@@ -51,6 +51,7 @@ package enum OpenSSLCall {
         case SSL_ERROR_WANT_READ: return .wantsRead
         case SSL_ERROR_WANT_WRITE: return .wantsWrite
         case SSL_ERROR_WANT_RETRY_VERIFY: return .wantsTrust
+        case SSL_ERROR_WANT_X509_LOOKUP: return .wantsWork
         case SSL_ERROR_ZERO_RETURN: return .closed
         default: return .failure(entries)
         }
@@ -61,6 +62,8 @@ package enum OpenSSLCall {
         case wantsRead
         case wantsWrite
         case wantsTrust
+        /// See `HandshakeWork`.
+        case wantsWork
         case closed
         case failure([OpenSSLError])
     }

@@ -88,9 +88,9 @@ package final class TLSEngine {
 
     /// A new connection. `context` must be made from the same `settings`. `endpoint` is the host and port of
     /// a client's connection: without it nothing is taken from a session store. `clock` returns nanoseconds
-    /// that never go back; limits to a rate use it.
+    /// that never go back; limits to a rate use it. With `defersWork` the owner has work done for `.awaitingWork`.
     package init(
-        context: TLSContext, settings: TLSSettings, endpoint: String? = nil,
+        context: TLSContext, settings: TLSSettings, endpoint: String? = nil, defersWork: Bool = false,
         clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
     ) throws(TLSError) {
         let serverName: ServerName?
@@ -113,7 +113,7 @@ package final class TLSEngine {
             }
         events = EngineEvents(
             bio: bio, isServer: isServer, expectedName: serverName?.text, gate: gate, resumption: resumption, context: context,
-            clock: clock)
+            work: defersWork ? .none : .inPlace, clock: clock)
         ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
             SSL_new(context.handle.context)
         }
@@ -182,6 +182,8 @@ extension TLSEngine {
         case awaitingTrust(PeerTrust)
         /// Get an answer, call `choose`, then call again.
         case awaitingSettings(TLSServerQuestion)
+        /// Leave the engine alone until the work is done: see `HandshakeWork`.
+        case awaitingWork(HandshakeWork)
         /// Data may be read and written, and `session` is available.
         case complete
         case failed(TLSError)
@@ -201,11 +203,12 @@ extension TLSEngine {
         waitsForBytes = false
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
-        switch OpenSSLCall.perform(on: ssl, { SSL_do_handshake(ssl) }) {
+        switch step() {
         case .success:
             if isResumed { events.judgeResumedSession(of: ssl) }
             return question ?? establish()
         case .wantsTrust: return question ?? .incomplete
+        case .wantsWork: return awaitingWork
         case .wantsRead:
             if bio.isHeld { return question ?? .incomplete }
             waitsForBytes = true
@@ -329,7 +332,7 @@ extension TLSEngine {
 
     private func answer(to outcome: OpenSSLCall.Outcome) -> ReadAnswer {
         switch outcome {
-        case .success, .wantsRead, .wantsTrust: return .incomplete
+        case .success, .wantsRead, .wantsTrust, .wantsWork: return .incomplete
         case .wantsWrite:
             hasUnsentAnswer = true
             return .incomplete
@@ -367,7 +370,7 @@ extension TLSEngine {
         let outcome = perform { SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count) }
         switch outcome {
         case .success: return .accepted(count)
-        case .wantsRead, .wantsWrite, .wantsTrust: return .incomplete
+        case .wantsRead, .wantsWrite, .wantsTrust, .wantsWork: return .incomplete
         case .closed: return .failed(fail("SSL_write_ex", []))
         case .failure(let entries): return .failed(fail("SSL_write_ex", entries, hasReadForWriting: received.count != unread))
         }

@@ -28,9 +28,9 @@ final class HandmadeCertificate {
     /// - Parameter days: From when until when it is valid, counted from today.
     init(
         _ name: String, _ extensions: Extensions, raw: [(String, [UInt8])] = [], days: Range<Int> = -1..<30,
-        signedBy issuer: HandmadeCertificate? = nil
+        signedBy issuer: HandmadeCertificate? = nil, curve: String = "P-256"
     ) throws {
-        guard let certificate = X509_new(), let key = COpenSSL_EVP_EC_generate("P-256") else { throw TestFailure(what: name) }
+        guard let certificate = X509_new(), let key = COpenSSL_EVP_EC_generate(curve) else { throw TestFailure(what: name) }
         (x509, self.key, self.issuer) = (certificate, key, issuer)
         X509_set_version(certificate, Int(X509_VERSION_3))
         ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), .random(in: 1...(.max)))

@@ -36,7 +36,7 @@ final class StaplingServer {
         switch client.handshake() {
         case .failed(let error): return (error, error.sentAlert)
         case .complete: return (nil, nil)
-        case .incomplete, .awaitingTrust, .awaitingSettings: throw TestFailure(what: "incomplete")
+        case .incomplete, .awaitingTrust, .awaitingSettings, .awaitingWork: throw TestFailure(what: "incomplete")
         }
     }
 }
