@@ -42,6 +42,32 @@ import Testing
         acceptor.close()
     }
 
+    /// As a handshake may.
+    @Test func othersHaveTheirTurnsWhenAConnectionTakesLong() async throws {
+        let loop = try EventLoop()
+        let (turns, continuation) = AsyncStream<String>.makeStream()
+        let receiver = Acceptor.Receiver(
+            accepted: { _, _ in
+                loop.run { continuation.yield("other") }
+                let end = ContinuousClock.now + .milliseconds(2)
+                while ContinuousClock.now < end {}
+                continuation.yield("accepted")
+            }, paused: { _, _ in }, closed: {})
+        let acceptor = try Acceptor(on: SocketAddress.loopback("127.0.0.1"), loop: loop, receiver: receiver)
+        let clients = try (0..<5).map { _ in try Self.connect(to: acceptor.localAddress) }
+        acceptor.start()
+        var order: [String] = []
+        for await turn in turns {
+            order.append(turn)
+            if order.count == 2 * clients.count { break }
+        }
+        // The first turn may be two: for the start, and for the event.
+        let before = try #require(order.firstIndex(of: "other"))
+        #expect(before <= 2, "\(order)")
+        acceptor.close()
+        withExtendedLifetime(clients) {}
+    }
+
     @Test func aCloseBeforeTheStartCounts() async throws {
         let loop = try EventLoop()
         let address = try SocketAddress.loopback("127.0.0.76")

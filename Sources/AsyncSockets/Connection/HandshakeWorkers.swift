@@ -1,12 +1,12 @@
 internal import Dispatch
-internal import Foundation
+internal import SocketCore
 internal import SocketTLS
 internal import Synchronization
 
 /// The threads on which steps of handshakes run that take long: one for each processor, and none while there
 /// is nothing to do. The event loops stay free for the other connections.
 enum HandshakeWorkers {
-    private static let queues = (0..<max(ProcessInfo.processInfo.activeProcessorCount, 1)).map { number in
+    private static let queues = (0..<EventLoop.usableProcessors).map { number in
         DispatchQueue(label: "AsyncSockets.handshakes.\(number)")
     }
     private static let next = Atomic(0)

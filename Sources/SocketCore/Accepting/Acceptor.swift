@@ -1,6 +1,6 @@
 // Rules of a listener:
-//  1. It calls `accept4` until EAGAIN, at most `batchLimit` times in a turn on the loop; then others have
-//     their turns.
+//  1. It calls `accept4` until EAGAIN, at most `batchLimit` times in a turn on the loop and for no longer
+//     than `batchSeconds`, with what the receiver does; then others have their turns.
 //  2. An error of one connection (such as ECONNABORTED, accept(2)) skips that connection.
 //  3. Without descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM) it pauses, at first for 50 ms and then
 //     twice as long up to a second, and never spins. Connections wait in the kernel's backlog, and new ones
@@ -70,6 +70,7 @@ package final class Acceptor: EventHandler, Sendable {
     private let state = Locked(State())
 
     private static let batchLimit = 64
+    private static let batchSeconds = 0.001
     private static let backlog: CInt = 1024
     private static let shortestPause = 0.05
     private static let longestPause = 1.0
@@ -201,9 +202,11 @@ package final class Acceptor: EventHandler, Sendable {
     }
 
     private func acceptSome(_ registration: LoopRegistration) {
+        let begin = Deadline.now
         for _ in 0..<Self.batchLimit {
             guard let permit = quota.takePermit(for: registration, beginWait: receiver.full) else { return }
             guard acceptOne(with: permit, registration) else { return }
+            if Deadline.now.seconds(since: begin) > Self.batchSeconds { break }
         }
         loop.resume(registration)
     }

@@ -177,10 +177,13 @@ extension EventLoop {
         }
     }
 
+    /// How many processors the process may use.
+    package static var usableProcessors: Int { Int(CLinux_usable_processors()) }
+
     /// All or none: when descriptors run out halfway, the next call begins again.
     private static func makeAll() throws(SystemError) -> [EventLoop] {
         var loops: [EventLoop] = []
-        for number in 0..<Int(CLinux_usable_processors()) {
+        for number in 0..<usableProcessors {
             loops.append(try EventLoop(label: "AsyncSockets.EventLoop.\(number)"))
         }
         return loops
