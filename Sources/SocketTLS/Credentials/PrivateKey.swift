@@ -59,7 +59,7 @@ public struct PrivateKey: Sendable, Hashable {
     ///
     /// `file:` works everywhere. Another scheme, such as `pkcs11:` (RFC 7512), needs a provider that
     /// openssl.cnf activates. The passphrase is the PIN of a token. A key that stays in its token signs
-    /// there: each handshake waits for it, on the event loop of its connection.
+    /// there, and only its own handshake waits for that.
     ///
     /// Throws `invalidPrivateKey` if there is no key, or no provider for the scheme, or if the passphrase is
     /// missing or wrong.
