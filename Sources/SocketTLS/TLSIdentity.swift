@@ -9,6 +9,8 @@ public struct TLSIdentity: Sendable, Hashable {
     public let certificateChain: [Certificate]
     /// The private key of the first certificate.
     public let privateKey: PrivateKey
+    /// See `stapling(ocspResponse:issuer:)`.
+    var stapledResponse: StapledResponse?
 
     /// An identity from parts.
     ///

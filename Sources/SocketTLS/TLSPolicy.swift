@@ -34,6 +34,12 @@ public struct TLSPolicy: Sendable, Hashable {
     /// Whether a server's order of cipher suites decides, with ChaCha20 first for a client that prefers it;
     /// otherwise that of the client.
     public var serverChooses = true
+    /// Whether every algorithm must come from OpenSSL's FIPS provider (fips_module(7)); false by default.
+    ///
+    /// `startTLS` throws `invalidSettings` if the loaded OpenSSL has no such provider that works. X25519 and
+    /// ChaCha20 are not in it: begin with `fips`.
+    public var requiresFIPS = false
+
     /// TLS 1.3 only. Mozilla's profile of this name.
     public static let modern = TLSPolicy(
         minimumVersion: .tls13, cipherSuites: suitesOfTLS13, groups: standardGroups, signatureAlgorithms: standardSignatures)
@@ -49,6 +55,16 @@ public struct TLSPolicy: Sendable, Hashable {
     public static let compatible = TLSPolicy(
         minimumVersion: .tls12, cipherSuites: suitesOfTLS13 + suitesOfTLS12 + oldSuitesOfTLS12, groups: standardGroups,
         signatureAlgorithms: standardSignatures)
+
+    /// TLS 1.2 and 1.3 with what OpenSSL's FIPS provider offers, and from nowhere else.
+    public static let fips = {
+        var policy = TLSPolicy(
+            minimumVersion: .tls12, cipherSuites: (suitesOfTLS13 + suitesOfTLS12).filter { !$0.contains("CHACHA20") },
+            groups: ["secp256r1", "secp384r1"],
+            signatureAlgorithms: standardSignatures.filter { !$0.hasPrefix("ed") })
+        policy.requiresFIPS = true
+        return policy
+    }()
 
     // The longest keys first, as OpenSSL has it.
     private static let suitesOfTLS13 = [
@@ -77,5 +93,6 @@ public struct TLSPolicy: Sendable, Hashable {
         fields.append(minimumVersion.wireValue)
         for list in [cipherSuites, groups, signatureAlgorithms] { fields.append(list.map { Array($0.utf8) }) }
         fields.append(securityLevel)
+        fields.append(requiresFIPS ? 1 : 0)
     }
 }

@@ -1,4 +1,5 @@
 import AsyncSocketsTesting
+import COpenSSL
 import SocketTLS
 import Testing
 
@@ -133,5 +134,23 @@ import Testing
         #expect(throws: TLSError.self) { try TLSContext.context(for: settings) }
         settings.policy.securityLevel = 2
         _ = try TLSContext.context(for: settings)
+    }
+}
+
+/// The switch for FIPS.
+@Suite struct FIPSTests {
+    @Test(arguments: versions) func withoutAProviderTheSettingsFail(version: TLSVersion) throws {
+        var fixture = try Fixture(version)
+        fixture.client.policy = .fips
+        fixture.server.policy = .fips
+        let error = thrown { try TLSContext.context(for: fixture.server) }
+        if OSSL_PROVIDER_available(nil, "fips") == 1 {
+            #expect(error == nil)
+            #expect(try fixture.clientError() == nil)
+        } else {
+            #expect(error?.code == .invalidSettings)
+            #expect(error?.message.contains("no FIPS provider") == true)
+            #expect(thrown { try TLSContext.context(for: fixture.client) }?.code == .invalidSettings)
+        }
     }
 }

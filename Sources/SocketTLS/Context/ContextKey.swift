@@ -46,7 +46,10 @@ struct ContextKey: Hashable, Sendable {
 
     var issuesTickets: Bool { sessionTicketCount > 0 }
 
-    var signsSlowly: Bool { ([identity].compactMap(\.self) + additionalIdentities).contains { $0.privateKey.signsSlowly } }
+    /// All that this side may show.
+    var identities: [TLSIdentity] { [identity].compactMap(\.self) + additionalIdentities }
+
+    var signsSlowly: Bool { identities.contains { $0.privateKey.signsSlowly } }
 
     /// Hashes only the end of the certificate, and not the chain. Each connection looks its context up, and
     /// hashing whole chains took more than 1 % of a handshake. The end belongs to the signature, and

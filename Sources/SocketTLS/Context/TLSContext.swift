@@ -28,6 +28,7 @@ package final class TLSContext: Sendable {
     /// Those of `TLSServerNames`, by the numbers of their settings.
     let named: [TLSContext]
     private let keyLog: KeyLogFile?
+    private let stapledResponses: StapledResponses?
     /// How many tickets a full handshake brings in TLS 1.3.
     let ticketCount: Int
     /// What sessions of this context's clients have in common; nil when they resume none.
@@ -36,7 +37,7 @@ package final class TLSContext: Sendable {
     let rules: TrustRules
 
     init(_ key: ContextKey, ticketClock: (@Sendable () -> Int)? = nil) throws(TLSError) {
-        handle = try ContextHandle(isServer: key.isServer)
+        handle = try ContextHandle(isServer: key.isServer, requiresFIPS: key.policy.requiresFIPS)
         rules = key.rules
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
         tickets = key.issuesTickets ? SessionTickets(keysFrom: key.ticketKeys?.source, clock: ticketClock) : nil
@@ -48,12 +49,13 @@ package final class TLSContext: Sendable {
         self.named = named
         resumptionScope = key.resumesSessions ? key.clientScope : nil
         keyLog = try key.keyLogFile.map { path throws(TLSError) in try KeyLogFile(path: path) }
+        stapledResponses = key.isServer ? StapledResponses(of: key.identities) : nil
         let context = handle.context
         try Self.setVersions(key, on: context)
         try Self.setOptions(on: context)
         try ContextParameters(policy: key.policy).set(on: context, verifiesPeer: key.verifiesPeer)
-        if let identity = key.identity { try Self.show(identity, on: context) }
-        for identity in key.additionalIdentities { try Self.show(identity, on: context) }
+        for identity in key.identities { try Self.show(identity, on: context) }
+        try stapledResponses?.staple(on: context)
         try Self.setVerification(key, on: context)
         if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(key, on: context) }
         try negotiateProtocols(key, on: context)
@@ -167,9 +169,10 @@ final class ContextHandle: @unchecked Sendable {
     // except for the ticket keys that its callbacks reach, which have a lock (`SessionTickets`).
     let context: OpaquePointer
 
-    init(isServer: Bool) throws(TLSError) {
-        context = try OpenSSLCall.require("SSL_CTX_new", or: .internalError, "OpenSSL cannot make a TLS context.") {
-            SSL_CTX_new(isServer ? TLS_server_method() : TLS_client_method())
+    init(isServer: Bool, requiresFIPS: Bool) throws(TLSError) {
+        if requiresFIPS { try FIPSProvider.require() }
+        context = try OpenSSLCall.require("SSL_CTX_new_ex", or: .internalError, "OpenSSL cannot make a TLS context.") {
+            SSL_CTX_new_ex(nil, requiresFIPS ? "fips=yes" : nil, isServer ? TLS_server_method() : TLS_client_method())
         }
     }
 

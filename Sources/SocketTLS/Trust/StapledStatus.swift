@@ -31,6 +31,27 @@ final class StapledStatus {
         self.time = time ?? Glibc.time(nil)
     }
 
+    /// What a response must prove about one certificate of a known issuer.
+    init(of leaf: Certificate, issuer: Certificate, isRequired: Bool, at time: Int) {
+        self.leaf = leaf
+        self.issuer = issuer
+        self.isRequired = isRequired
+        self.time = time
+    }
+
+    /// When the answer about the certificate ends, in seconds since 1970; now if there is none.
+    func end(of response: [UInt8]) -> Int {
+        guard let issuer, let basic = response.withUnsafeBufferPointer({ Self.decode($0) }) else { return time }
+        defer { OCSP_BASICRESP_free(basic) }
+        var end: UnsafeMutablePointer<ASN1_GENERALIZEDTIME>?
+        guard let answer = answer(in: basic, from: issuer) else { return time }
+        OCSP_single_get0_status(answer, nil, nil, nil, &end)
+        var (days, seconds): (Int32, Int32) = (0, 0)
+        guard let end, let now = ASN1_TIME_set(nil, time) else { return time }
+        defer { ASN1_STRING_free(now) }
+        return ASN1_TIME_diff(&days, &seconds, now, end) == 1 ? time + Int(days) * 86_400 + Int(seconds) : time
+    }
+
     /// What is wrong with the response, or with its absence; nil if nothing is.
     func fault(in response: UnsafeBufferPointer<UInt8>?) -> PeerTrust.Verdict? {
         guard let response else {
