@@ -125,4 +125,36 @@ import Testing
         }
         #expect(shown?.contains("default.example.org") == true)
     }
+
+    // MARK: - Files
+
+    /// What the settings of a name refer to is read again as well.
+    @Test(arguments: versions) func aListOfANameIsReadAgain(_ version: TLSVersion) throws {
+        let root = try HandmadeCertificate("Root", HandmadeCertificate.authority)
+        let alice = try HandmadeCertificate(
+            "alice",
+            [
+                (NID_basic_constraints, "critical,CA:FALSE"), (NID_ext_key_usage, "clientAuth"),
+                (NID_subject_key_identifier, "hash"), (NID_authority_key_identifier, "keyid:always"),
+            ], signedBy: root)
+        let list = try TemporaryFile(root.revocationListPEM())
+        var asking = try server("secure.example.org")
+        asking.clientCertificates = .required
+        asking.trustRoots = .certificates([try root.certificate])
+        asking.revocationLists = [.file(path: list.path)]
+        var settings = try server("open.example.org")
+        settings.serverNames = try TLSServerNames(["secure.example.org": asking])
+        var client = try authority.clientSettings(serverName: "secure.example.org")
+        (client.minimumVersion, client.maximumVersion) = (version, version)
+        client.identity = try alice.identity
+        func error() throws -> TLSError? {
+            let pair = try EnginePair(client, settings)
+            pair.shakeHands()
+            #expect(pair.isComplete || pair.serverError != nil)
+            return pair.serverError
+        }
+        #expect(try error() == nil)
+        try list.replace(with: root.revocationListPEM(of: [alice]))
+        #expect(try error()?.code == .certificateRevoked)
+    }
 }
