@@ -107,6 +107,7 @@ final class ClientResumption: @unchecked Sendable {
                 TLSResumableSession(
                     handle, TLSSession.peerCertificates(of: ssl, isServer: false), verdict, verified: verified, scope)
             }
+        guard new.isUsable else { return }
         newest.withLock { $0 = new }
         if isEstablished { unstored.append(new) }
     }
