@@ -152,7 +152,8 @@ import Testing
         #expect(link.server.tlsSession?.serverName == "one.test")
     }
 
-    /// The function that decides for the listener decides for its names too, though their settings do not say so.
+    /// The function that decides for the listener decides for its names too, though their settings do not
+    /// say so.
     @Test(arguments: TLSVersion.tested, [false, true])
     func aNameDoesNotSkipTheDecision(_ version: TLSVersion, byFunction: Bool) async throws {
         var asking = try TestCertificates.server(for: ["one.test"])

@@ -27,10 +27,10 @@ extension SocketListener {
     /// }
     /// ```
     ///
-    /// It reads them at once too, since they may have changed after the listener was made. It returns within an
-    /// interval of the listener's end. A file that cannot be used leaves the settings as
-    /// they are, and is logged at the level `error`. Files that belong together may change one after the
-    /// other, so settings that fail are tried again after each interval.
+    /// It reads them at once too, since they may have changed after the listener was made. It returns within
+    /// an interval of the listener's end. A file that cannot be used leaves the settings as they are, and is
+    /// logged at the level `error`. Files that belong together may change one after the other, so settings
+    /// that fail are tried again after each interval.
     ///
     /// - Parameters:
     ///   - files: The paths of the files. It is the settings that read them: here only their changes count.

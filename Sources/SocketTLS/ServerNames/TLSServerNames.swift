@@ -18,9 +18,9 @@
 /// ```
 ///
 /// All settings of a name count, except `handshakeTimeout`, `trustTimeout` and `bytesBufferedAtUpgrade`,
-/// which come from the settings that hold the names. If the trust callback decides for those, it is asked about
-/// the clients of every name too, after OpenSSL: a name with `trustEvaluation` set to `.builtIn` does not skip
-/// it. Names are equal only if they are the same object.
+/// which come from the settings that hold the names. If the trust callback decides for those, it is asked
+/// about the clients of every name too, after OpenSSL: a name with `trustEvaluation` set to `.builtIn` does
+/// not skip it. Names are equal only if they are the same object.
 public final class TLSServerNames: Sendable, Hashable {
     /// What becomes of a client whose name is not in the list.
     public enum Otherwise: Sendable, Hashable {
