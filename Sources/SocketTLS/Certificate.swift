@@ -53,7 +53,7 @@ public struct Certificate: Sendable, Hashable {
     public static func certificates(file path: String) throws(TLSError) -> [Certificate] {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
         if contents.isDER { return [try Certificate(der: Array(contents.bytes))] }
-        return try nonEmpty(read(contents), "The file \"\(path)\"")
+        return try nonEmpty(read(contents), "The file \"\(path.printable)\"")
     }
 
     /// When the certificate begins to be valid.

@@ -94,8 +94,8 @@ public struct TLSSettings: Sendable, Hashable {
     /// the 64 that it used last.
     public var sessionTicketCount = 0
     /// The keys of session tickets, for servers that resume each other's sessions: nil, the default, for keys
-    /// of this process. All of these servers need the same identity, `clientCertificates`, roots and
-    /// `applicationProtocols`, and clocks that agree.
+    /// of this process. All of these servers need the same identity, `policy`, `clientCertificates`, trust
+    /// settings and `applicationProtocols`, and clocks that agree.
     public var ticketKeys: (any TLSTicketKeySource)? {
         get { ticketKeyReference?.source }
         set { ticketKeyReference = newValue.map { TicketKeySourceReference(source: $0) } }
@@ -134,7 +134,7 @@ public struct TLSSettings: Sendable, Hashable {
     /// key that is too expensive to verify with: RSA with more than 8,192 bits or an exponent of more than 64
     /// bits, a curve of more than 521 bits or one that the certificate describes itself, DSA, and DH.
     public var maximumCertificateChainLength = 10
-    /// Who decides about the peer's certificate.
+    /// Who decides about the peer's certificate; on a server for each name of `serverNames` too.
     public var trustEvaluation: TrustEvaluation = .builtIn
     /// The seconds that the handshake may take, without the time for the trust callback.
     public var handshakeTimeout: Double = 30

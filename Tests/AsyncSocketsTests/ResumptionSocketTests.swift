@@ -152,6 +152,36 @@ import Testing
         #expect(link.server.tlsSession?.serverName == "one.test")
     }
 
+    /// The function that decides for the listener decides for its names too, though their settings do not
+    /// say so.
+    @Test(arguments: TLSVersion.tested, [false, true])
+    func aNameDoesNotSkipTheDecision(_ version: TLSVersion, byFunction: Bool) async throws {
+        var asking = try TestCertificates.server(for: ["one.test"])
+        asking.clientCertificates = .required
+        asking.trustRoots = try TestCertificates.authority.roots
+        let one = asking
+        var settings = try TestCertificates.server()
+        settings.serverNames = try byFunction ? TLSServerNames { _ in one } : TLSServerNames(["one.test": one])
+        let asked = Findings<String>()
+        let listener = try SocketListener(
+            port: 0, interface: "127.0.0.1", tls: settings,
+            trust: { trust in
+                asked.add(trust.leaf?.commonName ?? "")
+                return trust.leaf?.commonName == "alice"
+            })
+        try await serving(listener, { try await $0.echo() }) { _ in
+            for name in ["alice", "mallory"] {
+                var client = try TestCertificates.client(for: "one.test").only(version)
+                client.resumption = .none
+                client.identity = try TestCertificates.authority.issue(.client(commonName: name), signedBy: .root).identity()
+                let settings = client
+                let isServed = await outcome { _ = try await converse(listener.localPort, settings) } == .served
+                #expect(isServed == (name == "alice"))
+            }
+        }
+        #expect(asked.all == ["alice", "mallory"])
+    }
+
     /// A function that never answers does not keep a connection.
     @Test func aFunctionHasTheTimeOfTheHandshake() async throws {
         var settings = try TestCertificates.server()
@@ -189,6 +219,24 @@ import Testing
             _ = try await served.value
             withExtendedLifetime(silent) {}
         }
+    }
+
+    /// Those who wait are a few, however many came before them.
+    @Test func placesTakeNoMemoryForThoseWhoHaveLeft() async {
+        let slots = HandshakeSlots(limit: 1)
+        await slots.enter()
+        var waiting = [Task { await slots.enter() }]
+        while slots.waitingCount < 1 { await Task.yield() }
+        for _ in 0..<500 {
+            waiting.append(Task { await slots.enter() })
+            while slots.waitingCount < 2 { await Task.yield() }
+            slots.leave()
+            await waiting.removeFirst().value
+            #expect(slots.waitingCount == 1 && slots.storedCount <= 64)
+        }
+        slots.leave()
+        await waiting.removeFirst().value
+        #expect(slots.takenCount == 1 && slots.waitingCount == 0)
     }
 
     @Test func aShutdownDoesNotWaitForAPlace() async throws {
@@ -276,6 +324,28 @@ import Testing
             try write("second.test")
             for _ in 0..<1000 where try await name() != "second.test" {}
             #expect(try await name() == "second.test")
+            watching.cancel()
+            _ = await watching.result
+        }
+    }
+
+    /// What has changed since the listener was made is not missed.
+    @Test func filesAreReadWhenWatchingBegins() async throws {
+        let names = Findings<String>()
+        names.add("first.test")
+        @Sendable func read() throws -> TLSSettings { try TestCertificates.server(for: ["localhost", names.all.last ?? ""]) }
+        let listener = try listener(read())
+        names.add("second.test")
+        var client = try TestCertificates.client()
+        client.resumption = .none
+        let tls = client
+        try await serving(listener, { try await $0.echo() }) { _ in
+            let watching = Task { try await listener.reloadTLS(from: [], every: .seconds(3600), read) }
+            var name: String?
+            for _ in 0..<1000 where name != "second.test" {
+                name = try await converse(listener.localPort, tls).peerCertificates.first?.dnsNames.last
+            }
+            #expect(name == "second.test")
             watching.cancel()
             _ = await watching.result
         }

@@ -260,8 +260,48 @@ import Testing
         for _ in 0..<2000 {
             var changed = bytes
             changed[Int.random(in: 0..<bytes.count, using: &generator)] = .random(in: 0...255, using: &generator)
-            _ = try? TLSResumableSession(bytes: changed)
+            if let session = try? TLSResumableSession(bytes: changed) { #expect(session.bytes.count <= bytes.count) }
         }
+    }
+
+    /// The date of the verdict is behind the format and the scope, and the verdict.
+    @Test(arguments: [Int64.max, .min, 1 << 62, 200_000_000_000])
+    func aDateThatIsNoneIsRefused(_ date: Int64) throws {
+        var bytes = try #require(try converse().session?.resumable).bytes
+        let place = 8 + "AsyncSockets session 1".utf8.count + 8 + 32 + 8
+        bytes.replaceSubrange(place..<place + 8, with: withUnsafeBytes(of: date.bigEndian, Array.init))
+        let error = #expect(throws: TLSError.self) { try TLSResumableSession(bytes: bytes) }
+        #expect(error?.code == .invalidSession)
+    }
+
+    /// No lifetime in TLS 1.3: the ticket is to be discarded at once (RFC 8446, 4.6.1).
+    @Test(arguments: versions) func aTicketOfTLS13WithoutALifetimeIsOver(_ version: TLSVersion) throws {
+        let session = try #require(try Self(version).converse().session?.resumable)
+        #expect(session.isUsable)
+        var bytes = session.bytes
+        // OpenSSL's form of the session is the last field, and in it the lifetime of 7,200 seconds is [9].
+        func number(at place: Int) -> Int { bytes[place..<place + 8].reduce(0) { $0 << 8 | Int($1) } }
+        let start = try #require((8..<bytes.count).first { number(at: $0 - 8) == bytes.count - $0 && bytes[$0] == 0x30 })
+        try #require(bytes[start + 1] == 0x82)
+        let lifetime: [UInt8] = [0xA9, 4, 2, 2, 0x1C, 0x20]
+        let place = try #require((start..<bytes.count - 6).first { bytes[$0...].starts(with: lifetime) })
+        let count = bytes.count - start - lifetime.count
+        bytes.replaceSubrange(
+            start - 2..<start + 4,
+            with: [UInt8(count >> 8), UInt8(count & 255), 0x30, 0x82, UInt8((count - 4) >> 8), UInt8((count - 4) & 255)])
+        bytes.removeSubrange(place..<place + lifetime.count)
+        #expect(try TLSResumableSession(bytes: bytes).isUsable == (version == .tls12))
+    }
+
+    /// In TLS 1.2 the log of a resumed connection has the secret of all that the session was used for.
+    @Test(arguments: versions) func aLogDoesNotHaveTheSecretsOfOthers(_ version: TLSVersion) throws {
+        let tests = try Self(version)
+        let log = try TemporaryFile("")
+        _ = try tests.converse()
+        var logged = tests.fixture.client
+        logged.keyLogFile = log.path
+        #expect(try tests.converse(logged).session?.isResumed == false)
+        #expect(try tests.converse(logged).session?.isResumed == true)
     }
 
     // MARK: - Limits

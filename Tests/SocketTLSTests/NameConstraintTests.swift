@@ -50,10 +50,12 @@ import Testing
             error?.message == "The certificate of \"Intermediate\" has malformed name constraints.", "\(error?.message ?? "")")
     }
 
-    /// No constraint at all; bytes that are none; an address of five bytes; a distance.
+    /// No constraint at all; bytes that are none; an address of five bytes; a distance; the sign of Kelvin,
+    /// which is a K in lower case.
     @Test(arguments: [
         [0x30, 0x00], [0x01, 0x02], [0x30, 0x0B, 0xA1, 0x09, 0x30, 0x07, 0x87, 0x05, 1, 2, 3, 4, 5],
         [0x30, 0x0B, 0xA1, 0x09, 0x30, 0x07, 0x82, 0x02, 0x61, 0x62, 0x81, 0x01, 0x01],
+        [0x30, 0x09, 0xA1, 0x07, 0x30, 0x05, 0x82, 0x03, 0xE2, 0x84, 0xAA],
     ])
     func constraintsThatSayNothingAreRefused(bytes: [UInt8]) throws {
         let error = try error(raw: bytes)

@@ -127,6 +127,47 @@ import Testing
         #expect(noCertificate?.message == "The PKCS#12 file has no certificate for its private key.")
     }
 
+    /// A count in the file decides how long each guess at its passphrase takes: the highest takes minutes.
+    @Test func aFileThatTakesMinutesToOpenIsRefused() throws {
+        for passphrase in ["sesame", nil] {
+            let error = thrown {
+                try TLSIdentity(pkcs12: Self.withIterations(.max, archive(passphrase: "")), passphrase: passphrase)
+            }
+            #expect(error?.code == .invalidPrivateKey)
+            #expect(error?.message.contains("2147483647 rounds") == true, "\(error?.message ?? "")")
+        }
+    }
+
+    /// The same file, whose MAC says that it took so many rounds.
+    private static func withIterations(_ count: Int32, _ bytes: [UInt8]) throws -> [UInt8] {
+        let archive = bytes.withUnsafeBufferPointer { bytes in
+            var cursor = bytes.baseAddress
+            return d2i_PKCS12(nil, &cursor, bytes.count)
+        }
+        defer { PKCS12_free(archive) }
+        guard PKCS12_setup_mac(archive, count, nil, 8, EVP_sha256()) == 1 else { throw TestFailure(what: "PKCS12_setup_mac") }
+        return try MemoryBytes.written { i2d_PKCS12_bio($0, archive) }
+    }
+
+    /// So does the count of each part; each algorithm has its own place for it.
+    @Test(arguments: [WrittenKey.Encryption.aes, .tripleDES]) func theCountOfEachPartIsLimited(
+        _ encryption: WrittenKey.Encryption
+    ) throws {
+        let bytes = try archive(encryption, passphrase: "")
+        // 2,048 rounds, the default.
+        let places = (0..<bytes.count - 4).filter { bytes[$0...].starts(with: [2, 2, 8, 0]) }
+        #expect(places.count >= 2)
+        var seen = 0
+        for place in places {
+            var changed = bytes
+            // A number below zero.
+            changed[place + 2] = 0xFF
+            let error = thrown { try TLSIdentity(pkcs12: changed, passphrase: nil, allowsLegacyAlgorithms: true) }
+            if error?.message.contains("rounds") == true { seen += 1 }
+        }
+        #expect(seen == places.count)
+    }
+
     @Test func bytesThatAreNotPKCS12AreRefused() throws {
         for bytes in [[], [0x30, 0x00], Array(try archive().dropLast(20)), identity.certificateChain[0].derBytes] {
             for allowsLegacyAlgorithms in [false, true] {

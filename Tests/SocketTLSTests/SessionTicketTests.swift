@@ -327,6 +327,22 @@ import Testing
         #expect(try !connect(at: 3700, resuming: third.session()).isResumed)
     }
 
+    /// A server that writes for the first time when the session is over has no ticket to give, and goes on.
+    @Test func aSessionMayEndBeforeTheFirstData() throws {
+        let first = try connect(at: 100)
+        clock.withLock { $0 = 3699 }
+        let (server, peer) = (try TLSEngine(context: context, settings: settings), try RawPeer(.tls13))
+        try peer.resume(first.session())
+        peer.shakeHands(with: server)
+        #expect(server.session?.isResumed == true)
+        for time in [3700, 9000] {
+            clock.withLock { $0 = time }
+            #expect(server.write("hello").accepted == 5)
+            peer.carryFrom(server)
+            #expect(peer.read() == "hello")
+        }
+        #expect(try !connect(at: 9000, resuming: peer.session()).isResumed)
+    }
 }
 
 /// Times count from the creation of the first key, at 100.

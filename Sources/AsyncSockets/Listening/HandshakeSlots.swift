@@ -35,6 +35,12 @@ final class HandshakeSlots: Sendable {
     /// How many places are taken.
     var takenCount: Int { state.withLock { $0.taken } }
 
+    /// How many wait for one.
+    var waitingCount: Int { state.withLock { $0.waiting.count - $0.served } }
+
+    /// How many take memory, with those that have been served.
+    var storedCount: Int { state.withLock { $0.waiting.count } }
+
     /// Takes a place, as soon as there is one. A cancelled task waits too: those before it are cancelled as
     /// well, and leave.
     nonisolated(nonsending) func enter() async {
@@ -72,8 +78,14 @@ final class HandshakeSlots: Sendable {
         let next = Array(state.waiting[state.served..<state.served + count])
         state.taken += count
         state.served += count
-        // Removing each at the front would take time for all behind it.
-        if state.served == state.waiting.count { (state.waiting, state.served) = ([], 0) }
+        // Removing each at the front would take time for all behind it. Under a steady load some always wait,
+        // so those who were served are not removed only with the last one.
+        if state.served == state.waiting.count {
+            (state.waiting, state.served) = ([], 0)
+        } else if state.served >= 32, state.served * 2 >= state.waiting.count {
+            state.waiting.removeFirst(state.served)
+            state.served = 0
+        }
         return next
     }
 }

@@ -27,9 +27,10 @@ extension SocketListener {
     /// }
     /// ```
     ///
-    /// Returns within an interval of the listener's end. A file that cannot be used leaves the settings as
-    /// they are, and is logged at the level `error`. Files that belong together may change one after the
-    /// other, so settings that fail are tried again after each interval.
+    /// It reads them at once too, since they may have changed after the listener was made. It returns within
+    /// an interval of the listener's end. A file that cannot be used leaves the settings as they are, and is
+    /// logged at the level `error`. Files that belong together may change one after the other, so settings
+    /// that fail are tried again after each interval.
     ///
     /// - Parameters:
     ///   - files: The paths of the files. It is the settings that read them: here only their changes count.
@@ -42,25 +43,26 @@ extension SocketListener {
         from files: [String], every interval: Duration = .seconds(5), onError: (@Sendable (any Error) -> Void)? = nil,
         _ makeSettings: @Sendable () throws -> TLSSettings
     ) async throws {
-        var stamps = files.map { FileStamp(path: $0) }
+        var known: [FileStamp]?
         var hasFailed = false
         while isListening {
-            try await reception.pass(max(interval, .milliseconds(1)))
             let current = files.map { FileStamp(path: $0) }
-            guard current != stamps || hasFailed else { continue }
-            do {
-                try replaceTLS(makeSettings())
-                hasFailed = false
-                logger.info("TLS settings replaced")
-            } catch {
-                // The same failure is told once.
-                if current != stamps {
-                    logger.error("TLS settings not replaced", metadata: ["error": "\(error)"])
-                    onError?(error)
+            if current != known || hasFailed {
+                do {
+                    try replaceTLS(makeSettings())
+                    hasFailed = false
+                    logger.info("TLS settings replaced")
+                } catch {
+                    // The same failure is told once.
+                    if current != known {
+                        logger.error("TLS settings not replaced", metadata: ["error": "\(error)"])
+                        onError?(error)
+                    }
+                    hasFailed = true
                 }
-                hasFailed = true
             }
-            stamps = current
+            known = current
+            try await reception.pass(max(interval, .milliseconds(1)))
         }
     }
 }

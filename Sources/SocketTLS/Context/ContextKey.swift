@@ -12,6 +12,8 @@ struct ContextKey: Hashable, Sendable {
     let clientCertificates: TLSSettings.ClientCertificates
     let sessionTicketCount: Int
     let serverNames: TLSServerNames?
+    /// What the settings of names refer to in files, which may change: of those that verify clients.
+    let trustOfNames: [NamedTrust]
     let acknowledgesServerName: Bool
     let ticketKeys: TicketKeySourceReference?
     let resumesClientCertificates: Bool
@@ -25,6 +27,8 @@ struct ContextKey: Hashable, Sendable {
         isServer = settings.role == .server
         identity = settings.identity
         serverNames = settings.serverNames
+        trustOfNames =
+            settings.serverNames?.verifying.map { NamedTrust(roots: Roots($0.trustRoots), rules: TrustRules($0)) } ?? []
         additionalIdentities = settings.additionalIdentities
         acknowledgesServerName = settings.acknowledgesServerName
         ticketKeys = settings.ticketKeyReference
@@ -44,7 +48,12 @@ struct ContextKey: Hashable, Sendable {
         keyLogFile = settings.keyLogFile
     }
 
-    var issuesTickets: Bool { sessionTicketCount > 0 }
+    var issuesTickets: Bool { sessionTicketCount > 0 || serverNames?.issueTickets == true }
+
+    struct NamedTrust: Hashable, Sendable {
+        let roots: Roots
+        let rules: TrustRules
+    }
 
     /// All that this side may show.
     var identities: [TLSIdentity] { [identity].compactMap(\.self) + additionalIdentities }
@@ -81,9 +90,15 @@ extension ContextKey {
         fields.append(minimumVersion.wireValue)
         fields.append(maximumVersion?.wireValue ?? 0)
         fields.append(applicationProtocols.map { Array($0.utf8) })
+        appendLimits(to: &fields)
+        // A log would have the secrets of the earlier connections of a session of TLS 1.2.
+        fields.append(Array((keyLogFile ?? "").utf8))
+        return ResumptionScope(fields)
+    }
+
+    private func appendLimits(to fields: inout DigestFields) {
         fields.append(maximumCertificateChainBytes)
         fields.append(maximumCertificateChainLength)
-        return ResumptionScope(fields)
     }
 
     /// The scope of a server whose tickets other processes open: it depends on nothing of this process.
@@ -95,6 +110,11 @@ extension ContextKey {
         try rules.appendContents(to: &fields)
         fields.append(clientCertificates == .required ? 2 : clientCertificates == .optional ? 1 : 0)
         fields.append(applicationProtocols.map { Array($0.utf8) })
+        // OpenSSL resumes with any suite that the client offers, even one that this server would not choose.
+        policy.append(to: &fields)
+        fields.append(minimumVersion.wireValue)
+        appendLimits(to: &fields)
+        fields.append(keyLogFile == nil ? 0 : 1)
         return ResumptionScope(fields)
     }
 }

@@ -20,6 +20,12 @@ final class KeyLogFile: Sendable {
         // Without O_NONBLOCK a pipe that no one reads would block.
         descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0o600)
         guard descriptor >= 0 else { throw Self.invalid(path, String(cString: strerror(errno))) }
+        var facts = stat()
+        guard fstat(descriptor, &facts) == 0, facts.st_mode & S_IFMT != S_IFIFO else {
+            close(descriptor)
+            // Writing to one whose reader has gone would end the process (SIGPIPE).
+            throw Self.invalid(path, "it is a pipe")
+        }
     }
 
     deinit { close(descriptor) }

@@ -126,8 +126,9 @@ final class SessionTickets: Sendable {
         guard let ssl, let session = SSL_get_session(ssl) else { return false }
         let now = clock()
         var end = Self.end(of: session) ?? now + min(TicketKeyRing.period, Self.secondsLeft(of: SSL_get0_peer_certificate(ssl)))
-        // The time that is left becomes the ticket's lifetime, which the client receives.
-        guard SSL_SESSION_set_timeout(session, max(0, end - now)) == 1 else { return false }
+        // The time that is left becomes the ticket's lifetime, which the client receives. OpenSSL cannot make
+        // a ticket with none, and would end the connection.
+        guard SSL_SESSION_set_timeout(session, max(1, end - now)) == 1 else { return false }
         return SSL_SESSION_set1_ticket_appdata(session, &end, MemoryLayout<Int>.size) == 1
     }
 

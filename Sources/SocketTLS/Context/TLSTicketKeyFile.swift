@@ -49,10 +49,10 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
     /// stay.
     public var failure: TLSError? { state.withLock { $0.failure } }
 
-    /// Looks at the file now, and reads it if it has changed. Blocks.
+    /// Looks at the file now, and reads it if it has changed, or if it could not be read before. Blocks.
     public func reload() {
         let stamp = FileStamp(path: path)
-        let isNew = state.withLock { $0.stamp != stamp }
+        let isNew = state.withLock { $0.stamp != stamp || $0.failure != nil }
         var keys: TLSTicketKeys?
         var failure: TLSError?
         if isNew {

@@ -6,7 +6,8 @@
 //     context of an archive on to its parts.
 //  3. What leaves the archive is decoded again in the library context of the process, since keys and
 //     certificates refer to the one that they were made in.
-//  4. Two kinds of "no passphrase" exist, none and an empty one: both are tried before anyone is asked.
+//  4. The file says how many rounds a passphrase takes. A limit keeps it from costing minutes.
+//  5. Two kinds of "no passphrase" exist, none and an empty one: both are tried before anyone is asked.
 
 internal import COpenSSL
 
@@ -25,6 +26,12 @@ final class PKCS12Archive {
         }
         self.library = library
         self.source = source
+        if let count = PKCS12Encryption.excessiveRounds(in: archive) {
+            throw TLSError(
+                .invalidPrivateKey,
+                "\(source) is protected with \(count) rounds of key derivation, and no more than \(PKCS12Encryption.roundLimit) are accepted.",
+                operation: "PKCS12_parse")
+        }
         guard !allowsLegacyAlgorithms, let name = PKCS12Encryption.oldAlgorithm(in: archive) else { return }
         throw TLSError(
             .invalidPrivateKey,
@@ -170,8 +177,20 @@ private enum PKCS12Encryption {
         !algorithms(in: archive).isEmpty
     }
 
-    /// The identifiers of RFC 8018 (PBES2 and its cipher) or RFC 7292, appendix C.
-    private typealias Algorithm = (scheme: Int32, cipher: Int32)
+    /// Takes about a second. Programs use 1 to 1,000,000.
+    static let roundLimit = 10_000_000
+
+    /// The first number of rounds that is too high, or below zero; nil if there is none.
+    static func excessiveRounds(in archive: OpaquePointer) -> Int? {
+        var rounds: UnsafePointer<ASN1_INTEGER>?
+        PKCS12_get0_mac(nil, nil, nil, &rounds, archive)
+        let all = [rounds.map { ASN1_INTEGER_get($0) } ?? 1] + algorithms(in: archive).map(\.rounds)
+        return all.first { !(0...roundLimit).contains($0) }
+    }
+
+    /// The identifiers of RFC 8018 (PBES2 and its cipher) or RFC 7292, appendix C. OpenSSL itself limits what
+    /// scrypt, which has no rounds, may cost.
+    private typealias Algorithm = (scheme: Int32, cipher: Int32, rounds: Int)
 
     private static func algorithms(in archive: OpaquePointer) -> [Algorithm] {
         guard let safes = OpenSSLCall.attempt({ PKCS12_unpack_authsafes(archive) }).value else { return [] }
@@ -203,12 +222,29 @@ private enum PKCS12Encryption {
 
     private static func algorithm(_ data: UnsafePointer<X509_ALGOR>) -> Algorithm {
         let scheme = OBJ_obj2nid(data.pointee.algorithm)
-        guard scheme == NID_pbes2, let contents = ASN1_TYPE_unpack_sequence(PBE2PARAM_it(), data.pointee.parameter) else {
-            return (scheme, NID_undef)
+        guard scheme == NID_pbes2 else {
+            return (scheme, NID_undef, rounds(of: data, PBEPARAM_it(), PBEPARAM_free) { $0.pointee.iter })
+        }
+        guard let contents = ASN1_TYPE_unpack_sequence(PBE2PARAM_it(), data.pointee.parameter) else {
+            return (scheme, NID_undef, 0)
         }
         let parameters = contents.assumingMemoryBound(to: PBE2PARAM.self)
         defer { PBE2PARAM_free(parameters) }
-        return (scheme, OBJ_obj2nid(parameters.pointee.encryption.pointee.algorithm))
+        let count = rounds(of: parameters.pointee.keyfunc, PBKDF2PARAM_it(), PBKDF2PARAM_free) { $0.pointee.iter }
+        return (scheme, OBJ_obj2nid(parameters.pointee.encryption.pointee.algorithm), count)
+    }
+
+    /// The rounds in the parameters of an algorithm; 0 for parameters of another form.
+    private static func rounds<Parameters>(
+        of algorithm: UnsafePointer<X509_ALGOR>, _ form: OpaquePointer?, _ free: (UnsafeMutablePointer<Parameters>?) -> Void,
+        _ rounds: (UnsafeMutablePointer<Parameters>) -> UnsafeMutablePointer<ASN1_INTEGER>?
+    ) -> Int {
+        guard let contents = OpenSSLCall.attempt({ ASN1_TYPE_unpack_sequence(form, algorithm.pointee.parameter) }).value else {
+            return 0
+        }
+        let parameters = contents.assumingMemoryBound(to: Parameters.self)
+        defer { free(parameters) }
+        return rounds(parameters).map { ASN1_INTEGER_get($0) } ?? 0
     }
 
     private static let oldCiphers = [NID_des_cbc, NID_des_ede3_cbc, NID_rc2_cbc, NID_rc5_cbc]

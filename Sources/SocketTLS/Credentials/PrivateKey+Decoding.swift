@@ -14,7 +14,7 @@ extension PrivateKey {
 
     init(file path: String, _ passphrase: PassphraseSource) throws(TLSError) {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidPrivateKey)
-        let source = "The file \"\(path)\""
+        let source = "The file \"\(path.printable)\""
         if contents.isDER {
             try self.init(der: contents, passphrase, source: source)
         } else {

@@ -70,7 +70,8 @@ final class SecretBytes {
         guard !path.utf8.contains(0) else {
             throw TLSError(code, "The path \"\(path.printable)\" contains a NUL character.", operation: "open")
         }
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        // Without O_NONBLOCK a pipe would wait for its writer.
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
         guard descriptor >= 0 else { throw unreadable(path, errno, code) }
         defer { close(descriptor) }
         var facts = stat()

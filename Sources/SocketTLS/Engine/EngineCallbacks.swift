@@ -116,12 +116,20 @@ enum EngineCallbacks {
     // We damage a message that would cost too much, so that OpenSSL fails at its beginning.
 
     private static func limitHello(_ message: UnsafeRawBufferPointer, _ events: EngineEvents) {
-        guard let excess = ClientHelloMessage(message).excess, message.count > ClientHelloMessage.sessionIdentifier else {
+        guard let complaint = complaint(about: message, events), message.count > ClientHelloMessage.sessionIdentifier else {
             return
         }
         // An identifier has at most 32 bytes.
         UnsafeMutableRawBufferPointer(mutating: message)[ClientHelloMessage.sessionIdentifier] = 0xFF
-        events.excessOfHello = excess
+        events.complaintAboutHello = complaint
+    }
+
+    /// A client that has to begin again says the same again (RFC 8446, 4.1.2). OpenSSL does not compare, and
+    /// goes by the second message: the settings of one name would serve another.
+    private static func complaint(about hello: UnsafeRawBufferPointer, _ events: EngineEvents) -> String? {
+        if let excess = ClientHelloMessage(hello).excess { return "it has too many \(excess)" }
+        guard let chosen = events.chosenHello, TLSClientHello(hello) != chosen else { return nil }
+        return "its name or its protocols are not those of the first one"
     }
 
     /// Refuses too many certificates, and a key on a curve that is described instead of named: decoding one

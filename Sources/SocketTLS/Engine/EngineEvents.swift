@@ -23,9 +23,13 @@ final class EngineEvents {
     private(set) var sentAlert: TLSAlert?
     /// The peer has cancelled the handshake (RFC 8446, 6.1).
     private(set) var isCancelled = false
-    var isEstablished = false
-    /// What the client's first message has too much of.
-    var excessOfHello: String?
+    var isEstablished = false {
+        didSet { chosenHello = nil }
+    }
+    /// What is wrong with a ClientHello that this side refuses.
+    var complaintAboutHello: String?
+    /// The ClientHello by which a server's settings were chosen; nil if none was.
+    var chosenHello: TLSClientHello?
     /// The next session ticket becomes this alert instead: see `EngineCallbacks.installRefusal(on:)`.
     var alertInsteadOfTicket: TLSAlert?
     /// OpenSSL has no limit of its own: it processes thousands of messages in one call, and answers each

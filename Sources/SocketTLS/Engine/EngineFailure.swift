@@ -92,8 +92,8 @@ struct EngineFailure {
 
     private var reasonError: TLSError {
         let words = entries.last?.text ?? "no reason given"
-        if let excess = events.excessOfHello {
-            return error(.protocolViolation, "The ClientHello was refused: it has too many \(excess).")
+        if let complaint = events.complaintAboutHello {
+            return error(.protocolViolation, "The ClientHello was refused: \(complaint).")
         }
         if has(SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
             return error(.clientCertificateMissing, "The client sent no certificate, but this server requires one.")

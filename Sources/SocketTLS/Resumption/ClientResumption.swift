@@ -104,9 +104,12 @@ final class ClientResumption: @unchecked Sendable {
             if let offered, SSL_session_reused(ssl) == 1 {
                 TLSResumableSession(handle, offered.peerCertificates, offered.verdict, verified: offered.verified, scope)
             } else {
+                // The sessions of a connection share the certificates, which may be long.
                 TLSResumableSession(
-                    handle, TLSSession.peerCertificates(of: ssl, isServer: false), verdict, verified: verified, scope)
+                    handle, latest?.peerCertificates ?? TLSSession.peerCertificates(of: ssl, isServer: false), verdict,
+                    verified: verified, scope)
             }
+        guard new.isUsable else { return }
         newest.withLock { $0 = new }
         if isEstablished { unstored.append(new) }
     }

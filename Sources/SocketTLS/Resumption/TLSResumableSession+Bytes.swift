@@ -4,6 +4,8 @@ internal import FoundationEssentials
 // certificates, certificates, OpenSSL's session.
 extension TLSResumableSession {
     private static let format: [UInt8] = Array("AsyncSockets session 1".utf8)
+    /// Seconds since 1970, in the year 5138: with larger numbers dates cannot be turned into integers.
+    private static let latestDate: Int64 = 100_000_000_000
 
     /// The session as bytes, for a store outside of the process.
     ///
@@ -47,7 +49,9 @@ extension TLSResumableSession {
                 depth: Int(truncatingIfNeeded: try reader.number()))
         default: throw FieldReader.invalid
         }
-        let verified = Date(timeIntervalSince1970: TimeInterval(try reader.number()))
+        let seconds = try reader.number()
+        guard (0...Self.latestDate).contains(seconds) else { throw FieldReader.invalid }
+        let verified = Date(timeIntervalSince1970: TimeInterval(seconds))
         let count = try reader.number()
         // Each certificate takes eight bytes at least.
         guard count >= 0, count <= bytes.count / 8 else { throw FieldReader.invalid }

@@ -71,10 +71,10 @@ final class SessionHandle: @unchecked Sendable {
     var isResumable: Bool { SSL_SESSION_is_resumable(session) == 1 }
 
     /// When the server forgets it. A server may name no limit for its tickets in TLS 1.2 (RFC 5077, 3.3):
-    /// then OpenSSL's limit counts.
+    /// then OpenSSL's limit counts. In TLS 1.3 none means that the ticket is over at once (RFC 8446, 4.6.1).
     fileprivate var end: Date {
         let hint = Int(truncatingIfNeeded: SSL_SESSION_get_ticket_lifetime_hint(session))
-        let limit = hint > 0 ? hint : Int(SSL_SESSION_get_timeout(session))
+        let limit = hint > 0 || protocolVersion >= .tls13 ? hint : Int(SSL_SESSION_get_timeout(session))
         return Date(timeIntervalSince1970: TimeInterval(COpenSSL_sessionTime(session)) + TimeInterval(limit))
     }
 

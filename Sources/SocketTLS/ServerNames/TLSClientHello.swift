@@ -44,7 +44,7 @@ extension TLSClientHello {
             if message.count >= 4 {
                 let size = 4 + Int(message[1]) << 16 + Int(message[2]) << 8 + Int(message[3])
                 guard message[0] == 1, size <= limit else { return .unreadable }
-                if message.count >= size { return parse(message.prefix(size)) }
+                if message.count >= size { return message.withUnsafeBytes { parse($0[..<size]) } }
             }
             guard body.count == length else {
                 return .incomplete(minimum: records.count - rest.count + 5 + length)
@@ -54,28 +54,35 @@ extension TLSClientHello {
         return .unreadable
     }
 
-    private static func parse(_ message: ArraySlice<UInt8>) -> Reading {
-        message.withUnsafeBytes { bytes in
-            var (name, protocols): (String?, [String]) = (nil, [])
-            let isWhole = ClientHelloMessage(bytes).forEachExtension { type, contents in
-                switch type {
-                case 0: name = serverName(in: contents)
-                case 16: protocols = applicationProtocols(in: contents)
-                default: break
-                }
-            }
-            return isWhole ? .complete(TLSClientHello(serverName: name, applicationProtocols: protocols)) : .unreadable
-        }
+    private static func parse(_ message: Slice<UnsafeRawBufferPointer>) -> Reading {
+        TLSClientHello(UnsafeRawBufferPointer(rebasing: message)).map { .complete($0) } ?? .unreadable
     }
 
-    /// The list has one name of the type host_name (0), in ASCII without NUL.
+    /// Nil for a message that is not well formed.
+    ///
+    /// - Parameter message: The message with its header of four bytes.
+    init?(_ message: UnsafeRawBufferPointer) {
+        var (name, protocols): (String?, [String]) = (nil, [])
+        let isWhole = ClientHelloMessage(message).forEachExtension { type, contents in
+            switch type {
+            case 0: name = Self.serverName(in: contents)
+            case 16: protocols = Self.applicationProtocols(in: contents)
+            default: break
+            }
+        }
+        guard isWhole else { return nil }
+        self.init(serverName: name, applicationProtocols: protocols)
+    }
+
+    /// The list has one name of the type host_name (0), without NUL, as OpenSSL takes it. What it takes is a
+    /// name, even if no host can have it: a server must not treat its client as one that asks for none.
     private static func serverName(in contents: Slice<UnsafeRawBufferPointer>) -> String? {
         let bytes = Array(contents)
-        guard bytes.count > 5, Int(bytes[0]) << 8 | Int(bytes[1]) == bytes.count - 2, bytes[2] == 0,
+        guard bytes.count >= 5, Int(bytes[0]) << 8 | Int(bytes[1]) == bytes.count - 2, bytes[2] == 0,
             Int(bytes[3]) << 8 | Int(bytes[4]) == bytes.count - 5
         else { return nil }
         let name = bytes.dropFirst(5)
-        guard name.count <= 255, name.allSatisfy({ (0x21...0x7E).contains($0) }) else { return nil }
+        guard name.count <= 255, !name.contains(0) else { return nil }
         return String(decoding: name, as: UTF8.self)
     }
 

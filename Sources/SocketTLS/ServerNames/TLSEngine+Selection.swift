@@ -59,6 +59,7 @@ extension TLSEngine {
             self.selection = nil
             return nil
         case .complete(let hello):
+            events.chosenHello = hello
             guard let choice = selection.names.answer(to: hello) else {
                 self.selection?.isAsked = true
                 return .awaitingSettings(TLSServerQuestion(names: selection.names, hello: hello))
@@ -83,7 +84,7 @@ extension TLSEngine {
         case .useDefault: break
         case .named(let named):
             do throws(TLSError) {
-                events.gate = TrustGate(named.settings.trustEvaluation)
+                events.gate = events.gate.replaced(by: named.settings.trustEvaluation)
                 try replaceContext(named.context)
             } catch {
                 phase = .failed(error)

@@ -3,7 +3,9 @@
 //     chosen settings, and from nothing else: verify mode, options, application protocols and ticket keys all
 //     follow the choice (switching the context of an `SSL` would leave most of them behind).
 //  2. A session belongs to one context, so none crosses names (CVE-2025-23419).
-//  3. Whatever cannot be read as a ClientHello goes to OpenSSL with the settings of no name, for its alert.
+//  3. A second ClientHello (RFC 8446, 4.1.4) has to ask for the same as the first: OpenSSL does not compare
+//     them (`EngineCallbacks`).
+//  4. Whatever cannot be read as a ClientHello goes to OpenSSL with the settings of no name, for its alert.
 
 /// The settings of a server for each name that clients ask for (SNI; RFC 6066, section 3).
 ///
@@ -16,7 +18,9 @@
 /// ```
 ///
 /// All settings of a name count, except `handshakeTimeout`, `trustTimeout` and `bytesBufferedAtUpgrade`,
-/// which come from the settings that hold the names. Names are equal only if they are the same object.
+/// which come from the settings that hold the names. If the trust callback decides for those, it is asked
+/// about the clients of every name too, after OpenSSL: a name with `trustEvaluation` set to `.builtIn` does
+/// not skip it. Names are equal only if they are the same object.
 public final class TLSServerNames: Sendable, Hashable {
     /// What becomes of a client whose name is not in the list.
     public enum Otherwise: Sendable, Hashable {
@@ -48,6 +52,11 @@ public final class TLSServerNames: Sendable, Hashable {
     private let kind: Kind
     /// The settings of the names.
     let all: [TLSSettings]
+    /// Those that ask for client certificates.
+    let verifying: [TLSSettings]
+
+    /// Whether a name has tickets.
+    var issueTickets: Bool { all.contains { $0.sessionTicketCount > 0 } }
 
     /// A list of names and their settings.
     ///
@@ -73,6 +82,7 @@ public final class TLSServerNames: Sendable, Hashable {
         }
         kind = .list(exact: exact, wildcards: wildcards, otherwise)
         self.all = all
+        verifying = all.filter(\.verifiesPeer)
     }
 
     /// Settings by a function, which may wait: for a database, or for a certificate that has to be made.
@@ -83,13 +93,15 @@ public final class TLSServerNames: Sendable, Hashable {
     ///   identities each time, since a new one needs a new context.
     public init(_ choose: @escaping @Sendable (TLSClientHello) async throws -> TLSSettings?) {
         kind = .function(choose)
-        all = []
+        (all, verifying) = ([], [])
     }
 
     /// The answer of the list; nil when the function has to be asked.
     func answer(to hello: TLSClientHello) -> Answer? {
         guard case .list(let exact, let wildcards, let otherwise) = kind else { return nil }
-        guard let name = hello.serverName?.lowercased() else { return .useDefault }
+        guard let asked = hello.serverName else { return .useDefault }
+        // Outside ASCII some letters become others in lower case; no name of the list is there.
+        let name = asked.utf8.allSatisfy { $0 < 0x80 } ? asked.lowercased() : asked
         let parent = name.firstIndex(of: ".").map { String(name[name.index(after: $0)...]) }
         if let number = exact[name] ?? parent.flatMap({ wildcards[$0] }) { return .listed(number) }
         return otherwise == .refuse ? .refused : .useDefault

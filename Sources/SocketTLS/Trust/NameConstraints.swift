@@ -128,6 +128,8 @@ private enum NameConstraints {
         /// dot at the front is not in the standard, but in use.
         private var isDomain: Bool {
             if bytes.isEmpty { return true }
+            // Some letters outside ASCII become others in lower case.
+            guard bytes.allSatisfy({ $0 < 0x80 }) else { return false }
             let labels = (domain ?? "").split(separator: ".", omittingEmptySubsequences: false)
             return labels.allSatisfy { label in
                 (1...63).contains(label.utf8.count) && label.utf8.allSatisfy(Self.isLabelCharacter)

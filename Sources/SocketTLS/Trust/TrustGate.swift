@@ -12,6 +12,7 @@
 //     certificate admits it.
 //  8. A chain that may not even be verified, such as one that is too long, is refused in every mode.
 //  9. What comes after the decision, such as a stapled OCSP response, can refuse the peer in every mode.
+// 10. Settings that are chosen by name do not skip the question that the settings around them ask.
 
 /// Who may decide about the peer's certificate, and the decision.
 struct TrustGate {
@@ -20,6 +21,11 @@ struct TrustGate {
 
     init(_ evaluation: TLSSettings.TrustEvaluation) {
         self.evaluation = evaluation
+    }
+
+    /// The gate of settings that were chosen by name (rule 10).
+    func replaced(by evaluation: TLSSettings.TrustEvaluation) -> TrustGate {
+        TrustGate(evaluation == .builtIn && self.evaluation != .builtIn ? .delegate : evaluation)
     }
 
     private enum State {
