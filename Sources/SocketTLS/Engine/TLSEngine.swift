@@ -88,7 +88,7 @@ package final class TLSEngine {
 
     /// A new connection. `context` must be made from the same `settings`. `endpoint` is the host and port of
     /// a client's connection: without it nothing is taken from a session store. `clock` returns nanoseconds
-    /// that never go back; limits to a rate use it. With `defersWork` the owner has work done for `.awaitingWork`.
+    /// that never go back; limits to a rate use it. `defersWork`: see `HandshakeWork`.
     package init(
         context: TLSContext, settings: TLSSettings, endpoint: String? = nil, defersWork: Bool = false,
         clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
