@@ -22,6 +22,7 @@
 #include <openssl/x509v3.h>
 
 #include "COpenSSLCertificates.h"
+#include "COpenSSLEngines.h"
 
 // Stands for `SSL_CTX_set_min_proto_version`.
 static inline int COpenSSL_CTX_setMinimumVersion(SSL_CTX *context, int version) {

@@ -32,6 +32,7 @@ enum EngineProbe {
             case "tls-server":
                 try TLSServerProbe.run(
                     CommandLine.arguments.dropFirst(2).first ?? "ecdsa", policy: CommandLine.arguments.dropFirst(3).first ?? "")
+            case "token-server": try TLSServerProbe.run(token: CommandLine.arguments.dropFirst(2).map { $0 })
             case "activation": try ActivationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "listener": try ActivationProbe.runListener(CommandLine.arguments.dropFirst(2).first ?? "")
             case "ticket-server": try TicketServerProbe.run(CommandLine.arguments.dropFirst(2).map { $0 })

@@ -41,6 +41,19 @@ enum TLSServerProbe {
         case "compatible": settings.policy = .compatible
         default: break
         }
+        try serve(settings)
+    }
+
+    /// The same with a key that a URI names.
+    ///
+    /// - Parameter arguments: The file of the certificate, the URI, and the PIN.
+    static func run(token arguments: [String]) throws {
+        guard arguments.count == 3 else { throw ProbeFailure(description: "say certificate, URI and PIN") }
+        let chain = try Certificate.certificates(file: arguments[0])
+        try serve(.server(identity: TLSIdentity(certificateChain: chain, privateKeyURI: arguments[1], passphrase: arguments[2])))
+    }
+
+    private static func serve(_ settings: TLSSettings) throws {
         let server = Server(settings)
         let listener = AsyncSocket(inlineDelegate: server)
         try listener.accept(onInterface: "127.0.0.1", port: 0)

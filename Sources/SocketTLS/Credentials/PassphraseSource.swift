@@ -35,6 +35,11 @@ final class PassphraseSource {
     /// Something encrypted was met.
     var wasAsked: Bool { answer != nil }
 
+    /// Something encrypted was met, and there was a passphrase for it.
+    var isGiven: Bool {
+        if case .given = answer { true } else { false }
+    }
+
     /// The passphrase with a NUL behind it; nil if there is none, and then `failure` says why.
     func terminated() -> SecretBytes? {
         let answer = self.answer ?? ask()

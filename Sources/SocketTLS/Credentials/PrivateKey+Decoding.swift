@@ -74,14 +74,30 @@ extension PrivateKey {
             throw TLSError(
                 .invalidPrivateKey, "The URI \"\(uri.printable)\" contains a NUL character.", operation: "OSSL_STORE_open_ex")
         }
-        let (key, entries) = Self.load(uri, passphrase)
-        guard let key else {
+        let (stored, entries) = Self.load(uri, passphrase)
+        let hasScheme = uri.utf8.prefix(7).elementsEqual("pkcs11:".utf8)
+        guard let key = stored ?? (hasScheme ? Self.loadFromEngine(uri, passphrase) : nil) else {
+            if hasScheme, passphrase.isGiven {
+                throw TLSError(
+                    .invalidPrivateKey,
+                    "The token has no private key at the URI \"\(Self.withoutSecrets(uri))\", or the PIN is wrong.",
+                    operation: "ENGINE_load_private_key")
+            }
             throw passphrase.failure(
                 encrypted: "The URI \"\(Self.withoutSecrets(uri))\" names an encrypted private key",
                 otherwise: "OpenSSL finds no private key at the URI \"\(Self.withoutSecrets(uri))\".",
                 operation: "OSSL_STORE_load", uri.contains("?") ? [] : entries)
         }
-        self.init(owning: key)
+        self.init(owning: key, isOfToken: hasScheme)
+    }
+
+    /// Where there is no provider for PKCS #11, there may be an engine: the one of libp11.
+    private static func loadFromEngine(_ uri: String, _ passphrase: PassphraseSource) -> OpaquePointer? {
+        OpenSSLCall.attempt {
+            guard let method = UI_UTIL_wrap_read_pem_callback(answerPassphrase, 0) else { return nil }
+            defer { UI_destroy_method(method) }
+            return COpenSSL_keyOfEngine("pkcs11", uri, method, passphrase.argument)
+        }.value
     }
 
     private static func load(_ uri: String, _ passphrase: PassphraseSource) -> (value: OpaquePointer?, errors: [OpenSSLError]) {

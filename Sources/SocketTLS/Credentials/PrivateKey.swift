@@ -57,8 +57,9 @@ public struct PrivateKey: Sendable, Hashable {
 
     /// The first private key that a URI names, through OpenSSL's stores (ossl_store(7)).
     ///
-    /// `file:` works everywhere. Another scheme, such as `pkcs11:` (RFC 7512), needs a provider that
-    /// openssl.cnf activates. The passphrase is the PIN of a token. A key that stays in its token signs
+    /// `file:` works everywhere. Another scheme needs a provider that openssl.cnf activates; for `pkcs11:`
+    /// (RFC 7512) the engine of libp11 will do (Debian's libengine-pkcs11-openssl), which finds the tokens
+    /// that p11-kit knows. The passphrase is the PIN of a token. A key that stays in its token signs
     /// there, and only its own handshake waits for that.
     ///
     /// Throws `invalidPrivateKey` if there is no key, or no provider for the scheme, or if the passphrase is
@@ -74,8 +75,8 @@ public struct PrivateKey: Sendable, Hashable {
     }
 
     /// Takes the caller's reference to `key`.
-    init(owning key: OpaquePointer) {
-        let handle = EVPKeyHandle(owning: key)
+    init(owning key: OpaquePointer, isOfToken: Bool = false) {
+        let handle = EVPKeyHandle(owning: key, isOfToken: isOfToken)
         self.handle = handle
         publicKeyBytes = Self.encodePublicHalf(of: handle)
     }
@@ -98,11 +99,8 @@ public struct PrivateKey: Sendable, Hashable {
     /// Whether a signature may take more than a millisecond: with a long RSA key, or with one that OpenSSL
     /// does not compute with itself, such as that of a token.
     var signsSlowly: Bool {
-        if EVP_PKEY_is_a(handle.key, "RSA") == 1 || EVP_PKEY_is_a(handle.key, "RSA-PSS") == 1,
-            EVP_PKEY_get_bits(handle.key) > 2048
-        {
-            return true
-        }
+        let isRSA = EVP_PKEY_is_a(handle.key, "RSA") == 1 || EVP_PKEY_is_a(handle.key, "RSA-PSS") == 1
+        if handle.isOfToken || isRSA && EVP_PKEY_get_bits(handle.key) > 2048 { return true }
         guard let provider = EVP_PKEY_get0_provider(handle.key), let name = OSSL_PROVIDER_get0_name(provider) else {
             return false
         }
@@ -126,8 +124,12 @@ final class EVPKeyHandle: @unchecked Sendable {
     // Unchecked: the key never changes after it is decoded, and OpenSSL locks what it caches in it.
     let key: OpaquePointer
 
-    init(owning key: OpaquePointer) {
+    /// A token signs, and may take its time.
+    let isOfToken: Bool
+
+    init(owning key: OpaquePointer, isOfToken: Bool = false) {
         self.key = key
+        self.isOfToken = isOfToken
     }
 
     deinit { EVP_PKEY_free(key) }
