@@ -68,8 +68,8 @@ import Testing
         }
     }
 
-    /// A server that says for each line whether the session was resumed, and a client that says it for each of
-    /// four visits.
+    /// A server that says for each line whether the session was resumed, and a client that says it for four
+    /// visits.
     private static let source = """
         package main
 
