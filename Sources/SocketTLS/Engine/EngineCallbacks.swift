@@ -24,7 +24,7 @@ enum EngineCallbacks {
         BIO_set_callback_arg(bio, pointer)
     }
 
-    private static func events(of ssl: OpaquePointer?) -> EngineEvents? {
+    static func events(of ssl: OpaquePointer?) -> EngineEvents? {
         guard let ssl, let bio = SSL_get_rbio(ssl), let pointer = BIO_get_callback_arg(bio) else { return nil }
         return Unmanaged<EngineEvents>.fromOpaque(pointer).takeUnretainedValue()
     }
@@ -39,7 +39,7 @@ enum EngineCallbacks {
         guard let store, let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()) else { return 0 }
         let ssl = OpaquePointer(data)
         guard let events = events(of: ssl) else { return 0 }
-        return events.apply(events.gate.ruling ?? judge(store, events), to: store, on: ssl)
+        return events.apply(events.gate.rulingWithoutPreSharedKey ?? events.gate.ruling ?? judge(store, events), to: store, on: ssl)
     }
 
     private static func judge(_ store: OpaquePointer, _ events: EngineEvents) -> TrustGate.Ruling {

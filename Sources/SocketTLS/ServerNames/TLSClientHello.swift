@@ -4,9 +4,16 @@ public struct TLSClientHello: Sendable, Hashable {
     public let serverName: String?
     /// The application protocols that it offers (ALPN), the preferred one first.
     public let applicationProtocols: [String]
+    /// The identities of the pre-shared keys and the tickets that it offers in TLS 1.3 (RFC 8446, section
+    /// 4.2.11), in order and eight at most. It has not proved anything.
+    ///
+    /// A function of `TLSServerNames` may wait for a database to find the key of one, and return
+    /// `TLSSettings.server(preSharedKeys:)` with it.
+    public let preSharedKeyIdentities: [[UInt8]]
 
     /// An offer: for tests of code that chooses by it.
-    public init(serverName: String?, applicationProtocols: [String] = []) {
+    public init(serverName: String?, applicationProtocols: [String] = [], preSharedKeyIdentities: [[UInt8]] = []) {
+        self.preSharedKeyIdentities = preSharedKeyIdentities
         self.serverName = serverName
         self.applicationProtocols = applicationProtocols
     }
@@ -57,14 +64,17 @@ extension TLSClientHello {
     private static func parse(_ message: ArraySlice<UInt8>) -> Reading {
         message.withUnsafeBytes { bytes in
             var (name, protocols): (String?, [String]) = (nil, [])
+            var keys: [[UInt8]] = []
             let isWhole = ClientHelloMessage(bytes).forEachExtension { type, contents in
                 switch type {
                 case 0: name = serverName(in: contents)
                 case 16: protocols = applicationProtocols(in: contents)
+                case 41: keys = PreSharedKeyList(contents).identities
                 default: break
                 }
             }
-            return isWhole ? .complete(TLSClientHello(serverName: name, applicationProtocols: protocols)) : .unreadable
+            guard isWhole else { return .unreadable }
+            return .complete(TLSClientHello(serverName: name, applicationProtocols: protocols, preSharedKeyIdentities: keys))
         }
     }
 

@@ -83,7 +83,7 @@ extension TLSEngine {
         case .useDefault: break
         case .named(let named):
             do throws(TLSError) {
-                events.gate = TrustGate(named.settings.trustEvaluation)
+                events.gate = TrustGate(named.settings)
                 try replaceContext(named.context)
             } catch {
                 phase = .failed(error)
