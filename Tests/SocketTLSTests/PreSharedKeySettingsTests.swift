@@ -21,7 +21,8 @@ import Testing
         for (identity, key) in [
             (0, key), (8193, key), (1, []), (1, Array(key.prefix(15))), (1, [UInt8](repeating: 1, count: 513)),
         ] {
-            #expect(code { _ = try TLSPreSharedKey(identity: [UInt8](repeating: 1, count: identity), key: key) } == .invalidSettings)
+            #expect(
+                code { _ = try TLSPreSharedKey(identity: [UInt8](repeating: 1, count: identity), key: key) } == .invalidSettings)
         }
         _ = try TLSPreSharedKey(identity: [1], key: [UInt8](repeating: 1, count: 16))
     }

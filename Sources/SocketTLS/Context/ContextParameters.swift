@@ -63,10 +63,12 @@ struct ContextParameters {
         }
         if let preSharedKeys {
             names13.removeAll { !$0.hasSuffix(preSharedKeys.hash.suffix) }
-            names12 = (SSL_CTX_ctrl(context, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, nil) < TLS1_3_VERSION ? [Self.suiteOfKeys] : [])
+            names12 =
+                (SSL_CTX_ctrl(context, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, nil) < TLS1_3_VERSION ? [Self.suiteOfKeys] : [])
                 + (preSharedKeys.use == .required ? [] : names12)
             if names13.isEmpty, newest == 0 || newest >= TLS1_3_VERSION {
-                throw Self.invalid("cipherSuites has none for TLS 1.3 with \(preSharedKeys.hash.suffix), as the pre-shared keys need")
+                throw Self.invalid(
+                    "cipherSuites has none for TLS 1.3 with \(preSharedKeys.hash.suffix), as the pre-shared keys need")
             }
         }
         // OpenSSL wants one, also where none is used.

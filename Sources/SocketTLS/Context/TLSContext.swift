@@ -53,7 +53,8 @@ package final class TLSContext: Sendable {
         let context = handle.context
         try Self.setVersions(key, on: context)
         try Self.setOptions(on: context)
-        try ContextParameters(policy: key.policy, preSharedKeys: key.preSharedKeys).set(on: context, verifiesPeer: key.verifiesPeer)
+        try ContextParameters(policy: key.policy, preSharedKeys: key.preSharedKeys).set(
+            on: context, verifiesPeer: key.verifiesPeer)
         if let identity = key.identity { try Self.show(identity, on: context) }
         for identity in key.additionalIdentities { try Self.show(identity, on: context) }
         try Self.setVerification(key, on: context)

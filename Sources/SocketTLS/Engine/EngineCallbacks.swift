@@ -39,7 +39,8 @@ enum EngineCallbacks {
         guard let store, let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()) else { return 0 }
         let ssl = OpaquePointer(data)
         guard let events = events(of: ssl) else { return 0 }
-        return events.apply(events.gate.rulingWithoutPreSharedKey ?? events.gate.ruling ?? judge(store, events), to: store, on: ssl)
+        return events.apply(
+            events.gate.rulingWithoutPreSharedKey ?? events.gate.ruling ?? judge(store, events), to: store, on: ssl)
     }
 
     private static func judge(_ store: OpaquePointer, _ events: EngineEvents) -> TrustGate.Ruling {

@@ -39,7 +39,8 @@ extension TLSSettings {
             }
         case .server:
             if requiresPreSharedKey, sessionTicketCount > 0 {
-                throw Self.invalid("sessionTicketCount is for connections with certificates, and the pre-shared keys are required")
+                throw Self.invalid(
+                    "sessionTicketCount is for connections with certificates, and the pre-shared keys are required")
             }
         }
         if requiresPreSharedKey {
