@@ -11,9 +11,9 @@
 // 10. This side failed.
 // 11. The peer broke the rules.
 //
-// Rule 10 is narrow: what the peer's bytes cause is the peer's fault. This side has failed if it has no memory
-// or no random numbers, if it was about to send or sign something of its own, if it was writing data, and if
-// nothing has come from the peer yet.
+// Rule 10 is narrow: what the peer's bytes cause is the peer's fault. This side has failed if it has no
+// memory or no random numbers, if it was about to send or sign something of its own, if it was writing data,
+// and if nothing has come from the peer yet.
 
 internal import COpenSSL
 

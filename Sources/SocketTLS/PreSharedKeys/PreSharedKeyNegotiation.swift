@@ -23,8 +23,9 @@ final class PreSharedKeyNegotiation {
     /// So many identities of a client are looked up: each one costs a call of the program's function.
     static let identityLimit = 8
 
-    /// Looks for the first of a client's identities that has a key. - Parameter isLast: There is no other way
-    /// than a key: the first identity gets a decoy.
+    /// Looks for the first of a client's identities that has a key.
+    ///
+    /// - Parameter isLast: There is no other way than a key: the first identity gets a decoy.
     func look(for identities: [[UInt8]], isLast: Bool) {
         (key, isDecoy, firstIdentity) = (nil, false, identities.first)
         for identity in identities.prefix(Self.identityLimit) {
