@@ -81,6 +81,22 @@ import Testing
         #expect(refused.isRefused && refused.serverError?.code == .preSharedKeyMismatch)
     }
 
+    /// OpenSSL's callback of TLS 1.2 would see only "alice".
+    @Test func anIdentityIsNotCutAtAZero() throws {
+        let longer = try TLSPreSharedKey(identity: alice + [0, 1], key: PreSharedKeyFixture.bytes)
+        var fixture = PreSharedKeyFixture(.tls13, longer, TLSPreSharedKeys(try PreSharedKeyFixture.key()))
+        fixture.server.minimumVersion = .tls12
+        let refused = try fixture.shaken()
+        #expect(refused.isRefused && refused.serverError?.code == .preSharedKeyMismatch)
+        fixture.server.preSharedKeys?.use = .preferred
+        fixture.server.identity = certificates.server.identity
+        fixture.client.preSharedKeys?.use = .preferred
+        fixture.client.trustRoots = certificates.client.trustRoots
+        let certified = try fixture.shaken()
+        #expect(certified.isComplete && certified.client.session?.peerCertificates.isEmpty == false)
+        #expect(certified.server.session?.preSharedKeyIdentity == nil)
+    }
+
     /// Only TLS 1.3 unless more is asked for (RFC 8446, appendix E.7).
     @Test func keysAreForTLS13ByDefault() throws {
         let key = try PreSharedKeyFixture.key()
