@@ -79,7 +79,8 @@ public struct TLSSettings: Sendable, Hashable {
     /// `client(serverName:preSharedKey:)` and `server(preSharedKeys:)`, which set `minimumVersion` too.
     ///
     /// No trust callback is asked about a peer that has proved to have the key: there is no certificate to
-    /// judge. A connection with such a key brings no session tickets, and a client with one resumes nothing.
+    /// judge, so `trustEvaluation` means nothing then. A connection with such a key brings no session
+    /// tickets, and a client with one resumes nothing.
     public var preSharedKeys: TLSPreSharedKeys?
     /// Whether a server asks for a client certificate. On a client anything but `.none` is an error.
     public var clientCertificates: ClientCertificates = .none

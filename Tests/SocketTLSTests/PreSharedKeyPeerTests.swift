@@ -109,6 +109,16 @@ import Testing
         #expect(engine.handshake().error?.code == .noSharedParameters && peer.alertInHandshake == .protocolVersion)
     }
 
+    /// The binder has shown that the keys are the same.
+    @Test func aDamagedFinishedIsNoMismatchInTLS13() throws {
+        let fixture = try PreSharedKeyFixture()
+        let count = try fixture.shaken().original.fromClient.count
+        let pair = try EnginePair(fixture.client, fixture.server, fromClient: [.alter(at: count - 1, xor: 1)])
+        pair.shakeHands()
+        #expect(pair.server.session == nil && pair.serverError?.code == .protocolViolation)
+        #expect(pair.serverError?.sentAlert == .badRecordMAC)
+    }
+
     /// Whatever the byte says.
     @Test(arguments: versions) func changedBytesNeverEstablish(_ version: TLSVersion) throws {
         let fixture = try PreSharedKeyFixture(version)

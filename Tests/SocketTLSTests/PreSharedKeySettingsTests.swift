@@ -70,6 +70,8 @@ import Testing
         expectError(fixture.client, "one pre-shared key") { $0.preSharedKeys = TLSPreSharedKeys { _ in nil } }
         expectError(fixture.client, "resumes no sessions") { $0.resumption = .store(TLSSessionMemory()) }
         expectError(fixture.client, "ocspStapling") { $0.ocspStapling = .required }
+        expectError(fixture.client, "pins") { $0.pins = [[UInt8](repeating: 1, count: 32)] }
+        expectError(fixture.client, "revocationLists") { $0.revocationLists = [.folder(path: "/nowhere")] }
         expectError(fixture.client, "SHA256") { $0.policy.cipherSuites = ["TLS_AES_256_GCM_SHA384"] }
         expectError(fixture.server, "sessionTicketCount") { $0.sessionTicketCount = 1 }
         expectError(fixture.server, "clientCertificates") { $0.clientCertificates = .optional }

@@ -8,7 +8,8 @@ extension EngineFailure {
         guard isInHandshake, let negotiation = events.preSharedKeyNegotiation, let key = negotiation.key else { return nil }
         let identity = "\"\(String(decoding: key.identity, as: UTF8.self).printable)\""
         if !events.isServer {
-            guard let alert = entries.lazy.compactMap(\.peerAlert).first, Self.refusals.contains(alert) else { return nil }
+            let refusals = negotiation.isOfTLS12 ? Self.refusalsOfTLS12 : Self.refusals
+            guard let alert = entries.lazy.compactMap(\.peerAlert).first, refusals.contains(alert) else { return nil }
             var error = error(
                 .preSharedKeyMismatch,
                 "The server ended the TLS handshake with the alert \(alert): it does not know the identity \(identity), or has another pre-shared key for it."
@@ -16,7 +17,9 @@ extension EngineFailure {
             error.alert = alert
             return error
         }
-        guard has(SSL_R_BINDER_DOES_NOT_VERIFY) || has(SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC) else { return nil }
+        // In TLS 1.2 the client's Finished is the first that shows it.
+        let isMismatch = has(SSL_R_BINDER_DOES_NOT_VERIFY)
+        guard isMismatch || (negotiation.isOfTLS12 && has(SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC)) else { return nil }
         return error(
             .preSharedKeyMismatch,
             negotiation.isDecoy
@@ -24,9 +27,12 @@ extension EngineFailure {
                 : "The client has another pre-shared key for the identity \(identity) than this server.")
     }
 
-    /// What servers send for a wrong key or an unknown identity: RFC 8446, 6.2, and RFC 4279, 2; OpenSSL
-    /// (TLS 1.3); any server of TLS 1.2, which cannot decrypt the client's Finished.
-    private static let refusals: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .illegalParameter, .badRecordMAC]
+    // What servers send for a wrong key or an unknown identity.
+
+    /// RFC 8446, 6.2; the last is OpenSSL's.
+    private static let refusals: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .illegalParameter]
+    /// RFC 4279, 2; the last is that of a server that cannot decrypt the client's Finished.
+    private static let refusalsOfTLS12: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .badRecordMAC]
 
     /// A client without a key, where there are no certificates.
     var missingPreSharedKeyError: TLSError? {

@@ -48,7 +48,9 @@ enum PreSharedKeyCallbacks {
         _ ssl: OpaquePointer?, _ digest: OpaquePointer?, _ identity: UnsafeMutablePointer<UnsafePointer<UInt8>?>?,
         _ count: UnsafeMutablePointer<Int>?, _ session: UnsafeMutablePointer<OpaquePointer?>?
     ) -> Int32 {
-        guard let ssl, let identity, let count, let session, let key = negotiation(of: ssl)?.offer() else { return 0 }
+        guard let ssl, let identity, let count, let session, let key = negotiation(of: ssl)?.offer(inTLS12: false) else {
+            return 0
+        }
         // A server that asks for another ClientHello has chosen a cipher suite already.
         if let digest, EVP_MD_get_type(digest) != key.hash.digest { return 0 }
         // The context, which the engine holds, keeps the key.
@@ -63,7 +65,7 @@ enum PreSharedKeyCallbacks {
         _ ssl: OpaquePointer?, _ identity: UnsafeMutableRawBufferPointer, _ buffer: UnsafeMutableRawBufferPointer
     ) -> UInt32 {
         // In TLS 1.3 the other callback has answered.
-        guard let ssl, let key = negotiation(of: ssl)?.offer(), key.identity.count < identity.count else { return 0 }
+        guard let ssl, let key = negotiation(of: ssl)?.offer(inTLS12: true), key.identity.count < identity.count else { return 0 }
         identity.copyBytes(from: key.identity)
         identity[key.identity.count] = 0
         return copy(key, to: buffer)
@@ -88,7 +90,7 @@ enum PreSharedKeyCallbacks {
                 }
                 guard let negotiation = PreSharedKeyCallbacks.negotiation(of: ssl) else { return SSL_CLIENT_HELLO_ERROR }
                 let list = PreSharedKeyList(UnsafeRawBufferPointer(start: start, count: count))
-                negotiation.look(for: list.identities, isLast: negotiation.keys.use == .required)
+                negotiation.look(for: list.identities, isLast: negotiation.keys.use == .required, inTLS12: false)
                 return SSL_CLIENT_HELLO_SUCCESS
             }, nil)
     }
@@ -111,7 +113,8 @@ enum PreSharedKeyCallbacks {
     ) -> UInt32 {
         guard let ssl, let identity, SSL_version(ssl) < TLS1_3_VERSION, let negotiation = negotiation(of: ssl) else { return 0 }
         // The cipher suite is chosen, so that there is no other way any more.
-        negotiation.look(for: [Array(UnsafeRawBufferPointer(start: identity, count: strlen(identity)))], isLast: true)
+        negotiation.look(
+            for: [Array(UnsafeRawBufferPointer(start: identity, count: strlen(identity)))], isLast: true, inTLS12: true)
         return negotiation.key.map { copy($0, to: buffer) } ?? 0
     }
 }

@@ -7,6 +7,8 @@ final class PreSharedKeyNegotiation {
     private(set) var key: TLSPreSharedKey?
     /// `key` is one that no one has, so that this handshake fails like one with a wrong key.
     private(set) var isDecoy = false
+    /// The key is in a handshake of TLS 1.2.
+    private(set) var isOfTLS12 = false
     /// The client's first identity.
     private(set) var firstIdentity: [UInt8]?
 
@@ -15,8 +17,8 @@ final class PreSharedKeyNegotiation {
     }
 
     /// The key that a client offers.
-    func offer() -> TLSPreSharedKey? {
-        key = keys.only
+    func offer(inTLS12: Bool) -> TLSPreSharedKey? {
+        (key, isOfTLS12) = (keys.only, inTLS12)
         return key
     }
 
@@ -26,8 +28,8 @@ final class PreSharedKeyNegotiation {
     /// Looks for the first of a client's identities that has a key.
     ///
     /// - Parameter isLast: There is no other way than a key: the first identity gets a decoy.
-    func look(for identities: [[UInt8]], isLast: Bool) {
-        (key, isDecoy, firstIdentity) = (nil, false, identities.first)
+    func look(for identities: [[UInt8]], isLast: Bool, inTLS12: Bool) {
+        (key, isDecoy, firstIdentity, isOfTLS12) = (nil, false, identities.first, inTLS12)
         for identity in identities.prefix(Self.identityLimit) {
             key = keys.key(of: identity)
             if key != nil { return }

@@ -21,10 +21,11 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         /// A server answers an unknown identity as it answers a wrong key, with the alert `decrypt_error` (in
         /// TLS 1.2 `bad_record_mac`): no one learns which identities it has (RFC 4279, section 2).
         case required
-        /// Certificates count where the two sides share no key, by the rules of the other settings.
+        /// Certificates count where the two sides share no key, by the rules of the other settings; a peer
+        /// that has the key need not meet any of these rules.
         ///
-        /// Anyone in between can have the two sides fall back to certificates, and so never weakens more than
-        /// these settings allow. A client can find out which identities a server has.
+        /// So the connection is as safe as the weaker of the two ways. In TLS 1.3 a client can find out which
+        /// identities a server has.
         case preferred
     }
 

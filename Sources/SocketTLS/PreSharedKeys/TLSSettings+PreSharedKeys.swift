@@ -47,8 +47,11 @@ extension TLSSettings {
             if clientCertificates != .none {
                 throw Self.invalid("clientCertificates asks for certificates, and the pre-shared keys are required")
             }
-            if ocspStapling != .none {
-                throw Self.invalid("ocspStapling is for certificates, and the pre-shared key is required")
+            let demands = [
+                ("ocspStapling", ocspStapling != .none), ("pins", !pins.isEmpty), ("revocationLists", !revocationLists.isEmpty),
+            ]
+            if let (name, _) = demands.first(where: \.1) {
+                throw Self.invalid("\(name) is for certificates, and the pre-shared key is required")
             }
         }
         if max(minimumVersion, policy.minimumVersion) < .tls13 { try Self.validateForTLS12(preSharedKeys) }
