@@ -105,6 +105,11 @@ extension TLSError {
         public static let trustTimeout = Code("trustTimeout", blame: .caller)
         /// The server requires a client certificate, and the client showed none.
         public static let clientCertificateMissing = Code("clientCertificateMissing", blame: .peer)
+        /// The peer uses no pre-shared key, but `TLSSettings.preSharedKeys` requires one.
+        public static let preSharedKeyMissing = Code("preSharedKeyMissing", blame: .peer)
+        /// The two sides do not have the same pre-shared key: the server does not know the identity, or one
+        /// of the keys is wrong.
+        public static let preSharedKeyMismatch = Code("preSharedKeyMismatch", blame: .peer)
         /// The peer ended the connection with a fatal alert: see `alert`.
         public static let peerAlert = Code("peerAlert", blame: .peer)
         /// The peer does not speak TLS.

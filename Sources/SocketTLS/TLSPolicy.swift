@@ -11,7 +11,8 @@
 ///
 /// Some rules hold for every policy. Each key exchange is ephemeral and on a curve, or with ML-KEM: a finite
 /// field costs a server a hundred times as much as X25519. No cipher suite is anonymous, without encryption,
-/// or with a shared key. There is no compression and no renegotiation.
+/// or with a shared key (`TLSSettings.preSharedKeys` adds its own). There is no compression and no
+/// renegotiation.
 public struct TLSPolicy: Sendable, Hashable {
     /// The oldest version that is accepted. `TLSSettings.minimumVersion` can only be stricter.
     public var minimumVersion: TLSVersion

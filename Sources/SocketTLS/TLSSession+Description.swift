@@ -5,7 +5,8 @@ extension TLSSession: CustomStringConvertible {
     public var description: String {
         [
             protocolVersion.description, cipherSuite, group, applicationProtocol.map { "ALPN \($0.printable)" },
-            isResumed ? "resumed" : nil, peerCertificates.first.map { "peer \($0.displayName)" },
+            isResumed ? "resumed" : nil, preSharedKeyText.map { "pre-shared key \($0.printable)" },
+            peerCertificates.first.map { "peer \($0.displayName)" },
         ].compactMap(\.self).joined(separator: ", ")
     }
 
@@ -18,6 +19,7 @@ extension TLSSession: CustomStringConvertible {
     /// - `peerName`: the common name of the peer's certificate, or else its first host name or its subject.
     /// - `peerFingerprint`: the SHA-256 digest of the peer's certificate, in hexadecimal.
     /// - `peerSignatureAlgorithm`: the property.
+    /// - `preSharedKeyIdentity`: the property, read as UTF-8.
     ///
     /// Strings, except for `isResumed`; null for what is not there.
     public var json: String {
@@ -26,13 +28,15 @@ extension TLSSession: CustomStringConvertible {
             "version": protocolVersion.description, "cipherSuite": cipherSuite, "group": group,
             "applicationProtocol": applicationProtocol, "serverName": serverName, "isResumed": nil,
             "peerName": peer?.displayName, "peerFingerprint": peer?.sha256Fingerprint.hexadecimal,
-            "peerSignatureAlgorithm": peerSignatureAlgorithm,
+            "peerSignatureAlgorithm": peerSignatureAlgorithm, "preSharedKeyIdentity": preSharedKeyText,
         ]
         let texts = members.map { key, value in
             "\"\(key)\":\(key == "isResumed" ? "\(isResumed)" : value?.quotedForJSON ?? "null")"
         }
         return "{\(texts.joined(separator: ","))}"
     }
+
+    private var preSharedKeyText: String? { preSharedKeyIdentity.map { String(decoding: $0, as: UTF8.self) } }
 }
 
 extension [UInt8] {

@@ -24,6 +24,11 @@ public struct TLSSession: Sendable, Hashable {
     /// "RSA-PSS-SHA256", "RSA-SHA256" or "Ed25519". Nil when it has not: in a resumed session, and without a
     /// certificate of the peer.
     public let peerSignatureAlgorithm: String?
+    /// The identity of the pre-shared key for which the peer was accepted (`TLSSettings.preSharedKeys`), or
+    /// nil. With one there are no `peerCertificates`, and the session is not resumed.
+    ///
+    /// On a server it names the client, which has proved to have that key.
+    public let preSharedKeyIdentity: [UInt8]?
     /// A session that a later connection can resume with `TLSSettings.Resumption.session(_:)`: the latest
     /// that the server has offered; nil on a server, and when the settings or the server want none.
     ///
@@ -50,8 +55,10 @@ public struct TLSSession: Sendable, Hashable {
         serverName: String? = nil,
         isResumed: Bool = false,
         matchesPins: Bool? = nil,
-        peerSignatureAlgorithm: String? = nil
+        peerSignatureAlgorithm: String? = nil,
+        preSharedKeyIdentity: [UInt8]? = nil
     ) {
+        self.preSharedKeyIdentity = preSharedKeyIdentity
         self.protocolVersion = protocolVersion
         self.cipherSuite = cipherSuite
         self.group = group
@@ -67,8 +74,10 @@ public struct TLSSession: Sendable, Hashable {
 
 extension TLSSession {
     /// The facts of an `SSL` whose handshake is complete.
-    init(of ssl: OpaquePointer, isServer: Bool, resumption: ClientResumption?, matchesPins: Bool?) {
-        self.matchesPins = matchesPins
+    init(of ssl: OpaquePointer, _ events: EngineEvents) {
+        let (isServer, resumption) = (events.isServer, events.resumption)
+        matchesPins = events.matchesPins
+        preSharedKeyIdentity = events.gate.preSharedKeyIdentity
         source = Source(resumption: resumption)
         protocolVersion = TLSVersion(wireValue: UInt16(truncatingIfNeeded: SSL_version(ssl)))
         cipherSuite = Self.cipherSuite(of: ssl)
@@ -77,7 +86,8 @@ extension TLSSession {
         // A session from a store has come without its chain.
         peerCertificates = resumption?.offered?.peerCertificates ?? Self.peerCertificates(of: ssl, isServer: isServer)
         serverName = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name).map { String(cString: $0) }
-        isResumed = SSL_session_reused(ssl) == 1
+        // OpenSSL makes a session of an external key too.
+        isResumed = SSL_session_reused(ssl) == 1 && preSharedKeyIdentity == nil
         peerSignatureAlgorithm = Self.peerSignatureAlgorithm(of: ssl)
     }
 

@@ -8,6 +8,7 @@ extension TLSSettings {
         try validateVersions()
         try validateApplicationProtocols()
         try validateTickets()
+        try validatePreSharedKeys()
         try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
         try Self.validate(maximumCertificateChainLength, in: 1...100, "maximumCertificateChainLength")
         try Self.validate(seconds: handshakeTimeout, "handshakeTimeout")
@@ -18,7 +19,7 @@ extension TLSSettings {
         if let pin = pins.first(where: { $0.count != 32 }) {
             throw Self.invalid("a pin must have the 32 bytes of SHA-256, and one has \(pin.count)")
         }
-        if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesPeer {
+        if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesPeer, !requiresPreSharedKey {
             throw Self.invalid("trustRoots is an empty list, so that no certificate could ever be trusted")
         }
     }
@@ -40,7 +41,7 @@ extension TLSSettings {
             if serverNames != nil { throw Self.invalid("serverNames is for servers") }
         case .server:
             if ocspStapling != .none { throw Self.invalid("ocspStapling is for clients") }
-            if identity == nil { throw Self.invalid("a server needs an identity") }
+            if identity == nil, !requiresPreSharedKey { throw Self.invalid("a server needs an identity") }
             try validateKindsOfKeys()
         }
     }
@@ -109,7 +110,7 @@ extension TLSSettings {
         }
     }
 
-    private static func invalid(_ complaint: String) -> TLSError {
+    static func invalid(_ complaint: String) -> TLSError {
         TLSError(.invalidSettings, "The TLS settings cannot be used: \(complaint).", operation: "TLSSettings")
     }
 }

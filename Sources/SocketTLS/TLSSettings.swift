@@ -75,6 +75,13 @@ public struct TLSSettings: Sendable, Hashable {
     /// A server that shares none with a client's list ends the handshake with `no_application_protocol`. A
     /// client goes on without one if the server chooses none: check `TLSSession.applicationProtocol`.
     public var applicationProtocols: [String] = []
+    /// Keys that both sides have had from elsewhere, instead of certificates; nil for none. See
+    /// `client(serverName:preSharedKey:)` and `server(preSharedKeys:)`, which set `minimumVersion` too.
+    ///
+    /// No trust callback is asked about a peer that has proved to have the key: there is no certificate to
+    /// judge, so `trustEvaluation` means nothing then. A connection with such a key brings no session
+    /// tickets, and a client with one resumes nothing.
+    public var preSharedKeys: TLSPreSharedKeys?
     /// Whether a server asks for a client certificate. On a client anything but `.none` is an error.
     public var clientCertificates: ClientCertificates = .none
     /// How many session tickets a server sends after a full handshake (RFC 8446, section 4.6.1): 0 to 8; 0 by
@@ -166,7 +173,7 @@ public struct TLSSettings: Sendable, Hashable {
         TLSSettings(role: .server, identity: identity, bytesBufferedAtUpgrade: .feedToTLS)
     }
 
-    private init(role: Role, identity: TLSIdentity?, bytesBufferedAtUpgrade: BytesBufferedAtUpgrade) {
+    init(role: Role, identity: TLSIdentity?, bytesBufferedAtUpgrade: BytesBufferedAtUpgrade) {
         self.role = role
         self.identity = identity
         self.bytesBufferedAtUpgrade = bytesBufferedAtUpgrade

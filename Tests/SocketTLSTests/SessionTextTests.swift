@@ -41,16 +41,18 @@ import Testing
         #expect(
             TLSSession(group: nil, isResumed: true).json
                 == #"{"version":"TLSv1.3","cipherSuite":"TLS_AES_256_GCM_SHA384","group":null,"applicationProtocol":null,"#
-                + #""serverName":null,"isResumed":true,"peerName":null,"peerFingerprint":null,"peerSignatureAlgorithm":null}"#)
+                + #""serverName":null,"isResumed":true,"peerName":null,"peerFingerprint":null,"peerSignatureAlgorithm":null,"#
+                + #""preSharedKeyIdentity":null}"#)
     }
 
     /// A peer chooses some of it.
     @Test(arguments: ["\"", "\\", "\n\u{0}\u{1F}\u{7F}", "\u{2028}\u{2029}", "é 😀", "\",\"version\":\"x"])
     func oddTextStaysInItsPlace(_ text: String) throws {
-        let session = TLSSession(applicationProtocol: text, serverName: text)
+        let session = TLSSession(applicationProtocol: text, serverName: text, preSharedKeyIdentity: Array(text.utf8))
         let object = try object(session)
         #expect(object["applicationProtocol"] as? String == text && object["serverName"] as? String == text)
-        #expect(object["version"] as? String == "TLSv1.3" && object.count == 9)
+        #expect(object["preSharedKeyIdentity"] as? String == text)
+        #expect(object["version"] as? String == "TLSv1.3" && object.count == 10)
         #expect(!session.json.contains("\n") && !session.description.contains("\n"))
     }
 

@@ -19,24 +19,27 @@ struct ContextKey: Hashable, Sendable {
     let resumesClientCertificates: Bool
     let resumesSessions: Bool
     let verifiesPeer: Bool
+    let preSharedKeys: TLSPreSharedKeys?
     let maximumCertificateChainBytes: Int
     let maximumCertificateChainLength: Int
     let keyLogFile: String?
 
     init(_ settings: TLSSettings) {
         isServer = settings.role == .server
-        identity = settings.identity
+        preSharedKeys = settings.preSharedKeys
+        identity = settings.requiresPreSharedKey ? nil : settings.identity
         serverNames = settings.serverNames
         trustOfNames =
             settings.serverNames?.verifying.map { NamedTrust(roots: Roots($0.trustRoots), rules: TrustRules($0)) } ?? []
-        additionalIdentities = settings.additionalIdentities
+        additionalIdentities = settings.requiresPreSharedKey ? [] : settings.additionalIdentities
         acknowledgesServerName = settings.acknowledgesServerName
         ticketKeys = settings.ticketKeyReference
         resumesClientCertificates = settings.resumesClientCertificates
-        resumesSessions = settings.role != .server && settings.resumption != .none
+        resumesSessions = settings.role != .server && settings.resumption != .none && settings.preSharedKeys == nil
         verifiesPeer = settings.verifiesPeer
-        rules = settings.verifiesPeer ? TrustRules(settings) : TrustRules()
-        roots = settings.verifiesPeer ? Roots(settings.trustRoots) : .unused
+        let verifiesCertificates = settings.verifiesPeer && !settings.requiresPreSharedKey
+        rules = verifiesCertificates ? TrustRules(settings) : TrustRules()
+        roots = verifiesCertificates ? Roots(settings.trustRoots) : .unused
         policy = settings.policy
         minimumVersion = max(settings.minimumVersion, settings.policy.minimumVersion)
         maximumVersion = settings.maximumVersion
@@ -69,6 +72,8 @@ struct ContextKey: Hashable, Sendable {
             certificate.derBytes.suffix(16).withUnsafeBytes { hasher.combine(bytes: $0) }
         }
         hasher.combine(additionalIdentities.count)
+        hasher.combine(preSharedKeys?.use)
+        hasher.combine(preSharedKeys?.only)
         hasher.combine(minimumVersion)
         hasher.combine(maximumVersion)
         hasher.combine(applicationProtocols)

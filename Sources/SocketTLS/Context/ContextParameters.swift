@@ -4,7 +4,8 @@
 //  2. Every key exchange is ephemeral and on a curve. A finite field costs a server a hundred times as much
 //     as X25519, and the client chooses it (D(HE)at, CVE-2002-20001). Static RSA protects nothing once the
 //     key is known.
-//  3. The key of a certificate signs every handshake: no anonymous ciphers, passwords or shared keys.
+//  3. The key of a certificate signs every handshake, or a pre-shared key of the settings is in it: no policy
+//     can name anonymous ciphers, passwords or shared keys.
 //  4. In the presets the newest names are tried first, and left out if the loaded OpenSSL does not know them:
 //     the headers may be of another version. A name that the program gives has to be known.
 //  5. The security level is that of the policy, or that of openssl.cnf if it is higher.
@@ -14,6 +15,7 @@ internal import COpenSSL
 /// Sets the cipher suites, groups, signatures and security level of a context, by a policy.
 struct ContextParameters {
     let policy: TLSPolicy
+    var preSharedKeys: TLSPreSharedKeys?
 
     /// With the ML-KEM hybrid, which needs OpenSSL 3.5. A client sends key shares for the two marked with
     /// `*`.
@@ -39,6 +41,10 @@ struct ContextParameters {
 
     // MARK: - Cipher suites
 
+    /// The only one of TLS 1.2 with a pre-shared key, an ephemeral key and an AEAD that OpenSSL has (RFC
+    /// 7905). Those with AES-GCM (RFC 8442) it does not have, and those with CBC are left out.
+    private static let suiteOfKeys = "ECDHE-PSK-CHACHA20-POLY1305"
+
     private func setCipherSuites(on context: OpaquePointer) throws(TLSError) {
         var (names12, names13): ([String], [String]) = ([], [])
         for name in policy.cipherSuites {
@@ -54,6 +60,16 @@ struct ContextParameters {
         let newest = SSL_CTX_ctrl(context, SSL_CTRL_GET_MAX_PROTO_VERSION, 0, nil)
         if names13.isEmpty, newest == 0 || newest >= TLS1_3_VERSION {
             throw Self.invalid("cipherSuites has none for TLS 1.3, which maximumVersion allows")
+        }
+        if let preSharedKeys {
+            names13.removeAll { !$0.hasSuffix(preSharedKeys.hash.suffix) }
+            names12 =
+                (SSL_CTX_ctrl(context, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, nil) < TLS1_3_VERSION ? [Self.suiteOfKeys] : [])
+                + (preSharedKeys.use == .required ? [] : names12)
+            if names13.isEmpty, newest == 0 || newest >= TLS1_3_VERSION {
+                throw Self.invalid(
+                    "cipherSuites has none for TLS 1.3 with \(preSharedKeys.hash.suffix), as the pre-shared keys need")
+            }
         }
         // OpenSSL wants one, also where none is used.
         let old = names12.isEmpty ? "ECDHE-ECDSA-AES256-GCM-SHA384" : names12.joined(separator: ":")

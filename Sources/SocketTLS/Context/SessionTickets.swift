@@ -17,6 +17,7 @@
 //  8. A context shows the same identities whatever name the client asks for: what the client supports chooses
 //     among them. Where identities are chosen by name, each name has a context of its own, so no session
 //     crosses names (CVE-2025-23419).
+//  9. A connection with an external pre-shared key gets no ticket: its client has the key.
 
 internal import COpenSSL
 internal import Glibc
@@ -53,7 +54,9 @@ final class SessionTickets: Sendable {
         }
         try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_ticket_key_evp_cb") {
             SSL_CTX_set_tlsext_ticket_key_evp_cb(context) { ssl, name, vector, cipher, authenticator, isSealing in
-                guard let tickets = SessionTickets.of(ssl), let name, let vector else { return -1 }
+                guard let ssl, let tickets = SessionTickets.of(ssl), let name, let vector else { return -1 }
+                // In TLS 1.2 the client then gets an empty ticket (RFC 5077, 3.3).
+                if isSealing == 1, PreSharedKeyNegotiation.isUsed(on: ssl) { return 0 }
                 return isSealing == 1
                     ? tickets.seal(name, vector, cipher, authenticator) : tickets.open(name, vector, cipher, authenticator)
             }

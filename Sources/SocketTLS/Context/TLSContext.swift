@@ -35,10 +35,12 @@ package final class TLSContext: Sendable {
     let resumptionScope: ResumptionScope?
     /// What this library checks itself in the peer's verified chain.
     let rules: TrustRules
+    let preSharedKeys: TLSPreSharedKeys?
 
     init(_ key: ContextKey, ticketClock: (@Sendable () -> Int)? = nil) throws(TLSError) {
         handle = try ContextHandle(isServer: key.isServer, requiresFIPS: key.policy.requiresFIPS)
         rules = key.rules
+        preSharedKeys = key.preSharedKeys
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
         tickets = key.issuesTickets ? SessionTickets(keysFrom: key.ticketKeys?.source, clock: ticketClock) : nil
         ticketCount = key.sessionTicketCount
@@ -53,7 +55,8 @@ package final class TLSContext: Sendable {
         let context = handle.context
         try Self.setVersions(key, on: context)
         try Self.setOptions(on: context)
-        try ContextParameters(policy: key.policy).set(on: context, verifiesPeer: key.verifiesPeer)
+        try ContextParameters(policy: key.policy, preSharedKeys: key.preSharedKeys).set(
+            on: context, verifiesPeer: key.verifiesPeer)
         for identity in key.identities { try Self.show(identity, on: context) }
         try stapledResponses?.staple(on: context)
         try Self.setVerification(key, on: context)
@@ -64,6 +67,7 @@ package final class TLSContext: Sendable {
         if key.acknowledgesServerName { COpenSSL_CTX_acknowledgeServerName(context) }
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         if key.signsSlowly { EngineCallbacks.stopBeforeSigning(on: context) }
+        PreSharedKeyCallbacks.install(key, on: context)
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 

@@ -39,12 +39,13 @@ enum EngineCallbacks {
         guard let store, let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()) else { return 0 }
         let ssl = OpaquePointer(data)
         guard let events = events(of: ssl) else { return 0 }
-        if !events.isServer, events.gate.ruling == nil,
-            VerificationCost.isHigh(X509_STORE_CTX_get0_untrusted(store), events.rules), !events.mayCompute()
-        {
+        if let ruling = events.gate.rulingWithoutPreSharedKey ?? events.gate.ruling {
+            return events.apply(ruling, to: store, on: ssl)
+        }
+        if !events.isServer, VerificationCost.isHigh(X509_STORE_CTX_get0_untrusted(store), events.rules), !events.mayCompute() {
             return events.apply(.undecided, to: store, on: ssl)
         }
-        return events.apply(events.gate.ruling ?? judge(store, events), to: store, on: ssl)
+        return events.apply(judge(store, events), to: store, on: ssl)
     }
 
     private static func judge(_ store: OpaquePointer, _ events: EngineEvents) -> TrustGate.Ruling {

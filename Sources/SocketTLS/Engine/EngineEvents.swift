@@ -16,7 +16,11 @@ final class EngineEvents {
     /// What a stapled response must prove; nil if nothing, and for a chain that is not trusted.
     var stapledStatus: StapledStatus?
     /// Whose rules count: on a server that of the name that the client asks for.
-    var context: TLSContext
+    var context: TLSContext {
+        didSet { preSharedKeyNegotiation = context.preSharedKeys.map { PreSharedKeyNegotiation($0) } }
+    }
+    /// Nil without pre-shared keys.
+    private(set) var preSharedKeyNegotiation: PreSharedKeyNegotiation?
     /// What a client resumes; nil on a server, and on a client that resumes nothing.
     let resumption: ClientResumption?
     /// The fatal alert that was sent.
@@ -45,6 +49,7 @@ final class EngineEvents {
     ) {
         self.resumption = resumption
         self.context = context
+        preSharedKeyNegotiation = context.preSharedKeys.map { PreSharedKeyNegotiation($0) }
         self.bio = bio
         self.work = work
         self.clock = clock
@@ -96,8 +101,14 @@ final class EngineEvents {
         return false
     }
 
+    /// Passes to the gate what counts instead of certificates, when OpenSSL's handshake is complete.
+    func judgeEvidence(of ssl: OpaquePointer) {
+        if let identity = preSharedKeyNegotiation?.provenIdentity(on: ssl) { return gate.accept(preSharedKey: identity) }
+        if SSL_session_reused(ssl) == 1 { judgeResumedSession(of: ssl) }
+    }
+
     /// Passes the verdict of the resumed session to the gate: OpenSSL verifies nothing then.
-    func judgeResumedSession(of ssl: OpaquePointer) {
+    private func judgeResumedSession(of ssl: OpaquePointer) {
         guard gate.ruling == nil else { return }
         if let session = resumption?.offered {
             _ = gate.judge(trust(session.peerCertificates, session.verdict))
@@ -143,6 +154,8 @@ final class EngineEvents {
             if case .untrusted(_, let code, _) = trust.verdict, code != TrustRules.pinMismatch { return code }
             return X509_V_ERR_CERT_REJECTED
         case .byExcess: return X509_V_ERR_CERT_REJECTED
+        // Becomes the alert handshake_failure.
+        case .withoutPreSharedKey: return X509_V_ERR_APPLICATION_VERIFICATION
         case nil: return X509_V_ERR_UNSPECIFIED
         }
     }

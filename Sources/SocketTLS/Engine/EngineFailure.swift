@@ -1,18 +1,19 @@
 // How a failed OpenSSL call becomes an error that blames someone. The first rule that fits decides:
 //  1. The trust gate refused the peer.
 //  2. The peer flooded.
-//  3. The peer sent a fatal alert, or cancelled the handshake.
-//  4. The transport ended.
-//  5. The peer does not speak TLS.
-//  6. The client has no certificate.
-//  7. The two sides have nothing in common.
-//  8. The chain is too long.
-//  9. This side failed.
-// 10. The peer broke the rules.
+//  3. The two sides do not have the same pre-shared key.
+//  4. The peer sent a fatal alert, or cancelled the handshake.
+//  5. The transport ended.
+//  6. The peer does not speak TLS.
+//  7. The client has no certificate, or no pre-shared key.
+//  8. The two sides have nothing in common.
+//  9. The chain is too long.
+// 10. This side failed.
+// 11. The peer broke the rules.
 //
-// Rule 9 is narrow: what the peer's bytes cause is the peer's fault. This side has failed if it has no memory
-// or no random numbers, if it was about to send or sign something of its own, if it was writing data, and if
-// nothing has come from the peer yet.
+// Rule 10 is narrow: what the peer's bytes cause is the peer's fault. This side has failed if it has no
+// memory or no random numbers, if it was about to send or sign something of its own, if it was writing data,
+// and if nothing has come from the peer yet.
 
 internal import COpenSSL
 
@@ -27,16 +28,16 @@ struct EngineFailure {
     /// The message that OpenSSL was reading or writing.
     let state: UInt32
 
-    private var isInHandshake: Bool { !events.isEstablished }
+    var isInHandshake: Bool { !events.isEstablished }
 
     var error: TLSError {
-        var error = refusalError ?? floodError ?? alertError ?? endError ?? notTLSError ?? reasonError
+        var error = refusalError ?? floodError ?? preSharedKeyError ?? alertError ?? endError ?? notTLSError ?? reasonError
         error.sentAlert = events.sentAlert
         error.openSSLStack = entries.map(\.text)
         return error
     }
 
-    private func error(_ code: TLSError.Code, _ message: String) -> TLSError {
+    func error(_ code: TLSError.Code, _ message: String) -> TLSError {
         TLSError(code, message, operation: operation)
     }
 
@@ -53,6 +54,7 @@ struct EngineFailure {
         case .byDecision(let trust, let refusal):
             return TLSError(
                 refusal.code, refusal.sentence(about: trust.leaf), operation: operation, verifyCode: trust.verifyCode)
+        case .withoutPreSharedKey: return .withoutPreSharedKey
         case nil: return nil
         }
     }
@@ -98,6 +100,7 @@ struct EngineFailure {
         if has(SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
             return error(.clientCertificateMissing, "The client sent no certificate, but this server requires one.")
         }
+        if let error = missingPreSharedKeyError { return error }
         if Self.nothingInCommon.contains(where: has) {
             return error(.noSharedParameters, "The two sides have no TLS parameters in common: \(words).")
         }
@@ -124,7 +127,7 @@ struct EngineFailure {
 
     // MARK: - Details
 
-    private func has(_ reason: Int32) -> Bool {
+    func has(_ reason: Int32) -> Bool {
         entries.contains { $0.isFromSSL && $0.reason == reason }
     }
 

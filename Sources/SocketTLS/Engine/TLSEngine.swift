@@ -45,7 +45,7 @@ package final class TLSEngine {
     /// 0.1 KiB on each connection.
     package var session: TLSSession? {
         events.isEstablished
-            ? TLSSession(of: ssl, isServer: events.isServer, resumption: events.resumption, matchesPins: events.matchesPins) : nil
+            ? TLSSession(of: ssl, events) : nil
     }
 
     /// Answers once the handshake is complete, on any thread.
@@ -98,7 +98,7 @@ package final class TLSEngine {
         case .client(let name): serverName = try ServerName(name)
         case .server: serverName = nil
         }
-        let gate = TrustGate(settings.trustEvaluation)
+        let gate = TrustGate(settings)
         let isServer = settings.role == .server
         let bio = EngineBIO()
         self.bio = bio
@@ -205,7 +205,7 @@ extension TLSEngine {
         defer { bio.limitsOutput = false }
         switch step() {
         case .success:
-            if isResumed { events.judgeResumedSession(of: ssl) }
+            events.judgeEvidence(of: ssl)
             return question ?? establish()
         case .wantsTrust: return question ?? .incomplete
         case .wantsWork: return awaitingWork
@@ -243,14 +243,14 @@ extension TLSEngine {
         let requiresCertificate = SSL_get_verify_mode(ssl) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0
         guard events.gate.admits(isOptional: events.isServer && !requiresCertificate) else {
             _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) }
-            let error = TLSError(.certificateRejected, "The peer showed no certificate that was accepted.")
+            let error = events.gate.admissionError
             phase = .failed(error)
             return .failed(error)
         }
         phase = .established
         events.isEstablished = true
         events.resumption?.establish(ssl)
-        if events.isServer, context.ticketCount > 0, SSL_version(ssl) == TLS1_3_VERSION {
+        if events.isServer, context.ticketCount > 0, events.gate.preSharedKeyIdentity == nil, SSL_version(ssl) == TLS1_3_VERSION {
             ticketsToSend = isResumed ? 1 : UInt8(clamping: context.ticketCount)
         }
         exporter.lend(ssl)
@@ -259,6 +259,7 @@ extension TLSEngine {
     }
 
     func fail(_ operation: String, _ entries: [OpenSSLError], hasReadForWriting: Bool = false) -> TLSError {
+        correctAlert(for: entries)
         let error = EngineFailure(
             operation: operation, entries: entries, events: events,
             hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, hasReadForWriting: hasReadForWriting,

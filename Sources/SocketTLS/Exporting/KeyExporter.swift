@@ -106,7 +106,9 @@ package struct KeyExporter: Sendable {
     /// On a server the digest of its own certificate, on a client that of the peer's.
     private func serverEndPoint() throws(Failure) -> [UInt8] {
         let certificate = try asking { ssl throws(Failure) in
-            let x509 = SSL_is_server(ssl) == 1 ? SSL_get_certificate(ssl) : SSL_get0_peer_certificate(ssl)
+            // The certificate of a server that has not shown it binds nothing.
+            let isShown = !PreSharedKeyNegotiation.isUsed(on: ssl)
+            let x509 = !isShown ? nil : SSL_is_server(ssl) == 1 ? SSL_get_certificate(ssl) : SSL_get0_peer_certificate(ssl)
             guard let x509 else { throw Self.unavailable("The server has no certificate.", "SSL_get_certificate") }
             return Certificate(sharing: x509)
         }

@@ -4,9 +4,16 @@ public struct TLSClientHello: Sendable, Hashable {
     public let serverName: String?
     /// The application protocols that it offers (ALPN), the preferred one first.
     public let applicationProtocols: [String]
+    /// The identities of the pre-shared keys and the tickets that it offers in TLS 1.3 (RFC 8446, section
+    /// 4.2.11), in order and eight at most. It has not proved anything.
+    ///
+    /// A function of `TLSServerNames` may wait for a database to find the key of one, and return
+    /// `TLSSettings.server(preSharedKeys:)` with it.
+    public let preSharedKeyIdentities: [[UInt8]]
 
     /// An offer: for tests of code that chooses by it.
-    public init(serverName: String?, applicationProtocols: [String] = []) {
+    public init(serverName: String?, applicationProtocols: [String] = [], preSharedKeyIdentities: [[UInt8]] = []) {
+        self.preSharedKeyIdentities = preSharedKeyIdentities
         self.serverName = serverName
         self.applicationProtocols = applicationProtocols
     }
@@ -63,15 +70,17 @@ extension TLSClientHello {
     /// - Parameter message: The message with its header of four bytes.
     init?(_ message: UnsafeRawBufferPointer) {
         var (name, protocols): (String?, [String]) = (nil, [])
+        var keys: [[UInt8]] = []
         let isWhole = ClientHelloMessage(message).forEachExtension { type, contents in
             switch type {
             case 0: name = Self.serverName(in: contents)
             case 16: protocols = Self.applicationProtocols(in: contents)
+            case 41: keys = PreSharedKeyList(contents).identities
             default: break
             }
         }
         guard isWhole else { return nil }
-        self.init(serverName: name, applicationProtocols: protocols)
+        self.init(serverName: name, applicationProtocols: protocols, preSharedKeyIdentities: keys)
     }
 
     /// The list has one name of the type host_name (0), without NUL, as OpenSSL takes it. What it takes is a

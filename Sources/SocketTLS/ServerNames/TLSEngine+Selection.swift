@@ -84,7 +84,7 @@ extension TLSEngine {
         case .useDefault: break
         case .named(let named):
             do throws(TLSError) {
-                events.gate = events.gate.replaced(by: named.settings.trustEvaluation)
+                events.gate = events.gate.replaced(by: named.settings)
                 try replaceContext(named.context)
             } catch {
                 phase = .failed(error)

@@ -13,25 +13,38 @@
 //  8. A chain that may not even be verified, such as one that is too long, is refused in every mode.
 //  9. What comes after the decision, such as a stapled OCSP response, can refuse the peer in every mode.
 // 10. Settings that are chosen by name do not skip the question that the settings around them ask.
+// 11. A peer that has proved to have a pre-shared key is accepted for that, and no one is asked: it shows no
+//     certificate. The proof counts only before anything else was judged.
+// 12. Where a pre-shared key is required, nothing but its proof leads to acceptance: certificates are refused
+//     before they are verified, and so is a peer that shows none.
 
 /// Who may decide about the peer's certificate, and the decision.
 struct TrustGate {
     private let evaluation: TLSSettings.TrustEvaluation
+    private let requiresPreSharedKey: Bool
     private var state = State.unjudged
 
-    init(_ evaluation: TLSSettings.TrustEvaluation) {
+    init(_ evaluation: TLSSettings.TrustEvaluation, requiresPreSharedKey: Bool = false) {
         self.evaluation = evaluation
+        self.requiresPreSharedKey = requiresPreSharedKey
+    }
+
+    init(_ settings: TLSSettings) {
+        self.init(settings.trustEvaluation, requiresPreSharedKey: settings.requiresPreSharedKey)
     }
 
     /// The gate of settings that were chosen by name (rule 10).
-    func replaced(by evaluation: TLSSettings.TrustEvaluation) -> TrustGate {
-        TrustGate(evaluation == .builtIn && self.evaluation != .builtIn ? .delegate : evaluation)
+    func replaced(by settings: TLSSettings) -> TrustGate {
+        let asks = settings.trustEvaluation == .builtIn && evaluation != .builtIn
+        return TrustGate(
+            asks ? .delegate : settings.trustEvaluation, requiresPreSharedKey: settings.requiresPreSharedKey)
     }
 
     private enum State {
         case unjudged
         indirect case asking(PeerTrust, isPut: Bool)
         case accepted
+        indirect case acceptedByPreSharedKey(identity: [UInt8])
         indirect case refused(Refusal)
     }
 
@@ -41,6 +54,8 @@ struct TrustGate {
         /// The chain is more than this side verifies.
         case byExcess(PeerTrust)
         case byDecision(PeerTrust, TrustRefusal)
+        /// The peer has used no pre-shared key, and may show nothing else.
+        case withoutPreSharedKey
     }
 
     /// What OpenSSL's verify callback returns.
@@ -55,7 +70,7 @@ struct TrustGate {
         switch state {
         case .unjudged: nil
         case .asking: .undecided
-        case .accepted: .accept
+        case .accepted, .acceptedByPreSharedKey: .accept
         case .refused: .refuse
         }
     }
@@ -79,7 +94,7 @@ struct TrustGate {
 
     /// Takes OpenSSL's verdict on the peer's chain.
     mutating func judge(_ trust: PeerTrust) -> Ruling {
-        if let ruling { return ruling }
+        if let ruling = ruling ?? rulingWithoutPreSharedKey { return ruling }
         switch (evaluation, trust.verdict) {
         case (.builtIn, .trusted): state = .accepted
         case (.builtIn, .untrusted), (.delegate, .untrusted): state = .refused(.byVerification(trust))
@@ -103,10 +118,38 @@ struct TrustGate {
     /// the peer.
     func admits(isOptional: Bool) -> Bool {
         switch state {
-        case .unjudged: isOptional
+        case .unjudged: isOptional && !requiresPreSharedKey
         case .asking, .refused: false
-        case .accepted: true
+        case .accepted: !requiresPreSharedKey
+        case .acceptedByPreSharedKey: true
         }
+    }
+
+    /// Takes the proof that the peer has the pre-shared key of `identity`.
+    mutating func accept(preSharedKey identity: [UInt8]) {
+        guard case .unjudged = state else { return }
+        state = .acceptedByPreSharedKey(identity: identity)
+    }
+
+    /// The evidence of a peer that was accepted for its pre-shared key.
+    var preSharedKeyIdentity: [UInt8]? {
+        if case .acceptedByPreSharedKey(let identity) = state { return identity }
+        return nil
+    }
+
+    /// Refuses a peer that shows a certificate where a pre-shared key is required; nil where it is not.
+    var rulingWithoutPreSharedKey: Ruling? {
+        mutating get {
+            guard requiresPreSharedKey, case .unjudged = state else { return nil }
+            state = .refused(.withoutPreSharedKey)
+            return .refuse
+        }
+    }
+
+    /// Why `admits` is false when OpenSSL's handshake is complete.
+    var admissionError: TLSError {
+        requiresPreSharedKey
+            ? .withoutPreSharedKey : TLSError(.certificateRejected, "The peer showed no certificate that was accepted.")
     }
 
     /// Returns the open question once.
@@ -121,6 +164,12 @@ struct TrustGate {
         guard case .asking(let trust, isPut: true) = state else { return false }
         state = accepted ? .accepted : .refused(.byDecision(trust, refusal))
         return true
+    }
+}
+
+extension TLSError {
+    static var withoutPreSharedKey: TLSError {
+        TLSError(.preSharedKeyMissing, "The peer uses no pre-shared key, but the settings require one.")
     }
 }
 

@@ -6,9 +6,10 @@ extension RawPeer {
     static func client(
         _ version: TLSVersion = .tls13, of server: TLSEngine, resuming session: [UInt8]? = nil,
         named serverName: String? = nil, offering protocols: String = "", showing pem: String? = nil,
-        deciding isAccepted: Bool? = nil
+        deciding isAccepted: Bool? = nil, withKey: Bool = false
     ) throws -> RawPeer {
         let peer = try RawPeer(version, clientPEM: pem)
+        if withKey { peer.offerKey() }
         if let session { try peer.resume(session) }
         if let serverName { _ = COpenSSL_setServerNameIndication(peer.ssl, serverName) }
         let list = protocols.split(separator: ",").flatMap { [UInt8($0.utf8.count)] + Array($0.utf8) }

@@ -1,0 +1,60 @@
+internal import COpenSSL
+internal import SocketBuffers
+
+/// How a handshake fails with pre-shared keys.
+extension EngineFailure {
+    /// The two sides do not have the same key.
+    var preSharedKeyError: TLSError? {
+        guard isInHandshake, let negotiation = events.preSharedKeyNegotiation, let key = negotiation.key else { return nil }
+        let identity = "\"\(String(decoding: key.identity, as: UTF8.self).printable)\""
+        if !events.isServer {
+            let refusals = negotiation.isOfTLS12 ? Self.refusalsOfTLS12 : Self.refusals
+            guard let alert = entries.lazy.compactMap(\.peerAlert).first, refusals.contains(alert) else { return nil }
+            var error = error(
+                .preSharedKeyMismatch,
+                "The server ended the TLS handshake with the alert \(alert): it does not know the identity \(identity), or has another pre-shared key for it."
+            )
+            error.alert = alert
+            return error
+        }
+        // In TLS 1.2 the client's Finished is the first that shows it.
+        let isMismatch = has(SSL_R_BINDER_DOES_NOT_VERIFY)
+        guard isMismatch || (negotiation.isOfTLS12 && has(SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC)) else { return nil }
+        return error(
+            .preSharedKeyMismatch,
+            negotiation.isDecoy
+                ? "This server has no pre-shared key for the client's identity \(identity)."
+                : "The client has another pre-shared key for the identity \(identity) than this server.")
+    }
+
+    // What servers send for a wrong key or an unknown identity.
+
+    /// RFC 8446, 6.2; the last is OpenSSL's.
+    private static let refusals: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .illegalParameter]
+    /// RFC 4279, 2; the last is that of a server that cannot decrypt the client's Finished.
+    private static let refusalsOfTLS12: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .badRecordMAC]
+
+    /// A client without a key, where there are no certificates.
+    var missingPreSharedKeyError: TLSError? {
+        guard isInHandshake, events.isServer, events.preSharedKeyNegotiation?.keys.use == .required,
+            has(SSL_R_NO_SHARED_CIPHER) || has(SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM)
+        else { return nil }
+        return error(.preSharedKeyMissing, "The client offers no pre-shared key that this server can use, but one is required.")
+    }
+}
+
+extension TLSEngine {
+    /// OpenSSL's server answers a wrong key in TLS 1.3 with the alert illegal_parameter; RFC 8446, 6.2, wants
+    /// decrypt_error. The alert is in plaintext, and still in `output`.
+    func correctAlert(for entries: [OpenSSLError]) {
+        guard events.isServer, entries.contains(where: { $0.isFromSSL && $0.reason == SSL_R_BINDER_DOES_NOT_VERIFY }) else {
+            return
+        }
+        var bytes = Array(output.readableBytes)
+        guard bytes.suffix(7).elementsEqual([21, 3, 3, 0, 2, 2, TLSAlert.illegalParameter.rawValue]) else { return }
+        bytes[bytes.count - 1] = TLSAlert.decryptError.rawValue
+        output.consume(bytes.count)
+        bytes.withUnsafeBytes { output.append($0) }
+        events.sawAlert(.decryptError, isFatal: true, isOurs: true)
+    }
+}
