@@ -8,6 +8,7 @@ extension TLSSettings {
         try validateVersions()
         try validateApplicationProtocols()
         try validateTickets()
+        try validateEarlyData()
         try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
         try Self.validate(maximumCertificateChainLength, in: 1...100, "maximumCertificateChainLength")
         try Self.validate(seconds: handshakeTimeout, "handshakeTimeout")
@@ -97,7 +98,7 @@ extension TLSSettings {
         }
     }
 
-    private static func validate(_ value: Int, in range: ClosedRange<Int>, _ name: String) throws(TLSError) {
+    static func validate(_ value: Int, in range: ClosedRange<Int>, _ name: String) throws(TLSError) {
         guard range.contains(value) else {
             throw invalid("\(name) is \(value), and must be from \(range.lowerBound) to \(range.upperBound)")
         }
@@ -109,7 +110,7 @@ extension TLSSettings {
         }
     }
 
-    private static func invalid(_ complaint: String) -> TLSError {
+    static func invalid(_ complaint: String) -> TLSError {
         TLSError(.invalidSettings, "The TLS settings cannot be used: \(complaint).", operation: "TLSSettings")
     }
 }

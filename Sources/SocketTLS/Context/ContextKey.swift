@@ -11,6 +11,8 @@ struct ContextKey: Hashable, Sendable {
     let applicationProtocols: [String]
     let clientCertificates: TLSSettings.ClientCertificates
     let sessionTicketCount: Int
+    let maximumEarlyDataBytes: Int
+    let earlyDataResponder: TLSEarlyDataResponder?
     let serverNames: TLSServerNames?
     let acknowledgesServerName: Bool
     let ticketKeys: TicketKeySourceReference?
@@ -39,6 +41,8 @@ struct ContextKey: Hashable, Sendable {
         applicationProtocols = settings.applicationProtocols
         clientCertificates = settings.clientCertificates
         sessionTicketCount = settings.sessionTicketCount
+        maximumEarlyDataBytes = settings.maximumEarlyDataBytes
+        earlyDataResponder = settings.earlyDataResponder
         maximumCertificateChainBytes = settings.maximumCertificateChainBytes
         maximumCertificateChainLength = settings.maximumCertificateChainLength
         keyLogFile = settings.keyLogFile

@@ -30,6 +30,9 @@ package final class TLSContext: Sendable {
     private let keyLog: KeyLogFile?
     /// How many tickets a full handshake brings in TLS 1.3.
     let ticketCount: Int
+    /// A server accepts early data.
+    let acceptsEarlyData: Bool
+    let earlyDataResponder: TLSEarlyDataResponder?
     /// What sessions of this context's clients have in common; nil when they resume none.
     let resumptionScope: ResumptionScope?
     /// What this library checks itself in the peer's verified chain.
@@ -39,7 +42,12 @@ package final class TLSContext: Sendable {
         handle = try ContextHandle(isServer: key.isServer)
         rules = key.rules
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
-        tickets = key.issuesTickets ? SessionTickets(keysFrom: key.ticketKeys?.source, clock: ticketClock) : nil
+        tickets =
+            key.issuesTickets
+            ? SessionTickets(keysFrom: key.ticketKeys?.source, earlyDataLimit: key.maximumEarlyDataBytes, clock: ticketClock)
+            : nil
+        acceptsEarlyData = key.maximumEarlyDataBytes > 0
+        earlyDataResponder = key.earlyDataResponder
         ticketCount = key.sessionTicketCount
         var named: [TLSContext] = []
         for settings in key.serverNames?.all ?? [] {

@@ -24,6 +24,8 @@ final class EngineEvents {
     /// The peer has cancelled the handshake (RFC 8446, 6.1).
     private(set) var isCancelled = false
     var isEstablished = false
+    /// How many bytes of early data a server delivers first.
+    var earlyByteCount = 0
     /// What the client's first message has too much of.
     var excessOfHello: String?
     /// The next session ticket becomes this alert instead: see `EngineCallbacks.installRefusal(on:)`.

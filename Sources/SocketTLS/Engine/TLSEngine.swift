@@ -45,7 +45,7 @@ package final class TLSEngine {
     /// 0.1 KiB on each connection.
     package var session: TLSSession? {
         events.isEstablished
-            ? TLSSession(of: ssl, isServer: events.isServer, resumption: events.resumption, matchesPins: events.matchesPins) : nil
+            ? TLSSession(of: ssl, events) : nil
     }
 
     /// Answers once the handshake is complete, on any thread.
@@ -63,7 +63,9 @@ package final class TLSEngine {
     /// The handshake cannot go on before bytes arrive.
     private var waitsForBytes: Bool
     /// Tickets that leave with the next data.
-    private var ticketsToSend: UInt8 = 0
+    var ticketsToSend: UInt8 = 0
+    /// Until it is sent or delivered; nil: there is none.
+    var early: EarlyData?
     /// OpenSSL could not send an answer to the peer: the next read must call OpenSSL even if nothing has
     /// arrived.
     private var hasUnsentAnswer = false
@@ -119,9 +121,10 @@ package final class TLSEngine {
         }
         selection = settings.serverNames.map { ServerSelection(names: $0) }
         try attach()
-        if let serverName { try expect(serverName, verifies: settings.verifiesHostName) }
+        try serverName?.expect(on: ssl, verifies: settings.verifiesHostName)
         if isServer { SSL_set_accept_state(ssl) } else { SSL_set_connect_state(ssl) }
         try resumption?.offer(on: ssl)
+        try prepareEarlyData(settings, serverName)
     }
 
     deinit {
@@ -141,6 +144,7 @@ package final class TLSEngine {
         (context, events.context, ssl) = (new, new, replacement)
         try attach()
         SSL_set_accept_state(ssl)
+        acceptEarlyData()
     }
 
     private func detach() {
@@ -153,17 +157,6 @@ package final class TLSEngine {
         let handle = try OpenSSLCall.require("BIO_new", or: .internalError, "OpenSSL has no memory for a BIO.") { bio.makeBIO() }
         SSL_set_bio(ssl, handle, handle)
         EngineCallbacks.setEvents(events, of: ssl)
-    }
-
-    private func expect(_ name: ServerName, verifies: Bool) throws(TLSError) {
-        let parameters = SSL_get0_param(ssl)
-        X509_VERIFY_PARAM_set_hostflags(
-            parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT))
-        if verifies { try OpenSSLCall.requireSuccess("X509_VERIFY_PARAM_set1_host") { name.require(on: parameters) } }
-        // An address is never sent (RFC 6066, 3).
-        if case .hostName(let host) = name {
-            try OpenSSLCall.requireSuccess("SSL_set_tlsext_host_name") { COpenSSL_setServerNameIndication(ssl, host) }
-        }
     }
 
     /// The transport has ended: nothing more will be appended to `received`.
@@ -194,14 +187,14 @@ extension TLSEngine {
         case .established: return .complete
         case .handshaking: break
         }
-        if isAwaitingTrust { return .incomplete }
+        if isAwaitingTrust || isAwaitingEarlyAnswer { return .incomplete }
         if case .byDecision = events.gate.refusal, events.isServer || isFinished { return .failed(refusePeer()) }
         if waitsForBytes, bio.received.isEmpty, !bio.hasReachedEndOfFile { return .incomplete }
         if let answer = select() { return answer }
         waitsForBytes = false
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
-        switch OpenSSLCall.perform(on: ssl, { SSL_do_handshake(ssl) }) {
+        switch step() {
         case .success:
             if isResumed { events.judgeResumedSession(of: ssl) }
             return question ?? establish()
@@ -209,7 +202,7 @@ extension TLSEngine {
         case .wantsRead:
             if bio.isHeld { return question ?? .incomplete }
             waitsForBytes = true
-            return .incomplete
+            return earlyQuestion ?? .incomplete
         case .wantsWrite: return .incomplete
         case .closed: return .failed(fail("SSL_do_handshake", []))
         case .failure(let entries): return .failed(fail("SSL_do_handshake", entries))
@@ -252,7 +245,7 @@ extension TLSEngine {
         }
         exporter.lend(ssl)
         bio.forgetFirstBytes()
-        return .complete
+        return settleEarlyData()
     }
 
     func fail(_ operation: String, _ entries: [OpenSSLError], hasReadForWriting: Bool = false) -> TLSError {
@@ -286,6 +279,7 @@ extension TLSEngine {
         case .handshaking: return .incomplete
         case .established: break
         }
+        if case .server(let data) = early { return takeEarlyData(data, into: buffer, limit: limit) }
         if hasReceivedClose { return .closed }
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
@@ -312,6 +306,7 @@ extension TLSEngine {
 
     private var mayHaveData: Bool {
         !received.isEmpty || bio.hasReachedEndOfFile || hasUnsentAnswer || events.isFlooded || SSL_pending(ssl) > 0
+            || early != nil
     }
 
     private func readRecord(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
@@ -374,7 +369,7 @@ extension TLSEngine {
     }
 
     /// Has OpenSSL send tickets ahead of the next data: one message to the peer, and not two.
-    private func addTickets() {
+    func addTickets() {
         for _ in 0..<ticketsToSend { _ = perform { SSL_new_session_ticket(ssl) } }
         ticketsToSend = 0
     }
