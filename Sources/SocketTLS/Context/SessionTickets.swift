@@ -32,14 +32,17 @@ final class SessionTickets: Sendable {
     let earlyData: Locked<EarlyDataRecord>?
 
     /// - Parameters:
-    ///   - earlyDataLimit: How many bytes of early data a ticket allows.
     ///   - source: Keys that others have too; nil: keys of this object.
+    ///   - earlyDataLimit: How many bytes of early data a ticket allows.
+    ///   - record: What remembers the tickets that have brought some.
     ///   - clock: Seconds, which go on while the machine sleeps; nil for the seconds from now or, with shared
     ///     keys, those of the system.
-    init(keysFrom source: (any TLSTicketKeySource)?, earlyDataLimit: Int = 0, clock: (@Sendable () -> Int)?) {
+    init(
+        keysFrom source: (any TLSTicketKeySource)?, earlyDataLimit: Int, record: EarlyDataRecord, clock: (@Sendable () -> Int)?
+    ) {
         self.source = source
         self.earlyDataLimit = earlyDataLimit
-        earlyData = earlyDataLimit > 0 ? Locked(EarlyDataRecord()) : nil
+        earlyData = earlyDataLimit > 0 ? Locked(record) : nil
         let origin = ContinuousClock.now
         if let clock {
             self.clock = clock

@@ -16,10 +16,10 @@ internal import SocketBuffers
 package final class TLSContext: Sendable {
     /// A context that no one else shares. Its session tickets age by `ticketClock`, in seconds.
     package convenience init(
-        for settings: TLSSettings, ticketClock: @escaping @Sendable () -> Int
+        for settings: TLSSettings, record: EarlyDataRecord = EarlyDataRecord(), ticketClock: (@Sendable () -> Int)?
     ) throws(TLSError) {
         try settings.validate()
-        try self.init(ContextKey(settings), ticketClock: ticketClock)
+        try self.init(ContextKey(settings), record: record, ticketClock: ticketClock)
     }
 
     let handle: ContextHandle
@@ -38,13 +38,16 @@ package final class TLSContext: Sendable {
     /// What this library checks itself in the peer's verified chain.
     let rules: TrustRules
 
-    init(_ key: ContextKey, ticketClock: (@Sendable () -> Int)? = nil) throws(TLSError) {
+    init(
+        _ key: ContextKey, record: EarlyDataRecord = EarlyDataRecord(), ticketClock: (@Sendable () -> Int)? = nil
+    ) throws(TLSError) {
         handle = try ContextHandle(isServer: key.isServer)
         rules = key.rules
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
         tickets =
             key.issuesTickets
-            ? SessionTickets(keysFrom: key.ticketKeys?.source, earlyDataLimit: key.maximumEarlyDataBytes, clock: ticketClock)
+            ? SessionTickets(
+                keysFrom: key.ticketKeys?.source, earlyDataLimit: key.maximumEarlyDataBytes, record: record, clock: ticketClock)
             : nil
         acceptsEarlyData = key.maximumEarlyDataBytes > 0
         earlyDataResponder = key.earlyDataResponder

@@ -18,17 +18,21 @@ internal import Glibc
 internal import SocketBuffers
 
 /// Which tickets have brought early data lately.
-struct EarlyDataRecord {
+package struct EarlyDataRecord {
     /// The first 128 bits of a digest.
-    struct Ticket: Hashable {
+    package struct Ticket: Hashable {
         let high: UInt64
         let low: UInt64
+
+        package init(high: UInt64, low: UInt64) {
+            (self.high, self.low) = (high, low)
+        }
     }
 
     /// The least number of seconds for which a ticket is remembered.
-    static let period = 20
+    package static let period = 20
     /// The most tickets within one period: three quarters of a power of two, which a `Set` holds in 1 MiB.
-    static let standardLimit = 49_152
+    package static let standardLimit = 49_152
 
     private let limit: Int
     // Those of the present period, and those of the one before.
@@ -36,12 +40,12 @@ struct EarlyDataRecord {
     private var previous: Set<Ticket> = []
     private var start = 0
 
-    init(limit: Int = standardLimit) {
+    package init(limit: Int = standardLimit) {
         self.limit = limit
     }
 
     /// Whether a ticket may bring early data now: once, and not when the record is full.
-    mutating func admit(_ ticket: Ticket, at now: Int) -> Bool {
+    package mutating func admit(_ ticket: Ticket, at now: Int) -> Bool {
         if now - start >= Self.period {
             previous = now - start >= 2 * Self.period ? [] : current
             current = []

@@ -128,3 +128,23 @@ struct EarlyConversation {
         (side == .client ? client : server).readAll().text
     }
 }
+
+extension TLSResumableSession {
+    /// OpenSSL's own form, which is the last field of `bytes`: behind the format, the scope, three numbers and
+    /// the certificates.
+    var openSSLBytes: [UInt8] {
+        var rest = bytes[...]
+        func number() -> Int {
+            defer { rest = rest.dropFirst(8) }
+            return rest.prefix(8).reduce(0) { $0 << 8 | Int($1) }
+        }
+        func field() -> [UInt8] {
+            let count = number()
+            defer { rest = rest.dropFirst(count) }
+            return Array(rest.prefix(count))
+        }
+        _ = (field(), field(), number(), number())
+        for _ in 0..<number() { _ = field() }
+        return field()
+    }
+}

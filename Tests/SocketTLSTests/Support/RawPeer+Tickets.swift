@@ -49,7 +49,7 @@ extension RawPeer {
         return Array(UnsafeBufferPointer(start: memory, count: Int(count)))
     }
 
-    private func resume(_ session: [UInt8]) throws {
+    func resume(_ session: [UInt8]) throws {
         let parsed = session.withUnsafeBufferPointer { bytes in
             var place = bytes.baseAddress
             return d2i_SSL_SESSION(nil, &place, bytes.count)
