@@ -10,8 +10,8 @@
 //  5. The record belongs to the keys of the tickets. No one else has them, and after a restart there are
 //     others: so shared keys cannot have early data.
 //
-// OpenSSL's own protection wants stateful tickets: whole sessions in its cache, which would take a kilobyte
-// for each ticket, for an hour, whether it is used or not. This one takes 16 bytes for each use.
+// OpenSSL's own protection wants stateful tickets: a whole session in its cache for each ticket, for an hour,
+// whether it is used or not. This one takes 25 bytes for each use, for 20 to 40 seconds.
 
 internal import COpenSSL
 internal import Glibc
@@ -31,7 +31,7 @@ package struct EarlyDataRecord {
 
     /// The least number of seconds for which a ticket is remembered.
     package static let period = 20
-    /// The most tickets within one period: three quarters of a power of two, which a `Set` holds in 1 MiB.
+    /// The most tickets within one period: three quarters of a power of two, which a `Set` holds in 1.2 MB.
     package static let standardLimit = 49_152
 
     private let limit: Int
