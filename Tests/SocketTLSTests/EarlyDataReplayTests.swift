@@ -121,6 +121,38 @@ import Testing
         #expect(conversation.read(on: .server) == "early")
     }
 
+    // MARK: - Bytes that were changed
+
+    @Test func changedEarlyDataEndsTheConnection() throws {
+        world.server.earlyDataResponder = nil
+        var flight = try firstFlight(resuming: world.session(), "early")
+        flight[flight.count - 1] ^= 1
+        let server = try world.newServer()
+        server.receive(flight)
+        let error = try #require(server.handshake().error)
+        #expect(error.code == .protocolViolation && error.sentAlert == .badRecordMAC)
+        #expect(server.readAll().text == "" && server.session == nil)
+    }
+
+    /// Someone drops the last record: then what the client sends next does not decrypt.
+    @Test func earlyDataIsNotCutShort() throws {
+        let old = try world.session()
+        world = try EarlyDataWorld(maximum: 65_536)
+        let session = try world.session()
+        #expect(old.maximumEarlyDataBytes < session.maximumEarlyDataBytes)
+        let conversation = try world.connect(resuming: session, sending: String(repeating: "x", count: 16_384) + "end")
+        _ = conversation.client.handshake()
+        let flight = Array(conversation.client.output.readableBytes)
+        conversation.client.output.consume(flight.count)
+        conversation.server.receive(Array(flight.dropLast(5 + 3 + 17)))
+        #expect(conversation.server.handshake().isIncomplete)
+        conversation.carry(from: conversation.server, to: conversation.client)
+        #expect(conversation.client.handshake().isComplete)
+        conversation.carry(from: conversation.client, to: conversation.server)
+        #expect(conversation.server.handshake().error?.code == .protocolViolation)
+        #expect(conversation.server.readAll().text == "" && conversation.server.session == nil)
+    }
+
     // MARK: - The record
 
     @Test func aTicketIsRememberedForTwentySeconds() {

@@ -130,8 +130,8 @@ struct EarlyConversation {
 }
 
 extension TLSResumableSession {
-    /// OpenSSL's own form, which is the last field of `bytes`: behind the format, the scope, three numbers and
-    /// the certificates.
+    /// OpenSSL's own form, which is the last field of `bytes`: behind the format, the scope, three numbers
+    /// and the certificates.
     var openSSLBytes: [UInt8] {
         var rest = bytes[...]
         func number() -> Int {
