@@ -90,7 +90,7 @@ extension TLSSession {
         serverName = Self.serverName(of: ssl)
         isResumed = SSL_session_reused(ssl) == 1
         peerSignatureAlgorithm = Self.peerSignatureAlgorithm(of: ssl)
-        earlyData = Self.earlyData(of: ssl)
+        earlyData = events.withholdsEarlyData ? .withheld : Self.earlyData(of: ssl)
         earlyByteCount = events.earlyByteCount
     }
 

@@ -41,6 +41,7 @@ extension TLSSettings {
             if serverNames != nil { throw Self.invalid("serverNames is for servers") }
         case .server:
             if ocspStapling != .none { throw Self.invalid("ocspStapling is for clients") }
+            if allowsPostHandshakeAuthentication { throw Self.invalid("allowsPostHandshakeAuthentication is for clients") }
             if identity == nil { throw Self.invalid("a server needs an identity") }
             try validateKindsOfKeys()
         }

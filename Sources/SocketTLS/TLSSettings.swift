@@ -123,6 +123,12 @@ public struct TLSSettings: Sendable, Hashable {
     public var maximumEarlyDataBytes = 0
     /// Who answers early data before the handshake is complete; nil, the default, for no one.
     public var earlyDataResponder: TLSEarlyDataResponder?
+    /// Whether a client lets the server ask for its certificate after the handshake (RFC 8446, section
+    /// 4.6.2); false by default. On a server this is an error.
+    ///
+    /// Some servers ask when they know what the client wants. The client answers while it reads: with
+    /// `identity`, or with no certificate when it has none. Only TLS 1.3 has it.
+    public var allowsPostHandshakeAuthentication = false
     /// What a client sends with its first message, if a session allows it, or else right after the handshake;
     /// nil, the default, for nothing. Read what it costs: `TLSEarlyData`.
     ///

@@ -54,7 +54,8 @@ import Testing
         #expect(server.printed.components(separatedBy: "request").count == 3)
     }
 
-    /// nginx answers before it has our Finished, and says so.
+    /// nginx answers before it has our Finished, and says so unless our Finished is very quick. When it closes
+    /// before that, it sends no new ticket: then the next connection has no session.
     @Test func nginxAnswersOurEarlyData() async throws {
         let port = try Loopback.freePort()
         let (certificate, key) = try files()
@@ -91,13 +92,16 @@ import Testing
         settings.applicationProtocols = ["http/1.1"]
         settings.earlyData = TLSEarlyData(Array("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".utf8))
         let tls = settings
-        for expected in ["early: [] reused: .", "early: [1] reused: r", "early: [1] reused: r"] {
+        var answers: [String] = []
+        for _ in 0..<20 {
             let (outcome, answer) = try await AsyncSocket.withConnection(to: "127.0.0.1", port: port, tls: tls) { socket in
                 (socket.tlsSession?.earlyData, String(decoding: try await socket.readToEnd(), as: UTF8.self))
             }
-            #expect(outcome == (expected.contains("1") ? .accepted : .notOffered))
-            #expect(answer.contains(expected), "\(answer)")
+            #expect(outcome == .accepted || outcome == .notOffered)
+            #expect(answer.contains(outcome == .accepted ? "reused: r" : "early: [] reused: ."), "\(answer)")
+            answers.append(answer)
         }
+        #expect(answers.contains { $0.contains("early: [1] reused: r") }, "\(answers)")
     }
 
     // MARK: - Our servers

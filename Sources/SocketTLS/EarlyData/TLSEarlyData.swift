@@ -5,8 +5,8 @@
 /// - Someone on the network can send them again, to the same server or to another one with the same keys:
 ///   they are received, and perhaps acted on, more than once. Give only what may be done twice, such as a
 ///   request that changes nothing.
-/// - They have no forward secrecy: whoever gets the key of the ticket later can read them.
-/// - The server has not proved anew who it is: the verdict of the session that is resumed counts.
+/// - They have no forward secrecy: someone who gets the key of the ticket later can read them.
+/// - They leave before the server proves who it is: the verdict of the session that is resumed counts.
 ///
 /// They are the first bytes of the connection, and the server gets them exactly once unless someone repeats
 /// them: with the first message if a session allows so many, and otherwise, or if the server does not take
@@ -16,8 +16,8 @@ public struct TLSEarlyData: Sendable, Hashable {
     public var bytes: [UInt8]
     /// The protocol (ALPN) that they belong to: needed when the settings name several.
     ///
-    /// If another one is agreed on, or none, the bytes are not sent: compare it with
-    /// `TLSSession.applicationProtocol`. Nil: the only one of the settings, or none.
+    /// If another one is agreed on, or none, the bytes do not follow the handshake:
+    /// `TLSEarlyDataOutcome.withheld`. Nil: the only one of the settings, or none.
     public var applicationProtocol: String?
 
     /// Early data.
@@ -37,6 +37,9 @@ public enum TLSEarlyDataOutcome: Sendable, Hashable {
     case accepted
     /// The server did not take it.
     case rejected
+    /// On a client: the protocol (ALPN) that was agreed on is not the one that the bytes are for, so they do
+    /// not follow the handshake. Write in that protocol what you want to say.
+    case withheld
 }
 
 // MARK: - Servers

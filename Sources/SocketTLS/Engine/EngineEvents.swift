@@ -26,6 +26,8 @@ final class EngineEvents {
     var isEstablished = false
     /// How many bytes of early data a server delivers first.
     var earlyByteCount = 0
+    /// A client has not sent its early data, which is for another application protocol.
+    var withholdsEarlyData = false
     /// What the client's first message has too much of.
     var excessOfHello: String?
     /// The next session ticket becomes this alert instead: see `EngineCallbacks.installRefusal(on:)`.

@@ -188,7 +188,8 @@ extension TLSEngine {
         case .client(let data):
             early = nil
             if SSL_get_early_data_status(ssl) == SSL_EARLY_DATA_ACCEPTED { break }
-            guard TLSSession.applicationProtocol(of: ssl) == data.applicationProtocol else { break }
+            events.withholdsEarlyData = TLSSession.applicationProtocol(of: ssl) != data.applicationProtocol
+            guard !events.withholdsEarlyData else { break }
             bio.limitsOutput = false
             switch data.bytes.withUnsafeBytes({ write($0) }) {
             case .accepted(data.bytes.count): break

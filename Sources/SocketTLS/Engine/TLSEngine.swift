@@ -125,6 +125,7 @@ package final class TLSEngine {
         if isServer { SSL_set_accept_state(ssl) } else { SSL_set_connect_state(ssl) }
         try resumption?.offer(on: ssl)
         try prepareEarlyData(settings, serverName)
+        if settings.allowsPostHandshakeAuthentication { SSL_set_post_handshake_auth(ssl, 1) }
     }
 
     deinit {

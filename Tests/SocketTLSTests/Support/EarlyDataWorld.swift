@@ -87,6 +87,17 @@ struct EarlyConversation {
         }
     }
 
+    /// Whether it has a record of application data (RFC 8446, 5.1).
+    var firstFlightHasData: Bool {
+        var rest = firstFlight[...]
+        while rest.count >= 5 {
+            let header = Array(rest.prefix(5))
+            if header[0] == 23 { return true }
+            rest = rest.dropFirst(5 + Int(header[3]) << 8 + Int(header[4]))
+        }
+        return false
+    }
+
     mutating func shakeHands() throws {
         advance()
         if let error = clientError ?? serverError { throw error }
