@@ -54,8 +54,8 @@ import Testing
         #expect(server.printed.components(separatedBy: "request").count == 3)
     }
 
-    /// nginx answers before it has our Finished, and says so unless our Finished is very quick. When it closes
-    /// before that, it sends no new ticket: then the next connection has no session.
+    /// nginx answers before it has our Finished, and says so unless our Finished is very quick. When it
+    /// closes before that, it sends no new ticket: then the next connection has no session.
     @Test func nginxAnswersOurEarlyData() async throws {
         let port = try Loopback.freePort()
         let (certificate, key) = try files()

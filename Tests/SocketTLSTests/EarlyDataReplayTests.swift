@@ -228,6 +228,27 @@ import Testing
         #expect(conversation.read(on: .server) == "early")
     }
 
+    /// The settings of a name have the responder, and a function chooses them.
+    @Test func bothFunctionsOfAServerAreAsked() async throws {
+        answer.withLock { $0 = .send(Array("at once".utf8)) }
+        let named = world.server
+        (world.server.earlyDataResponder, world.server.maximumEarlyDataBytes) = (nil, 0)
+        world.server.serverNames = TLSServerNames { $0.serverName == Fixture.host ? named : nil }
+        func converse(_ session: TLSResumableSession?, _ text: String) async throws -> EarlyConversation {
+            var conversation = try world.connect(resuming: session, sending: text)
+            conversation.advance()
+            for _ in 0..<2 { await conversation.answer() }
+            try conversation.shakeHands()
+            return conversation
+        }
+        var first = try await converse(nil, "first")
+        first.write("!", from: .server)
+        #expect(first.read(on: .client) == "!" && first.read(on: .server) == "first" && asked == [])
+        let second = try await converse(first.client.session?.resumable, "early")
+        #expect(second.server.session?.earlyData == .accepted && asked == ["early"])
+        #expect(second.read(on: .client) == "at once" && second.read(on: .server) == "")
+    }
+
     @Test func aResponderWaitsForMore() async throws {
         answer.withLock { $0 = .awaitMore }
         let text = String(repeating: "x", count: 16_384) + "end"

@@ -104,6 +104,39 @@ import Testing
         }
     }
 
+    @Test(arguments: versions) func clientsWithoutEarlyDataNoticeNothing(_ version: TLSVersion) throws {
+        world.client.maximumVersion = version
+        var session: TLSResumableSession?
+        for attempt in 0..<3 {
+            var conversation = try world.connect(resuming: session, sending: nil, chunk: 100)
+            try conversation.shakeHands()
+            #expect(conversation.server.session?.protocolVersion == version)
+            #expect(conversation.server.session?.isResumed == (attempt > 0))
+            #expect(conversation.server.session?.earlyData == .notOffered)
+            conversation.write("hello", from: .client)
+            #expect(conversation.read(on: .server) == "hello")
+            conversation.write("hi", from: .server)
+            #expect(conversation.read(on: .client) == "hi")
+            session = conversation.client.session?.resumable
+        }
+    }
+
+    @Test func errorsOfOtherPeersAreTheSame() throws {
+        let server = try world.newServer()
+        server.receive("GET / HTTP/1.0\r\n\r\n")
+        #expect(server.handshake().error?.code == .notTLS)
+        let other = try world.newServer()
+        other.receiveEndOfFile()
+        #expect(other.handshake().error?.code == .closedDuringHandshake)
+        // It ends behind the early data.
+        let conversation = try world.connect(resuming: world.session(), sending: "early")
+        _ = conversation.client.handshake()
+        conversation.carry(from: conversation.client, to: conversation.server)
+        conversation.server.receiveEndOfFile()
+        #expect(conversation.server.handshake().error?.code == .closedDuringHandshake)
+        #expect(conversation.read(on: .server) == "")
+    }
+
     // MARK: - Rejection
 
     private func expectRejection(

@@ -11,6 +11,7 @@
 /// They are the first bytes of the connection, and the server gets them exactly once unless someone repeats
 /// them: with the first message if a session allows so many, and otherwise, or if the server does not take
 /// them so, right after the handshake. `TLSSession.earlyData` tells which. What else you write follows them.
+/// They belong to the settings of one connection: each connection that is made with them sends the bytes.
 public struct TLSEarlyData: Sendable, Hashable {
     /// The bytes: 1 to 65,536.
     public var bytes: [UInt8]
