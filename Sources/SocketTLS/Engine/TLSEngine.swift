@@ -44,8 +44,7 @@ package final class TLSEngine {
     /// What both sides agreed on; nil before `.complete`. Built again for each call: keeping it would take
     /// 0.1 KiB on each connection.
     package var session: TLSSession? {
-        events.isEstablished
-            ? TLSSession(of: ssl, events) : nil
+        events.isEstablished ? TLSSession(of: ssl, events) : nil
     }
 
     /// Answers once the handshake is complete, on any thread.
@@ -174,7 +173,7 @@ extension TLSEngine {
         case incomplete
         /// Get a decision, call `decideTrust`, then call again.
         case awaitingTrust(PeerTrust)
-        /// Get an answer, call `choose`, then call again.
+        /// Get an answer about settings or early data, call `choose`, then call again.
         case awaitingSettings(TLSServerQuestion)
         /// Data may be read and written, and `session` is available.
         case complete

@@ -15,7 +15,8 @@ package struct NamedContext: Sendable {
     let context: TLSContext
 }
 
-/// The settings for one connection of a server.
+/// What code of the server's program has answered: the settings for one connection, or what becomes of early
+/// data.
 package enum TLSServerChoice: Sendable {
     /// Those that hold the names.
     case useDefault
