@@ -34,6 +34,11 @@ static inline int COpenSSL_CTX_setMaximumVersion(SSL_CTX *context, int version) 
     return (int)SSL_CTX_set_max_proto_version(context, version);
 }
 
+// Stands for `SSL_set_min_proto_version`.
+static inline int COpenSSL_setMinimumVersion(SSL *ssl, int version) {
+    return (int)SSL_set_min_proto_version(ssl, version);
+}
+
 // Stands for `SSL_CTX_set_mode`.
 static inline void COpenSSL_CTX_setMode(SSL_CTX *context, long mode) {
     SSL_CTX_set_mode(context, mode);
@@ -64,6 +69,11 @@ static inline const SSL_CIPHER *COpenSSL_sk_SSL_CIPHER(const STACK_OF(SSL_CIPHER
 // Stands for `SSL_OP_NO_TICKET`.
 static inline uint64_t COpenSSL_noTicketOption(void) {
     return SSL_OP_NO_TICKET;
+}
+
+// Stands for `SSL_OP_NO_ANTI_REPLAY`: OpenSSL leaves the protection of early data against replays to a callback.
+static inline uint64_t COpenSSL_noAntiReplayOption(void) {
+    return SSL_OP_NO_ANTI_REPLAY;
 }
 
 // Stands for `SSL_OP_NO_EXTENDED_MASTER_SECRET`: for tests of peers that do not have it.

@@ -29,6 +29,12 @@ public struct TLSSession: Sendable, Hashable {
     ///
     /// On a server it names the client, which has proved to have that key.
     public let preSharedKeyIdentity: [UInt8]?
+    /// What became of early data (RFC 8446, section 4.2.10): see `TLSEarlyData`.
+    public let earlyData: TLSEarlyDataOutcome
+    /// On a server: how many of the bytes that are read first came as early data. The handshake has confirmed
+    /// them: they are no replay. They have no forward secrecy. 0 on a client, and for bytes that a
+    /// `TLSEarlyDataResponder` has answered.
+    public let earlyByteCount: Int
     /// A session that a later connection can resume with `TLSSettings.Resumption.session(_:)`: the latest
     /// that the server has offered; nil on a server, and when the settings or the server want none.
     ///
@@ -56,7 +62,9 @@ public struct TLSSession: Sendable, Hashable {
         isResumed: Bool = false,
         matchesPins: Bool? = nil,
         peerSignatureAlgorithm: String? = nil,
-        preSharedKeyIdentity: [UInt8]? = nil
+        preSharedKeyIdentity: [UInt8]? = nil,
+        earlyData: TLSEarlyDataOutcome = .notOffered,
+        earlyByteCount: Int = 0
     ) {
         self.preSharedKeyIdentity = preSharedKeyIdentity
         self.protocolVersion = protocolVersion
@@ -68,6 +76,8 @@ public struct TLSSession: Sendable, Hashable {
         self.isResumed = isResumed
         self.matchesPins = matchesPins
         self.peerSignatureAlgorithm = peerSignatureAlgorithm
+        self.earlyData = earlyData
+        self.earlyByteCount = earlyByteCount
         source = Source()
     }
 }
@@ -75,20 +85,34 @@ public struct TLSSession: Sendable, Hashable {
 extension TLSSession {
     /// The facts of an `SSL` whose handshake is complete.
     init(of ssl: OpaquePointer, _ events: EngineEvents) {
-        let (isServer, resumption) = (events.isServer, events.resumption)
         matchesPins = events.matchesPins
         preSharedKeyIdentity = events.gate.preSharedKeyIdentity
-        source = Source(resumption: resumption)
+        source = Source(resumption: events.resumption)
         protocolVersion = TLSVersion(wireValue: UInt16(truncatingIfNeeded: SSL_version(ssl)))
         cipherSuite = Self.cipherSuite(of: ssl)
         group = SSL_group_to_name(ssl, COpenSSL_negotiatedGroup(ssl)).map { String(cString: $0) }
         applicationProtocol = Self.applicationProtocol(of: ssl)
         // A session from a store has come without its chain.
-        peerCertificates = resumption?.offered?.peerCertificates ?? Self.peerCertificates(of: ssl, isServer: isServer)
-        serverName = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name).map { String(cString: $0) }
+        peerCertificates =
+            events.resumption?.offered?.peerCertificates ?? Self.peerCertificates(of: ssl, isServer: events.isServer)
+        serverName = Self.serverName(of: ssl)
         // OpenSSL makes a session of an external key too.
         isResumed = SSL_session_reused(ssl) == 1 && preSharedKeyIdentity == nil
         peerSignatureAlgorithm = Self.peerSignatureAlgorithm(of: ssl)
+        earlyData = events.withholdsEarlyData ? .withheld : Self.earlyData(of: ssl)
+        earlyByteCount = events.earlyByteCount
+    }
+
+    private static func earlyData(of ssl: OpaquePointer) -> TLSEarlyDataOutcome {
+        switch SSL_get_early_data_status(ssl) {
+        case SSL_EARLY_DATA_ACCEPTED: .accepted
+        case SSL_EARLY_DATA_REJECTED: .rejected
+        default: .notOffered
+        }
+    }
+
+    static func serverName(of ssl: OpaquePointer) -> String? {
+        SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name).map { String(cString: $0) }
     }
 
     private static func peerSignatureAlgorithm(of ssl: OpaquePointer) -> String? {
@@ -113,7 +137,7 @@ extension TLSSession {
         return (SSL_CIPHER_standard_name(cipher) ?? SSL_CIPHER_get_name(cipher)).map { String(cString: $0) } ?? ""
     }
 
-    private static func applicationProtocol(of ssl: OpaquePointer) -> String? {
+    static func applicationProtocol(of ssl: OpaquePointer) -> String? {
         var name: UnsafePointer<UInt8>?
         var length: UInt32 = 0
         SSL_get0_alpn_selected(ssl, &name, &length)

@@ -9,6 +9,7 @@ extension TLSSettings {
         try validateApplicationProtocols()
         try validateTickets()
         try validatePreSharedKeys()
+        try validateEarlyData()
         try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
         try Self.validate(maximumCertificateChainLength, in: 1...100, "maximumCertificateChainLength")
         try Self.validate(seconds: handshakeTimeout, "handshakeTimeout")
@@ -41,6 +42,7 @@ extension TLSSettings {
             if serverNames != nil { throw Self.invalid("serverNames is for servers") }
         case .server:
             if ocspStapling != .none { throw Self.invalid("ocspStapling is for clients") }
+            if allowsPostHandshakeAuthentication { throw Self.invalid("allowsPostHandshakeAuthentication is for clients") }
             if identity == nil, !requiresPreSharedKey { throw Self.invalid("a server needs an identity") }
             try validateKindsOfKeys()
         }
@@ -98,7 +100,7 @@ extension TLSSettings {
         }
     }
 
-    private static func validate(_ value: Int, in range: ClosedRange<Int>, _ name: String) throws(TLSError) {
+    static func validate(_ value: Int, in range: ClosedRange<Int>, _ name: String) throws(TLSError) {
         guard range.contains(value) else {
             throw invalid("\(name) is \(value), and must be from \(range.lowerBound) to \(range.upperBound)")
         }

@@ -91,8 +91,9 @@ public struct TLSSettings: Sendable, Hashable {
     /// TLS 1.3 it makes a new key exchange; in TLS 1.2 it does not, so the keys of the tickets protect what
     /// such a connection carries. One ticket is enough for clients that open one connection at a time, and in
     /// TLS 1.2 there is never more than one. A resumed handshake brings one new ticket. A session ends an
-    /// hour after its full handshake; there is no early data. In TLS 1.3 the tickets leave with the first
-    /// data that the server writes. For client certificates see `resumesClientCertificates`.
+    /// hour after its full handshake. In TLS 1.3 the tickets leave with the first data that the server
+    /// writes. For client certificates see `resumesClientCertificates`, for early data
+    /// `maximumEarlyDataBytes`.
     ///
     /// Unless you give `ticketKeys`, the keys are random. They belong to this process, and to connections
     /// whose settings agree. A key encrypts tickets for an hour from its first one, and decrypts them for one
@@ -115,6 +116,32 @@ public struct TLSSettings: Sendable, Hashable {
     /// a certificate that is revoked meanwhile still counts. With `.delegate` you are asked again, and get
     /// the client's own certificate without its chain. With `.manual` this is an error.
     public var resumesClientCertificates = false
+    /// How many bytes of early data a server takes from a client that resumes (RFC 8446, section 2.3): 0 to
+    /// 65,536; 0, for none, by default.
+    ///
+    /// They are delivered ahead of all other data when the handshake is complete: what someone has recorded
+    /// and sends again is never delivered. So this alone saves no time; `earlyDataResponder` does. Each
+    /// ticket brings early data once, and only within seconds of the time that its client states (RFC 8446,
+    /// section 8); more than 49,152 uses in 20 seconds are rejected. Early data is not forward secret: who
+    /// gets the keys of the tickets, which this process has for two hours, can read what was recorded.
+    ///
+    /// It needs a `sessionTicketCount` above 0. It cannot go with `ticketKeys`, since no process knows what
+    /// was sent to the others, nor with `clientCertificates`: `startTLS` throws `invalidSettings`.
+    public var maximumEarlyDataBytes = 0
+    /// Who answers early data before the handshake is complete; nil, the default, for no one.
+    public var earlyDataResponder: TLSEarlyDataResponder?
+    /// Whether a client lets the server ask for its certificate after the handshake (RFC 8446, section
+    /// 4.6.2); false by default. On a server this is an error.
+    ///
+    /// Some servers ask when they know what the client wants. The client answers while it reads: with
+    /// `identity`, or with no certificate when it has none. Only TLS 1.3 has it.
+    public var allowsPostHandshakeAuthentication = false
+    /// What a client sends with its first message, if a session allows it, or else right after the handshake;
+    /// nil, the default, for nothing. Read what it costs: `TLSEarlyData`.
+    ///
+    /// It leaves before anyone could be asked about the server. So it cannot go with a trust callback
+    /// (`trustEvaluation`), and it needs `resumption`: `startTLS` throws `invalidSettings`.
+    public var earlyData: TLSEarlyData?
     /// Other settings for clients that ask for certain names (SNI); nil: these settings for all.
     public var serverNames: TLSServerNames?
     /// The settings were chosen by name, which the server tells the client (RFC 6066, section 3).

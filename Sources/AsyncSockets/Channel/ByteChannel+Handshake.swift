@@ -6,7 +6,7 @@ extension ByteChannel {
     enum HandshakeAnswer {
         case complete(TLSSession?, KeyExporter)
         case awaitingTrust(PeerTrust)
-        /// The settings for a client are to be chosen.
+        /// The settings for a client are to be chosen, or its early data may be answered.
         case awaitingSettings(TLSServerQuestion)
         /// `takeBack(_:)` follows when it is done.
         case awaitingWork(HandshakeWork)
@@ -45,7 +45,7 @@ extension ByteChannel {
         if case .tls(let engine) = layer { engine.decideTrust(accepted, refusal: refusal) }
     }
 
-    /// The settings for a client; `handshake()` goes on with them.
+    /// The answer to `.awaitingSettings`; `handshake()` goes on with it.
     func choose(_ choice: TLSServerChoice) {
         if case .tls(let engine) = layer { engine.choose(choice) }
     }

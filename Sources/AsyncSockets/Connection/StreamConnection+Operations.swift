@@ -203,7 +203,7 @@ extension StreamConnection {
         if !waiters.answerSecured(.secured(session)) { outlet.append(.didSecure) }
     }
 
-    /// Asks the server's function for the settings, off the loop.
+    /// Asks a function of the server's program, off the loop: for settings, or about early data.
     private func ask(_ question: TLSServerQuestion) {
         Task.detached { [weak self] in
             let choice = await question.answer()

@@ -11,6 +11,8 @@ struct ContextKey: Hashable, Sendable {
     let applicationProtocols: [String]
     let clientCertificates: TLSSettings.ClientCertificates
     let sessionTicketCount: Int
+    let maximumEarlyDataBytes: Int
+    let earlyDataResponder: TLSEarlyDataResponder?
     let serverNames: TLSServerNames?
     /// What the settings of names refer to in files, which may change: of those that verify clients.
     let trustOfNames: [NamedTrust]
@@ -46,6 +48,8 @@ struct ContextKey: Hashable, Sendable {
         applicationProtocols = settings.applicationProtocols
         clientCertificates = settings.clientCertificates
         sessionTicketCount = settings.sessionTicketCount
+        maximumEarlyDataBytes = settings.maximumEarlyDataBytes
+        earlyDataResponder = settings.earlyDataResponder
         maximumCertificateChainBytes = settings.maximumCertificateChainBytes
         maximumCertificateChainLength = settings.maximumCertificateChainLength
         keyLogFile = settings.keyLogFile

@@ -27,10 +27,22 @@ enum ServerName: Equatable {
     }
 
     /// Makes OpenSSL verify the peer's certificate for this name.
-    func require(on parameters: OpaquePointer?) -> Int32 {
+    private func require(on parameters: OpaquePointer?) -> Int32 {
         switch self {
         case .hostName(let name): X509_VERIFY_PARAM_set1_host(parameters, name, name.utf8.count)
         case .address(_, let bytes): X509_VERIFY_PARAM_set1_ip(parameters, bytes, bytes.count)
+        }
+    }
+
+    /// Has a client verify the server's certificate for this name, and send the name.
+    func expect(on ssl: OpaquePointer, verifies: Bool) throws(TLSError) {
+        let parameters = SSL_get0_param(ssl)
+        X509_VERIFY_PARAM_set_hostflags(
+            parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT))
+        if verifies { try OpenSSLCall.requireSuccess("X509_VERIFY_PARAM_set1_host") { require(on: parameters) } }
+        // An address is never sent (RFC 6066, 3).
+        if case .hostName(let host) = self {
+            try OpenSSLCall.requireSuccess("SSL_set_tlsext_host_name") { COpenSSL_setServerNameIndication(ssl, host) }
         }
     }
 

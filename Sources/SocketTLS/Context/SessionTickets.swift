@@ -25,16 +25,25 @@ internal import SocketBuffers
 
 /// Issues and opens the tickets of one context.
 final class SessionTickets: Sendable {
+    private let earlyDataLimit: Int
     private let ring = Locked(TicketKeyRing())
     private let source: (any TLSTicketKeySource)?
-    private let clock: @Sendable () -> Int
+    let clock: @Sendable () -> Int
+    /// Nil: no early data.
+    let earlyData: Locked<EarlyDataRecord>?
 
     /// - Parameters:
     ///   - source: Keys that others have too; nil: keys of this object.
+    ///   - earlyDataLimit: How many bytes of early data a ticket allows.
+    ///   - record: What remembers the tickets that have brought some.
     ///   - clock: Seconds, which go on while the machine sleeps; nil for the seconds from now or, with shared
     ///     keys, those of the system.
-    init(keysFrom source: (any TLSTicketKeySource)?, clock: (@Sendable () -> Int)?) {
+    init(
+        keysFrom source: (any TLSTicketKeySource)?, earlyDataLimit: Int, record: EarlyDataRecord, clock: (@Sendable () -> Int)?
+    ) {
         self.source = source
+        self.earlyDataLimit = earlyDataLimit
+        earlyData = earlyDataLimit > 0 ? Locked(record) : nil
         let origin = ContinuousClock.now
         if let clock {
             self.clock = clock
@@ -71,12 +80,13 @@ final class SessionTickets: Sendable {
                     return isUsable ? SSL_TICKET_RETURN_USE_RENEW : SSL_TICKET_RETURN_IGNORE_RENEW
                 }, nil)
         }
+        if earlyDataLimit > 0 { try allowEarlyData(earlyDataLimit, on: context) }
     }
 
     /// The index of `SSL_CTX_set_app_data`.
     private static let place: Int32 = 0
 
-    private static func of(_ ssl: OpaquePointer?) -> SessionTickets? {
+    static func of(_ ssl: OpaquePointer?) -> SessionTickets? {
         guard let ssl, let tickets = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), place) else { return nil }
         return Unmanaged<SessionTickets>.fromOpaque(tickets).takeUnretainedValue()
     }
@@ -128,15 +138,15 @@ final class SessionTickets: Sendable {
     private func setEnd(of ssl: OpaquePointer?) -> Bool {
         guard let ssl, let session = SSL_get_session(ssl) else { return false }
         let now = clock()
-        var end = Self.end(of: session) ?? now + min(TicketKeyRing.period, Self.secondsLeft(of: SSL_get0_peer_certificate(ssl)))
+        let end = Stamp(of: session)?.end ?? now + min(TicketKeyRing.period, Self.secondsLeft(of: SSL_get0_peer_certificate(ssl)))
         // The time that is left becomes the ticket's lifetime, which the client receives. OpenSSL cannot make
         // a ticket with none, and would end the connection.
         guard SSL_SESSION_set_timeout(session, max(1, end - now)) == 1 else { return false }
-        return SSL_SESSION_set1_ticket_appdata(session, &end, MemoryLayout<Int>.size) == 1
+        return Stamp(end: end, issued: earlyData == nil ? nil : now).put(into: session)
     }
 
     private func isAlive(_ session: OpaquePointer?) -> Bool {
-        guard let session, let end = Self.end(of: session) else { return false }
+        guard let session, let end = Stamp(of: session)?.end else { return false }
         let now = clock()
         // A clock that was set back must not make a session live longer.
         return now < end && end - now <= TicketKeyRing.period
@@ -148,14 +158,5 @@ final class SessionTickets: Sendable {
         var (days, seconds): (Int32, Int32) = (0, 0)
         guard ASN1_TIME_diff(&days, &seconds, nil, X509_get0_notAfter(certificate)) == 1 else { return 0 }
         return max(0, Int(days) * 86_400 + Int(seconds))
-    }
-
-    private static func end(of session: OpaquePointer) -> Int? {
-        var bytes: UnsafeMutableRawPointer?
-        var count = 0
-        guard SSL_SESSION_get0_ticket_appdata(session, &bytes, &count) == 1, let bytes, count == MemoryLayout<Int>.size else {
-            return nil
-        }
-        return bytes.loadUnaligned(as: Int.self)
     }
 }

@@ -16,10 +16,10 @@ internal import SocketBuffers
 package final class TLSContext: Sendable {
     /// A context that no one else shares. Its session tickets age by `ticketClock`, in seconds.
     package convenience init(
-        for settings: TLSSettings, ticketClock: @escaping @Sendable () -> Int
+        for settings: TLSSettings, record: EarlyDataRecord = EarlyDataRecord(), ticketClock: (@Sendable () -> Int)?
     ) throws(TLSError) {
         try settings.validate()
-        try self.init(ContextKey(settings), ticketClock: ticketClock)
+        try self.init(ContextKey(settings), record: record, ticketClock: ticketClock)
     }
 
     let handle: ContextHandle
@@ -31,18 +31,29 @@ package final class TLSContext: Sendable {
     private let stapledResponses: StapledResponses?
     /// How many tickets a full handshake brings in TLS 1.3.
     let ticketCount: Int
+    /// A server accepts early data.
+    let acceptsEarlyData: Bool
+    let earlyDataResponder: TLSEarlyDataResponder?
     /// What sessions of this context's clients have in common; nil when they resume none.
     let resumptionScope: ResumptionScope?
     /// What this library checks itself in the peer's verified chain.
     let rules: TrustRules
     let preSharedKeys: TLSPreSharedKeys?
 
-    init(_ key: ContextKey, ticketClock: (@Sendable () -> Int)? = nil) throws(TLSError) {
+    init(
+        _ key: ContextKey, record: EarlyDataRecord = EarlyDataRecord(), ticketClock: (@Sendable () -> Int)? = nil
+    ) throws(TLSError) {
         handle = try ContextHandle(isServer: key.isServer, requiresFIPS: key.policy.requiresFIPS)
         rules = key.rules
         preSharedKeys = key.preSharedKeys
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
-        tickets = key.issuesTickets ? SessionTickets(keysFrom: key.ticketKeys?.source, clock: ticketClock) : nil
+        tickets =
+            key.issuesTickets
+            ? SessionTickets(
+                keysFrom: key.ticketKeys?.source, earlyDataLimit: key.maximumEarlyDataBytes, record: record, clock: ticketClock)
+            : nil
+        acceptsEarlyData = key.maximumEarlyDataBytes > 0
+        earlyDataResponder = key.earlyDataResponder
         ticketCount = key.sessionTicketCount
         var named: [TLSContext] = []
         for settings in key.serverNames?.all ?? [] {

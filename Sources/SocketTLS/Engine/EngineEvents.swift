@@ -34,6 +34,10 @@ final class EngineEvents {
     var complaintAboutHello: String?
     /// The ClientHello by which a server's settings were chosen; nil if none was.
     var chosenHello: TLSClientHello?
+    /// How many bytes of early data a server delivers first.
+    var earlyByteCount = 0
+    /// A client has not sent its early data, which is for another application protocol.
+    var withholdsEarlyData = false
     /// The next session ticket becomes this alert instead: see `EngineCallbacks.installRefusal(on:)`.
     var alertInsteadOfTicket: TLSAlert?
     /// OpenSSL has no limit of its own: it processes thousands of messages in one call, and answers each

@@ -73,7 +73,7 @@ extension TLSEngine {
     }
 
     private func perform() -> OpenSSLCall.Outcome {
-        let outcome = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
+        let outcome = stepOfOpenSSL()
         if case .wanted = events.work { return .wantsWork }
         return outcome
     }

@@ -44,8 +44,7 @@ package final class TLSEngine {
     /// What both sides agreed on; nil before `.complete`. Built again for each call: keeping it would take
     /// 0.1 KiB on each connection.
     package var session: TLSSession? {
-        events.isEstablished
-            ? TLSSession(of: ssl, events) : nil
+        events.isEstablished ? TLSSession(of: ssl, events) : nil
     }
 
     /// Answers once the handshake is complete, on any thread.
@@ -63,7 +62,9 @@ package final class TLSEngine {
     /// The handshake cannot go on before bytes arrive.
     private var waitsForBytes: Bool
     /// Tickets that leave with the next data.
-    private var ticketsToSend: UInt8 = 0
+    var ticketsToSend: UInt8 = 0
+    /// Until it is sent or delivered; nil: there is none.
+    var early: EarlyData?
     /// OpenSSL could not send an answer to the peer: the next read must call OpenSSL even if nothing has
     /// arrived.
     private var hasUnsentAnswer = false
@@ -119,9 +120,11 @@ package final class TLSEngine {
         }
         selection = settings.serverNames.map { ServerSelection(names: $0) }
         try attach()
-        if let serverName { try expect(serverName, verifies: settings.verifiesHostName) }
+        try serverName?.expect(on: ssl, verifies: settings.verifiesHostName)
         if isServer { SSL_set_accept_state(ssl) } else { SSL_set_connect_state(ssl) }
         try resumption?.offer(on: ssl)
+        try prepareEarlyData(settings, serverName)
+        if settings.allowsPostHandshakeAuthentication { SSL_set_post_handshake_auth(ssl, 1) }
     }
 
     deinit {
@@ -141,6 +144,7 @@ package final class TLSEngine {
         (context, events.context, ssl) = (new, new, replacement)
         try attach()
         SSL_set_accept_state(ssl)
+        acceptEarlyData()
     }
 
     private func detach() {
@@ -153,17 +157,6 @@ package final class TLSEngine {
         let handle = try OpenSSLCall.require("BIO_new", or: .internalError, "OpenSSL has no memory for a BIO.") { bio.makeBIO() }
         SSL_set_bio(ssl, handle, handle)
         EngineCallbacks.setEvents(events, of: ssl)
-    }
-
-    private func expect(_ name: ServerName, verifies: Bool) throws(TLSError) {
-        let parameters = SSL_get0_param(ssl)
-        X509_VERIFY_PARAM_set_hostflags(
-            parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT))
-        if verifies { try OpenSSLCall.requireSuccess("X509_VERIFY_PARAM_set1_host") { name.require(on: parameters) } }
-        // An address is never sent (RFC 6066, 3).
-        if case .hostName(let host) = name {
-            try OpenSSLCall.requireSuccess("SSL_set_tlsext_host_name") { COpenSSL_setServerNameIndication(ssl, host) }
-        }
     }
 
     /// The transport has ended: nothing more will be appended to `received`.
@@ -180,7 +173,7 @@ extension TLSEngine {
         case incomplete
         /// Get a decision, call `decideTrust`, then call again.
         case awaitingTrust(PeerTrust)
-        /// Get an answer, call `choose`, then call again.
+        /// Get an answer about settings or early data, call `choose`, then call again.
         case awaitingSettings(TLSServerQuestion)
         /// Leave the engine alone until the work is done: see `HandshakeWork`.
         case awaitingWork(HandshakeWork)
@@ -196,7 +189,7 @@ extension TLSEngine {
         case .established: return .complete
         case .handshaking: break
         }
-        if isAwaitingTrust { return .incomplete }
+        if isAwaitingTrust || isAwaitingEarlyAnswer { return .incomplete }
         if case .byDecision = events.gate.refusal, events.isServer || isFinished { return .failed(refusePeer()) }
         if waitsForBytes, bio.received.isEmpty, !bio.hasReachedEndOfFile { return .incomplete }
         if let answer = select() { return answer }
@@ -212,7 +205,7 @@ extension TLSEngine {
         case .wantsRead:
             if bio.isHeld { return question ?? .incomplete }
             waitsForBytes = true
-            return .incomplete
+            return earlyQuestion ?? .incomplete
         case .wantsWrite: return .incomplete
         case .closed: return .failed(fail("SSL_do_handshake", []))
         case .failure(let entries): return .failed(fail("SSL_do_handshake", entries))
@@ -255,7 +248,7 @@ extension TLSEngine {
         }
         exporter.lend(ssl)
         bio.forgetFirstBytes()
-        return .complete
+        return settleEarlyData()
     }
 
     func fail(_ operation: String, _ entries: [OpenSSLError], hasReadForWriting: Bool = false) -> TLSError {
@@ -290,6 +283,7 @@ extension TLSEngine {
         case .handshaking: return .incomplete
         case .established: break
         }
+        if case .server(let data) = early { return takeEarlyData(data, into: buffer, limit: limit) }
         if hasReceivedClose { return .closed }
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
@@ -316,6 +310,7 @@ extension TLSEngine {
 
     private var mayHaveData: Bool {
         !received.isEmpty || bio.hasReachedEndOfFile || hasUnsentAnswer || events.isFlooded || SSL_pending(ssl) > 0
+            || early != nil
     }
 
     private func readRecord(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
@@ -378,7 +373,7 @@ extension TLSEngine {
     }
 
     /// Has OpenSSL send tickets ahead of the next data: one message to the peer, and not two.
-    private func addTickets() {
+    func addTickets() {
         for _ in 0..<ticketsToSend { _ = perform { SSL_new_session_ticket(ssl) } }
         ticketsToSend = 0
     }

@@ -55,7 +55,7 @@ public final class TLSResumableSession: Sendable {
 /// Owns one `SSL_SESSION`.
 final class SessionHandle: @unchecked Sendable {
     // Unchecked: it is not changed after it is made, and each connection gets a copy.
-    private let session: OpaquePointer
+    let session: OpaquePointer
 
     /// Takes over a reference.
     init(owning session: OpaquePointer) {

@@ -15,7 +15,8 @@ package struct NamedContext: Sendable {
     let context: TLSContext
 }
 
-/// The settings for one connection of a server.
+/// What code of the server's program has answered: the settings for one connection, or what becomes of early
+/// data.
 package enum TLSServerChoice: Sendable {
     /// Those that hold the names.
     case useDefault
@@ -24,15 +25,26 @@ package enum TLSServerChoice: Sendable {
     case refused
     /// The function has thrown.
     case failed(String)
+    /// What a server does with early data.
+    case early(TLSEarlyAnswer)
 }
 
-/// What a client asks for, before its connection has settings.
-package struct TLSServerQuestion: Sendable {
-    let names: TLSServerNames
-    let hello: TLSClientHello
+/// What only code of the server's program can answer.
+package enum TLSServerQuestion: Sendable {
+    /// Which settings are for a client.
+    case settings(TLSServerNames, TLSClientHello)
+    /// What becomes of early data.
+    case early(TLSEarlyDataResponder, TLSEarlyRequest)
 
-    /// Asks the function of the names.
+    /// Asks the function of the program.
     package func answer() async -> TLSServerChoice {
+        switch self {
+        case .settings(let names, let hello): await Self.choice(of: names, hello)
+        case .early(let responder, let request): .early(await responder.respond(request))
+        }
+    }
+
+    private static func choice(of names: TLSServerNames, _ hello: TLSClientHello) async -> TLSServerChoice {
         do {
             switch try await names.ask(hello) {
             case .useDefault: return .useDefault
@@ -62,7 +74,7 @@ extension TLSEngine {
             events.chosenHello = hello
             guard let choice = selection.names.answer(to: hello) else {
                 self.selection?.isAsked = true
-                return .awaitingSettings(TLSServerQuestion(names: selection.names, hello: hello))
+                return .awaitingSettings(.settings(selection.names, hello))
             }
             switch choice {
             case .useDefault: self.selection = nil
@@ -78,10 +90,11 @@ extension TLSEngine {
     /// The answer to `.awaitingSettings`; call `handshake()` after it. Without an open question, nothing
     /// happens.
     package func choose(_ choice: TLSServerChoice) {
+        if case .early(let answer) = choice { return answerEarly(answer) }
         guard selection != nil, case .handshaking = phase else { return }
         selection = nil
         switch choice {
-        case .useDefault: break
+        case .useDefault, .early: break
         case .named(let named):
             do throws(TLSError) {
                 events.gate = events.gate.replaced(by: named.settings)

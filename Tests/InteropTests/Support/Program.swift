@@ -45,6 +45,11 @@ final class Program: Sendable {
     // Kept open, so that the program does not see an end of file.
     private let inputHandle = Locked<FileHandle?>(nil)
 
+    /// Writes to its standard input, which stays open. Only for a program without `input`.
+    func write(_ text: String) throws {
+        try inputHandle.withLock { try $0?.write(contentsOf: Data(text.utf8)) }
+    }
+
     /// Asks it to end. A test says so in a `defer`, which also keeps the program and its files alive until
     /// then.
     func stop() {

@@ -1,0 +1,85 @@
+import AsyncSocketsTesting
+import COpenSSL
+import SocketBuffers
+import SocketTLS
+import Testing
+
+/// Clients that show their certificate when the server asks after the handshake (RFC 8446, 4.6.2).
+@Suite struct PostHandshakeAuthenticationTests {
+    private var fixture: Fixture
+
+    init() throws {
+        fixture = try Fixture(.tls13)
+    }
+
+    /// A client of ours and a bare server, which have shaken hands.
+    private func connected(_ settings: TLSSettings) throws -> (client: TLSEngine, server: RawPeer) {
+        let issued = try fixture.authority.issue(.server(names: [Fixture.host]), signedBy: .root)
+        let server = try RawPeer(.tls13, serverPEM: issued.pem)
+        SSL_set_verify(server.ssl, SSL_VERIFY_PEER | SSL_VERIFY_POST_HANDSHAKE, { _, _ in 1 })
+        // OpenSSL goes on after a certificate only with an identifier for sessions.
+        SSL_set_session_id_context(server.ssl, [1], 1)
+        let client = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
+        server.shakeHands(with: client)
+        guard client.handshake().isComplete else { throw TestFailure(what: "handshake") }
+        return (client, server)
+    }
+
+    /// Whether the server could ask.
+    private func ask(_ client: TLSEngine, _ server: RawPeer) -> Bool {
+        ERR_clear_error()
+        guard SSL_verify_client_post_handshake(server.ssl) == 1 else { return false }
+        SSL_do_handshake(server.ssl)
+        server.carryTo(client)
+        return true
+    }
+
+    @Test func aServerCannotAskByDefault() throws {
+        #expect(!fixture.client.allowsPostHandshakeAuthentication)
+        let (client, server) = try connected(fixture.client)
+        #expect(!ask(client, server))
+        #expect(Int32(ERR_GET_REASON(ERR_peek_last_error())) == SSL_R_EXTENSION_NOT_RECEIVED)
+        ERR_clear_error()
+    }
+
+    @Test(arguments: [true, false]) func aClientShowsWhatItHas(hasCertificate: Bool) throws {
+        var settings = fixture.client
+        settings.allowsPostHandshakeAuthentication = true
+        if hasCertificate { settings.identity = try fixture.authority.identity(.client(commonName: "alice")) }
+        let (client, server) = try connected(settings)
+        #expect(SSL_get0_peer_certificate(server.ssl) == nil)
+        for round in 0..<3 {
+            let isAsked = ask(client, server)
+            #expect(isAsked)
+            server.send("hello \(round)")
+            server.carryTo(client)
+            // The answer is made while the client reads.
+            #expect(client.readAll().text == "hello \(round)")
+            #expect(client.output.count > (hasCertificate ? 300 : 50))
+            _ = client.write("data \(round)")
+            server.carryFrom(client)
+            #expect(server.read() == "data \(round)")
+            #expect((SSL_get0_peer_certificate(server.ssl) != nil) == hasCertificate)
+        }
+    }
+
+    @Test func aServerMayRefuseWhatItGets() throws {
+        var settings = fixture.client
+        settings.allowsPostHandshakeAuthentication = true
+        let (client, server) = try connected(settings)
+        let mode = SSL_VERIFY_PEER | SSL_VERIFY_POST_HANDSHAKE | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
+        SSL_set_verify(server.ssl, mode, nil)
+        let isAsked = ask(client, server)
+        #expect(isAsked && client.readAll().end.isIncomplete)
+        server.carryFrom(client)
+        #expect(server.read() == nil)
+        server.carryTo(client)
+        #expect(client.readAll().end.error?.alert == .certificateRequired)
+    }
+
+    @Test func onAServerTheSettingIsAnError() throws {
+        var settings = fixture.server
+        settings.allowsPostHandshakeAuthentication = true
+        #expect(throws: TLSError.self) { try TLSContext.context(for: settings) }
+    }
+}
