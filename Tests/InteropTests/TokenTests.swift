@@ -33,13 +33,19 @@ import Testing
         return (certificate, settings)
     }
 
+    /// Debian's folder: another OpenSSL would look in its own.
+    private func engines() throws -> String {
+        let folders = try FileManager.default.contentsOfDirectory(atPath: "/usr/lib").map { "/usr/lib/\($0)/engines-3" }
+        return try #require(folders.first { FileManager.default.fileExists(atPath: $0 + "/pkcs11.so") })
+    }
+
     private func server(_ token: (certificate: String, settings: String), pin: String, object: String = "server") throws
         -> Program
     {
         let probe = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent().appendingPathComponent(
             "EngineProbe")
         return try Program([
-            "SOFTHSM2_CONF=\(token.settings)", probe.path, "token-server", token.certificate,
+            "SOFTHSM2_CONF=\(token.settings)", "OPENSSL_ENGINES=\(try engines())", probe.path, "token-server", token.certificate,
             "pkcs11:token=mail;object=\(object);type=private", pin,
         ])
     }

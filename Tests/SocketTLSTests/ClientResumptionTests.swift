@@ -260,7 +260,9 @@ import Testing
         for _ in 0..<2000 {
             var changed = bytes
             changed[Int.random(in: 0..<bytes.count, using: &generator)] = .random(in: 0...255, using: &generator)
-            if let session = try? TLSResumableSession(bytes: changed) { #expect(session.bytes.count <= bytes.count) }
+            guard let session = try? TLSResumableSession(bytes: changed) else { continue }
+            // Numbers that have changed may need more bytes, and OpenSSL 3.5 writes more of them.
+            #expect(session.bytes.count <= bytes.count + 16)
         }
     }
 
