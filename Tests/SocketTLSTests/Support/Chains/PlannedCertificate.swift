@@ -82,11 +82,14 @@ struct CertificatePlan {
             extendedKeyUsage: "serverAuth", alternativeNames: names)
     }
 
-    var isAuthority: Bool { basicConstraints?.contains("CA:TRUE") == true }
+    var isAuthority: Bool {
+        extensions.contains { identifier, text in identifier == NID_basic_constraints && text.contains("CA:TRUE") }
+    }
 
     /// Whether a peer cannot shake hands with it in TLS 1.2, or not at all, whatever is thought of its chain.
     var isNotForHandshakes: Bool {
-        keyUsage.map { !$0.contains("digitalSignature") } ?? false || !further.isEmpty || !raw.isEmpty || key.isWeak
+        let cannotSign = keyUsage.map { !$0.contains("digitalSignature") } ?? false
+        return cannotSign || key.isWeak || !further.isEmpty || !raw.isEmpty || constraints?.bytes != nil
     }
 
     private var extensions: HandmadeCertificate.Extensions {
