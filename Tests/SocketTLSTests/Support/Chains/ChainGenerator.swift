@@ -162,7 +162,7 @@ struct ChainGenerator {
     /// Name constraints on an authority; on the leaf they mean nothing.
     private mutating func constrain() {
         let index = numbers.happens(5) ? 0 : Int.random(in: 1..<plans.count, using: &numbers)
-        let sample = numbers.one(of: ConstraintSample.all)
+        let sample = numbers.one(of: numbers.happens(30) ? ConstraintSample.reached : ConstraintSample.all)
         plans[index].constraints = sample
         note("constraints \(sample.text ?? "\(sample.bytes ?? [])")", index)
         if !sample.reachedBy.isEmpty, numbers.happens(50) { plans[0].alternativeNames = ["DNS:*.example.org"] }

@@ -24,7 +24,7 @@ struct ConstraintSample {
         "critical,permitted;DNS:org,excluded;DNS:secretexample.org",
     ]
 
-    private static let reached = [
+    static let reached = [
         ConstraintSample(text: "critical,excluded;DNS:secret.example.org", reachedBy: ["*.example.org"]),
         ConstraintSample(text: "excluded;DNS:Secret.EXAMPLE.org", reachedBy: ["*.example.org"]),
         ConstraintSample(text: "critical,excluded;DNS:.secret.example.org", reachedBy: ["*.example.org"]),
