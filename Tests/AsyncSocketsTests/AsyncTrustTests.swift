@@ -41,6 +41,25 @@ import Testing
         #expect(socket.isConnected)
     }
 
+    /// OpenSSL leaves an error in its queue when a signature is wrong: it is not one of the handshake.
+    @Test(arguments: TLSVersion.tested)
+    func aTaskDecidesAboutAWrongSignatureToo(_ version: TLSVersion) async throws {
+        let issued = try TestCertificates.authority.issue(.server(names: ["localhost"])).identity()
+        var bytes = try #require(issued.certificateChain.first?.derBytes)
+        bytes[bytes.count - 1] ^= 1
+        let chain = [try Certificate(der: bytes)] + issued.certificateChain.dropFirst()
+        let damaged = try TLSIdentity(certificateChain: chain, privateKey: issued.privateKey)
+        let server = TLSSettings.server(identity: damaged).only(version)
+        let (socket, _) = try await connectedSocket([.startTLS(server), .send("hello")])
+        var verdicts: [PeerTrust.Verdict] = []
+        try await socket.startTLS(settings: settings { $0.trustEvaluation = .manual }) { peer in
+            verdicts.append(peer.verdict)
+            return true
+        }
+        #expect(verdicts.count == 1 && verdicts.first != .trusted)
+        #expect(try await socket.read(exactly: 5) == Data("hello"))
+    }
+
     @Test func aTaskCannotTrustWhatOpenSSLRefuses() async throws {
         let stranger = try TestCertificates.stranger.issue(.server(names: ["localhost"])).identity()
         let (socket, _) = try await connectedSocket([.startTLS(.server(identity: stranger))])

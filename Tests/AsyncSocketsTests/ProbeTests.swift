@@ -85,6 +85,12 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    /// A release build makes 100,000 connections during 1,000 reloads: `EngineProbe reloads`.
+    @Test func noConnectionFailsDuringReloadsOfAllSettings() async throws {
+        let (status, output) = try await run("reloads", "1000")
+        #expect(status == 0, "\(output)")
+    }
+
     @Test func aThousandSocketsThatShareADelegateQueueNeedFewThreads() async throws {
         let (status, output) = try await run("threads")
         #expect(status == 0, "\(output)")

@@ -36,6 +36,7 @@ enum EngineProbe {
             case "activation": try ActivationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "listener": try ActivationProbe.runListener(CommandLine.arguments.dropFirst(2).first ?? "")
             case "ticket-server": try TicketServerProbe.run(CommandLine.arguments.dropFirst(2).map { $0 })
+            case "reloads": try ReloadProbe.run(CommandLine.arguments.dropFirst(2).first.flatMap { Int($0) } ?? 100_000)
             default: throw ProbeFailure(description: "say which probe")
             }
         } catch {

@@ -134,6 +134,8 @@ final class EngineEvents {
 
     /// Applies a ruling of the gate to the verification; returns what the verify callback returns.
     func apply(_ ruling: TrustGate.Ruling, to store: OpaquePointer, on ssl: OpaquePointer) -> Int32 {
+        // OpenSSL would take an error that the verification has left in the queue for one of the handshake.
+        if ruling != .refuse { OpenSSLError.clearQueue() }
         switch ruling {
         case .accept:
             X509_STORE_CTX_set_error(store, X509_V_OK)

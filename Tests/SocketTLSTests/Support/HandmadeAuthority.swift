@@ -56,7 +56,7 @@ final class HandmadeCertificate {
         EVP_PKEY_free(key)
     }
 
-    private static func add(_ identifier: String, _ value: [UInt8], to certificate: OpaquePointer) throws {
+    static func add(_ identifier: String, _ value: [UInt8], isCritical: Bool = false, to certificate: OpaquePointer) throws {
         let object = OBJ_txt2obj(identifier, 1)
         let contents = ASN1_OCTET_STRING_new()
         defer {
@@ -64,7 +64,7 @@ final class HandmadeCertificate {
             ASN1_OCTET_STRING_free(contents)
         }
         ASN1_OCTET_STRING_set(contents, value, Int32(value.count))
-        let part = X509_EXTENSION_create_by_OBJ(nil, object, 1, contents)
+        let part = X509_EXTENSION_create_by_OBJ(nil, object, isCritical ? 1 : 0, contents)
         defer { X509_EXTENSION_free(part) }
         guard X509_add_ext(certificate, part, -1) == 1 else { throw TestFailure(what: identifier) }
     }
