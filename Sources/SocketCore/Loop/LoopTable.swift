@@ -21,9 +21,9 @@ struct LoopTable {
     private var resumed: [LoopRegistration] = []
     /// The most registrations since many of them left last.
     private var peak = 0
-    /// Fewer than this leave little memory to return: less than twelve megabytes, since a half-open handshake
+    /// Fewer than this leave little memory to return: less than six megabytes, since a half-open handshake
     /// needs the most.
-    static let leastDeparture = 256
+    static let leastDeparture = 128
 
     var hasResumed: Bool { !resumed.isEmpty }
     var earliestDeadline: Deadline? { deadlines.earliest }
