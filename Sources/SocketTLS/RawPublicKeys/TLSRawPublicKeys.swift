@@ -86,6 +86,9 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
     /// without this setting.
     public static let ownKey = TLSRawPublicKeys([], .required, true)
 
+    /// Whether the OpenSSL that is loaded has raw public keys: 3.2 and newer do.
+    public static var isSupported: Bool { COpenSSL_hasRawPublicKeys() == 1 }
+
     var expectsKeys: Bool { !expectedSHA256.isEmpty }
 
     func expects(_ key: [UInt8]) -> Bool { expectedSHA256.contains(Self.digest(key)) }

@@ -45,7 +45,7 @@ extension TLSSettings {
     }
 
     private static func requireRawPublicKeys() throws(TLSError) {
-        guard COpenSSL_hasRawPublicKeys() == 0 else { return }
+        if TLSRawPublicKeys.isSupported { return }
         let version = OpenSSL_version(OPENSSL_VERSION_STRING).map { String(cString: $0) } ?? "another"
         throw invalid("rawPublicKeys needs OpenSSL 3.2 or newer, and the one that is loaded is \(version)")
     }
