@@ -12,7 +12,7 @@
 #define COPENSSL_CERTIFICATE_TYPE_X509 0
 #define COPENSSL_CERTIFICATE_TYPE_RAW 2
 
-// `X509_V_ERR_RPK_UNTRUSTED`, which becomes the alert bad_certificate.
+// `X509_V_ERR_RPK_UNTRUSTED`, which becomes the alert certificate_unknown.
 #define COPENSSL_UNTRUSTED_RAW_KEY 95
 
 #if OPENSSL_VERSION_NUMBER >= 0x30200000L

@@ -23,11 +23,17 @@ import Testing
         (self.client, self.server) = (client, server)
     }
 
+    private func expecting(_ key: [UInt8], _ version: TLSVersion) throws -> TLSSettings {
+        var settings = client.only(version)
+        settings.rawPublicKeys = try TLSRawPublicKeys(expected: [key], showsOwnKey: true)
+        return settings
+    }
+
     private func isSupported() async throws -> Bool {
         if TLSRawPublicKeys.isSupported { return true }
-        let link = try await Link.make()
-        for (socket, settings) in [(link.client, client), (link.server, server)] {
-            let error = #expect(throws: AsyncSocketError.self) { try socket.beginTLS(settings: settings) }
+        for settings in [client, server] {
+            let link = try await Link.make()
+            let error = #expect(throws: AsyncSocketError.self) { try link.client.beginTLS(settings: settings) }
             #expect(error?.tls?.code == .invalidSettings)
         }
         return false
@@ -64,9 +70,8 @@ import Testing
                     #expect(socket.tlsSession?.peerPublicKey == serverKey && socket.tlsSession?.isResumed == false)
                 }
             }
-            var wrong = settings
-            wrong.rawPublicKeys = try TLSRawPublicKeys(expected: [clientKey], showsOwnKey: true)
-            let error = await #expect(throws: AsyncSocketError.self) { [wrong] in
+            let wrong = try expecting(clientKey, version)
+            let error = await #expect(throws: AsyncSocketError.self) {
                 try await AsyncSocket.withConnection(to: "127.0.0.1", port: listener.localPort, tls: wrong) { _ in }
             }
             #expect(error?.tls?.code == .rawPublicKeyMismatch)

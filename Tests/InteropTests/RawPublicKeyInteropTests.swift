@@ -4,13 +4,9 @@ import Foundation
 import SocketTestSupport
 import Testing
 
-/// Raw public keys with OpenSSL's programs, on both sides.
-///
-/// They need an `openssl` of 3.2 or newer in the PATH, of the same version as the library. Where the library
-/// is older, the tests check that the settings are an error.
-@Suite(.timeLimit(.minutes(5)), .serialized, .enabled(if: isTestable, "this openssl(1) has no raw public keys"))
-struct RawPublicKeyInteropTests {
-    private static let isTestable = !TLSRawPublicKeys.isSupported || programHasRawKeys
+/// What the `openssl` of the PATH can do.
+private enum OpenSSLProgram {
+    static let isTestable = !TLSRawPublicKeys.isSupported || programHasRawKeys
 
     private static var programHasRawKeys: Bool {
         let process = Process()
@@ -23,7 +19,16 @@ struct RawPublicKeyInteropTests {
         process.waitUntilExit()
         return String(decoding: text, as: UTF8.self).contains("-enable_server_rpk")
     }
+}
 
+/// Raw public keys with OpenSSL's programs, on both sides.
+///
+/// They need an `openssl` of 3.2 or newer in the PATH, of the same version as the library. Where the library
+/// is older, the tests check that the settings are an error.
+@Suite(
+    .timeLimit(.minutes(5)), .serialized,
+    .enabled(if: OpenSSLProgram.isTestable, "this openssl(1) has no raw public keys"))
+struct RawPublicKeyInteropTests {
     private let folder: TemporaryFolder
     private let client: TLSSettings
     private let server: TLSSettings
@@ -94,7 +99,7 @@ struct RawPublicKeyInteropTests {
         try socket.beginTLS(settings: settings)
         let error = try await recorder.disconnected()
         #expect(error?.tls?.code == (showsKey ? .rawPublicKeyMismatch : .rawPublicKeyMissing))
-        #expect(error?.tls?.sentAlert == (showsKey ? .badCertificate : .unsupportedCertificate))
+        #expect(error?.tls?.sentAlert == (showsKey ? .certificateUnknown : .unsupportedCertificate))
         #expect(socket.tlsSession == nil)
     }
 

@@ -81,7 +81,7 @@ import Testing
         try expect("ocspStapling is for", \.client) { $0.ocspStapling = .required }
         try expect("pins is for", \.client) { $0.pins = [[UInt8](repeating: 1, count: 32)] }
         try expect("revocationLists is for", \.server) { $0.revocationLists = [.file(path: "a")] }
-        try expect("issues no tickets", \.server) { $0.sessionTicketCount = 1 }
+        try expect("issues no tickets", \.server) { ($0.sessionTicketCount, $0.resumesClientCertificates) = (1, true) }
         try expect("asks them for nothing", \.server) { $0.clientCertificates = .none }
         try expect("expects no key and shows none", \.client) {
             $0.rawPublicKeys = .ownKey

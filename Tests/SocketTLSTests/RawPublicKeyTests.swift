@@ -71,9 +71,9 @@ import Testing
             pair.decideClientTrust = { _ in true }
             pair.shakeHands()
             #expect(pair.isRefused && pair.clientQuestions.isEmpty)
-            #expect(pair.clientError?.code == .rawPublicKeyMismatch && pair.clientError?.sentAlert == .badCertificate)
+            #expect(pair.clientError?.code == .rawPublicKeyMismatch && pair.clientError?.sentAlert == .certificateUnknown)
             #expect(pair.clientError?.message.contains(TLSRawPublicKeys.digest(fixture.serverKey).hexadecimal) == true)
-            #expect(pair.serverError?.code == .peerAlert && pair.serverError?.alert == .badCertificate)
+            #expect(pair.serverError?.code == .peerAlert && pair.serverError?.alert == .certificateUnknown)
         }
     }
 
@@ -90,7 +90,7 @@ import Testing
             pair.decideServerTrust = { _ in true }
             pair.shakeHands()
             #expect(pair.server.session == nil && pair.serverQuestions.isEmpty)
-            #expect(pair.serverError?.code == .rawPublicKeyMismatch && pair.serverError?.sentAlert == .badCertificate)
+            #expect(pair.serverError?.code == .rawPublicKeyMismatch && pair.serverError?.sentAlert == .certificateUnknown)
         }
     }
 

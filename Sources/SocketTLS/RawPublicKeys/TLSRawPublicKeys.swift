@@ -17,7 +17,7 @@ internal import COpenSSL
 /// one `startTLS` throws `invalidSettings`, which names both versions.
 ///
 /// - `TLSSession.peerPublicKey` shows the key for which the peer was accepted. Another key fails with
-///   `rawPublicKeyMismatch`, and with the alert `bad_certificate` to the peer.
+///   `rawPublicKeyMismatch`, and with the alert `certificate_unknown` to the peer.
 /// - The trust callback is asked about an expected key too, if `TLSSettings.trustEvaluation` is `.delegate`
 ///   or `.manual`. It gets `PeerTrust.publicKey`, and can only refuse. No one is asked about another key.
 /// - There are no session tickets with these settings, and a client with them resumes nothing.
