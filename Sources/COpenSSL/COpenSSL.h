@@ -23,6 +23,7 @@
 
 #include "COpenSSLCertificates.h"
 #include "COpenSSLEngines.h"
+#include "COpenSSLRawPublicKeys.h"
 
 // Stands for `SSL_CTX_set_min_proto_version`.
 static inline int COpenSSL_CTX_setMinimumVersion(SSL_CTX *context, int version) {

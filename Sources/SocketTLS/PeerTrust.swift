@@ -1,4 +1,4 @@
-/// A certificate chain that waits for a decision, and OpenSSL's verdict on it.
+/// A certificate chain, or a raw public key, that waits for a decision, and the verdict on it.
 ///
 /// A client is asked before the server has proved that it holds the private key: do not store anything about
 /// the certificate until the handshake is complete. A server is asked after the client has proved it.
@@ -6,21 +6,27 @@ public struct PeerTrust: Sendable, Hashable {
     /// The side that is judged: `.server` on a client, `.client` on a server.
     public let peer: Peer
     /// The certificates as the peer sent them, its own first. They belong together only if the `verdict` is
-    /// `.trusted`.
+    /// `.trusted`. Empty if the peer shows a raw public key.
     public let chain: [Certificate]
     /// OpenSSL's verdict: on the chain, the dates, the purpose and, if it is verified, the host name.
     public let verdict: Verdict
     /// The name or address that the client expects; nil if a client is judged.
     public let serverName: String?
+    /// The raw public key that the peer shows instead of certificates, as a SubjectPublicKeyInfo in DER (RFC
+    /// 7250, section 3); nil for certificates. It is one of those in `TLSSettings.rawPublicKeys`: no one is
+    /// asked about another.
+    public let publicKey: [UInt8]?
 
     /// A chain and a verdict: for tests of a trust callback.
     public init(
-        peer: Peer = .server, chain: [Certificate], verdict: Verdict = .trusted, serverName: String? = nil
+        peer: Peer = .server, chain: [Certificate], verdict: Verdict = .trusted, serverName: String? = nil,
+        publicKey: [UInt8]? = nil
     ) {
         self.peer = peer
         self.chain = chain
         self.verdict = verdict
         self.serverName = serverName
+        self.publicKey = publicKey
     }
 
     /// The peer's own certificate.

@@ -110,6 +110,10 @@ extension TLSError {
         /// The two sides do not have the same pre-shared key: the server does not know the identity, or one
         /// of the keys is wrong.
         public static let preSharedKeyMismatch = Code("preSharedKeyMismatch", blame: .peer)
+        /// The peer showed a certificate, but `TLSSettings.rawPublicKeys` requires a raw public key.
+        public static let rawPublicKeyMissing = Code("rawPublicKeyMissing", blame: .peer)
+        /// The peer showed a raw public key that is not in `TLSSettings.rawPublicKeys`.
+        public static let rawPublicKeyMismatch = Code("rawPublicKeyMismatch", blame: .peer)
         /// The peer ended the connection with a fatal alert: see `alert`.
         public static let peerAlert = Code("peerAlert", blame: .peer)
         /// The peer does not speak TLS.

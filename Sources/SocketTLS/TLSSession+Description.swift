@@ -6,7 +6,7 @@ extension TLSSession: CustomStringConvertible {
         [
             protocolVersion.description, cipherSuite, group, applicationProtocol.map { "ALPN \($0.printable)" },
             isResumed ? "resumed" : nil, preSharedKeyText.map { "pre-shared key \($0.printable)" },
-            peerCertificates.first.map { "peer \($0.displayName)" },
+            peerCertificates.first.map { "peer \($0.displayName)" }, publicKeyText.map { "peer key \($0)" },
         ].compactMap(\.self).joined(separator: ", ")
     }
 
@@ -20,6 +20,7 @@ extension TLSSession: CustomStringConvertible {
     /// - `peerFingerprint`: the SHA-256 digest of the peer's certificate, in hexadecimal.
     /// - `peerSignatureAlgorithm`: the property.
     /// - `preSharedKeyIdentity`: the property, read as UTF-8.
+    /// - `peerPublicKey`: the SHA-256 digest of the property, in hexadecimal.
     ///
     /// Strings, except for `isResumed`; null for what is not there.
     public var json: String {
@@ -29,6 +30,7 @@ extension TLSSession: CustomStringConvertible {
             "applicationProtocol": applicationProtocol, "serverName": serverName, "isResumed": nil,
             "peerName": peer?.displayName, "peerFingerprint": peer?.sha256Fingerprint.hexadecimal,
             "peerSignatureAlgorithm": peerSignatureAlgorithm, "preSharedKeyIdentity": preSharedKeyText,
+            "peerPublicKey": publicKeyText,
         ]
         let texts = members.map { key, value in
             "\"\(key)\":\(key == "isResumed" ? "\(isResumed)" : value?.quotedForJSON ?? "null")"
@@ -36,11 +38,13 @@ extension TLSSession: CustomStringConvertible {
         return "{\(texts.joined(separator: ","))}"
     }
 
+    private var publicKeyText: String? { peerPublicKey.map { TLSRawPublicKeys.digest($0).hexadecimal } }
+
     private var preSharedKeyText: String? { preSharedKeyIdentity.map { String(decoding: $0, as: UTF8.self) } }
 }
 
 extension [UInt8] {
-    fileprivate var hexadecimal: String {
+    var hexadecimal: String {
         map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 }

@@ -29,6 +29,10 @@ public struct TLSSession: Sendable, Hashable {
     ///
     /// On a server it names the client, which has proved to have that key.
     public let preSharedKeyIdentity: [UInt8]?
+    /// The raw public key for which the peer was accepted (`TLSSettings.rawPublicKeys`), as a
+    /// SubjectPublicKeyInfo in DER; nil for a peer with certificates, or with nothing. With one there are no
+    /// `peerCertificates`.
+    public let peerPublicKey: [UInt8]?
     /// What became of early data (RFC 8446, section 4.2.10): see `TLSEarlyData`.
     public let earlyData: TLSEarlyDataOutcome
     /// On a server: how many of the bytes that are read first came as early data. The handshake has confirmed
@@ -63,10 +67,12 @@ public struct TLSSession: Sendable, Hashable {
         matchesPins: Bool? = nil,
         peerSignatureAlgorithm: String? = nil,
         preSharedKeyIdentity: [UInt8]? = nil,
+        peerPublicKey: [UInt8]? = nil,
         earlyData: TLSEarlyDataOutcome = .notOffered,
         earlyByteCount: Int = 0
     ) {
         self.preSharedKeyIdentity = preSharedKeyIdentity
+        self.peerPublicKey = peerPublicKey
         self.protocolVersion = protocolVersion
         self.cipherSuite = cipherSuite
         self.group = group
@@ -87,6 +93,7 @@ extension TLSSession {
     init(of ssl: OpaquePointer, _ events: EngineEvents) {
         matchesPins = events.matchesPins
         preSharedKeyIdentity = events.gate.preSharedKeyIdentity
+        peerPublicKey = events.gate.acceptedPublicKey
         source = Source(resumption: events.resumption)
         protocolVersion = TLSVersion(wireValue: UInt16(truncatingIfNeeded: SSL_version(ssl)))
         cipherSuite = Self.cipherSuite(of: ssl)

@@ -9,6 +9,7 @@ extension TLSSettings {
         try validateApplicationProtocols()
         try validateTickets()
         try validatePreSharedKeys()
+        try validateRawPublicKeys()
         try validateEarlyData()
         try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
         try Self.validate(maximumCertificateChainLength, in: 1...100, "maximumCertificateChainLength")
@@ -20,7 +21,7 @@ extension TLSSettings {
         if let pin = pins.first(where: { $0.count != 32 }) {
             throw Self.invalid("a pin must have the 32 bytes of SHA-256, and one has \(pin.count)")
         }
-        if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesPeer, !requiresPreSharedKey {
+        if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesPeer, !requiresPreSharedKey, !requiresRawPublicKey {
             throw Self.invalid("trustRoots is an empty list, so that no certificate could ever be trusted")
         }
     }

@@ -82,6 +82,9 @@ public struct TLSSettings: Sendable, Hashable {
     /// judge, so `trustEvaluation` means nothing then. A connection with such a key brings no session
     /// tickets, and a client with one resumes nothing.
     public var preSharedKeys: TLSPreSharedKeys?
+    /// Public keys without certificates (RFC 7250), those that the peer may have and this side's own; nil,
+    /// the default, for certificates only. It needs OpenSSL 3.2 or newer: see `TLSRawPublicKeys`.
+    public var rawPublicKeys: TLSRawPublicKeys?
     /// Whether a server asks for a client certificate. On a client anything but `.none` is an error.
     public var clientCertificates: ClientCertificates = .none
     /// How many session tickets a server sends after a full handshake (RFC 8446, section 4.6.1): 0 to 8; 0 by

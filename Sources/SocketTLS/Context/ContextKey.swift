@@ -22,6 +22,7 @@ struct ContextKey: Hashable, Sendable {
     let resumesSessions: Bool
     let verifiesPeer: Bool
     let preSharedKeys: TLSPreSharedKeys?
+    let rawPublicKeys: TLSRawPublicKeys?
     let maximumCertificateChainBytes: Int
     let maximumCertificateChainLength: Int
     let keyLogFile: String?
@@ -29,6 +30,7 @@ struct ContextKey: Hashable, Sendable {
     init(_ settings: TLSSettings) {
         isServer = settings.role == .server
         preSharedKeys = settings.preSharedKeys
+        rawPublicKeys = settings.rawPublicKeys
         identity = settings.requiresPreSharedKey ? nil : settings.identity
         serverNames = settings.serverNames
         trustOfNames =
@@ -37,9 +39,12 @@ struct ContextKey: Hashable, Sendable {
         acknowledgesServerName = settings.acknowledgesServerName
         ticketKeys = settings.ticketKeyReference
         resumesClientCertificates = settings.resumesClientCertificates
-        resumesSessions = settings.role != .server && settings.resumption != .none && settings.preSharedKeys == nil
+        resumesSessions =
+            settings.role != .server && settings.resumption != .none && settings.preSharedKeys == nil
+            && settings.rawPublicKeys == nil
         verifiesPeer = settings.verifiesPeer
-        let verifiesCertificates = settings.verifiesPeer && !settings.requiresPreSharedKey
+        let verifiesCertificates =
+            settings.verifiesPeer && !settings.requiresPreSharedKey && !settings.requiresRawPublicKey
         rules = verifiesCertificates ? TrustRules(settings) : TrustRules()
         roots = verifiesCertificates ? Roots(settings.trustRoots) : .unused
         policy = settings.policy
@@ -78,6 +83,7 @@ struct ContextKey: Hashable, Sendable {
         hasher.combine(additionalIdentities.count)
         hasher.combine(preSharedKeys?.use)
         hasher.combine(preSharedKeys?.only)
+        hasher.combine(rawPublicKeys)
         hasher.combine(minimumVersion)
         hasher.combine(maximumVersion)
         hasher.combine(applicationProtocols)

@@ -39,6 +39,7 @@ package final class TLSContext: Sendable {
     /// What this library checks itself in the peer's verified chain.
     let rules: TrustRules
     let preSharedKeys: TLSPreSharedKeys?
+    let rawPublicKeys: TLSRawPublicKeys?
 
     init(
         _ key: ContextKey, record: EarlyDataRecord = EarlyDataRecord(), ticketClock: (@Sendable () -> Int)? = nil
@@ -46,6 +47,7 @@ package final class TLSContext: Sendable {
         handle = try ContextHandle(isServer: key.isServer, requiresFIPS: key.policy.requiresFIPS)
         rules = key.rules
         preSharedKeys = key.preSharedKeys
+        rawPublicKeys = key.rawPublicKeys
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
         tickets =
             key.issuesTickets
@@ -79,6 +81,7 @@ package final class TLSContext: Sendable {
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         if key.signsSlowly { EngineCallbacks.stopBeforeSigning(on: context) }
         PreSharedKeyCallbacks.install(key, on: context)
+        try key.rawPublicKeys?.negotiate(on: context, isServer: key.isServer)
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 

@@ -39,7 +39,7 @@ enum EngineCallbacks {
         guard let store, let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()) else { return 0 }
         let ssl = OpaquePointer(data)
         guard let events = events(of: ssl) else { return 0 }
-        if let ruling = events.gate.rulingWithoutPreSharedKey ?? events.gate.ruling {
+        if let ruling = events.gate.ruling ?? events.judgeRawPublicKey(in: store) ?? events.gate.rulingWithoutKey {
             return events.apply(ruling, to: store, on: ssl)
         }
         if !events.isServer, VerificationCost.isHigh(X509_STORE_CTX_get0_untrusted(store), events.rules), !events.mayCompute() {

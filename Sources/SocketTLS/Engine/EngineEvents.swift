@@ -128,8 +128,9 @@ final class EngineEvents {
         gate.refuse(trust(chain, verdict))
     }
 
-    private func trust(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> PeerTrust {
-        PeerTrust(peer: isServer ? .client : .server, chain: chain, verdict: verdict, serverName: expectedName)
+    func trust(_ chain: [Certificate], _ verdict: PeerTrust.Verdict, publicKey: [UInt8]? = nil) -> PeerTrust {
+        PeerTrust(
+            peer: isServer ? .client : .server, chain: chain, verdict: verdict, serverName: expectedName, publicKey: publicKey)
     }
 
     /// Applies a ruling of the gate to the verification; returns what the verify callback returns.
@@ -162,6 +163,9 @@ final class EngineEvents {
         case .byExcess: return X509_V_ERR_CERT_REJECTED
         // Becomes the alert handshake_failure.
         case .withoutPreSharedKey: return X509_V_ERR_APPLICATION_VERIFICATION
+        // Becomes the alert unsupported_certificate.
+        case .withoutRawPublicKey: return X509_V_ERR_INVALID_PURPOSE
+        case .unexpectedPublicKey: return COPENSSL_UNTRUSTED_RAW_KEY
         case nil: return X509_V_ERR_UNSPECIFIED
         }
     }

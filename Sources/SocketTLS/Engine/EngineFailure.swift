@@ -53,8 +53,10 @@ struct EngineFailure {
             return TLSError(.certificateTooLarge, reason, operation: operation, verifyCode: code)
         case .byDecision(let trust, let refusal):
             return TLSError(
-                refusal.code, refusal.sentence(about: trust.leaf), operation: operation, verifyCode: trust.verifyCode)
+                refusal.code, refusal.sentence(about: trust), operation: operation, verifyCode: trust.verifyCode)
         case .withoutPreSharedKey: return .withoutPreSharedKey
+        case .withoutRawPublicKey: return .withoutRawPublicKey
+        case .unexpectedPublicKey(let key): return .unexpectedPublicKey(key)
         case nil: return nil
         }
     }
@@ -169,8 +171,9 @@ extension TrustRefusal {
         }
     }
 
-    fileprivate func sentence(about leaf: Certificate?) -> String {
-        let certificate = leaf.map { "the certificate of \"\($0.displayName)\"" } ?? "the peer's certificate"
+    fileprivate func sentence(about trust: PeerTrust) -> String {
+        let shown = trust.publicKey == nil ? "the peer's certificate" : "the peer's raw public key"
+        let certificate = trust.leaf.map { "the certificate of \"\($0.displayName)\"" } ?? shown
         switch self {
         case .rejected: return "The trust callback refused \(certificate)."
         case .timedOut: return "The trust callback did not decide about \(certificate) in time."

@@ -17,27 +17,39 @@
 //     certificate. The proof counts only before anything else was judged.
 // 12. Where a pre-shared key is required, nothing but its proof leads to acceptance: certificates are refused
 //     before they are verified, and so is a peer that shows none.
+// 13. A raw public key (RFC 7250) is expected or refused, in every mode: no one can be asked to accept
+//     another. About an expected one rules 2, 5, 6 and 10 hold, and `.manual` is like `.delegate`.
+// 14. Where raw public keys are required, certificates are refused before they are verified, in every mode.
 
 /// Who may decide about the peer's certificate, and the decision.
 struct TrustGate {
     private let evaluation: TLSSettings.TrustEvaluation
     private let requiresPreSharedKey: Bool
+    private let requiresRawPublicKey: Bool
     private var state = State.unjudged
 
-    init(_ evaluation: TLSSettings.TrustEvaluation, requiresPreSharedKey: Bool = false) {
+    init(
+        _ evaluation: TLSSettings.TrustEvaluation, requiresPreSharedKey: Bool = false, requiresRawPublicKey: Bool = false
+    ) {
         self.evaluation = evaluation
         self.requiresPreSharedKey = requiresPreSharedKey
+        self.requiresRawPublicKey = requiresRawPublicKey
     }
 
     init(_ settings: TLSSettings) {
-        self.init(settings.trustEvaluation, requiresPreSharedKey: settings.requiresPreSharedKey)
+        self.init(settings, settings.trustEvaluation)
+    }
+
+    private init(_ settings: TLSSettings, _ evaluation: TLSSettings.TrustEvaluation) {
+        self.init(
+            evaluation, requiresPreSharedKey: settings.requiresPreSharedKey,
+            requiresRawPublicKey: settings.requiresRawPublicKey)
     }
 
     /// The gate of settings that were chosen by name (rule 10).
     func replaced(by settings: TLSSettings) -> TrustGate {
         let asks = settings.trustEvaluation == .builtIn && evaluation != .builtIn
-        return TrustGate(
-            asks ? .delegate : settings.trustEvaluation, requiresPreSharedKey: settings.requiresPreSharedKey)
+        return TrustGate(settings, asks ? .delegate : settings.trustEvaluation)
     }
 
     private enum State {
@@ -45,6 +57,7 @@ struct TrustGate {
         indirect case asking(PeerTrust, isPut: Bool)
         case accepted
         indirect case acceptedByPreSharedKey(identity: [UInt8])
+        indirect case acceptedByPublicKey([UInt8])
         indirect case refused(Refusal)
     }
 
@@ -56,6 +69,10 @@ struct TrustGate {
         case byDecision(PeerTrust, TrustRefusal)
         /// The peer has used no pre-shared key, and may show nothing else.
         case withoutPreSharedKey
+        /// The peer has shown a certificate, and may show nothing but a raw public key.
+        case withoutRawPublicKey
+        /// The peer has shown a raw public key that is not expected.
+        case unexpectedPublicKey([UInt8])
     }
 
     /// What OpenSSL's verify callback returns.
@@ -70,7 +87,7 @@ struct TrustGate {
         switch state {
         case .unjudged: nil
         case .asking: .undecided
-        case .accepted, .acceptedByPreSharedKey: .accept
+        case .accepted, .acceptedByPreSharedKey, .acceptedByPublicKey: .accept
         case .refused: .refuse
         }
     }
@@ -94,11 +111,24 @@ struct TrustGate {
 
     /// Takes OpenSSL's verdict on the peer's chain.
     mutating func judge(_ trust: PeerTrust) -> Ruling {
-        if let ruling = ruling ?? rulingWithoutPreSharedKey { return ruling }
+        if let ruling = ruling ?? rulingWithoutKey { return ruling }
         switch (evaluation, trust.verdict) {
         case (.builtIn, .trusted): state = .accepted
         case (.builtIn, .untrusted), (.delegate, .untrusted): state = .refused(.byVerification(trust))
         case (.delegate, .trusted), (.manual, _): state = .asking(trust, isPut: false)
+        }
+        return ruling ?? .refuse
+    }
+
+    /// Takes a raw public key, which is in `trust`, and whether it is expected.
+    mutating func judge(publicKey key: [UInt8], isExpected: Bool, _ trust: PeerTrust) -> Ruling {
+        if let ruling { return ruling }
+        if requiresPreSharedKey {
+            state = .refused(.withoutPreSharedKey)
+        } else if !isExpected {
+            state = .refused(.unexpectedPublicKey(key))
+        } else {
+            state = evaluation == .builtIn ? .acceptedByPublicKey(key) : .asking(trust, isPut: false)
         }
         return ruling ?? .refuse
     }
@@ -120,8 +150,9 @@ struct TrustGate {
         switch state {
         case .unjudged: isOptional && !requiresPreSharedKey
         case .asking, .refused: false
-        case .accepted: !requiresPreSharedKey
-        case .acceptedByPreSharedKey: true
+        case .accepted: !requiresPreSharedKey && !requiresRawPublicKey
+        case .acceptedByPreSharedKey: !requiresRawPublicKey
+        case .acceptedByPublicKey: !requiresPreSharedKey
         }
     }
 
@@ -137,19 +168,28 @@ struct TrustGate {
         return nil
     }
 
-    /// Refuses a peer that shows a certificate where a pre-shared key is required; nil where it is not.
-    var rulingWithoutPreSharedKey: Ruling? {
+    /// The raw public key for which the peer was accepted.
+    var acceptedPublicKey: [UInt8]? {
+        if case .acceptedByPublicKey(let key) = state { return key }
+        return nil
+    }
+
+    /// Refuses a peer that shows a certificate where a key is required; nil where none is.
+    var rulingWithoutKey: Ruling? {
         mutating get {
-            guard requiresPreSharedKey, case .unjudged = state else { return nil }
-            state = .refused(.withoutPreSharedKey)
+            guard requiresPreSharedKey || requiresRawPublicKey, case .unjudged = state else { return nil }
+            state = .refused(requiresPreSharedKey ? .withoutPreSharedKey : .withoutRawPublicKey)
             return .refuse
         }
     }
 
     /// Why `admits` is false when OpenSSL's handshake is complete.
     var admissionError: TLSError {
-        requiresPreSharedKey
-            ? .withoutPreSharedKey : TLSError(.certificateRejected, "The peer showed no certificate that was accepted.")
+        // OpenSSL 3.2 to 3.4 has had clients that went on after a refusal of a raw key (CVE-2024-12797).
+        if case .unexpectedPublicKey(let key) = refusal { return .unexpectedPublicKey(key) }
+        if requiresPreSharedKey { return .withoutPreSharedKey }
+        if requiresRawPublicKey { return .withoutRawPublicKey }
+        return TLSError(.certificateRejected, "The peer showed no certificate that was accepted.")
     }
 
     /// Returns the open question once.
@@ -162,7 +202,11 @@ struct TrustGate {
     /// Decides the open question. Returns false without one.
     mutating func decide(_ accepted: Bool, _ refusal: TrustRefusal) -> Bool {
         guard case .asking(let trust, isPut: true) = state else { return false }
-        state = accepted ? .accepted : .refused(.byDecision(trust, refusal))
+        switch (accepted, trust.publicKey) {
+        case (true, nil): state = .accepted
+        case (true, let key?): state = .acceptedByPublicKey(key)
+        case (false, _): state = .refused(.byDecision(trust, refusal))
+        }
         return true
     }
 }
