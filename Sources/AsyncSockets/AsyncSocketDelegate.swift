@@ -119,8 +119,8 @@ public protocol AsyncSocketDelegate: AnyObject {
     ///
     /// - Parameters:
     ///   - socket: The socket.
-    ///   - result: What is known of the client now, or why it could not be asked: then the connection is as it
-    ///     was. If the answer is refused or does not come, the end of the connection follows instead.
+    ///   - result: What is known of the client now, or why it could not be asked, and the connection is as
+    ///     it was. If the answer is refused or does not come, the end of the connection follows instead.
     func socket(_ socket: AsyncSocket, didRequestClientCertificate result: Result<TLSSession, AsyncSocketError>)
 
     // MARK: The end

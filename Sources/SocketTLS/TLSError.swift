@@ -109,7 +109,7 @@ extension TLSError {
         /// 1.3, or the client has not offered it.
         public static let postHandshakeAuthenticationUnavailable = Code(
             "postHandshakeAuthenticationUnavailable", blame: .peer)
-        /// The client was asked for a certificate before, and has not answered.
+        /// The client was asked for a certificate before, and that request is not over.
         public static let certificateRequestPending = Code("certificateRequestPending", blame: .caller)
         /// The peer uses no pre-shared key, but `TLSSettings.preSharedKeys` requires one.
         public static let preSharedKeyMissing = Code("preSharedKeyMissing", blame: .peer)

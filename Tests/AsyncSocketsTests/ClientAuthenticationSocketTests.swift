@@ -18,8 +18,9 @@ import Testing
     }
 
     /// Sockets of tasks that are secure.
-    private func connected(_ change: (inout TLSSettings, inout TLSSettings) throws -> Void = { _, _ in }) async throws -> SocketPair
-    {
+    private func connected(
+        _ change: (inout TLSSettings, inout TLSSettings) throws -> Void = { _, _ in }
+    ) async throws -> SocketPair {
         var (client, server) = (client, server)
         try change(&client, &server)
         let pair = try await SocketPair()
@@ -140,6 +141,8 @@ import Testing
         #expect(error?.tls?.code == .certificateRequestPending)
         mayTrust.fire()
         #expect(try await first.value.peerCertificates.first?.commonName == "alice")
+        // A decision of a task is for its own request.
+        #expect(try await pair.server.requestClientCertificate().peerCertificates.first?.commonName == "alice")
     }
 
     /// It reads no more, so it never sees the request.

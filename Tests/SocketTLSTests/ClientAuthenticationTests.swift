@@ -141,6 +141,19 @@ import Testing
         #expect(pair.client.readAll().end.error?.alert == .certificateRequired)
     }
 
+    @Test func aQuestionIsForOneRequestOnly() throws {
+        let pair = try connected()
+        for asks in [true, false, true] {
+            #expect(!pair.server.asksAboutClients)
+            try ask(pair, asks: asks)
+            _ = pair.server.readAll()
+            let answer = pair.server.handshake()
+            #expect(answer.isComplete != asks)
+            pair.server.decideTrust(true)
+            #expect(pair.server.handshake().isComplete && pair.server.readAll().text == "after")
+        }
+    }
+
     @Test func eachCertificateIsJudgedByItself() throws {
         let pair = try connected { $0.server.trustEvaluation = .delegate }
         for isAccepted in [true, true, false] {
@@ -196,7 +209,8 @@ import Testing
         #expect(throws: TLSError.self) { _ = try pair.client.requestClientCertificate(isRequired: true) }
         pair.shakeHands()
         #expect(pair.isComplete)
-        expectNoHarm(.postHandshakeAuthenticationUnavailable, to: try connected { $0.client.allowsPostHandshakeAuthentication = false })
+        expectNoHarm(
+            .postHandshakeAuthenticationUnavailable, to: try connected { $0.client.allowsPostHandshakeAuthentication = false })
     }
 
     @Test func settingsThatCannotAskAreErrors() throws {
@@ -209,7 +223,8 @@ import Testing
         #expect(throws: TLSError.self) { try TLSContext.context(for: settings) }
         settings.maximumEarlyDataBytes = 0
         _ = try TLSContext.context(for: settings)
-        settings.preSharedKeys = try TLSPreSharedKeys([TLSPreSharedKey(identity: "a", key: [UInt8](repeating: 7, count: 32))], use: .preferred)
+        settings.preSharedKeys = try TLSPreSharedKeys(
+            [TLSPreSharedKey(identity: "a", key: [UInt8](repeating: 7, count: 32))], use: .preferred)
         #expect(throws: TLSError.self) { try TLSContext.context(for: settings) }
     }
 
@@ -293,16 +308,15 @@ import Testing
     // MARK: - Tickets
 
     @Test func ticketsLeaveBeforeTheFirstRequest() throws {
-        let memory = TLSSessionMemory()
         var fixture = fixture
         fixture.server.sessionTicketCount = 2
-        fixture.client.resumption = .store(memory)
+        fixture.client.resumption = .store(TLSSessionMemory())
         let pair = try fixture.pair()
         pair.shakeHands()
         try ask(pair)
         _ = pair.server.readAll()
         #expect(pair.server.handshake().isComplete && pair.server.session?.peerCertificates.isEmpty == false)
-        #expect(pair.client.session?.resumable != nil)
+        fixture.client.resumption = .session(try #require(pair.client.session?.resumable))
         let before = pair.server.output.count
         _ = pair.server.write("x")
         // One record, and no ticket before it.

@@ -129,7 +129,7 @@ package final class TLSContext: Sendable {
         store.share(with: context)
         try key.rules.apply(to: context)
         let requires = !key.isServer || key.clientCertificates == .required
-        // TLS 1.2 knows no later request: with SSL_VERIFY_POST_HANDSHAKE here OpenSSL would ask in its handshake.
+        // In TLS 1.2, which knows no later request, OpenSSL would ask in the handshake.
         let mode = key.clientCertificates == .onRequest ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
         SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : mode, nil)
         if key.isServer { try nameAcceptedIssuers(key, on: context) }

@@ -21,6 +21,8 @@ final class ClientAuthentication {
     let trustTimeout: Double
     /// The request waits until a message of which half has arrived is complete.
     fileprivate var isDelayed = false
+    /// The gate of the handshake, after the first request: who decides by the settings.
+    fileprivate var original: TrustGate?
 
     /// Nil where the settings ask no client later, by whatever name.
     init?(_ settings: TLSSettings) {
@@ -41,7 +43,7 @@ extension TLSEngine {
     }
 
     /// Whether a trust callback is asked about a certificate that comes on request.
-    package var asksAboutClients: Bool { events.gate.asks }
+    package var asksAboutClients: Bool { (clientAuthentication?.original ?? events.gate).asks }
 
     /// The client's answer is complete, or a decision about it is open: call `handshake()`, as in rules 4 to
     /// 6, until it returns `.complete` or `.failed`. Meanwhile nothing can be read or written.
@@ -59,18 +61,20 @@ extension TLSEngine {
     ///   - isRequired: A client that shows none is refused.
     ///   - asks: A trust callback is asked even where the settings have OpenSSL decide.
     package func requestClientCertificate(isRequired: Bool, asks: Bool = false) throws(TLSError) -> ClientTimeouts {
+        guard !isAwaitingClient, !isAuthenticatingClient else {
+            throw Self.refused(.certificateRequestPending, "the request before is not over")
+        }
         guard case .established = phase, let clientAuthentication, context.requestsClientCertificates else {
             throw Self.refused(.invalidSettings, "the settings do not have clientCertificates set to .onRequest")
-        }
-        guard !isAwaitingClient else {
-            throw Self.refused(.certificateRequestPending, "the client has not answered the request before")
         }
         guard SSL_version(ssl) == TLS1_3_VERSION else {
             throw Self.refused(.postHandshakeAuthenticationUnavailable, "the connection does not use TLS 1.3")
         }
         let mode = SSL_VERIFY_PEER | SSL_VERIFY_POST_HANDSHAKE | (isRequired ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0)
         let gate = events.gate
-        events.gate = gate.renewed(asks: asks)
+        let original = clientAuthentication.original ?? gate
+        clientAuthentication.original = original
+        events.gate = original.renewed(asks: asks)
         SSL_set_verify(ssl, mode, nil)
         do throws(TLSError) {
             try sendRequest()
