@@ -27,6 +27,29 @@ extension AsyncSocket {
         _ = try startTLS(settings: settings, waiter: nil, decidesTrust: false)
     }
 
+    /// Asks the client for its certificate after the handshake (RFC 8446, section 4.6.2). For a server whose
+    /// settings have `clientCertificates` set to `.onRequest`, in TLS 1.3.
+    ///
+    /// `socket(_:didRequestClientCertificate:)` follows: with what is known of the client, or with the reason
+    /// why it could not be asked. If the settings ask for it, `socket(_:didReceive:completionHandler:)` comes
+    /// before. A bad certificate, none where one is required, a refusal, and an answer that does not come
+    /// within `TLSSettings.handshakeTimeout` seconds end the connection. For what becomes of data meanwhile
+    /// see `requestClientCertificate(isRequired:trust:)`.
+    ///
+    /// - Parameter isRequired: True: a client without a certificate is refused, with the alert
+    ///   certificate_required. False: `TLSSession.peerCertificates` is empty then.
+    /// - Throws: `.badConfiguration` when the socket is not in use. When the connection has ended by itself
+    ///   the call does not throw: `socketDidDisconnect(_:withError:)` says why.
+    public func requestClientCertificate(isRequired: Bool = true) throws(AsyncSocketError) {
+        guard let connection else {
+            throw .badConfiguration("requestClientCertificate", "the socket is not in use: connect it first")
+        }
+        connection.post(
+            .requestClient(
+                ClientCertificateRequest(
+                    isRequired: isRequired, waiter: nil, waiterDecidesTrust: false, hasDecider: hasDelegate)))
+    }
+
     /// A channel binding of the connection: what an authentication over it, such as SCRAM-SHA-256-PLUS, has
     /// to include, so that no one can relay it.
     ///

@@ -99,7 +99,8 @@ public protocol AsyncSocketDelegate: AnyObject {
 
     // MARK: TLS
 
-    /// Decide whether to trust the peer. Called at most once for a connection, and only when the settings'
+    /// Decide whether to trust the peer. Called at most once for a connection (and for each request of
+    /// `requestClientCertificate(isRequired:)`), and only when the settings'
     /// `trustEvaluation` asks for it.
     ///
     /// Answer by calling `completionHandler` once, from any thread, now or later, within `trustTimeout`
@@ -113,6 +114,14 @@ public protocol AsyncSocketDelegate: AnyObject {
 
     /// The connection is secure: everything read and written from here on is encrypted. See `tlsSession`.
     func socketDidSecure(_ socket: AsyncSocket)
+
+    /// A request of `requestClientCertificate(isRequired:)` is over.
+    ///
+    /// - Parameters:
+    ///   - socket: The socket.
+    ///   - result: What is known of the client now, or why it could not be asked, and the connection is as
+    ///     it was. If the answer is refused or does not come, the end of the connection follows instead.
+    func socket(_ socket: AsyncSocket, didRequestClientCertificate result: Result<TLSSession, AsyncSocketError>)
 
     // MARK: The end
 
@@ -173,6 +182,8 @@ extension AsyncSocketDelegate {
     ) { completionHandler(false) }
     /// Does nothing.
     public func socketDidSecure(_ socket: AsyncSocket) {}
+    /// Does nothing.
+    public func socket(_ socket: AsyncSocket, didRequestClientCertificate result: Result<TLSSession, AsyncSocketError>) {}
     /// Does nothing.
     public func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {}
     /// Does nothing.

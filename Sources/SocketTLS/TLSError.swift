@@ -105,6 +105,12 @@ extension TLSError {
         public static let trustTimeout = Code("trustTimeout", blame: .caller)
         /// The server requires a client certificate, and the client showed none.
         public static let clientCertificateMissing = Code("clientCertificateMissing", blame: .peer)
+        /// The client cannot be asked for a certificate after the handshake: the connection does not use TLS
+        /// 1.3, or the client has not offered it.
+        public static let postHandshakeAuthenticationUnavailable = Code(
+            "postHandshakeAuthenticationUnavailable", blame: .peer)
+        /// The client was asked for a certificate before, and that request is not over.
+        public static let certificateRequestPending = Code("certificateRequestPending", blame: .caller)
         /// The peer uses no pre-shared key, but `TLSSettings.preSharedKeys` requires one.
         public static let preSharedKeyMissing = Code("preSharedKeyMissing", blame: .peer)
         /// The two sides do not have the same pre-shared key: the server does not know the identity, or one

@@ -89,7 +89,7 @@ extension TLSSettings {
             return
         }
         if role != .server { throw Self.invalid("sessionTicketCount is for servers") }
-        if clientCertificates != .none {
+        if clientCertificates == .optional || clientCertificates == .required {
             guard resumesClientCertificates else {
                 throw Self.invalid(
                     "a server that asks for client certificates issues tickets only with resumesClientCertificates")

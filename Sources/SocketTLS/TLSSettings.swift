@@ -227,6 +227,13 @@ extension TLSSettings {
         case optional
         /// The server asks, and admits no client without a good certificate.
         case required
+        /// The server asks when its program says so, after the handshake: see
+        /// `AsyncSocket.requestClientCertificate(isRequired:)`. The handshake asks for none (RFC 8446,
+        /// section 4.6.2).
+        ///
+        /// Only TLS 1.3 has it, and only clients that offer it can be asked. Where tickets are issued, they
+        /// are made before the first request, so a client that resumes is one without a certificate.
+        case onRequest
     }
 
     /// Who decides about the peer's certificate.

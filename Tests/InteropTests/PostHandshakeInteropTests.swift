@@ -36,3 +36,48 @@ import Testing
         socket.disconnect()
     }
 }
+
+extension PostHandshakeInteropTests {
+    @Test(arguments: [true, false], [true, false])
+    func ourServerAsksOpensslsClient(hasCertificate: Bool, isOffered: Bool) async throws {
+        let folder = try TemporaryFolder()
+        let root = try TestCertificates.authority.writeRoot(to: folder.path)
+        let settings = try TestCertificates.mutual(.onRequest).server
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
+        var arguments = [
+            "openssl", "s_client", "-connect", "127.0.0.1:\(listener.localPort)", "-CAfile", root, "-verify_return_error",
+            "-servername", "localhost", "-tls1_3", "-quiet",
+        ]
+        if isOffered { arguments.append("-enable_pha") }
+        if hasCertificate {
+            let files = try TestCertificates.authority.issue(.client(commonName: "alice")).write(to: folder.path)
+            arguments += ["-cert", files.certificate, "-cert_chain", files.certificate, "-key", files.key]
+        }
+        async let accepted = listener.connections.first { _ in true }
+        let program = try Program(arguments)
+        defer { program.stop() }
+        try program.write("GET /secret\n")
+        let socket = try #require(try await accepted)
+        #expect(try await socket.readLine() == "GET /secret")
+        #expect(socket.tlsSession?.peerCertificates.isEmpty == true)
+        if isOffered {
+            for _ in 0..<2 {
+                let session = try await socket.requestClientCertificate(isRequired: false)
+                #expect(session.peerCertificates.first?.commonName == (hasCertificate ? "alice" : nil))
+            }
+        } else {
+            let error = await #expect(throws: AsyncSocketError.self) { try await socket.requestClientCertificate() }
+            #expect(error?.tls?.code == .postHandshakeAuthenticationUnavailable)
+        }
+        try await socket.write("welcome\n")
+        try await eventually("the client has the answer") { program.printed.contains("welcome") }
+        try program.write("thanks\n")
+        #expect(try await socket.readLine() == "thanks")
+        if isOffered, !hasCertificate {
+            let error = await #expect(throws: AsyncSocketError.self) { try await socket.requestClientCertificate() }
+            #expect(error?.tls?.code == .clientCertificateMissing && error?.tls?.sentAlert == .certificateRequired)
+            try await eventually("the client prints the alert") { program.printed.contains("certificate required") }
+        }
+        socket.disconnect()
+    }
+}

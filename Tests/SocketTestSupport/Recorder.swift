@@ -17,6 +17,7 @@ package enum Told: Sendable {
     case wrotePartial(Int, tag: Int)
     case asked(PeerTrust, answer: @Sendable (Bool) -> Void)
     case secured
+    case requestedCertificate(Result<TLSSession, AsyncSocketError>)
     case disconnected(AsyncSocketError?)
 }
 
@@ -173,6 +174,12 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         guard case .secured = told else { throw Unexpected(description: "\(told)") }
     }
 
+    package func requestedCertificate() async throws -> Result<TLSSession, AsyncSocketError> {
+        let told = await next()
+        guard case .requestedCertificate(let result) = told else { throw Unexpected(description: "\(told)") }
+        return result
+    }
+
     package func asked() async throws -> (PeerTrust, @Sendable (Bool) -> Void) {
         let told = await next()
         guard case .asked(let trust, let answer) = told else { throw Unexpected(description: "\(told)") }
@@ -246,6 +253,9 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
         record(.asked(trust, answer: completionHandler), from: socket)
     }
     package func socketDidSecure(_ socket: AsyncSocket) { record(.secured, from: socket) }
+    package func socket(_ socket: AsyncSocket, didRequestClientCertificate result: Result<TLSSession, AsyncSocketError>) {
+        record(.requestedCertificate(result), from: socket)
+    }
     package func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
         record(.disconnected(error), from: socket)
     }

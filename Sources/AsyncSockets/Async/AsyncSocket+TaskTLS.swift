@@ -41,14 +41,64 @@ extension AsyncSocket {
             connection.post(.fail(error))
             throw error
         }
-        var waiter = HandshakeWaiter(.startTLS, limit)
+        let waiter = HandshakeWaiter(.startTLS, limit)
         _ = try startTLS(settings: settings, waiter: waiter, decidesTrust: trust != nil)
+        return try await session(.startTLS, waiter, limit, on: connection, trust)
+    }
+
+    /// Asks the client for its certificate after the handshake (RFC 8446, section 4.6.2). For a server whose
+    /// settings have `clientCertificates` set to `.onRequest`, in TLS 1.3.
+    ///
+    /// A server that reads a request for something protected asks, and answers when it knows who the client
+    /// is. The request leaves at once, ahead of writes that wait. Until the client's answer is there, data
+    /// goes on in both directions: what the client sends before its answer is delivered as usual, and has to
+    /// be read if it is more than 64 KiB. What it sends after the answer is delivered when this call has its
+    /// result. While `trust` decides, nothing moves. One request can be outstanding at a time; later ones may
+    /// follow, and each certificate takes the place of the one before. Session tickets are sent before the
+    /// first request only.
+    ///
+    /// The client has `TLSSettings.handshakeTimeout` seconds to answer. A bad certificate, none where one is
+    /// required, a refusal and a cancellation end the connection.
+    ///
+    /// - Parameters:
+    ///   - isRequired: True: a client without a certificate is refused, with the alert certificate_required.
+    ///     False: `TLSSession.peerCertificates` is empty then.
+    ///   - trust: Decides about the certificate, as in `startTLS(settings:trust:)`; no one is asked about a
+    ///     client that shows none. Nil: OpenSSL decides, or the delegate if the settings say so.
+    /// - Returns: What is known of the connection now; `tlsSession` has it too.
+    /// - Throws: `CancellationError`, what `trust` throws, or an `AsyncSocketError`. The connection is as it
+    ///   was after `.badConfiguration` when it is not secure, or has no one to decide, and after `.tls` with
+    ///   `invalidSettings`, `certificateRequestPending`, or `postHandshakeAuthenticationUnavailable` (TLS
+    ///   1.2, or a client that has not offered to be asked). It has ended after `.handshakeTimeout`, and after
+    ///   `.tls` with any other code, such as `clientCertificateMissing`.
+    @discardableResult
+    public nonisolated(nonsending) func requestClientCertificate(
+        isRequired: Bool = true, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
+    ) async throws -> TLSSession {
+        let limit = OperationLimit(nil)
+        try limit.check(.requestClientCertificate)
+        guard let connection else { throw Self.notInUse("requestClientCertificate") }
+        let waiter = HandshakeWaiter(.requestClientCertificate, limit)
+        connection.post(
+            .requestClient(
+                ClientCertificateRequest(
+                    isRequired: isRequired, waiter: waiter, waiterDecidesTrust: trust != nil,
+                    hasDecider: trust != nil || hasDelegate)))
+        return try await session(.requestClientCertificate, waiter, limit, on: connection, trust)
+    }
+
+    /// Waits for the end of a handshake, and has `trust` decide on the way.
+    private nonisolated(nonsending) func session(
+        _ operation: OperationKind, _ first: HandshakeWaiter, _ limit: OperationLimit, on connection: StreamConnection,
+        _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?
+    ) async throws -> TLSSession {
+        var waiter = first
         while true {
             switch try await waiter.value(from: connection) {
             case .secured(let session):
                 if let session { return session }
                 disconnect()
-                throw AsyncSocketError.badConfiguration("startTLS", "the handshake has brought no session")
+                throw AsyncSocketError.badConfiguration(operation.rawValue, "the handshake has brought no session")
             case .asksTrust(let peer):
                 let isAccepted: Bool
                 do {
@@ -57,7 +107,7 @@ extension AsyncSocket {
                     connection.post(.verdict(false))
                     throw error
                 }
-                waiter = HandshakeWaiter(.startTLS, limit)
+                waiter = HandshakeWaiter(operation, limit)
                 connection.post(.verdictOf(waiter, isAccepted))
             }
         }

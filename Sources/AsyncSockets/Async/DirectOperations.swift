@@ -33,7 +33,7 @@ extension StreamConnection {
     ) -> DirectRead? {
         guard case .connected(let channel) = phase, ending.intent == nil else { return nil }
         let hasBytes = !reads.preBuffer.isEmpty || channel.mayHaveBytes
-        guard hasBytes || reads.wantsNothing(goal) || channel.hasNews || ending.mayDecide else {
+        guard hasBytes || reads.wantsNothing(goal) || channel.hasNews || ending.mayDecide || clock != nil else {
             // The usual case: nothing is there, and the read only has to be queued.
             let waiter = waiter(limit, scoped)
             reads.append(ReadPacket(goal: goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter)))

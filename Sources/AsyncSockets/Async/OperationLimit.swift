@@ -2,7 +2,7 @@ internal import SocketCore
 
 /// What a task waits for.
 enum OperationKind: String, Sendable {
-    case connect, read, write, startTLS, close
+    case connect, read, write, startTLS, close, requestClientCertificate
 }
 
 /// When an operation of a task has to be complete: by its own timeout or by the `withDeadline` around it,
@@ -40,7 +40,7 @@ struct OperationLimit: Sendable {
             case .connect: .connectTimeout
             case .read: .readTimeout
             case .write, .close: .writeTimeout
-            case .startTLS: .handshakeTimeout
+            case .startTLS, .requestClientCertificate: .handshakeTimeout
             }
         return AsyncSocketError(
             code, blame: .peer, operation: operation.rawValue, message: "it did not complete in time")

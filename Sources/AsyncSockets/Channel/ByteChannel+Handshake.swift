@@ -30,10 +30,10 @@ extension ByteChannel {
             case .awaitingWork(let work):
                 lend(to: work)
                 return .awaitingWork(work)
-            case .failed(let error): return .failed(AsyncSocketError(error, operation: "startTLS"))
+            case .failed(let error): return .failed(AsyncSocketError(error, operation: engine.operation))
             case .incomplete:
                 guard receiveCiphertext(for: engine) else {
-                    return failure.map { .failed($0.during("startTLS")) } ?? .incomplete
+                    return failure.map { .failed($0.during(engine.operation)) } ?? .incomplete
                 }
             }
         }
@@ -59,6 +59,11 @@ extension ByteChannel {
     func flush() {
         if case .tls(let engine) = layer { send(engine.output) }
     }
+}
+
+extension TLSEngine {
+    /// What its `handshake()` belongs to.
+    fileprivate var operation: String { session == nil ? "startTLS" : "requestClientCertificate" }
 }
 
 extension AsyncSocketError {

@@ -13,6 +13,7 @@ enum ConnectionMessage: Sendable {
     case read(ReadPacket)
     case write(WritePacket)
     indirect case startTLS(TLSRequest)
+    indirect case requestClient(ClientCertificateRequest)
     case verdict(Bool)
     /// The verdict of a waiter, which waits on.
     indirect case verdictOf(any OperationWaiter<HandshakeNews>, Bool)

@@ -92,6 +92,13 @@ struct LifecycleWaiters {
         return false
     }
 
+    /// What the waiter for TLS asked for has failed; false when no one waits for that.
+    mutating func refuseSecured(_ error: any Error) -> Bool {
+        guard let index = waiting.firstIndex(where: { if case .secured = $0 { true } else { false } }) else { return false }
+        waiting.remove(at: index).refuse(error)
+        return true
+    }
+
     /// The connection has ended: answers all waiters.
     mutating func answerEnd(_ error: any Error) {
         let answered = waiting

@@ -26,7 +26,11 @@ extension TLSUpgrade {
         over channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf, to endpoint: @autoclosure () -> String?
     ) -> Step {
         switch self {
-        case .plaintext, .secure: return .waiting
+        case .plaintext: return .waiting
+        case .secure:
+            guard channel.isAuthenticatingClient else { return .waiting }
+            authenticateClient()
+            return shakeHands(channel, reads, writes)
         case .queuedTLS: return beginIfDrained(channel, reads, writes, endpoint)
         case .handshaking: return shakeHands(channel, reads, writes)
         case .awaitingTrust:

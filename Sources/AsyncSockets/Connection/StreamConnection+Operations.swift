@@ -7,6 +7,9 @@ internal import SocketTLS
 extension StreamConnection {
     // MARK: - Anywhere
 
+    /// True once `startTLS` was called.
+    var isUpgradeClaimed: Bool { record.withLock { $0.claims.isUpgradeClaimed } }
+
     func read(_ packet: consuming ReadPacket) {
         guard isOpenToCallback else { return post(.read(consume packet)) }
         let wasDelivering = outlet.leaveCallback()
@@ -163,6 +166,7 @@ extension StreamConnection {
 
     /// Goes on towards TLS; true when that has changed what can be done.
     func advanceUpgrade(_ channel: ByteChannel) -> Bool {
+        if case .secure = upgrade, clock == nil || !awaitsClient(channel) { return false }
         switch upgrade.advance(over: channel, reads, writes, to: record.withLock { $0.snapshot.endpoint?.value }) {
         case .waiting: return false
         case .more: askForTurn()
@@ -190,6 +194,7 @@ extension StreamConnection {
 
     private func didSecure(_ session: TLSSession?, _ exporter: KeyExporter) {
         clock = nil
+        if record.withLock({ $0.snapshot.isSecure }), let session { return didAuthenticateClient(session) }
         let shared = session.map(LatestSession.share)
         record.withLock { record in
             record.snapshot.isSecure = true
@@ -292,7 +297,7 @@ extension StreamConnection {
         case .connect: close(.timeout(.connectTimeout, "connect", seconds: clock.seconds))
         case .handshake:
             if case .connected(let channel) = phase { channel.abandonHandshake() }
-            close(.timeout(.handshakeTimeout, "startTLS", seconds: clock.seconds))
+            close(.timeout(.handshakeTimeout, handshakeOperation, seconds: clock.seconds))
         case .trust:
             // No verdict came in time: that is a no.
             guard case .awaitingTrust = upgrade else { return self.clock = nil }

@@ -83,9 +83,6 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     /// True once it has ended: no message has anything to do any more.
     var isRetired: Bool { record.withLock { $0.snapshot.isClosed } }
 
-    /// True once `startTLS` was called.
-    var isUpgradeClaimed: Bool { record.withLock { $0.claims.isUpgradeClaimed } }
-
     /// Starts with an accepted descriptor, here and now when this is its loop.
     func begin(with descriptor: SocketDescriptor) {
         turn.post(.adopt(descriptor), to: self, from: loop.isCurrent ? .loop : .caller)
@@ -141,6 +138,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .read(let packet): enqueue(consume packet)
         case .write(let packet): enqueue(consume packet)
         case .startTLS(let request): enqueue(request)
+        case .requestClient(let request): begin(request)
         case .verdict(let accepted): decideTrust(accepted)
         case .chosen(let choice): choose(choice)
         case .worked(let work): takeBack(work)
@@ -173,6 +171,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .read(let packet): refuse(packet.completion)
         case .write(let packet): refuse(packet.completion)
         case .startTLS(let request): request.waiter?.complete(.failure(endError))
+        case .requestClient(let request): request.waiter?.complete(.failure(endError))
         case .verdictOf(let waiter, _): waiter.complete(.failure(endError))
         case .awaitEnd(let waiter): waiter.complete(.success(()))
         case .predecessorIsClosed: closed.reach()
@@ -181,8 +180,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .perform(let body): AsyncSocket.call(body, with: nil)
         case .retire: retireIfSilent()
         case .resolved, .attempt, .events, .verdict, .chosen, .worked, .extendRead, .extendWrite, .cancel, .close,
-            .closeWriteStream,
-            .configure, .fail:
+            .closeWriteStream, .configure, .fail:
             break
         }
     }

@@ -8,6 +8,7 @@
 //     the connection. No path leads back: they are never delivered as plaintext.
 //  5. Reads and writes queued behind the markers are served in `.secure` only: not during the handshake, and
 //     not while awaiting trust.
+//     The same holds from a client's answer to `requestClientCertificate` to the decision about it.
 //  6. A failed handshake closes the connection; there is no way back to `.plaintext`.
 
 internal import SocketCore
@@ -74,6 +75,12 @@ enum TLSUpgrade {
     /// The verdict is in; the handshake goes on, to its end or to its alert.
     mutating func resumeHandshake() {
         guard case .awaitingTrust = self else { return }
+        self = .handshaking
+    }
+
+    /// The client has answered a request for its certificate.
+    mutating func authenticateClient() {
+        guard case .secure = self else { return }
         self = .handshaking
     }
 

@@ -23,6 +23,7 @@ enum DelegateEvent: Sendable {
     indirect case writeTimedOut(TimedOutOperation)
     indirect case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
     case didSecure
+    indirect case didRequestClientCertificate(Result<TLSSession, AsyncSocketError>)
     case didDisconnect(AsyncSocketError?)
 }
 
@@ -48,7 +49,7 @@ extension DelegateEvent: SocketEvent {
         case .didDisconnect, .didStopListening: true
         case .didAccept, .didConnect, .didConnectToPath, .progressed, .didRead, .didReadPartial, .didNotRead,
             .didCloseReadStream, .didWrite, .didWritePartial, .highWater, .lowWater, .readTimedOut, .writeTimedOut,
-            .didReceiveTrust, .didSecure:
+            .didReceiveTrust, .didSecure, .didRequestClientCertificate:
             false
         }
     }

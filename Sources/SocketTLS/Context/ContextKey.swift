@@ -123,7 +123,7 @@ extension ContextKey {
         fields.append(additionalIdentities.flatMap { $0.certificateChain.map(\.derBytes) })
         fields.append(try roots.listedCertificates().map(\.derBytes))
         try rules.appendContents(to: &fields)
-        fields.append(clientCertificates == .required ? 2 : clientCertificates == .optional ? 1 : 0)
+        fields.append(clientCertificates.number)
         fields.append(applicationProtocols.map { Array($0.utf8) })
         // OpenSSL resumes with any suite that the client offers, even one that this server would not choose.
         policy.append(to: &fields)
@@ -131,6 +131,17 @@ extension ContextKey {
         appendLimits(to: &fields)
         fields.append(keyLogFile == nil ? 0 : 1)
         return ResumptionScope(fields)
+    }
+}
+
+extension TLSSettings.ClientCertificates {
+    fileprivate var number: Int {
+        switch self {
+        case .none: 0
+        case .optional: 1
+        case .required: 2
+        case .onRequest: 3
+        }
     }
 }
 

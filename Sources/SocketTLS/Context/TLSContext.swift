@@ -33,6 +33,8 @@ package final class TLSContext: Sendable {
     let ticketCount: Int
     /// A server accepts early data.
     let acceptsEarlyData: Bool
+    /// A server asks for certificates when its program says so, and not in the handshake.
+    let requestsClientCertificates: Bool
     let earlyDataResponder: TLSEarlyDataResponder?
     /// What sessions of this context's clients have in common; nil when they resume none.
     let resumptionScope: ResumptionScope?
@@ -54,6 +56,7 @@ package final class TLSContext: Sendable {
             ? SessionTickets(
                 keysFrom: key.ticketKeys?.source, earlyDataLimit: key.maximumEarlyDataBytes, record: record, clock: ticketClock)
             : nil
+        requestsClientCertificates = key.isServer && key.clientCertificates == .onRequest
         acceptsEarlyData = key.maximumEarlyDataBytes > 0
         earlyDataResponder = key.earlyDataResponder
         ticketCount = key.sessionTicketCount
@@ -129,7 +132,9 @@ package final class TLSContext: Sendable {
         store.share(with: context)
         try key.rules.apply(to: context)
         let requires = !key.isServer || key.clientCertificates == .required
-        SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_PEER, nil)
+        // In TLS 1.2, which knows no later request, OpenSSL would ask in the handshake.
+        let mode = key.clientCertificates == .onRequest ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
+        SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : mode, nil)
         if key.isServer { try nameAcceptedIssuers(key, on: context) }
     }
 

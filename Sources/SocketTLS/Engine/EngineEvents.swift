@@ -40,6 +40,8 @@ final class EngineEvents {
     var withholdsEarlyData = false
     /// The next session ticket becomes this alert instead: see `EngineCallbacks.installRefusal(on:)`.
     var alertInsteadOfTicket: TLSAlert?
+    /// A server has asked for a certificate after the handshake, and the client's Finished has not come.
+    var isAwaitingClient = false
     /// OpenSSL has no limit of its own: it processes thousands of messages in one call, and answers each
     /// KeyUpdate.
     private var allowance = MessageAllowance()
@@ -82,6 +84,8 @@ final class EngineEvents {
 
     func sawHandshakeMessage(_ type: UInt8, version: Int32) {
         spendAllowance()
+        // The engine goes on from here: see rule 3 of `TLSEngine+ClientAuthentication.swift`.
+        if isAwaitingClient, type == UInt8(SSL3_MT_FINISHED) { bio.isHeld = true }
         if !isEstablished, isServer, version == TLS1_2_VERSION, type == UInt8(SSL3_MT_CERTIFICATE_VERIFY), gate.isUndecided {
             // This is the client's last message before its Finished. The server's own Finished waits for the
             // decision.

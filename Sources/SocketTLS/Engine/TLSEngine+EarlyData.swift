@@ -180,10 +180,7 @@ extension TLSEngine {
         case .server(let data):
             events.earlyByteCount = data.bytes.count
             // No other data may follow, with which the tickets would leave.
-            if data.hasAnswered, ticketsToSend > 0 {
-                addTickets()
-                _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
-            }
+            if data.hasAnswered { sendTickets() }
             if data.bytes.isEmpty { early = nil }
         case .client(let data):
             early = nil

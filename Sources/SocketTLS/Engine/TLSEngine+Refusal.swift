@@ -7,7 +7,7 @@ extension TLSEngine {
     /// `output` or, once alerts must be encrypted, OpenSSL's alert for a handshake that stops in the middle
     /// (decode_error). The engine cannot be used afterwards.
     package func abandonHandshake() {
-        guard case .handshaking = phase else { return }
+        guard case .handshaking = phase else { return abandonClientRequest() }
         if isAwaitingTrust {
             decideTrust(false, refusal: .timedOut)
             _ = handshake()
@@ -28,11 +28,16 @@ extension TLSEngine {
             record.withUnsafeBytes { output.append($0) }
             events.sawAlert(.badCertificate, isFatal: true, isOurs: true)
         } else if events.isServer, SSL_version(ssl) == TLS1_3_VERSION {
-            events.alertInsteadOfTicket = .badCertificate
-            _ = OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) }
-            _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
+            sendAlert(.badCertificate)
         }
         if events.sentAlert == nil { _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) } }
         return fail("SSL_do_handshake", [])
+    }
+
+    /// Sends an alert of a server of TLS 1.3 after OpenSSL's handshake.
+    func sendAlert(_ alert: TLSAlert) {
+        events.alertInsteadOfTicket = alert
+        _ = OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) }
+        _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
     }
 }

@@ -65,6 +65,8 @@ package final class TLSEngine {
     var ticketsToSend: UInt8 = 0
     /// Until it is sent or delivered; nil: there is none.
     var early: EarlyData?
+    /// Nil on a client, and on a server that asks no client after the handshake.
+    let clientAuthentication: ClientAuthentication?
     /// OpenSSL could not send an answer to the peer: the next read must call OpenSSL even if nothing has
     /// arrived.
     private var hasUnsentAnswer = false
@@ -72,6 +74,8 @@ package final class TLSEngine {
     enum Phase {
         case handshaking
         case established
+        /// The client's answer to a request of `requestClientCertificate` is complete.
+        case authenticating
         indirect case failed(TLSError)
     }
 
@@ -100,6 +104,7 @@ package final class TLSEngine {
         case .server: serverName = nil
         }
         let gate = TrustGate(settings)
+        clientAuthentication = ClientAuthentication(settings)
         let isServer = settings.role == .server
         let bio = EngineBIO()
         self.bio = bio
@@ -187,6 +192,7 @@ extension TLSEngine {
         switch phase {
         case .failed(let error): return .failed(error)
         case .established: return .complete
+        case .authenticating: return settleClient()
         case .handshaking: break
         }
         if isAwaitingTrust || isAwaitingEarlyAnswer { return .incomplete }
@@ -280,7 +286,7 @@ extension TLSEngine {
     package func read(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
         switch phase {
         case .failed(let error): return .failed(error)
-        case .handshaking: return .incomplete
+        case .handshaking, .authenticating: return .incomplete
         case .established: break
         }
         if case .server(let data) = early { return takeEarlyData(data, into: buffer, limit: limit) }
@@ -328,7 +334,9 @@ extension TLSEngine {
 
     private func answer(to outcome: OpenSSLCall.Outcome) -> ReadAnswer {
         switch outcome {
-        case .success, .wantsRead, .wantsTrust, .wantsWork: return .incomplete
+        case .success, .wantsRead, .wantsTrust, .wantsWork:
+            noteClientAnswer()
+            return .incomplete
         case .wantsWrite:
             hasUnsentAnswer = true
             return .incomplete
@@ -351,7 +359,7 @@ extension TLSEngine {
     package func write(_ bytes: UnsafeRawBufferPointer) -> WriteAnswer {
         switch phase {
         case .failed(let error): return .failed(error)
-        case .handshaking: return .incomplete
+        case .handshaking, .authenticating: return .incomplete
         case .established: break
         }
         if hasSentClose {
@@ -359,7 +367,7 @@ extension TLSEngine {
                 TLSError(.internalError, "Data was written after close_notify was sent.", operation: "SSL_write_ex"))
         }
         guard !bytes.isEmpty else { return .accepted(0) }
-        guard output.count < Self.outputLimit else { return .incomplete }
+        guard output.count < Self.outputLimit, !isAmidClientAnswer else { return .incomplete }
         if ticketsToSend > 0 { addTickets() }
         var count = 0
         let unread = received.count
@@ -370,12 +378,6 @@ extension TLSEngine {
         case .closed: return .failed(fail("SSL_write_ex", []))
         case .failure(let entries): return .failed(fail("SSL_write_ex", entries, hasReadForWriting: received.count != unread))
         }
-    }
-
-    /// Has OpenSSL send tickets ahead of the next data: one message to the peer, and not two.
-    func addTickets() {
-        for _ in 0..<ticketsToSend { _ = perform { SSL_new_session_ticket(ssl) } }
-        ticketsToSend = 0
     }
 
     /// Puts close_notify into `output`, once, if it is legal now: not during a handshake, and not after a

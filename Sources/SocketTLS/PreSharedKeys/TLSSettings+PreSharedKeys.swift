@@ -38,6 +38,9 @@ extension TLSSettings {
             case .store, .session: throw Self.invalid("a client with a pre-shared key resumes no sessions")
             }
         case .server:
+            if clientCertificates == .onRequest {
+                throw Self.invalid("clientCertificates set to .onRequest cannot go with pre-shared keys")
+            }
             if requiresPreSharedKey, sessionTicketCount > 0 {
                 throw Self.invalid(
                     "sessionTicketCount is for connections with certificates, and the pre-shared keys are required")

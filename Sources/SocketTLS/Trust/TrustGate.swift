@@ -23,7 +23,7 @@
 
 /// Who may decide about the peer's certificate, and the decision.
 struct TrustGate {
-    private let evaluation: TLSSettings.TrustEvaluation
+    let evaluation: TLSSettings.TrustEvaluation
     private let requiresPreSharedKey: Bool
     private let requiresRawPublicKey: Bool
     private var state = State.unjudged

@@ -1,0 +1,188 @@
+// How a server asks its client for a certificate after the handshake (RFC 8446, 4.6.2). Rules:
+//  1. The settings say that it may (`ClientCertificates.onRequest`), the client has said that it can, and one
+//     request is outstanding at a time. Anything else is an error without harm to the connection.
+//  2. Each request has a trust gate of its own. The certificate of an earlier request counts for nothing.
+//  3. Data goes on in both directions until the client's Finished. There the BIO stops: OpenSSL reads nothing
+//     behind it, and the phase is `.authenticating`, in which nothing is read or written. `handshake()` leads
+//     out of it, as it does out of the handshake.
+//  4. While a part of the answer is there, nothing is written: OpenSSL would read the rest of the answer in
+//     the middle of `SSL_write`, and go on to write.
+//  5. Tickets that are due leave before the first request, and there are none after it: a ticket would carry
+//     the certificate.
+
+internal import COpenSSL
+internal import SocketBuffers
+
+/// What a server needs to ask its client for a certificate.
+final class ClientAuthentication {
+    /// The seconds that the client may take.
+    let handshakeTimeout: Double
+    /// The seconds that the trust callback may take.
+    let trustTimeout: Double
+    /// The request waits until a message of which half has arrived is complete.
+    fileprivate var isDelayed = false
+    /// The gate of the handshake, after the first request: who decides by the settings.
+    fileprivate var original: TrustGate?
+
+    /// Nil where the settings ask no client later, by whatever name.
+    init?(_ settings: TLSSettings) {
+        guard settings.requestsClientCertificates || settings.serverNames != nil else { return nil }
+        (handshakeTimeout, trustTimeout) = (settings.handshakeTimeout, settings.trustTimeout)
+    }
+}
+
+extension TLSSettings {
+    var requestsClientCertificates: Bool { role == .server && clientCertificates == .onRequest }
+}
+
+extension TLSEngine {
+    /// How long the steps of a request may take, in seconds.
+    package struct ClientTimeouts: Sendable {
+        package let handshake: Double
+        package let trust: Double
+    }
+
+    /// Whether a trust callback is asked about a certificate that comes on request.
+    package var asksAboutClients: Bool { (clientAuthentication?.original ?? events.gate).asks }
+
+    /// The client's answer is complete, or a decision about it is open: call `handshake()`, as in rules 4 to
+    /// 6, until it returns `.complete` or `.failed`. Meanwhile nothing can be read or written.
+    package var isAuthenticatingClient: Bool {
+        if case .authenticating = phase { true } else { false }
+    }
+
+    /// A request is outstanding: the client has not answered.
+    package var isAwaitingClient: Bool { events.isAwaitingClient || clientAuthentication?.isDelayed == true }
+
+    /// Asks the client for a certificate. The answer comes while the owner reads: `isAuthenticatingClient`
+    /// becomes true. A failure that is thrown leaves the connection as it was.
+    ///
+    /// - Parameters:
+    ///   - isRequired: A client that shows none is refused.
+    ///   - asks: A trust callback is asked even where the settings have OpenSSL decide.
+    package func requestClientCertificate(isRequired: Bool, asks: Bool = false) throws(TLSError) -> ClientTimeouts {
+        guard !isAwaitingClient, !isAuthenticatingClient else {
+            throw Self.refused(.certificateRequestPending, "the request before is not over")
+        }
+        guard case .established = phase, let clientAuthentication, context.requestsClientCertificates else {
+            throw Self.refused(.invalidSettings, "the settings do not have clientCertificates set to .onRequest")
+        }
+        guard SSL_version(ssl) == TLS1_3_VERSION else {
+            throw Self.refused(.postHandshakeAuthenticationUnavailable, "the connection does not use TLS 1.3")
+        }
+        let mode = SSL_VERIFY_PEER | SSL_VERIFY_POST_HANDSHAKE | (isRequired ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0)
+        let gate = events.gate
+        let original = clientAuthentication.original ?? gate
+        clientAuthentication.original = original
+        events.gate = original.renewed(asks: asks)
+        SSL_set_verify(ssl, mode, nil)
+        do throws(TLSError) {
+            try sendRequest()
+        } catch {
+            SSL_set_verify(ssl, SSL_VERIFY_NONE, nil)
+            events.gate = gate
+            throw error
+        }
+        return ClientTimeouts(handshake: clientAuthentication.handshakeTimeout, trust: clientAuthentication.trustTimeout)
+    }
+
+    /// Sends a request that had to wait, if it can be sent now. Call it after each arrival, while
+    /// `isAwaitingClient`.
+    package func sendDelayedRequest() {
+        guard case .established = phase, clientAuthentication?.isDelayed == true else { return }
+        do throws(TLSError) {
+            try sendRequest()
+        } catch {
+            phase = .failed(error)
+        }
+    }
+
+    private func sendRequest() throws(TLSError) {
+        clientAuthentication?.isDelayed = SSL_in_init(ssl) != 0
+        guard SSL_in_init(ssl) == 0 else { return }
+        sendTickets()
+        let (isReady, errors) = exporter.excluding {
+            OpenSSLCall.attempt { SSL_verify_client_post_handshake(ssl) == 1 ? true : nil }
+        }
+        guard isReady == true else { throw Self.error(errors) }
+        events.awaitClient()
+        let outcome = exporter.excluding { OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) } }
+        if case .failure(let entries) = outcome { throw fail("SSL_do_handshake", entries) }
+    }
+
+    private static func error(_ errors: [OpenSSLError]) -> TLSError {
+        if errors.contains(where: { $0.isFromSSL && $0.reason == SSL_R_EXTENSION_NOT_RECEIVED }) {
+            return refused(
+                .postHandshakeAuthenticationUnavailable, "the client has not offered to be asked after the handshake")
+        }
+        return TLSError(
+            .internalError, "OpenSSL cannot ask the client for a certificate.",
+            operation: "SSL_verify_client_post_handshake", openSSLStack: errors.map(\.text))
+    }
+
+    private static func refused(_ code: TLSError.Code, _ reason: String) -> TLSError {
+        TLSError(code, "The client cannot be asked for a certificate: \(reason).", operation: "requestClientCertificate")
+    }
+
+    // MARK: - The answer
+
+    /// OpenSSL has stopped reading: perhaps because the client's answer is complete (rule 3).
+    func noteClientAnswer() {
+        guard events.isAwaitingClient, bio.isHeld, SSL_in_init(ssl) == 0 else { return }
+        events.isAwaitingClient = false
+        phase = .authenticating
+    }
+
+    /// Rule 4.
+    var isAmidClientAnswer: Bool { events.isAwaitingClient && SSL_in_init(ssl) != 0 }
+
+    /// Goes on from the client's answer.
+    func settleClient() -> HandshakeAnswer {
+        if isAwaitingTrust { return .incomplete }
+        if let trust = events.gate.takeQuestion() { return .awaitingTrust(trust) }
+        bio.isHeld = false
+        if case .byDecision = events.gate.refusal { return .failed(exporter.excluding { refusePeer() }) }
+        let requiresCertificate = SSL_get_verify_mode(ssl) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0
+        guard events.gate.admits(isOptional: !requiresCertificate && SSL_get0_peer_certificate(ssl) == nil) else {
+            let error = events.gate.admissionError
+            phase = .failed(error)
+            return .failed(error)
+        }
+        phase = .established
+        return .complete
+    }
+
+    /// Gives up a request that takes too long: with the alert certificate_required, unless half of the answer
+    /// is there.
+    func abandonClientRequest() {
+        if isAwaitingTrust {
+            decideTrust(false, refusal: .timedOut)
+            _ = handshake()
+        } else if case .established = phase, isAwaitingClient {
+            exporter.excluding { sendAlert(.certificateRequired) }
+            var error = TLSError(.clientCertificateMissing, "The client did not answer the request for its certificate.")
+            error.sentAlert = events.sentAlert
+            phase = .failed(error)
+        }
+    }
+}
+
+extension EngineEvents {
+    /// A request has been made: what was known of the client's certificate is no longer so.
+    fileprivate func awaitClient() {
+        isAwaitingClient = true
+        matchesPins = nil
+        stapledStatus = nil
+    }
+}
+
+extension TrustGate {
+    /// A gate for another certificate of the same peer. `asks`: someone is asked even if OpenSSL alone would
+    /// decide.
+    fileprivate func renewed(asks: Bool) -> TrustGate {
+        TrustGate(asks && !self.asks ? .delegate : evaluation)
+    }
+
+    /// Someone besides OpenSSL decides.
+    fileprivate var asks: Bool { evaluation != .builtIn }
+}

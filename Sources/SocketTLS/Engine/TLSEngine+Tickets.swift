@@ -1,0 +1,17 @@
+internal import COpenSSL
+
+/// When a server sends its tickets, in TLS 1.3.
+extension TLSEngine {
+    /// Has OpenSSL send tickets ahead of the next data: one message to the peer, and not two.
+    func addTickets() {
+        for _ in 0..<ticketsToSend { _ = exporter.excluding { OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) } } }
+        ticketsToSend = 0
+    }
+
+    /// Sends the tickets that wait for the next data, without data.
+    func sendTickets() {
+        guard ticketsToSend > 0 else { return }
+        addTickets()
+        _ = exporter.excluding { OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) } }
+    }
+}
