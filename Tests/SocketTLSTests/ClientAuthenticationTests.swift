@@ -154,6 +154,20 @@ import Testing
         }
     }
 
+    @Test func anAnswerBehindDataIsNotForgotten() throws {
+        let pair = try connected()
+        _ = try pair.server.requestClientCertificate(isRequired: true)
+        pair.carryAll()
+        _ = pair.client.write("before")
+        _ = pair.client.readAll()
+        pair.carryAll()
+        let buffer = PreBuffer()
+        guard case .bytes(6) = pair.server.read(into: buffer, limit: 100) else { throw TestFailure(what: "data") }
+        #expect(pair.server.mayHaveAnswer && pair.server.isAuthenticatingClient && pair.server.received.isEmpty)
+        #expect(pair.server.handshake().isComplete && !pair.server.mayHaveAnswer)
+        buffer.reset()
+    }
+
     @Test func eachCertificateIsJudgedByItself() throws {
         let pair = try connected { $0.server.trustEvaluation = .delegate }
         for isAccepted in [true, true, false] {
