@@ -242,6 +242,23 @@ import Testing
         #expect(throws: TLSError.self) { try TLSContext.context(for: settings) }
     }
 
+    @Test(arguments: [true, false]) func theNameDecidesWhoCanBeAsked(isNamed: Bool) throws {
+        let pair = try connected { fixture in
+            var named = fixture.server
+            if !isNamed { named.clientCertificates = .none }
+            fixture.server.clientCertificates = isNamed ? .none : .onRequest
+            // The question of the settings around them is asked for a name too.
+            fixture.server.trustEvaluation = .delegate
+            fixture.server.serverNames = try TLSServerNames([Fixture.host: named])
+        }
+        guard isNamed else { return expectNoHarm(.invalidSettings, to: pair) }
+        try ask(pair)
+        #expect(pair.server.readAll().text == "before ")
+        guard case .awaitingTrust = pair.server.handshake() else { throw TestFailure(what: "question") }
+        pair.server.decideTrust(true)
+        #expect(pair.server.handshake().isComplete && name(pair.server.session) == "alice")
+    }
+
     // MARK: - When
 
     @Test func aClientThatDoesNotAnswerIsGivenUp() throws {
