@@ -167,6 +167,17 @@ import Testing
         }
     }
 
+    /// The client has had enough, as above: the request cannot be taken back.
+    @Test func aCancelledRequestEndsTheConnection() async throws {
+        let pair = try await connected()
+        let write = Task.immediate { try await pair.server.write(Data(repeating: 1, count: 64 << 20)) }
+        try await eventually("the client has had enough") { (pair.server.writeProgress?.bytesDone ?? 0) > 1 << 20 }
+        let request = Task.immediate { try await pair.server.requestClientCertificate() }
+        request.cancel()
+        #expect(await request.outcome == .cancelled && !pair.server.isConnected)
+        #expect(await write.outcome == .failed(.closed))
+    }
+
     @Test func aClientThatLeavesInsteadIsAnError() async throws {
         let pair = try await connected()
         pair.client.disconnect()

@@ -154,6 +154,20 @@ import Testing
         }
     }
 
+    @Test func anAnswerBehindDataIsNotForgotten() throws {
+        let pair = try connected()
+        _ = try pair.server.requestClientCertificate(isRequired: true)
+        pair.carryAll()
+        _ = pair.client.write("before")
+        _ = pair.client.readAll()
+        pair.carryAll()
+        let buffer = PreBuffer()
+        guard case .bytes(6) = pair.server.read(into: buffer, limit: 100) else { throw TestFailure(what: "data") }
+        #expect(pair.server.mayHaveAnswer && pair.server.isAuthenticatingClient && pair.server.received.isEmpty)
+        #expect(pair.server.handshake().isComplete && !pair.server.mayHaveAnswer)
+        buffer.reset()
+    }
+
     @Test func eachCertificateIsJudgedByItself() throws {
         let pair = try connected { $0.server.trustEvaluation = .delegate }
         for isAccepted in [true, true, false] {
@@ -226,6 +240,23 @@ import Testing
         settings.preSharedKeys = try TLSPreSharedKeys(
             [TLSPreSharedKey(identity: "a", key: [UInt8](repeating: 7, count: 32))], use: .preferred)
         #expect(throws: TLSError.self) { try TLSContext.context(for: settings) }
+    }
+
+    @Test(arguments: [true, false]) func theNameDecidesWhoCanBeAsked(isNamed: Bool) throws {
+        let pair = try connected { fixture in
+            var named = fixture.server
+            if !isNamed { named.clientCertificates = .none }
+            fixture.server.clientCertificates = isNamed ? .none : .onRequest
+            // The question of the settings around them is asked for a name too.
+            fixture.server.trustEvaluation = .delegate
+            fixture.server.serverNames = try TLSServerNames([Fixture.host: named])
+        }
+        guard isNamed else { return expectNoHarm(.invalidSettings, to: pair) }
+        try ask(pair)
+        #expect(pair.server.readAll().text == "before ")
+        guard case .awaitingTrust = pair.server.handshake() else { throw TestFailure(what: "question") }
+        pair.server.decideTrust(true)
+        #expect(pair.server.handshake().isComplete && name(pair.server.session) == "alice")
     }
 
     // MARK: - When

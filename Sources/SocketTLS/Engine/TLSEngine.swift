@@ -307,11 +307,11 @@ extension TLSEngine {
 
     private var hasRoomForAnswers: Bool { output.count < Self.outputLimitForReading }
 
-    /// False if `read` would return `.incomplete`. An end that came right behind data has not been returned
-    /// yet.
+    /// False if `read` would return `.incomplete`, and nothing else is to be done. An end that came right
+    /// behind data has not been returned yet.
     package var mayHaveAnswer: Bool {
         if case .failed = phase { return true }
-        return hasReceivedClose || mayHaveData
+        return hasReceivedClose || mayHaveData || isAuthenticatingClient
     }
 
     private var mayHaveData: Bool {
