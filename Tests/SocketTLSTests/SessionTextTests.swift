@@ -42,7 +42,7 @@ import Testing
             TLSSession(group: nil, isResumed: true).json
                 == #"{"version":"TLSv1.3","cipherSuite":"TLS_AES_256_GCM_SHA384","group":null,"applicationProtocol":null,"#
                 + #""serverName":null,"isResumed":true,"peerName":null,"peerFingerprint":null,"peerSignatureAlgorithm":null,"#
-                + #""preSharedKeyIdentity":null}"#)
+                + #""preSharedKeyIdentity":null,"peerPublicKey":null}"#)
     }
 
     /// A peer chooses some of it.
@@ -52,7 +52,7 @@ import Testing
         let object = try object(session)
         #expect(object["applicationProtocol"] as? String == text && object["serverName"] as? String == text)
         #expect(object["preSharedKeyIdentity"] as? String == text)
-        #expect(object["version"] as? String == "TLSv1.3" && object.count == 10)
+        #expect(object["version"] as? String == "TLSv1.3" && object.count == 11)
         #expect(!session.json.contains("\n") && !session.description.contains("\n"))
     }
 
