@@ -83,6 +83,7 @@ import Testing
         try expect("revocationLists is for", \.server) { $0.revocationLists = [.file(path: "a")] }
         try expect("issues no tickets", \.server) { ($0.sessionTicketCount, $0.resumesClientCertificates) = (1, true) }
         try expect("asks them for nothing", \.server) { $0.clientCertificates = .none }
+        try expect("onRequest exclude each other", \.server) { $0.clientCertificates = .onRequest }
         try expect("expects no key and shows none", \.client) {
             $0.rawPublicKeys = .ownKey
             $0.rawPublicKeys?.showsOwnKey = false

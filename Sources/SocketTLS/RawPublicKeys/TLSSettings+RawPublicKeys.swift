@@ -27,6 +27,9 @@ extension TLSSettings {
             }
         case .server:
             if sessionTicketCount > 0 { throw Self.invalid("a server with rawPublicKeys issues no tickets") }
+            if requestsClientCertificates {
+                throw Self.invalid("rawPublicKeys and clientCertificates set to .onRequest exclude each other")
+            }
             if rawPublicKeys.expectsKeys, clientCertificates == .none {
                 throw Self.invalid("rawPublicKeys expects keys of clients, and clientCertificates asks them for nothing")
             }
