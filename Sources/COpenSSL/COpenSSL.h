@@ -181,7 +181,9 @@ static inline long COpenSSL_statusResponse(SSL *ssl, const unsigned char **respo
 // Stands for `SSL_set_tlsext_status_ocsp_resp` with a copy of the response.
 static inline int COpenSSL_setStatusResponse(SSL *ssl, const unsigned char *response, long count) {
     unsigned char *copy = (unsigned char *)OPENSSL_memdup(response, (size_t)count);
-    return copy && SSL_set_tlsext_status_ocsp_resp(ssl, copy, count);
+    if (copy && SSL_set_tlsext_status_ocsp_resp(ssl, copy, count)) return 1;
+    OPENSSL_free(copy);
+    return 0;
 }
 
 // Stands for `SSL_set_tlsext_host_name`.

@@ -208,6 +208,23 @@ import Testing
         #expect(try await link.atServer.readText() == "after")
     }
 
+    @Test func anAnswerIsForItsOwnQuestionOnly() async throws {
+        let link = try await Link.make()
+        var server = server
+        server.trustEvaluation = .delegate
+        try await link.secure(client: client, server: server)
+        link.server.readData(withTimeout: 60, tag: 1)
+        try link.server.askForCertificate()
+        let (_, first) = try await link.atServer.asked()
+        first(true)
+        _ = try await link.atServer.requestedCertificate().get()
+        try link.server.askForCertificate()
+        let (_, second) = try await link.atServer.asked()
+        first(true)
+        second(false)
+        #expect(try await link.atServer.disconnected()?.tls?.code == .trustRejected)
+    }
+
     @Test func aDelegateLearnsWhyItCannotAsk() async throws {
         let link = try await Link.make()
         var client = client

@@ -98,6 +98,27 @@ import Testing
         #expect(server.handshake().error?.code == .protocolViolation)
     }
 
+    /// A key that does not fit may be missing in the second message (RFC 8446, 4.1.2).
+    @Test func theSecondHelloMayOfferFewerKeys() {
+        let first = TLSClientHello(serverName: "a", applicationProtocols: ["h2"], preSharedKeyIdentities: [[1], [2]])
+        #expect(TLSClientHello(serverName: "a", applicationProtocols: ["h2"]).asksForTheSame(as: first))
+        #expect(!TLSClientHello(serverName: "b", applicationProtocols: ["h2"]).asksForTheSame(as: first))
+        #expect(!TLSClientHello(serverName: "a", applicationProtocols: []).asksForTheSame(as: first))
+    }
+
+    // MARK: - Tickets
+
+    @Test(arguments: versions) func theTicketsOfANameAreNotThoseOfTheOthers(_ version: TLSVersion) throws {
+        var named = try server("secure.example.org")
+        named.sessionTicketCount = 1
+        var settings = try server("open.example.org")
+        settings.serverNames = try TLSServerNames(["secure.example.org": named])
+        for (name, count) in [("secure.example.org", 1), ("open.example.org", 0)] {
+            let peer = try RawPeer.client(version, of: engine(settings), named: name)
+            #expect(peer.tickets == count, "\(name)")
+        }
+    }
+
     // MARK: - Odd names
 
     /// OpenSSL accepts such names, so they are names.

@@ -13,13 +13,14 @@ import Testing
     }
 
     /// A client of ours and a bare server, which have shaken hands.
-    private func connected(_ settings: TLSSettings) throws -> (client: TLSEngine, server: RawPeer) {
+    private func connected(_ settings: TLSSettings, defersWork: Bool = false) throws -> (client: TLSEngine, server: RawPeer) {
         let issued = try fixture.authority.issue(.server(names: [Fixture.host]), signedBy: .root)
         let server = try RawPeer(.tls13, serverPEM: issued.pem)
         SSL_set_verify(server.ssl, SSL_VERIFY_PEER | SSL_VERIFY_POST_HANDSHAKE, { _, _ in 1 })
         // OpenSSL goes on after a certificate only with an identifier for sessions.
         SSL_set_session_id_context(server.ssl, [1], 1)
-        let client = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
+        let client = try TLSEngine(
+            context: TLSContext.context(for: settings), settings: settings, defersWork: defersWork)
         server.shakeHands(with: client)
         guard client.handshake().isComplete else { throw TestFailure(what: "handshake") }
         return (client, server)
@@ -61,6 +62,20 @@ import Testing
             #expect(server.read() == "data \(round)")
             #expect((SSL_get0_peer_certificate(server.ssl) != nil) == hasCertificate)
         }
+    }
+
+    /// No one takes work off the thread any more.
+    @Test func aSlowKeySignsWhereTheClientReads() throws {
+        var settings = fixture.client
+        settings.allowsPostHandshakeAuthentication = true
+        settings.identity = try fixture.authority.issue(.client(commonName: "alice"), keyType: .rsa3072).identity()
+        let (client, server) = try connected(settings, defersWork: true)
+        let isAsked = ask(client, server)
+        #expect(isAsked)
+        #expect(client.readAll().text == "")
+        _ = client.write("data")
+        server.carryFrom(client)
+        #expect(server.read() == "data" && SSL_get0_peer_certificate(server.ssl) != nil)
     }
 
     @Test func aServerMayRefuseWhatItGets() throws {

@@ -99,16 +99,16 @@ extension AsyncSocket {
                 if let session { return session }
                 disconnect()
                 throw AsyncSocketError.badConfiguration(operation.rawValue, "the handshake has brought no session")
-            case .asksTrust(let peer):
+            case .asksTrust(let peer, let question):
                 let isAccepted: Bool
                 do {
                     isAccepted = try await trust?(peer) ?? false
                 } catch {
-                    connection.post(.verdict(false))
+                    connection.post(.verdict(false, of: question))
                     throw error
                 }
                 waiter = HandshakeWaiter(operation, limit)
-                connection.post(.verdictOf(waiter, isAccepted))
+                connection.post(.verdictOf(waiter, isAccepted, of: question))
             }
         }
     }

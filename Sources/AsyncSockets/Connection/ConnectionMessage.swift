@@ -14,9 +14,9 @@ enum ConnectionMessage: Sendable {
     case write(WritePacket)
     indirect case startTLS(TLSRequest)
     indirect case requestClient(ClientCertificateRequest)
-    case verdict(Bool)
+    case verdict(Bool, of: TrustQuestionNumber)
     /// The verdict of a waiter, which waits on.
-    indirect case verdictOf(any OperationWaiter<HandshakeNews>, Bool)
+    indirect case verdictOf(any OperationWaiter<HandshakeNews>, Bool, of: TrustQuestionNumber)
     /// The settings for a client.
     indirect case chosen(TLSServerChoice)
     /// A step of the handshake is done.

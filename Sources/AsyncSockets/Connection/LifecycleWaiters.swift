@@ -123,5 +123,5 @@ struct LifecycleWaiters {
 enum HandshakeNews: Sendable {
     case secured(TLSSession?)
     /// The waiter decides about the peer's certificate, and waits again.
-    indirect case asksTrust(PeerTrust)
+    indirect case asksTrust(PeerTrust, TrustQuestionNumber)
 }

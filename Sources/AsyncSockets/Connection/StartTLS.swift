@@ -12,7 +12,7 @@ extension TLSUpgrade {
         case more
         /// So many of the bytes that were received belong to the handshake.
         case began(TLSSettings, earlyByteCount: Int)
-        case asks(PeerTrust)
+        case asks(PeerTrust, TrustQuestionNumber)
         case asksSettings(TLSServerQuestion)
         case asksWork(HandshakeWork)
         case secured(TLSSession?, KeyExporter)
@@ -74,8 +74,7 @@ extension TLSUpgrade {
             writes.removeStartTLS()
             return .secured(session, exporter)
         case .awaitingTrust(let trust):
-            awaitTrust()
-            return .asks(trust)
+            return .asks(trust, awaitTrust())
         case .awaitingSettings(let question): return .asksSettings(question)
         case .awaitingWork(let work): return .asksWork(work)
         case .failed(let error): return .failed(error)

@@ -30,7 +30,7 @@ extension StreamConnection {
     }
 
     private func ask(_ request: ClientCertificateRequest) throws(AsyncSocketError) -> TLSEngine.ClientTimeouts {
-        guard ending.intent == nil else { throw .closing(Self.requestName) }
+        guard ending.intent == nil, !writes.isClosing else { throw .closing(Self.requestName) }
         guard case .connected(let channel) = phase, isSecured else {
             throw .badConfiguration(Self.requestName, "the connection is not secure: wait for the end of the handshake")
         }

@@ -179,11 +179,11 @@ extension StreamConnection {
             return true
         case .asksSettings(let question): ask(question)
         case .asksWork(let work): HandshakeWorkers.perform(work) { [weak self] in self?.post(.worked(work)) }
-        case .asks(let trust):
+        case .asks(let trust, let number):
             clock = clock?.pauseForTrust()
             observation?.beginDecision()
-            if waiters.answerSecured(.asksTrust(trust)) { return true }
-            outlet.append(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted)) })
+            if waiters.answerSecured(.asksTrust(trust, number)) { return true }
+            outlet.append(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted, of: number)) })
             return true
         case .secured(let session, let exporter):
             didSecure(session, exporter)
@@ -228,9 +228,9 @@ extension StreamConnection {
         needsPump = true
     }
 
-    /// The delegate's verdict. A second one, or one that comes too late, finds no one waiting.
-    func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
-        guard case .awaitingTrust = upgrade, case .connected(let channel) = phase else { return }
+    /// A verdict. A second one, or one that comes too late, finds its question answered.
+    func decideTrust(_ accepted: Bool, of question: TrustQuestionNumber, refusal: TrustRefusal = .rejected) {
+        guard case .awaitingTrust(question) = upgrade, case .connected(let channel) = phase else { return }
         channel.decideTrust(accepted, refusal: refusal)
         upgrade.resumeHandshake()
         clock = clock?.resumeHandshake()
@@ -300,8 +300,8 @@ extension StreamConnection {
             close(.timeout(.handshakeTimeout, handshakeOperation, seconds: clock.seconds))
         case .trust:
             // No verdict came in time: that is a no.
-            guard case .awaitingTrust = upgrade else { return self.clock = nil }
-            decideTrust(false, refusal: .timedOut)
+            guard case .awaitingTrust(let question) = upgrade else { return self.clock = nil }
+            decideTrust(false, of: question, refusal: .timedOut)
         }
     }
 

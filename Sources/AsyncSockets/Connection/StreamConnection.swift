@@ -139,12 +139,12 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .write(let packet): enqueue(consume packet)
         case .startTLS(let request): enqueue(request)
         case .requestClient(let request): begin(request)
-        case .verdict(let accepted): decideTrust(accepted)
+        case .verdict(let accepted, let question): decideTrust(accepted, of: question)
         case .chosen(let choice): choose(choice)
         case .worked(let work): takeBack(work)
-        case .verdictOf(let waiter, let accepted):
+        case .verdictOf(let waiter, let accepted, let question):
             waiters.add(secured: waiter, decidesTrust: true)
-            decideTrust(accepted)
+            decideTrust(accepted, of: question)
         case .awaitEnd(let waiter): waiters.add(ended: waiter)
         case .extendRead(let operation, let seconds): extendRead(operation, by: seconds)
         case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
@@ -172,7 +172,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .write(let packet): refuse(packet.completion)
         case .startTLS(let request): request.waiter?.complete(.failure(endError))
         case .requestClient(let request): request.waiter?.complete(.failure(endError))
-        case .verdictOf(let waiter, _): waiter.complete(.failure(endError))
+        case .verdictOf(let waiter, _, _): waiter.complete(.failure(endError))
         case .awaitEnd(let waiter): waiter.complete(.success(()))
         case .predecessorIsClosed: closed.reach()
         case .predecessorHasEnded, .adopt: outlet.isHeldBack = false

@@ -13,6 +13,7 @@
 
 internal import SocketCore
 internal import SocketTLS
+internal import Synchronization
 
 /// How far a connection has come on its way from plaintext to TLS: the whole state machine of `startTLS`.
 enum TLSUpgrade {
@@ -22,8 +23,8 @@ enum TLSUpgrade {
     indirect case queuedTLS(TLSRequest, drained: DrainedQueues)
     /// The engine is at work (`kStartingReadTLS` and `kStartingWriteTLS` both set).
     case handshaking
-    /// Paused for the delegate's verdict.
-    case awaitingTrust
+    /// Paused for the delegate's verdict about this question.
+    case awaitingTrust(TrustQuestionNumber)
     /// Done (`kSocketSecure`).
     case secure
 
@@ -67,9 +68,10 @@ enum TLSUpgrade {
         self = .handshaking
     }
 
-    mutating func awaitTrust() {
-        guard case .handshaking = self else { return }
-        self = .awaitingTrust
+    mutating func awaitTrust() -> TrustQuestionNumber {
+        let number = TrustQuestionNumber()
+        if case .handshaking = self { self = .awaitingTrust(number) }
+        return number
     }
 
     /// The verdict is in; the handshake goes on, to its end or to its alert.
@@ -88,6 +90,13 @@ enum TLSUpgrade {
         guard case .handshaking = self else { return }
         self = .secure
     }
+}
+
+/// Distinguishes the questions about certificates: a verdict is about one of them, and not about one that
+/// comes later on the same connection.
+struct TrustQuestionNumber: Equatable, Sendable {
+    private static let last = Atomic<UInt64>(0)
+    private let value = last.add(1, ordering: .relaxed).newValue
 }
 
 /// What `startTLS` was asked to do: valid settings, and the context made of them.

@@ -52,7 +52,7 @@ package final class TLSContext: Sendable {
         rawPublicKeys = key.rawPublicKeys
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
         tickets =
-            key.issuesTickets
+            key.sessionTicketCount > 0
             ? SessionTickets(
                 keysFrom: key.ticketKeys?.source, earlyDataLimit: key.maximumEarlyDataBytes, record: record, clock: ticketClock)
             : nil

@@ -56,8 +56,8 @@ public final class TLSTicketKey: @unchecked Sendable {
 /// Where servers get the keys of their session tickets, so that several processes resume each other's
 /// sessions. `TLSTicketKeyFile` is one.
 public protocol TLSTicketKeySource: AnyObject, Sendable {
-    /// The keys as they are now. It is asked for each ticket, on event loops: it must not block, nor ask a
-    /// socket for a channel binding or keying material.
+    /// The keys as they are now. It is asked for each ticket, on threads of the library, from several at a
+    /// time: it must not block, nor ask a socket for a channel binding or keying material.
     var keys: TLSTicketKeys { get }
 }
 

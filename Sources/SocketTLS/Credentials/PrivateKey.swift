@@ -60,7 +60,9 @@ public struct PrivateKey: Sendable, Hashable {
     /// `file:` works everywhere. Another scheme needs a provider that openssl.cnf activates; for `pkcs11:`
     /// (RFC 7512) the engine of libp11 will do (Debian's libengine-pkcs11-openssl), which finds the tokens
     /// that p11-kit knows. The passphrase is the PIN of a token. A key that stays in its token signs
-    /// there, and only its own handshake waits for that.
+    /// there, off the event loop, on one of as many threads as there are processors: other handshakes that
+    /// compute for long wait for a slow token too, and other connections do not. Only a client that is asked
+    /// for its certificate after the handshake signs on the event loop.
     ///
     /// Throws `invalidPrivateKey` if there is no key, or no provider for the scheme, or if the passphrase is
     /// missing or wrong.

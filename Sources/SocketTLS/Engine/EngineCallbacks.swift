@@ -1,5 +1,6 @@
 // The C callbacks of a context. Each finds its engine's events from the SSL, records a fact, and returns. It
-// makes no other call on the same SSL, and runs no user code.
+// makes no other call on the same SSL, and runs no user code. (Keys are looked up in callbacks of their own:
+// `SessionTickets`, `PreSharedKeyCallbacks`.)
 
 internal import COpenSSL
 
@@ -129,7 +130,7 @@ enum EngineCallbacks {
     /// goes by the second message: the settings of one name would serve another.
     private static func complaint(about hello: UnsafeRawBufferPointer, _ events: EngineEvents) -> String? {
         if let excess = ClientHelloMessage(hello).excess { return "it has too many \(excess)" }
-        guard let chosen = events.chosenHello, TLSClientHello(hello) != chosen else { return nil }
+        guard let chosen = events.chosenHello, TLSClientHello(hello)?.asksForTheSame(as: chosen) != true else { return nil }
         return "its name or its protocols are not those of the first one"
     }
 

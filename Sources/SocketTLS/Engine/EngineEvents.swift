@@ -46,12 +46,12 @@ final class EngineEvents {
     /// KeyUpdate.
     private var allowance = MessageAllowance()
     private let clock: @Sendable () -> Int
-    var work: TLSEngine.Work
+    var work: EngineWork
 
     /// - Parameter clock: Nanoseconds that never go back.
     init(
         bio: EngineBIO, isServer: Bool, expectedName: String?, gate: TrustGate, resumption: ClientResumption?,
-        context: TLSContext, work: TLSEngine.Work, clock: @escaping @Sendable () -> Int
+        context: TLSContext, work: EngineWork, clock: @escaping @Sendable () -> Int
     ) {
         self.resumption = resumption
         self.context = context
@@ -162,7 +162,7 @@ final class EngineEvents {
         switch gate.refusal {
         case .byVerification(let trust), .byDecision(let trust, _):
             // OpenSSL has no code of its own for pins, and no alert for this one.
-            if case .untrusted(_, let code, _) = trust.verdict, code != TrustRules.pinMismatch { return code }
+            if case .untrusted(_, let code, _) = trust.verdict, code != VerifiedChain.pinMismatch { return code }
             return X509_V_ERR_CERT_REJECTED
         case .byExcess: return X509_V_ERR_CERT_REJECTED
         // Becomes the alert handshake_failure.

@@ -6,7 +6,9 @@
 //     usual.
 //  3. `handshake()` returns `.awaitingWork`, and the engine belongs to that work from then on. One thread
 //     calls `perform()`, and after that the owner calls `finish()` and has its engine back.
-//  4. What stopped is not done twice: the callback that stopped runs again, and goes on.
+//  4. After the handshake everything is computed where it is called: a client that is asked for its
+//     certificate then signs where it reads.
+//  5. What stopped is not done twice: the callback that stopped runs again, and goes on.
 
 internal import COpenSSL
 internal import SocketBuffers
@@ -39,19 +41,6 @@ package final class HandshakeWork: @unchecked Sendable {
 }
 
 extension TLSEngine {
-    /// How far the work is that an engine does not do where it is called.
-    enum Work {
-        /// It computes where it is called.
-        case inPlace
-        /// There is nothing to do.
-        case none
-        /// OpenSSL has stopped for it.
-        case wanted
-        case underway
-        /// The step is done, and this is how it ended.
-        case done(OpenSSLCall.Outcome)
-    }
-
     /// One step of the handshake: here, or the one that was done elsewhere.
     func step() -> OpenSSLCall.Outcome {
         if case .done(let outcome) = events.work {

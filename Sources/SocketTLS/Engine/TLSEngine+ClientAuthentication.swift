@@ -64,6 +64,7 @@ extension TLSEngine {
         guard !isAwaitingClient, !isAuthenticatingClient else {
             throw Self.refused(.certificateRequestPending, "the request before is not over")
         }
+        guard !hasSentClose else { throw Self.refused(.internalError, "close_notify has been sent") }
         guard case .established = phase, let clientAuthentication, context.requestsClientCertificates else {
             throw Self.refused(.invalidSettings, "the settings do not have clientCertificates set to .onRequest")
         }
@@ -90,6 +91,10 @@ extension TLSEngine {
     /// `isAwaitingClient`.
     package func sendDelayedRequest() {
         guard case .established = phase, clientAuthentication?.isDelayed == true else { return }
+        guard !hasSentClose else {
+            clientAuthentication?.isDelayed = false
+            return
+        }
         do throws(TLSError) {
             try sendRequest()
         } catch {
@@ -174,15 +179,4 @@ extension EngineEvents {
         matchesPins = nil
         stapledStatus = nil
     }
-}
-
-extension TrustGate {
-    /// A gate for another certificate of the same peer. `asks`: someone is asked even if OpenSSL alone would
-    /// decide.
-    fileprivate func renewed(asks: Bool) -> TrustGate {
-        TrustGate(asks && !self.asks ? .delegate : evaluation)
-    }
-
-    /// Someone besides OpenSSL decides.
-    fileprivate var asks: Bool { evaluation != .builtIn }
 }

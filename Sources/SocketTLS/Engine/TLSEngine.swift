@@ -58,7 +58,7 @@ package final class TLSEngine {
     /// The settings of a server are still to be chosen; nil: they are there.
     var selection: ServerSelection?
     private var hasReceivedClose = false
-    private var hasSentClose = false
+    private(set) var hasSentClose = false
     /// The handshake cannot go on before bytes arrive.
     private var waitsForBytes: Bool
     /// Tickets that leave with the next data.
@@ -248,6 +248,7 @@ extension TLSEngine {
         }
         phase = .established
         events.isEstablished = true
+        events.work = .inPlace
         events.resumption?.establish(ssl)
         if events.isServer, context.ticketCount > 0, events.gate.preSharedKeyIdentity == nil, SSL_version(ssl) == TLS1_3_VERSION {
             ticketsToSend = isResumed ? 1 : UInt8(clamping: context.ticketCount)

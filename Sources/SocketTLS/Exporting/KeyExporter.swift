@@ -1,8 +1,9 @@
 // Rules of exporting:
 //  1. Anyone may ask, on any thread. The engine has one user at a time, so it lends its `SSL` from the end of
 //     the handshake until it is freed, and excludes the others during its own calls (`excluding`).
-//  2. The lock is held for one call of OpenSSL, and so for as long as a few records take. No code of a user
-//     runs meanwhile, except a `TLSTicketKeySource`, which must not block.
+//  2. The lock is held for one call of OpenSSL, and so for as long as a few records take; when a client shows
+//     its certificate after the handshake, for as long as that is signed or verified. No code of a user runs
+//     meanwhile, except a `TLSTicketKeySource`, which must not block.
 //  3. Nothing is exported from TLS 1.2 without the extended master secret: two connections could agree on the
 //     same keys (RFC 7627, section 5.4, and the triple handshake attack).
 

@@ -22,15 +22,12 @@ final class PreSharedKeyNegotiation {
         return key
     }
 
-    /// So many identities of a client are looked up: each one costs a call of the program's function.
-    static let identityLimit = 8
-
     /// Looks for the first of a client's identities that has a key.
     ///
     /// - Parameter isLast: There is no other way than a key: the first identity gets a decoy.
     func look(for identities: [[UInt8]], isLast: Bool, inTLS12: Bool) {
         (key, isDecoy, firstIdentity, isOfTLS12) = (nil, false, identities.first, inTLS12)
-        for identity in identities.prefix(Self.identityLimit) {
+        for identity in identities.prefix(PreSharedKeyList.limit) {
             key = keys.key(of: identity)
             if key != nil { return }
         }

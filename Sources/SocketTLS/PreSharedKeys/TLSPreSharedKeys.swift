@@ -81,10 +81,10 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
     ///   - hash: The hash algorithm of all keys.
     ///   - find: Returns the key of an identity, which comes from the network: up to 16 KiB of any kind.
     ///     Nil if there is none; a key with another identity or hash algorithm counts as none. It is called
-    ///     on event loops, during the handshake, for up to eight identities of each client and more than once
-    ///     for some: OpenSSL cannot wait here, so it must answer at once, from memory. To wait for a
-    ///     database, use `TLSServerNames.init(_:)`, whose function gets the client's identities too. It must
-    ///     not call the socket.
+    ///     on threads of the library, during the handshake, for up to eight identities of each client and
+    ///     more than once for some: OpenSSL cannot wait here, so it must answer at once, from memory. To
+    ///     wait for a database, use `TLSServerNames.init(_:)`, whose function gets the client's identities
+    ///     too. It must not call the socket.
     public init(
         hash: TLSPreSharedKey.HashAlgorithm = .sha256, use: Use = .required,
         find: @escaping @Sendable (_ identity: [UInt8]) -> TLSPreSharedKey?

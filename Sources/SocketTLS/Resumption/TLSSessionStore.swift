@@ -4,8 +4,8 @@ internal import SocketBuffers
 /// sessions between processes, or to keep them on disk.
 ///
 /// The sessions have been accepted already: nothing is stored before a positive verdict on the server's
-/// certificate. Both functions are called on the event loop of the connection, from several loops at a time.
-/// They must not block.
+/// certificate. Both functions are called on threads of the library or on the one that calls `startTLS`, from
+/// several at a time. They must not block.
 public protocol TLSSessionStore: AnyObject, Sendable {
     /// Keeps a session. A server may offer several for one connection: keep each.
     func store(_ session: TLSResumableSession, for key: TLSSessionKey)

@@ -17,6 +17,12 @@ public struct TLSClientHello: Sendable, Hashable {
         self.serverName = serverName
         self.applicationProtocols = applicationProtocols
     }
+
+    /// Whether it fits the settings that were chosen by `other`, the client's first message. Keys may be
+    /// missing in the second one (RFC 8446, section 4.1.2), and count for nothing before they are proved.
+    package func asksForTheSame(as other: TLSClientHello) -> Bool {
+        serverName == other.serverName && applicationProtocols == other.applicationProtocols
+    }
 }
 
 extension TLSClientHello {

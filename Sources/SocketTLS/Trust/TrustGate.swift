@@ -52,6 +52,17 @@ struct TrustGate {
         return TrustGate(settings, asks ? .delegate : settings.trustEvaluation)
     }
 
+    /// A gate for another certificate of the same peer. `asks`: someone is asked even if OpenSSL alone would
+    /// decide.
+    func renewed(asks: Bool) -> TrustGate {
+        TrustGate(
+            asks && !self.asks ? .delegate : evaluation, requiresPreSharedKey: requiresPreSharedKey,
+            requiresRawPublicKey: requiresRawPublicKey)
+    }
+
+    /// Someone besides OpenSSL decides.
+    var asks: Bool { evaluation != .builtIn }
+
     private enum State {
         case unjudged
         indirect case asking(PeerTrust, isPut: Bool)

@@ -25,9 +25,6 @@ struct TrustRules: Hashable, Sendable {
         revocation = settings.revocationLists.isEmpty ? nil : Revocation(settings.revocationLists, settings.revocationScope)
     }
 
-    /// OpenSSL has no code for pins; this one it never uses itself.
-    static let pinMismatch = X509_V_ERR_APPLICATION_VERIFICATION
-
     /// What OpenSSL does itself.
     func apply(to context: OpaquePointer) throws(TLSError) {
         if ocspStapling != .none { try EngineCallbacks.requestStatus(on: context) }

@@ -6,6 +6,9 @@ struct VerifiedChain {
     /// The peer's own first.
     let certificates: [OpaquePointer]
 
+    /// OpenSSL has no code for pins; this one it never uses itself.
+    static let pinMismatch = X509_V_ERR_APPLICATION_VERIFICATION
+
     /// The chain of an `X509_STORE_CTX` that has been verified.
     init(of store: OpaquePointer) {
         let stack = X509_STORE_CTX_get0_chain(store)
@@ -27,7 +30,7 @@ struct VerifiedChain {
     var pinFault: PeerTrust.Verdict {
         let subject = certificates.first.map { "The certificate of \"\(name($0))\"" } ?? "The peer's certificate"
         return .untrusted(
-            reason: "\(subject) is trusted, but none of the pinned keys is in its chain.", code: TrustRules.pinMismatch, depth: 0)
+            reason: "\(subject) is trusted, but none of the pinned keys is in its chain.", code: Self.pinMismatch, depth: 0)
     }
 
     func name(_ certificate: OpaquePointer) -> String {
