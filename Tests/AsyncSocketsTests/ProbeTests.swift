@@ -41,9 +41,8 @@ import Testing
     }
 
     @Test func aLinkLocalAddressGetsTheScopeOfItsInterface() async throws {
-        // The kernel adds the route a little later. Without `nodad` the address is tentative for a moment, and
-        // bind(2) fails with EADDRNOTAVAIL.
-        // bind(2) fails with EADDRNOTAVAIL.
+        // The kernel adds the route a little later. Without `nodad` the address is tentative for a moment,
+        // and bind(2) fails with EADDRNOTAVAIL.
         let (status, output) = try await run(
             "scopes",
             namespace: """
