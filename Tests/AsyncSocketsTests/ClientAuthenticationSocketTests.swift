@@ -17,16 +17,21 @@ import Testing
         client.allowsPostHandshakeAuthentication = true
     }
 
+    private typealias Settings = (client: TLSSettings, server: TLSSettings)
+
+    private func changed(_ change: (inout Settings) -> Void) -> Settings {
+        var settings = (client: client, server: server)
+        change(&settings)
+        return settings
+    }
+
     /// Sockets of tasks that are secure.
-    private func connected(
-        _ change: (inout TLSSettings, inout TLSSettings) throws -> Void = { _, _ in }
-    ) async throws -> SocketPair {
-        var (client, server) = (client, server)
-        try change(&client, &server)
+    @inline(never) private func connected(_ changed: Settings? = nil) async throws -> SocketPair {
+        let settings = changed ?? (client, server)
         let pair = try await SocketPair()
-        async let atServer = pair.server.startTLS(settings: server)
-        try await pair.client.startTLS(settings: client)
-        #expect(try await atServer.peerCertificates.isEmpty)
+        let atServer = Task.immediate { try await pair.server.startTLS(settings: settings.server) }
+        try await pair.client.startTLS(settings: settings.client)
+        #expect(try await atServer.value.peerCertificates.isEmpty)
         return pair
     }
 
@@ -94,12 +99,14 @@ import Testing
     }
 
     @Test func whoShowsNothingGoodIsRefused() async throws {
-        let nameless = try await connected { client, _ in client.identity = nil }
+        let nameless = try await connected(changed { $0.client.identity = nil })
         #expect(try await nameless.server.requestClientCertificate(isRequired: false).peerCertificates.isEmpty)
         await expectTLS(.clientCertificateMissing) { try await nameless.server.requestClientCertificate() }
-        let stranger = try await connected { client, _ in
-            client.identity = try TestCertificates.stranger.issue(.client(commonName: "mallory")).identity()
-        }
+    }
+
+    @Test func noOneIsAskedAboutAStranger() async throws {
+        let identity = try TestCertificates.stranger.issue(.client(commonName: "mallory")).identity()
+        let stranger = try await connected(changed { $0.client.identity = identity })
         await expectTLS(.unknownIssuer) {
             try await stranger.server.requestClientCertificate { _ in
                 Issue.record("asked in vain")
@@ -110,15 +117,15 @@ import Testing
     }
 
     @Test func whatCannotBeAskedDoesNoHarm() async throws {
-        let unwilling = try await connected { client, _ in client.allowsPostHandshakeAuthentication = false }
-        let old = try await connected { client, server in (client, server) = (client.only(.tls12), server.only(.tls12)) }
+        let unwilling = try await connected(changed { $0.client.allowsPostHandshakeAuthentication = false })
+        let old = try await connected((client.only(.tls12), server.only(.tls12)))
         for pair in [unwilling, old] {
             await expectTLS(.postHandshakeAuthenticationUnavailable) { try await pair.server.requestClientCertificate() }
             try await pair.server.write("still here\n")
             #expect(try await pair.client.readLine() == "still here")
         }
         await expectTLS(.invalidSettings) { try await unwilling.client.requestClientCertificate() }
-        let undecided = try await connected { _, server in server.trustEvaluation = .builtIn }
+        let undecided = try await connected(changed { $0.server.trustEvaluation = .builtIn })
         undecided.server.disconnect()
         await #expect(throws: AsyncSocketError.self) { try await undecided.server.requestClientCertificate() }
         let plain = try await SocketPair()
@@ -147,7 +154,7 @@ import Testing
 
     /// It reads no more, so it never sees the request.
     @Test func aClientThatDoesNotAnswerRunsOutOfTime() async throws {
-        let pair = try await connected { _, server in server.handshakeTimeout = 2 }
+        let pair = try await connected(changed { $0.server.handshakeTimeout = 2 })
         let write = Task.immediate { try await pair.server.write(Data(repeating: 1, count: 64 << 20)) }
         try await eventually("the client has had enough") { (pair.server.writeProgress?.bytesDone ?? 0) > 1 << 20 }
         let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.requestClientCertificate() }
@@ -156,7 +163,7 @@ import Testing
     }
 
     @Test func aDecisionThatDoesNotComeEndsTheConnection() async throws {
-        let pair = try await connected { _, server in server.trustTimeout = 0.2 }
+        let pair = try await connected(changed { $0.server.trustTimeout = 0.2 })
         let never = try TestSignal()
         await expectTLS(.trustTimeout) {
             try await pair.server.requestClientCertificate { _ in
