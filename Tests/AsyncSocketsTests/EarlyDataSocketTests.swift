@@ -91,6 +91,17 @@ import Testing
         }
     }
 
+    /// Whether whole records have come, and the last is application data (23).
+    private static func endsWithApplicationData(_ bytes: [UInt8]) -> Bool {
+        var (rest, last) = (bytes[...], UInt8(0))
+        while rest.count >= 5, let type = rest.first {
+            let length = rest.dropFirst(3).prefix(2).reduce(0) { $0 << 8 | Int($1) }
+            guard rest.count >= 5 + length else { return false }
+            (rest, last) = (rest.dropFirst(5 + length), type)
+        }
+        return rest.isEmpty && last == 23
+    }
+
     /// Someone records what a client sends, and sends it again: at first before the client gets through.
     @Test func whatSomeoneRepeatsIsTakenOnce() async throws {
         let listener = try listener(answering: true)
@@ -102,8 +113,8 @@ import Testing
             let upgrade = Task { try await victim.startTLS(settings: settings) }
             let caught = try spy.accepted()
             var flight: [UInt8] = []
-            // The application data is the last record.
-            for _ in 0..<10 where flight.count < 300 { flight += try caught.receive() }
+            for _ in 0..<10_000 where !Self.endsWithApplicationData(flight) { flight += try caught.receive() }
+            #expect(Self.endsWithApplicationData(flight))
             for _ in 0..<20 {
                 let copy = try RawSocket.connected(to: .loopback(port: listener.localPort))
                 try copy.send(flight)

@@ -69,8 +69,8 @@ extension AsyncSocket {
     /// - Throws: `CancellationError`, what `trust` throws, or an `AsyncSocketError`. The connection is as it
     ///   was after `.badConfiguration` when it is not secure, or has no one to decide, and after `.tls` with
     ///   `invalidSettings`, `certificateRequestPending`, or `postHandshakeAuthenticationUnavailable` (TLS
-    ///   1.2, or a client that has not offered to be asked). It has ended after `.handshakeTimeout`, and
-    ///   after `.tls` with any other code, such as `clientCertificateMissing`.
+    ///   1.2, or a client that has not offered to be asked). It ends with `.handshakeTimeout`, and with
+    ///   `.tls` of any other code, such as `clientCertificateMissing`.
     @discardableResult
     public nonisolated(nonsending) func requestClientCertificate(
         isRequired: Bool = true, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
