@@ -140,12 +140,14 @@ import Testing
 
     @Test func borrowedBytesAreReadAlsoWhenTheBodyThrows() async throws {
         let pair = try await SocketPair()
-        try await pair.client.write("first")
+        // Single bytes: a call may bring less than there is.
+        try await pair.client.write("1")
         await #expect(throws: Unexpected.self) {
             try await pair.server.withNextBytes { _ in throw Unexpected(description: "no") }
         }
-        try await pair.client.write("second")
-        #expect(try await pair.server.withNextBytes { $0.byteCount } == 6)
+        try await pair.client.write("2")
+        let bytes = try await pair.server.withNextBytes { bytes in bytes.withUnsafeBytes { Array($0) } }
+        #expect(bytes == Array("2".utf8))
     }
 
     @Test func borrowedBytesWorkOnAQueueToo() async throws {
