@@ -180,7 +180,7 @@ private enum PKCS12Encryption {
     /// Takes about a second. Programs use 1 to 1,000,000.
     static let roundLimit = 10_000_000
 
-    /// The first number of rounds that is too high, or below zero; nil if there is none.
+    /// The first number of rounds that is too high, or below zero; nil without one.
     static func excessiveRounds(in archive: OpaquePointer) -> Int? {
         var rounds: UnsafePointer<ASN1_INTEGER>?
         PKCS12_get0_mac(nil, nil, nil, &rounds, archive)

@@ -63,7 +63,7 @@ package final class TLSEngine {
     private var waitsForBytes: Bool
     /// Tickets that leave with the next data.
     var ticketsToSend: UInt8 = 0
-    /// Until it is sent or delivered; nil: there is none.
+    /// Until it is sent or delivered; nil: nothing is.
     var early: EarlyData?
     /// Nil on a client, and on a server that asks no client after the handshake.
     let clientAuthentication: ClientAuthentication?

@@ -39,7 +39,7 @@ final class StapledStatus {
         self.time = time
     }
 
-    /// When the answer about the certificate ends, in seconds since 1970; now if there is none.
+    /// When the answer about the certificate ends, in seconds since 1970; now without one.
     func end(of response: [UInt8]) -> Int {
         guard let issuer, let basic = response.withUnsafeBufferPointer({ Self.decode($0) }) else { return time }
         defer { OCSP_BASICRESP_free(basic) }
