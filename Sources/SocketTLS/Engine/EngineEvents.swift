@@ -121,7 +121,7 @@ final class EngineEvents {
         if let session = resumption?.offered {
             _ = gate.judge(trust(session.peerCertificates, session.verdict))
         } else if isServer, SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE, let leaf = SSL_get0_peer_certificate(ssl) {
-            // Our own ticket: there is none without a positive verdict (SessionTickets, rule 7).
+            // Our own ticket: we issue it only after a positive verdict (SessionTickets, rule 7).
             _ = gate.judge(trust([Certificate(sharing: leaf)], .trusted))
         }
     }

@@ -80,7 +80,7 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
     /// - Parameters:
     ///   - hash: The hash algorithm of all keys.
     ///   - find: Returns the key of an identity, which comes from the network: up to 16 KiB of any kind.
-    ///     Nil if there is none; a key with another identity or hash algorithm counts as none. It is called
+    ///     Nil without one; a key with another identity or hash algorithm is no key. It is called
     ///     on threads of the library, during the handshake, for up to eight identities of each client and
     ///     more than once for some: OpenSSL cannot wait here, so it must answer at once, from memory. To
     ///     wait for a database, use `TLSServerNames.init(_:)`, whose function gets the client's identities
