@@ -50,7 +50,7 @@ final class LoopRunner: @unchecked Sendable {
     /// Something has come since the idle timer last fired.
     @exclusivity(unchecked) private var hasServed = false
     @exclusivity(unchecked) private var isIdle = false
-    private let events = UnsafeMutableBufferPointer<epoll_event>.allocate(capacity: LoopRunner.batchSize)
+    private let events = UnsafeMutablePointer<epoll_event>.allocate(capacity: LoopRunner.batchSize)
 
     private struct State {
         var table = LoopTable()
@@ -151,7 +151,7 @@ final class LoopRunner: @unchecked Sendable {
         setIdleTimer(Self.idlePeriod)
         var mustPoll = true
         while true {
-            let count = epoll_wait(epoll.rawValue, events.baseAddress, CInt(Self.batchSize), mustPoll || isIdle ? 0 : -1)
+            let count = epoll_wait(epoll.rawValue, events, CInt(Self.batchSize), mustPoll || isIdle ? 0 : -1)
             if count < 0 {
                 if errno == EINTR { continue }
                 // Someone has closed the descriptor: do not ask again and again.
@@ -177,7 +177,7 @@ final class LoopRunner: @unchecked Sendable {
             state.wakefulness.isServing = true
             // Turns that were asked for are older than what the kernel says now, and come first.
             state.table.takeResumed(into: &ready)
-            for event in events.prefix(eventCount) { collect(event, &state) }
+            for event in UnsafeBufferPointer(start: events, count: eventCount) { collect(event, &state) }
             if !state.arrivals.isEmpty { swap(&state.arrivals, &arrived) }
         }
         if !arrived.isEmpty { jobs.append(&arrived) }
