@@ -70,7 +70,8 @@ package struct WaitLimit: Sendable {
         self.stop = stop
     }
 
-    package static let oneMinute = WaitLimit(timeout: .seconds(60))
+    /// Five minutes: long enough for a machine that is busy with other programs.
+    package static let usual = WaitLimit(timeout: .seconds(300))
 
     /// Returns when `descriptor` is ready or broken; the next call on it shows which.
     func wait(for events: Int16, on descriptor: Int32, _ operation: String) throws(LoopbackError) {

@@ -6,7 +6,7 @@ import SocketTestSupport
 import Testing
 
 /// What an observer learns of a listener.
-@Suite(.timeLimit(.minutes(5))) struct AcceptObserverTests {
+@Suite(.timeLimit(.minutes(20))) struct AcceptObserverTests {
     @Test func aListenerThatReachesItsLimitPausesOnceUntilItGoesOn() async throws {
         let observer = ObservationRecorder()
         let recorder = Recorder()

@@ -8,7 +8,7 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct AcceptingTests {
+@Suite(.timeLimit(.minutes(20))) struct AcceptingTests {
     /// Other connections come during the callback for the first one, which then stops the listener.
     @Test(arguments: [Link.Delivery.inline, .delegateQueue])
     func nothingIsAcceptedAfterADisconnectFromWithinTheCallback(_ delivery: Link.Delivery) async throws {

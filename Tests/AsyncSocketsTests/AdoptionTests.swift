@@ -8,7 +8,7 @@ import SocketTestSupport
 import Testing
 
 /// Sockets on descriptors that other code has made.
-@Suite(.timeLimit(.minutes(5))) struct AdoptionTests {
+@Suite(.timeLimit(.minutes(20))) struct AdoptionTests {
     /// A peer, and a descriptor to adopt.
     private static func pair() throws -> (RawSocket, CInt) {
         let (peer, other) = try RawSocket.pair()

@@ -6,7 +6,7 @@ import Testing
 @testable import AsyncSockets
 
 /// A task that is cancelled loses nothing that others could use.
-@Suite(.timeLimit(.minutes(5))) struct AsyncCancellationTests {
+@Suite(.timeLimit(.minutes(20))) struct AsyncCancellationTests {
     /// The kernels of both sides take less than this.
     private static let more = pattern(16 << 20)
 

@@ -7,7 +7,7 @@ import Testing
 @testable import AsyncSockets
 
 /// How a task gets its connection, and how `withDeadline` limits that and everything else.
-@Suite(.timeLimit(.minutes(5))) struct AsyncConnectTests {
+@Suite(.timeLimit(.minutes(20))) struct AsyncConnectTests {
     // MARK: - connect
 
     @Test func aConnectThatFailsSaysWhyAndLeavesTheSocketFree() async throws {

@@ -8,7 +8,7 @@ import Testing
 @testable import AsyncSockets
 
 /// However a connection ends, every task that waits goes on, once, and nothing of it remains.
-@Suite(.timeLimit(.minutes(5))) struct AsyncEndTests {
+@Suite(.timeLimit(.minutes(20))) struct AsyncEndTests {
     /// The kernels of both sides take less than this.
     private static let more = pattern(16 << 20)
 

@@ -9,7 +9,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Where tasks run: the socket works on every executor, and each task goes on where it was.
-@Suite(.timeLimit(.minutes(5))) struct AsyncExecutorTests {
+@Suite(.timeLimit(.minutes(20))) struct AsyncExecutorTests {
     /// Every operation once; `check` is called after each.
     private nonisolated(nonsending) func useEverything(_ check: @escaping (AsyncSocket) -> Void) async throws {
         let settings = try TestCertificates.server()

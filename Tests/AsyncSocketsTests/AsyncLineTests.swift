@@ -6,7 +6,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Lines and sequences.
-@Suite(.timeLimit(.minutes(5))) struct AsyncLineTests {
+@Suite(.timeLimit(.minutes(20))) struct AsyncLineTests {
     struct Sample: Sendable, CustomTestStringConvertible {
         let bytes: String
         let lines: [String]

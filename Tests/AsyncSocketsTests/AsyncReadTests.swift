@@ -6,7 +6,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Each read of a task by itself.
-@Suite(.timeLimit(.minutes(5))) struct AsyncReadTests {
+@Suite(.timeLimit(.minutes(20))) struct AsyncReadTests {
     private static let more = pattern(16 << 20)
 
     // MARK: - Any bytes

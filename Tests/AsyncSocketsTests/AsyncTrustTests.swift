@@ -6,7 +6,7 @@ import Testing
 @testable import AsyncSockets
 
 /// A task decides about the peer, and what happens around a handshake that fails.
-@Suite(.timeLimit(.minutes(5))) struct AsyncTrustTests {
+@Suite(.timeLimit(.minutes(20))) struct AsyncTrustTests {
     private struct Refused: Error {}
 
     private func settings(_ change: (inout TLSSettings) -> Void = { _ in }) throws -> TLSSettings {

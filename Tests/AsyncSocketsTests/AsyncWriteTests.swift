@@ -6,7 +6,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Each write of a task by itself.
-@Suite(.timeLimit(.minutes(5))) struct AsyncWriteTests {
+@Suite(.timeLimit(.minutes(20))) struct AsyncWriteTests {
     /// The kernels of both sides take less than this.
     private static let more = pattern(16 << 20)
 

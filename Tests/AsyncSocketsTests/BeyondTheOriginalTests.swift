@@ -8,7 +8,7 @@ import SocketTestSupport
 import Testing
 
 /// Parts of the interface that no other suite tests: see `Documentation/FromTheOriginal.md`.
-@Suite(.timeLimit(.minutes(5))) struct BeyondTheOriginalTests {
+@Suite(.timeLimit(.minutes(20))) struct BeyondTheOriginalTests {
     @Test func aReadToTheEndBringsEverything() async throws {
         let peer = try ScriptedPeer.listening([.send("one\r\n"), .send("two"), .finish, .expectEnd])
         let recorder = Recorder()

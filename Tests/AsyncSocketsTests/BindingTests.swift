@@ -8,7 +8,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Channel bindings and keying material of sockets, asked for on any thread.
-@Suite(.timeLimit(.minutes(5))) struct BindingTests {
+@Suite(.timeLimit(.minutes(20))) struct BindingTests {
     private static let label = "EXPERIMENTAL test"
 
     private func failure(_ body: () throws(AsyncSocketError) -> [UInt8]) -> AsyncSocketError? {

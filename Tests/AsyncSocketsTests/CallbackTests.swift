@@ -6,7 +6,7 @@ import SocketTestSupport
 import Testing
 
 /// What a delegate may do in a callback on the event loop.
-@Suite(.timeLimit(.minutes(5))) struct CallbackTests {
+@Suite(.timeLimit(.minutes(20))) struct CallbackTests {
     @Test func whatWaitsIsKnownWithinTheCallbackThatQueuedIt() async throws {
         let peer = try ScriptedPeer.listening([.wait(for: TestSignal())])
         let chunk = Data(count: 1000)

@@ -8,7 +8,7 @@ import Testing
 @testable import AsyncSockets
 
 /// What becomes of an operation that is cancelled, and of those around it.
-@Suite(.timeLimit(.minutes(5))) struct CancellationTests {
+@Suite(.timeLimit(.minutes(20))) struct CancellationTests {
     /// The kernels of both sides take less than this.
     private static let more = pattern(16 << 20)
 

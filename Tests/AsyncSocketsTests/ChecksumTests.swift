@@ -6,7 +6,7 @@ import Testing
 /// Several MiB go in both directions at once, through every kind of read, and both sides compute a checksum:
 /// no byte is lost, doubled or out of place. `Scripts/test-faults` runs this with system calls that
 /// misbehave.
-@Suite(.timeLimit(.minutes(5))) struct ChecksumTests {
+@Suite(.timeLimit(.minutes(20))) struct ChecksumTests {
     private enum Channel: CaseIterable, Sendable {
         case plain
         case tls12

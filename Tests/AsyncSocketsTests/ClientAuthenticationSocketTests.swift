@@ -6,7 +6,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Servers that ask their clients for certificates after the handshake, over real sockets.
-@Suite(.timeLimit(.minutes(5))) struct ClientAuthenticationSocketTests {
+@Suite(.timeLimit(.minutes(20))) struct ClientAuthenticationSocketTests {
     private struct Refused: Error {}
 
     private var client: TLSSettings

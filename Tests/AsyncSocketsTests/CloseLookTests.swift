@@ -6,7 +6,7 @@ import SocketTestSupport
 import Testing
 
 /// Ends and limits that no other test checks closely: without these a small mistake in the code would pass.
-@Suite(.timeLimit(.minutes(5))) struct CloseLookTests {
+@Suite(.timeLimit(.minutes(20))) struct CloseLookTests {
     @Test func aListenerOfTwoFamiliesReportsOneEnd() async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)

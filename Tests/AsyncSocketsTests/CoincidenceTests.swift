@@ -8,7 +8,7 @@ import SocketTestSupport
 import Testing
 
 /// Ends of connections that coincide with something else.
-@Suite(.timeLimit(.minutes(5))) struct CoincidenceTests {
+@Suite(.timeLimit(.minutes(20))) struct CoincidenceTests {
     /// The peer says goodbye and closes; a reset answers what we write then. The goodbye came before.
     @Test(arguments: [false, true])
     func bytesBeforeAFINStayReadableThoughAWriteMeetsAReset(halfDuplex: Bool) async throws {

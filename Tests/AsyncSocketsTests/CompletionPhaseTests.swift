@@ -8,7 +8,7 @@ import Testing
 
 /// Every operation is answered exactly once, also where the connection ends while it is being made, while it
 /// is secured, or as its own side wants it.
-@Suite(.timeLimit(.minutes(5))) struct CompletionPhaseTests {
+@Suite(.timeLimit(.minutes(20))) struct CompletionPhaseTests {
     private func connect(to port: UInt16, _ recorder: Recorder = Recorder()) async throws -> (AsyncSocket, Recorder) {
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 60)

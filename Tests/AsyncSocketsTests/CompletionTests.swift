@@ -6,7 +6,7 @@ import SocketTestSupport
 import Testing
 
 /// Every operation is answered exactly once, whichever way the connection ends and however far it had come.
-@Suite(.timeLimit(.minutes(5))) struct CompletionTests {
+@Suite(.timeLimit(.minutes(20))) struct CompletionTests {
     /// What ends a connection that is established.
     enum Way: CaseIterable, Sendable {
         case fin, closeNotify, reset, disconnect, lastReference

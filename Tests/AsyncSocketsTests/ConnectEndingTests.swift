@@ -8,7 +8,7 @@ import SocketTestSupport
 import Testing
 
 /// An attempt to connect that is given up leaves nothing behind.
-@Suite(.timeLimit(.minutes(5))) struct ConnectEndingTests {
+@Suite(.timeLimit(.minutes(20))) struct ConnectEndingTests {
     /// A second client with a longer delay shows when the first one's has passed.
     @Test func d3TheDelayedAttemptEndsWithTheDisconnect() async throws {
         let silent = try FullBacklog()

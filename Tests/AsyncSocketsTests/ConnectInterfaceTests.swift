@@ -7,7 +7,7 @@ import SocketTestSupport
 import Testing
 
 /// Connections that leave from an interface or address of the caller's choosing.
-@Suite(.timeLimit(.minutes(5))) struct ConnectInterfaceTests {
+@Suite(.timeLimit(.minutes(20))) struct ConnectInterfaceTests {
     @Test(arguments: [
         ("127.0.0.5", "127.0.0.1", "127.0.0.5"), ("lo", "127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1", "127.0.0.1"),
         ("lo", "::1", "::1"), ("::1", "::1", "::1"), ("[::1]", "::1", "::1"), ("loopback", "::1", "::1"),

@@ -8,7 +8,7 @@ import Testing
 
 /// Defects of the original that no other suite tests. `Documentation/FromTheOriginal.md` says where the rest
 /// of D1 to D20 is tested.
-@Suite(.timeLimit(.minutes(5))) struct DefectTests {
+@Suite(.timeLimit(.minutes(20))) struct DefectTests {
     /// A record of application data in plaintext.
     private static let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)
 

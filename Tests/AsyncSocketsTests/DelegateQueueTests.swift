@@ -8,7 +8,7 @@ import SocketTestSupport
 import Testing
 
 /// What a delegate queue may rely on.
-@Suite(.timeLimit(.minutes(5))) struct DelegateQueueTests {
+@Suite(.timeLimit(.minutes(20))) struct DelegateQueueTests {
     /// Makes a connection on `loop` and waits for it: by then the loop has handled the events before it.
     private func pass(_ loop: EventLoop, to peer: ScriptedPeer) async throws {
         let recorder = Recorder()

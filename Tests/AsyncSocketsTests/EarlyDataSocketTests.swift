@@ -7,7 +7,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Early data over real sockets.
-@Suite(.timeLimit(.minutes(5))) struct EarlyDataSocketTests {
+@Suite(.timeLimit(.minutes(20))) struct EarlyDataSocketTests {
     private let requests = Findings<String>()
     private let lines = Findings<String>()
     private let sessions = Findings<TLSSession>()

@@ -7,7 +7,7 @@ import SocketTestSupport
 import Testing
 
 /// How a connection ends when the peer is awkward, hostile or gone.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct EndingTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct EndingTests {
     /// A socket of ours that is connected to a scripted peer.
     private func connect(to peer: ScriptedPeer) async throws -> (AsyncSocket, Recorder) {
         let recorder = Recorder()

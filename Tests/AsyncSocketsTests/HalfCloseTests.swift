@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// One side has sent everything, and the other goes on.
-@Suite(.timeLimit(.minutes(5))) struct HalfCloseTests {
+@Suite(.timeLimit(.minutes(20))) struct HalfCloseTests {
     private func connect(_ steps: [ScriptedPeer.Step], tls version: TLSVersion? = nil) async throws -> (
         AsyncSocket, Recorder, ScriptedPeer
     ) {

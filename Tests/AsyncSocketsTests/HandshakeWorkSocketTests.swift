@@ -5,7 +5,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Handshakes with keys that sign slowly, which leave the event loop, over real sockets.
-@Suite(.timeLimit(.minutes(5))) struct HandshakeWorkSocketTests {
+@Suite(.timeLimit(.minutes(20))) struct HandshakeWorkSocketTests {
     private static let identities = Result {
         let server = try TestCertificates.authority.issue(.server(names: ["localhost"]), keyType: .rsa3072).identity()
         return (server, try TestCertificates.authority.issue(.client(commonName: "alice"), keyType: .rsa3072).identity())

@@ -7,7 +7,7 @@ import SocketTestSupport
 import Testing
 
 /// What `connect` and `lookUp` take for a host.
-@Suite(.timeLimit(.minutes(1))) struct HostTests {
+@Suite(.timeLimit(.minutes(20))) struct HostTests {
     @Test(arguments: [
         "", "\0", "127.0.0.1\0.example.org", "127.1", "2130706433", "0x7f.0.0.1", "127.0.0.1.", "::1%", "[127.0.0.1]", "a:80",
         String(repeating: "a", count: 256), String(repeating: "a", count: 1 << 20),

@@ -9,7 +9,7 @@ import Testing
 @testable import AsyncSockets
 
 /// A listener on descriptors that a service manager has handed over.
-@Suite(.timeLimit(.minutes(5))) struct InheritedListeningTests {
+@Suite(.timeLimit(.minutes(20))) struct InheritedListeningTests {
     private enum Event: Sendable {
         case accepted(SocketAddress)
         case ended

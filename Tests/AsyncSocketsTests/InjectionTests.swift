@@ -7,7 +7,7 @@ import Testing
 
 /// Plaintext that an attacker slips in around the STARTTLS exchange. `Recorder.disconnected()` fails the test
 /// when data is delivered.
-@Suite(.timeLimit(.minutes(5))) struct InjectionTests {
+@Suite(.timeLimit(.minutes(20))) struct InjectionTests {
     /// When the injected bytes come.
     enum Moment: CaseIterable, Sendable {
         /// In one segment with the last line of plaintext.

@@ -9,7 +9,7 @@ import SocketTestSupport
 import Testing
 
 /// A program that reads late: it gets the bytes that came before the end, and then the true cause of the end.
-@Suite(.timeLimit(.minutes(5))) struct LateReaderTests {
+@Suite(.timeLimit(.minutes(20))) struct LateReaderTests {
     enum Ending: CaseIterable, Sendable {
         case finish, close, closeNotify, reset
 

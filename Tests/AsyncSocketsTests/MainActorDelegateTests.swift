@@ -5,7 +5,7 @@ import Foundation
 import Testing
 
 /// A delegate on the main actor, as the comment of `AsyncSocketDelegate` shows it.
-@Suite(.timeLimit(.minutes(5))) struct MainActorDelegateTests {
+@Suite(.timeLimit(.minutes(20))) struct MainActorDelegateTests {
     @MainActor @Test func aDelegateOnTheMainActorReads() async throws {
         let peer = try ScriptedPeer.listening([.send("one\r\ntwo\r\n"), .expectEnd])
         let session = Session()

@@ -5,7 +5,7 @@ import Glibc
 import SocketTestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct MultipathTests {
+@Suite(.timeLimit(.minutes(20))) struct MultipathTests {
     /// Whether this kernel makes sockets of Multipath TCP.
     private static let kernelHasMultipathTCP = (try? RawSocket(AF_INET, protocol: 262)) != nil
 

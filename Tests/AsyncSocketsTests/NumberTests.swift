@@ -8,7 +8,7 @@ import Testing
 
 /// Numbers that a caller may give, at the ends of their ranges: a typed error or a sensible meaning, and
 /// never a trap.
-@Suite(.timeLimit(.minutes(5))) struct NumberTests {
+@Suite(.timeLimit(.minutes(20))) struct NumberTests {
     /// A file of the greatest possible size, which takes no room. Only a file system in memory has such
     /// files.
     private final class EndlessFile {

@@ -6,7 +6,7 @@ import SocketTestSupport
 import Testing
 
 /// What an observer learns of connections and handshakes.
-@Suite(.timeLimit(.minutes(5))) struct ObserverTests {
+@Suite(.timeLimit(.minutes(20))) struct ObserverTests {
     @Test(arguments: Link.Delivery.allCases)
     func bothSidesBeginAndEndWithTheirBytes(_ delivery: Link.Delivery) async throws {
         let observer = ObservationRecorder()

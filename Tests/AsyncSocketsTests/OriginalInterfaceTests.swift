@@ -6,7 +6,7 @@ import SocketTestSupport
 import Testing
 
 /// Parts of the original's interface that no other suite tests: see `Documentation/FromTheOriginal.md`.
-@Suite(.timeLimit(.minutes(5))) struct OriginalInterfaceTests {
+@Suite(.timeLimit(.minutes(20))) struct OriginalInterfaceTests {
     @Test func theDelimitersOfTheOriginalAreThere() async throws {
         let link = try await Link.make()
         link.server.write(Data("one\r\ntwo\nthree\rfour\0"), withTimeout: 60, tag: 0)

@@ -5,7 +5,7 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct PlainSocketTests {
+@Suite(.timeLimit(.minutes(20))) struct PlainSocketTests {
     // MARK: - Connecting and accepting
 
     @Test(arguments: Link.Delivery.allCases)

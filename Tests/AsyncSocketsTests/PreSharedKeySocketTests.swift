@@ -7,7 +7,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Pre-shared keys over real sockets, with tasks and with delegates.
-@Suite(.timeLimit(.minutes(5))) struct PreSharedKeySocketTests {
+@Suite(.timeLimit(.minutes(20))) struct PreSharedKeySocketTests {
     private static let bytes = Array("a key of 24 bytes, ASCII".utf8)
     private let alice = Array("alice".utf8)
 

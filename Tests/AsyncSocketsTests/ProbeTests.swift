@@ -2,7 +2,7 @@ import Foundation
 import Testing
 
 /// Runs `EngineProbe`, which has a process to itself.
-@Suite(.timeLimit(.minutes(5))) struct ProbeTests {
+@Suite(.timeLimit(.minutes(20))) struct ProbeTests {
     /// - Parameter namespace: Shell commands that set up a network namespace for the probe alone.
     private func run(_ probe: String, _ detail: String? = nil, namespace: String? = nil) async throws -> (
         status: Int32, output: String

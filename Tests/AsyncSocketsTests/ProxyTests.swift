@@ -7,7 +7,7 @@ import SocketTestSupport
 import Testing
 
 /// Connections through proxies that do what a script says.
-@Suite(.timeLimit(.minutes(2))) struct ProxyTests {
+@Suite(.timeLimit(.minutes(20))) struct ProxyTests {
     @Test(arguments: ProxyScript.allCases, Link.Delivery.allCases)
     func aConnectionIsDeliveredWhenTheTunnelIsEstablished(_ kind: ProxyScript, _ delivery: Link.Delivery) async throws {
         let peer = try ScriptedPeer.listening(kind.tunnel() + [.expect("ping\r\n"), .send("pong\r\n")])

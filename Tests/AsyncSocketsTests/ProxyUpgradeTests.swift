@@ -6,7 +6,7 @@ import Testing
 
 /// `startTLS` on connections through a proxy: the peer of the tunnel, its certificate, and what an attacker
 /// puts between the proxy's reply and the handshake.
-@Suite(.timeLimit(.minutes(2))) struct ProxyUpgradeTests {
+@Suite(.timeLimit(.minutes(20))) struct ProxyUpgradeTests {
     private static let injected = "250 injected\r\n"
 
     @Test(arguments: ProxyScript.allCases, TLSVersion.tested)

@@ -8,7 +8,7 @@ import Testing
 
 /// Raw public keys over real sockets, with tasks and with delegates. With an OpenSSL older than 3.2 each test
 /// checks that its settings are an error.
-@Suite(.timeLimit(.minutes(5))) struct RawPublicKeySocketTests {
+@Suite(.timeLimit(.minutes(20))) struct RawPublicKeySocketTests {
     private let client: TLSSettings
     private let server: TLSSettings
     private let clientKey: [UInt8]

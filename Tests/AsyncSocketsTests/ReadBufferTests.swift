@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// Reads into the caller's own memory, and their progress.
-@Suite(.timeLimit(.minutes(5))) struct ReadBufferTests {
+@Suite(.timeLimit(.minutes(20))) struct ReadBufferTests {
     @Test func readsOfAllKindsLandAtTheirOffsets() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer(capacity: 4)

@@ -7,7 +7,7 @@ import SocketTestSupport
 import Testing
 
 /// The delegate and the settings decide what happens to a read that takes too long.
-@Suite(.timeLimit(.minutes(5))) struct ReadTimeoutTests {
+@Suite(.timeLimit(.minutes(20))) struct ReadTimeoutTests {
     private func connect(
         to peer: ScriptedPeer, _ recorder: Recorder, queue: DispatchQueue? = nil
     ) async throws -> AsyncSocket {

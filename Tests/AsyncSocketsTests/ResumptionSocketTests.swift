@@ -7,7 +7,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Resumption, names and new settings over real sockets.
-@Suite(.timeLimit(.minutes(5))) struct ResumptionSocketTests {
+@Suite(.timeLimit(.minutes(20))) struct ResumptionSocketTests {
     private func listener(_ settings: TLSSettings) throws -> SocketListener {
         try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
     }
@@ -322,8 +322,7 @@ import Testing
             try await eventually("the error is told") { !errors.all.isEmpty }
             #expect(try await name() == "first.test")
             try write("second.test")
-            for _ in 0..<1000 where try await name() != "second.test" {}
-            #expect(try await name() == "second.test")
+            try await eventually("the new certificate is shown") { try await name() == "second.test" }
             watching.cancel()
             _ = await watching.result
         }

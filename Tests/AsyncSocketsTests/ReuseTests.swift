@@ -7,7 +7,7 @@ import SocketTestSupport
 import Testing
 
 /// One socket, one connection after the other.
-@Suite(.timeLimit(.minutes(5))) struct ReuseTests {
+@Suite(.timeLimit(.minutes(20))) struct ReuseTests {
     /// Two listeners that greet with different words, so that the connections can be told apart.
     private final class Greeter: Sendable {
         let listener: AsyncSocket

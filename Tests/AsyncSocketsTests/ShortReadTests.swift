@@ -8,7 +8,7 @@ import Testing
 /// A recv that returns less than its room has emptied the kernel's buffer, except where Linux stops early:
 /// before urgent data (tcp(7)), and behind a message with descriptors (unix(7)). No further event announces
 /// the bytes behind those.
-@Suite(.timeLimit(.minutes(5))) struct ShortReadTests {
+@Suite(.timeLimit(.minutes(20))) struct ShortReadTests {
     /// A raw socket at one end, a socket of ours at the other. All that `burst` sends comes while the loop is
     /// busy, as one event.
     private func read(

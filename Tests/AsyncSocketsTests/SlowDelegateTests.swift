@@ -8,7 +8,7 @@ import SocketTestSupport
 import Testing
 
 /// The backlog of a slow delegate, the spelling of another library's delegate, and the log.
-@Suite(.timeLimit(.minutes(5))) struct SlowDelegateTests {
+@Suite(.timeLimit(.minutes(20))) struct SlowDelegateTests {
     /// The peer sends byte by byte while the delegate is busy: the backlog does not grow with their number.
     @Test func progressThatWaitsIsMerged() async throws {
         let queue = DispatchQueue(label: "delegate")

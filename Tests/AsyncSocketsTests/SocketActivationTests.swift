@@ -6,7 +6,7 @@ import SocketTestSupport
 import Testing
 
 /// systemd-socket-activate listens, and starts `EngineProbe` with the sockets at the first connection.
-@Suite(.timeLimit(.minutes(5))) struct SocketActivationTests {
+@Suite(.timeLimit(.minutes(20))) struct SocketActivationTests {
     private let folder: TemporaryFolder
 
     init() throws {

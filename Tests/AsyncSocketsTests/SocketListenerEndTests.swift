@@ -8,7 +8,7 @@ import Testing
 @testable import AsyncSockets
 
 /// How a listener for tasks ends.
-@Suite(.timeLimit(.minutes(5))) struct SocketListenerEndTests {
+@Suite(.timeLimit(.minutes(20))) struct SocketListenerEndTests {
     private static func listener(_ isSecure: Bool = false) throws -> SocketListener {
         try SocketListener(port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil)
     }

@@ -8,7 +8,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Connections that a proxy passes on, with a PROXY header in front.
-@Suite(.timeLimit(.minutes(5))) struct SocketListenerProxyTests {
+@Suite(.timeLimit(.minutes(20))) struct SocketListenerProxyTests {
     private static func listener(
         _ proxyProtocol: SocketListener.ProxyProtocol = .required(from: .anyone), isSecure: Bool = false
     ) throws -> SocketListener {

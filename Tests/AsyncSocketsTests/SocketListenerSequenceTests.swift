@@ -8,7 +8,7 @@ import Testing
 @testable import AsyncSockets
 
 /// The sequence of the connections of a listener.
-@Suite(.timeLimit(.minutes(5))) struct SocketListenerSequenceTests {
+@Suite(.timeLimit(.minutes(20))) struct SocketListenerSequenceTests {
     private static func listener(_ isSecure: Bool = false, maximumConnections: Int? = nil) throws -> SocketListener {
         try SocketListener(
             port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil,

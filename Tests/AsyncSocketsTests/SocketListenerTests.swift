@@ -10,7 +10,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Connections that a listener serves in tasks.
-@Suite(.timeLimit(.minutes(5))) struct SocketListenerTests {
+@Suite(.timeLimit(.minutes(20))) struct SocketListenerTests {
     @Test(arguments: [false, true])
     func manyConnectionsAreServedAtOnce(isSecure: Bool) async throws {
         let listener = try SocketListener(

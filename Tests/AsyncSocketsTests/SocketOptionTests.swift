@@ -8,7 +8,7 @@ import SocketTestSupport
 import Testing
 
 /// The test reads every option back from the kernel with its own `getsockopt`.
-@Suite(.timeLimit(.minutes(5))) struct SocketOptionTests {
+@Suite(.timeLimit(.minutes(20))) struct SocketOptionTests {
     /// The kernel's value, as its first number; -errno when it has none.
     private func kernelValue(_ level: CInt, _ option: CInt, of socket: AsyncSocket) async -> CInt {
         await withCheckedContinuation { continuation in

@@ -7,7 +7,7 @@ import SocketTestSupport
 import Testing
 
 /// Programs on which one queue for each socket would deadlock or trap.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct SocketQueueTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct SocketQueueTests {
     /// Echoes everything; inline, so its reads and writes come from the loop.
     private final class Echo: AsyncSocketDelegate, Sendable {
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {

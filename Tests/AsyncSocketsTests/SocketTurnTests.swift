@@ -66,7 +66,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
     }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct SocketTurnTests {
+@Suite(.timeLimit(.minutes(20))) struct SocketTurnTests {
     @Test(arguments: [false, true])
     func messagesFromManyThreadsNeverOverlapAndKeepEachThreadsOrder(onQueue: Bool) async {
         let counter = Counter(queue: onQueue ? DispatchQueue(label: "turns") : nil)

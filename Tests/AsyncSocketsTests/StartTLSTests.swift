@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// `startTLS` between two of our sockets.
-@Suite(.timeLimit(.minutes(5))) struct StartTLSTests {
+@Suite(.timeLimit(.minutes(20))) struct StartTLSTests {
     // MARK: - The upgrade
 
     @Test(arguments: TLSVersion.tested, Link.Delivery.allCases)

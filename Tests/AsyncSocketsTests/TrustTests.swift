@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// Which peers are trusted, and what happens until that is decided.
-@Suite(.timeLimit(.minutes(5))) struct TrustTests {
+@Suite(.timeLimit(.minutes(20))) struct TrustTests {
     // MARK: - OpenSSL's verdict
 
     private func failure(client: TLSSettings, server: TLSSettings) async throws -> (

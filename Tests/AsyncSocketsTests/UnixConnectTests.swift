@@ -7,7 +7,7 @@ import SocketTestSupport
 import Testing
 
 /// Connections to Unix-domain sockets, by path and by abstract name.
-@Suite(.timeLimit(.minutes(5))) struct UnixConnectTests {
+@Suite(.timeLimit(.minutes(20))) struct UnixConnectTests {
     @Test func aPathIsConnectedToAndTold() async throws {
         let folder = try TemporaryFolder()
         let path = folder.path("a socket")

@@ -6,7 +6,7 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct UnixListenerTests {
+@Suite(.timeLimit(.minutes(20))) struct UnixListenerTests {
     @Test func aUnixListenerServesItsPathAndRemovesItWhenItEnds() async throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()

@@ -7,7 +7,7 @@ import Testing
 
 /// Sockets between a virtual machine and its host. Here this machine talks to itself, which not every kernel
 /// can.
-@Suite(.timeLimit(.minutes(5))) struct VirtualMachineTests {
+@Suite(.timeLimit(.minutes(20))) struct VirtualMachineTests {
     /// The `errno` with which the kernel refuses `address`, or nil.
     private static func kernelRefusal(of address: SocketAddress) -> CInt? {
         do throws(LoopbackError) {

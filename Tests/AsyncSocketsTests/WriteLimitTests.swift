@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// How much may wait to be written, and what the delegate gets to know.
-@Suite(.timeLimit(.minutes(5))) struct WriteLimitTests {
+@Suite(.timeLimit(.minutes(20))) struct WriteLimitTests {
     @Test(arguments: [false, true])
     func d13AWriteQueueThatExceedsItsLimitEndsTheConnection(secure: Bool) async throws {
         let link = try await Link.make()

@@ -54,7 +54,7 @@ enum MemoryProbe {
             let start = Deadline.now
             print(
                 "round \(round): \(before >> 20) MB, \(peak >> 20) with \(count) connections, \(after >> 20) when they had gone")
-            while HeapTrimmer.shared.count == trims || (after > bound && !isSanitized), Deadline.now.seconds(since: start) < 60 {
+            while HeapTrimmer.shared.count == trims || (after > bound && !isSanitized), Deadline.now.seconds(since: start) < 300 {
                 pause()
                 after = try residentBytes()
             }
@@ -89,7 +89,7 @@ enum MemoryProbe {
         for client in clients { client.close() }
         let start = Deadline.now
         while server.openCount > 0 {
-            guard Deadline.now.seconds(since: start) < 60 else { throw ProbeFailure(description: "connections did not end") }
+            guard Deadline.now.seconds(since: start) < 300 else { throw ProbeFailure(description: "connections did not end") }
             pause()
         }
         return peak
@@ -97,7 +97,7 @@ enum MemoryProbe {
 
     private static func awaitEvent(_ event: CInt, on descriptor: SocketDescriptor) throws {
         var question = pollfd(fd: descriptor.rawValue, events: Int16(event), revents: 0)
-        guard poll(&question, 1, 60_000) == 1 else { throw ProbeFailure(description: "nothing came for a minute") }
+        guard poll(&question, 1, 300_000) == 1 else { throw ProbeFailure(description: "nothing came for five minutes") }
     }
 
     /// No event tells of memory: looks again soon.

@@ -2,7 +2,7 @@ import Foundation
 import SocketBuffers
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct LockedTests {
+@Suite(.timeLimit(.minutes(20))) struct LockedTests {
     /// Each thread gives its processor away with the lock held, so that the others have to sleep.
     @Test func noChangeIsLostWhenThreadsWaitForTheLock() async {
         let (threads, rounds) = (8, 2000)

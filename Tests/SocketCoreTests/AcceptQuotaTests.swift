@@ -4,7 +4,7 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct AcceptQuotaTests {
+@Suite(.timeLimit(.minutes(20))) struct AcceptQuotaTests {
     private static func listen(with quota: AcceptQuota, on loop: EventLoop) throws -> (Acceptor, AsyncStream<SocketDescriptor>) {
         let address = try SocketAddress.loopback()
         let (stream, continuation) = AsyncStream<SocketDescriptor>.makeStream()

@@ -2,7 +2,7 @@ import AsyncSocketsTesting
 import SocketCore
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct AcceptorTests {
+@Suite(.timeLimit(.minutes(20))) struct AcceptorTests {
     /// What an acceptor tells its owner.
     private enum Told: Sendable {
         case accepted(SocketDescriptor, from: SocketAddress)

@@ -28,7 +28,7 @@ private final class Handler: EventHandler {
     func handle(_ events: LoopEvents) { body(events) }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct EventLoopTests {
+@Suite(.timeLimit(.minutes(20))) struct EventLoopTests {
     @Test func aWatchedDescriptorIsReportedReadableOnce() async throws {
         let loop = try EventLoop()
         let (near, far) = try makeSocketPair()

@@ -1,7 +1,7 @@
 import SocketCore
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct HTTPConnectNegotiationTests {
+@Suite(.timeLimit(.minutes(20))) struct HTTPConnectNegotiationTests {
     private static let request = [UInt8]("CONNECT host.example:443 HTTP/1.1\r\nHost: host.example:443\r\n\r\n")
 
     private func failure(of response: String) throws -> ProxyFailure? {

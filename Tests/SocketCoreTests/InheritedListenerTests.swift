@@ -5,7 +5,7 @@ import SocketCore
 import Testing
 
 /// Accepting from a socket that someone else has made, and shares.
-@Suite(.timeLimit(.minutes(5))) struct InheritedListenerTests {
+@Suite(.timeLimit(.minutes(20))) struct InheritedListenerTests {
     private static func inherit(_ socket: RawSocket) -> InheritedDescriptor {
         InheritedDescriptor(socket.duplicate(), name: "web")
     }

@@ -8,7 +8,7 @@ import Testing
 @testable import SocketCore
 
 /// Tasks that run on a loop.
-@Suite(.timeLimit(.minutes(5))) struct LoopExecutorTests {
+@Suite(.timeLimit(.minutes(20))) struct LoopExecutorTests {
     /// Hands events to a closure.
     private final class Handler: EventHandler {
         private let body: @Sendable (LoopEvents) -> Void

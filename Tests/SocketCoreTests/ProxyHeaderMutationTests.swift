@@ -2,7 +2,7 @@ import SocketCore
 import Testing
 
 /// Damaged headers, the same in every run: the parser answers, and what it takes for a header is one.
-@Suite(.timeLimit(.minutes(5))) struct ProxyHeaderMutationTests {
+@Suite(.timeLimit(.minutes(20))) struct ProxyHeaderMutationTests {
     /// splitmix64.
     private struct Generator: RandomNumberGenerator {
         var state: UInt64

@@ -2,7 +2,7 @@ import FoundationEssentials
 import SocketCore
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct ProxyTargetTests {
+@Suite(.timeLimit(.minutes(20))) struct ProxyTargetTests {
     @Test(arguments: [
         "localhost", "a.example", "xn--bcher-kva.example", "under_score.example.",
         String(repeating: "a", count: 255),

@@ -2,7 +2,7 @@ import SocketBuffers
 import SocketCore
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct SOCKS5NegotiationTests {
+@Suite(.timeLimit(.minutes(20))) struct SOCKS5NegotiationTests {
     private static let greeting: [UInt8] = [5, 1, 0]
     private static let greetingWithPassword: [UInt8] = [5, 2, 0, 2]
     private static let noAuthentication: [UInt8] = [5, 0]

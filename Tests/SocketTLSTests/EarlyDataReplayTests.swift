@@ -6,7 +6,7 @@ import SocketTLS
 import Testing
 
 /// The same first flight again, and what a responder sees of it.
-@Suite(.timeLimit(.minutes(2))) final class EarlyDataReplayTests {
+@Suite(.timeLimit(.minutes(20))) final class EarlyDataReplayTests {
     private var world: EarlyDataWorld
     private let requests = Locked<[TLSEarlyRequest]>([])
     private let answer = Locked<TLSEarlyAnswer>(.afterHandshake)

@@ -7,7 +7,7 @@ import SocketTestSupport
 import Testing
 
 /// A peer that makes a socket answer, and never reads the answers.
-@Suite(.timeLimit(.minutes(5))) struct FloodedSocketTests {
+@Suite(.timeLimit(.minutes(20))) struct FloodedSocketTests {
     /// The other end, on a raw socket.
     private struct Attacker {
         let peer: RawPeer

@@ -3,8 +3,8 @@ internal import Dispatch
 /// Waits for a state that no event announces: looks each millisecond, on a timer, so that it takes no time
 /// from others.
 ///
-/// - Throws: `Unexpected` after a minute.
-package func eventually(_ what: String, _ condition: () throws -> Bool) async throws {
+/// - Throws: `Unexpected` after five minutes: a busy machine takes its time.
+package func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {
     let (ticks, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
     let timer = DispatchSource.makeTimerSource()
     timer.setEventHandler { continuation.yield() }
@@ -13,8 +13,8 @@ package func eventually(_ what: String, _ condition: () throws -> Bool) async th
     defer { timer.cancel() }
     let start = ContinuousClock.now
     for await _ in ticks {
-        if try condition() { return }
-        if start.duration(to: .now) > .seconds(60) { break }
+        if try await condition() { return }
+        if start.duration(to: .now) > .seconds(300) { break }
     }
-    throw Unexpected(description: "waited a minute in vain until \(what)")
+    throw Unexpected(description: "waited five minutes in vain until \(what)")
 }

@@ -5,7 +5,7 @@ package import Glibc
 extension RawSocket {
     /// A socket that is neither bound nor connected, with the arguments of socket(2).
     package convenience init(
-        _ domain: Int32, _ type: __socket_type = SOCK_STREAM, protocol number: Int32 = 0, waitLimit: WaitLimit = .oneMinute
+        _ domain: Int32, _ type: __socket_type = SOCK_STREAM, protocol number: Int32 = 0, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) {
         let descriptor = socket(domain, Int32(type.rawValue | SOCK_CLOEXEC.rawValue), number)
         guard descriptor >= 0 else { throw .system("socket") }
@@ -14,7 +14,7 @@ extension RawSocket {
 
     /// The two ends of a connection that the kernel makes without a network.
     package static func pair(
-        _ type: __socket_type = SOCK_STREAM, waitLimit: WaitLimit = .oneMinute
+        _ type: __socket_type = SOCK_STREAM, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> (RawSocket, RawSocket) {
         var ends: [Int32] = [-1, -1]
         let answer = socketpair(AF_UNIX, Int32(type.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends)
@@ -27,7 +27,7 @@ extension RawSocket {
     /// A socket that is bound and does not listen: it reserves the address, and connections to it are
     /// refused. When it closes, the file of a Unix-domain socket remains.
     package static func bound(
-        to address: SocketAddress, _ type: __socket_type = SOCK_STREAM, waitLimit: WaitLimit = .oneMinute
+        to address: SocketAddress, _ type: __socket_type = SOCK_STREAM, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
         let socket = try RawSocket(address.domain, type, waitLimit: waitLimit)
         guard socket.call(bind, address) == 0 else { throw .system("bind") }
@@ -40,7 +40,7 @@ extension RawSocket {
     }
 
     package static func listening(
-        on address: SocketAddress, backlog: Int32 = 8, waitLimit: WaitLimit = .oneMinute
+        on address: SocketAddress, backlog: Int32 = 8, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
         let listener = try bound(to: address, waitLimit: waitLimit)
         guard listen(listener.descriptor, backlog) == 0 else { throw .system("listen") }
@@ -49,7 +49,7 @@ extension RawSocket {
 
     /// Listens on a port of a loopback address that the system chooses.
     package static func listening(
-        _ host: String = SocketAddress.loopbackHost, backlog: Int32 = 8, waitLimit: WaitLimit = .oneMinute
+        _ host: String = SocketAddress.loopbackHost, backlog: Int32 = 8, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
         try listening(on: .loopback(host), backlog: backlog, waitLimit: waitLimit)
     }
@@ -88,7 +88,7 @@ extension RawSocket {
 
     /// A connected socket.
     package static func connected(
-        to address: SocketAddress, waitLimit: WaitLimit = .oneMinute
+        to address: SocketAddress, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
         let socket = try connecting(to: address, waitLimit: waitLimit)
         try waitLimit.wait(for: Int16(POLLOUT), on: socket.descriptor, "connect")
@@ -103,7 +103,7 @@ extension RawSocket {
 
     /// Starts to connect and does not wait. The descriptor is non-blocking.
     package static func connecting(
-        to address: SocketAddress, waitLimit: WaitLimit = .oneMinute
+        to address: SocketAddress, waitLimit: WaitLimit = .usual
     ) throws(LoopbackError) -> RawSocket {
         let socket = try RawSocket(address.domain, waitLimit: waitLimit)
         _ = fcntl(socket.descriptor, F_SETFL, O_NONBLOCK)

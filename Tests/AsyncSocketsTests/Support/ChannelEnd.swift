@@ -42,8 +42,8 @@ final class ChannelEnd {
     func wait(for events: Int16) throws {
         var question = pollfd(fd: descriptor.rawValue, events: events, revents: 0)
         // A signal may interrupt it.
-        while poll(&question, 1, 60_000) != 1 {
-            guard errno == EINTR else { throw Unexpected(description: "no event of \(events) within a minute") }
+        while poll(&question, 1, 300_000) != 1 {
+            guard errno == EINTR else { throw Unexpected(description: "no event of \(events) within five minutes") }
         }
     }
 
