@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// tshark records a connection on loopback, and reads it with the key log.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct CaptureTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct CaptureTests {
     @Test(arguments: TLSVersion.tested) func theKeyLogDecryptsARecording(_ version: TLSVersion) async throws {
         let folder = try TemporaryFolder()
         let (recording, keys) = ("\(folder.path)/recording", "\(folder.path)/keys")

@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// Our client against servers that we did not write.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct ClientInteropTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct ClientInteropTests {
     /// Sends a line, and returns the answer's last line.
     private func say(_ line: String, over socket: AsyncSocket, _ recorder: Recorder) async throws -> String {
         socket.write(Data("\(line)\r\n"), withTimeout: 60, tag: 0)

@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// Early data with servers and clients that others wrote.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct EarlyDataInteropTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct EarlyDataInteropTests {
     private let folder: TemporaryFolder
 
     init() throws {

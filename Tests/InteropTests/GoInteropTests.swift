@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// Go's crypto/tls, on either side of a resumed session.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct GoInteropTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct GoInteropTests {
     private let folder: TemporaryFolder
     private let program: String
     private let files: (certificate: String, key: String)

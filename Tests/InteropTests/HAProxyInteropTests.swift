@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// The PROXY protocol with HAProxy, whose authors have specified it.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct HAProxyInteropTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct HAProxyInteropTests {
     /// HAProxy in front of a listener of ours.
     private struct Front {
         let program: Program

@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// Keying material that a program with another use of OpenSSL derives too.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct KeyingMaterialTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct KeyingMaterialTests {
     private static let label = "EXPERIMENTAL interop"
 
     @Test(arguments: TLSVersion.tested, [false, true])

@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// A client of ours that `openssl s_server` asks for its certificate after the handshake.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct PostHandshakeInteropTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct PostHandshakeInteropTests {
     @Test(arguments: [true, false]) func opensslsServerAsksOurClient(isAllowed: Bool) async throws {
         let folder = try TemporaryFolder()
         let authority = try TestCertificates.authority

@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// Pre-shared keys with OpenSSL's and GnuTLS's programs, on both sides.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct PreSharedKeyInteropTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct PreSharedKeyInteropTests {
     private static let bytes = Array("interop key 1234".utf8)
     private static let otherBytes = Array("another key 1234".utf8)
 

@@ -1,6 +1,6 @@
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct ProgramTests {
+@Suite(.timeLimit(.minutes(20))) struct ProgramTests {
     @Test func aProgramEndsWhenItIsAskedTo() async throws {
         let program = try Program(["cat"])
         program.stop()

@@ -26,7 +26,7 @@ private enum OpenSSLProgram {
 /// They need an `openssl` of 3.2 or newer in the PATH, of the same version as the library. Where the library
 /// is older, the tests check that the settings are an error.
 @Suite(
-    .timeLimit(.minutes(5)), .serialized,
+    .timeLimit(.minutes(20)), .serialized,
     .enabled(if: OpenSSLProgram.isTestable, "this openssl(1) has no raw public keys"))
 struct RawPublicKeyInteropTests {
     private let folder: TemporaryFolder

@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// Resumption with servers and clients that others wrote.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct ResumptionInteropTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct ResumptionInteropTests {
     private let folder: TemporaryFolder
 
     init() throws {

@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// Clients that we did not write against our server.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct ServerInteropTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct ServerInteropTests {
     private let folder: TemporaryFolder
     private let root: String
 

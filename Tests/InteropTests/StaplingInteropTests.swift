@@ -4,7 +4,7 @@ import SocketTestSupport
 import Testing
 
 /// OCSP responses that openssl(1) makes, and staples or asks for.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct StaplingInteropTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct StaplingInteropTests {
     private let folder: TemporaryFolder
 
     /// An authority, a certificate, and a response about it.

@@ -5,7 +5,7 @@ import SocketTestSupport
 import Testing
 
 /// Keys that stay in a PKCS #11 token: SoftHSM's.
-@Suite(.timeLimit(.minutes(5)), .serialized) struct TokenTests {
+@Suite(.timeLimit(.minutes(20)), .serialized) struct TokenTests {
     private let folder: TemporaryFolder
     private static let pin = "1234"
 
