@@ -11,8 +11,8 @@ struct ProxyDaemon {
         /// Tinyproxy, HTTP; it allows CONNECT to one port only.
         case tinyproxy
 
-        /// Debian 13 has no package of Dante. `Scripts/test` names the programs that a system does not have; any
-        /// other that is missing is a failure.
+        /// Debian 13 has no package of Dante. `Scripts/test` names the programs that a system does not have;
+        /// any other that is missing is a failure.
         var isPackaged: Bool {
             let absent = ProcessInfo.processInfo.environment["ABSENT_PROGRAMS"] ?? ""
             return !absent.split(separator: " ").contains(Substring("\(self)"))
