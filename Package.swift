@@ -10,6 +10,9 @@ let strict: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
+/// Tests of a release build are about the library's optimized code. Their own takes minutes to optimize.
+let tests: [SwiftSetting] = strict + [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+
 let package = Package(
     name: "AsyncSockets",
     products: [
@@ -42,7 +45,7 @@ let package = Package(
             name: "SocketTestSupport",
             dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketCore"],
             path: "Tests/SocketTestSupport",
-            swiftSettings: strict
+            swiftSettings: tests
         ),
         .executableTarget(
             name: "EngineProbe",
@@ -53,10 +56,10 @@ let package = Package(
             path: "Tests/EngineProbe",
             swiftSettings: strict
         ),
-        .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: strict),
+        .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: tests),
         .testTarget(
             name: "SocketCoreTests", dependencies: ["AsyncSocketsTesting", "SocketCore", "SocketBuffers", "SocketTestSupport"],
-            swiftSettings: strict),
+            swiftSettings: tests),
         .testTarget(
             name: "AsyncSocketsTests",
             dependencies: [
@@ -64,19 +67,19 @@ let package = Package(
                 "SocketTLS", "SocketTestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ],
-            swiftSettings: strict
+            swiftSettings: tests
         ),
         .testTarget(
             name: "InteropTests",
             dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketTestSupport"],
-            swiftSettings: strict
+            swiftSettings: tests
         ),
         .testTarget(
             name: "SocketTLSTests",
             dependencies: ["SocketTLS", "SocketBuffers", "COpenSSL", "AsyncSockets", "AsyncSocketsTesting", "SocketTestSupport"],
-            swiftSettings: strict),
+            swiftSettings: tests),
         .testTarget(
             name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting", "SocketTLS", "SocketTestSupport"],
-            swiftSettings: strict),
+            swiftSettings: tests),
     ]
 )
