@@ -1,3 +1,4 @@
+#if Metrics
 public import AsyncSockets
 public import CoreMetrics
 
@@ -180,3 +181,4 @@ private struct MetricNames {
         Timer(label: "\(prefix)_\(name)", dimensions: labels, factory: factory)
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if ServiceLifecycle
 public import AsyncSockets
 public import ServiceLifecycle
 
@@ -59,3 +60,4 @@ public struct SocketListenerService: Service {
         }
     }
 }
+#endif

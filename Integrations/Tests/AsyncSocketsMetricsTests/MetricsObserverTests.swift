@@ -1,3 +1,4 @@
+#if Metrics
 import AsyncSockets
 import AsyncSocketsMetrics
 import AsyncSocketsTesting
@@ -120,3 +121,4 @@ import Testing
         #expect(try metrics.expectCounter("mail_connections_opened_total", [("role", "adopted")]).totalValue == 1)
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if ServiceLifecycle
 import AsyncSockets
 import AsyncSocketsServiceLifecycle
 import ServiceLifecycle
@@ -79,3 +80,4 @@ import Testing
         _ = try? await client.read()
     }
 }
+#endif
