@@ -45,7 +45,7 @@ enum MemoryProbe {
         try burst(of: 16, to: address, hello, server)
         let before = try residentBytes()
         for round in 1...2 {
-            // Counted before the burst: on a slow machine the heap is trimmed before the last connection has gone.
+            // Counted before the burst: a slow machine trims the heap before the last connection has gone.
             let trims = HeapTrimmer.shared.count
             let peak = try burst(of: count, to: address, hello, server)
             guard peak > before + count << 13 else { throw ProbeFailure(description: "a burst needs no memory: \(peak)") }
