@@ -90,34 +90,78 @@ struct Dovecot {
         let files = try certificate.write(to: folder.path)
         let run = try folder.makeFolder("run")
         let mail = try folder.makeFolder("mail", owner: "nobody")
-        var lines = [
+        let lines = [
             "protocols = imap",
             "base_dir = \(run)",
             "state_dir = \(run)",
             "log_path = /dev/stderr",
             "listen = 127.0.0.1",
             "ssl = required",
+            "first_valid_uid = 0",
+            "mail_uid = nobody",
+            "mail_gid = nogroup",
+            "service imap-login {\n inet_listener imap {\n port = \(port)\n }\n inet_listener imaps {\n port = 0\n }\n}",
+            "service stats {\n client_limit = 100\n}",
+        ]
+        let root = try authority?.writeRoot(to: folder.path)
+        let version = try Self.version()
+        let configuration = try folder.write(
+            (version.hasPrefix("2.3") ? lines + Self.settings(files, root, mail) : Self.newSettings(files, root, mail) + lines)
+                .joined(separator: "\n") + "\n", to: "dovecot.conf")
+        program = try Program(["dovecot", "-F", "-c", configuration])
+    }
+
+    /// The settings whose names changed in Dovecot 2.4, as 2.3 has them.
+    private static func settings(_ files: (certificate: String, key: String), _ root: String?, _ mail: String) -> [String] {
+        [
             "ssl_cert = <\(files.certificate)",
             "ssl_key = <\(files.key)",
             "disable_plaintext_auth = yes",
             "mail_location = maildir:\(mail)/%u",
-            "first_valid_uid = 0",
-            "mail_uid = nobody",
-            "mail_gid = nogroup",
             "passdb {\n driver = static\n args = password=secret\n}",
             "userdb {\n driver = static\n args = uid=nobody gid=nogroup home=\(mail)/%u\n}",
-            "service imap-login {\n inet_listener imap {\n port = \(port)\n }\n inet_listener imaps {\n port = 0\n }\n}",
-            "service stats {\n client_limit = 100\n}",
         ]
-        if let authority {
-            lines += [
-                "ssl_ca = <\(try authority.writeRoot(to: folder.path))",
-                "ssl_verify_client_cert = yes",
-                "ssl_require_crl = no",
-                "auth_ssl_require_client_cert = yes",
-            ]
-        }
-        let configuration = try folder.write(lines.joined(separator: "\n") + "\n", to: "dovecot.conf")
-        program = try Program(["dovecot", "-F", "-c", configuration])
+            + (root.map {
+                [
+                    "ssl_ca = <\($0)", "ssl_verify_client_cert = yes", "ssl_require_crl = no",
+                    "auth_ssl_require_client_cert = yes",
+                ]
+            } ?? [])
+    }
+
+    /// The same for Dovecot 2.4, which Debian 13 has.
+    private static func newSettings(
+        _ files: (certificate: String, key: String), _ root: String?, _ mail: String
+    ) -> [String] {
+        [
+            "dovecot_config_version = 2.4.1",
+            "dovecot_storage_version = 2.4.1",
+            "ssl_server_cert_file = \(files.certificate)",
+            "ssl_server_key_file = \(files.key)",
+            "auth_allow_cleartext = no",
+            "mail_driver = maildir",
+            "mail_path = \(mail)/%{user}",
+            "passdb static {\n password = secret\n}",
+            "userdb static {\n fields {\n uid = nobody\n gid = nogroup\n home = \(mail)/%{user}\n }\n}",
+        ]
+            + (root.map {
+                [
+                    "ssl_server_ca_file = \($0)", "ssl_server_request_client_cert = yes", "ssl_server_require_crl = no",
+                    "auth_ssl_require_client_cert = yes",
+                ]
+            } ?? [])
+    }
+
+    /// As the program prints it: "2.3.19.1 (…)".
+    private static func version() throws -> String {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments = ["dovecot", "--version"]
+        let output = Pipe()
+        process.standardOutput = output
+        try process.run()
+        let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+        process.waitUntilExit()
+        return text
     }
 }
