@@ -27,7 +27,11 @@ let package = Package(
         .systemLibrary(name: "CLinux"),
         .target(name: "SocketBuffers", dependencies: ["CLinux"], swiftSettings: strict),
         .target(name: "SocketTLS", dependencies: ["COpenSSL", "SocketBuffers"], swiftSettings: strict),
-        .target(name: "SocketCore", dependencies: ["CLinux", "SocketBuffers"], swiftSettings: strict),
+        .target(
+            name: "SocketCore",
+            dependencies: ["CLinux", "SocketBuffers", .product(name: "Logging", package: "swift-log")],
+            swiftSettings: strict
+        ),
         .target(
             name: "AsyncSockets",
             dependencies: [

@@ -7,7 +7,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Operations that race with their own cancellation, a hundred thousand in all.
-@Suite(.timeLimit(.minutes(20))) struct AsyncCancellationRaceTests {
+@Suite(.timeLimit(.minutes(20)), .ownThreads) struct AsyncCancellationRaceTests {
     /// Numbers of four bytes, each one more than the last.
     private static func numbers(_ range: Range<Int>) -> Data {
         var data = Data(capacity: range.count * 4)
@@ -15,9 +15,13 @@ import Testing
         return data
     }
 
+    /// For the tasks of a test, and for their cancellation.
+    private let threads = TestThreads()
+    private let canceller = TestThreads()
+
     /// Has another thread cancel `task` at a moment that differs from time to time.
-    private static func cancel(_ task: Task<some Sendable, any Error>, after spins: Int, on queue: DispatchQueue) {
-        queue.async {
+    private func cancel(_ task: Task<some Sendable, any Error>, after spins: Int) {
+        Task(executorPreference: canceller) {
             for _ in 0..<spins { _ = Atomic<Int>(0) }
             task.cancel()
         }
@@ -39,15 +43,14 @@ import Testing
         let pair = try await SocketPair(isSecure: isSecure)
         let (client, server) = (pair.client, pair.server)
         let rounds = 20_000
-        let queue = DispatchQueue(label: "cancel")
         var generator = SeededGenerator(seed: 1)
-        let sender = Task { try await send(.max, on: server, seed: 2) }
+        let sender = Task(executorPreference: threads) { try await send(.max, on: server, seed: 2) }
         var received = Data()
         var next = 0
         var (cancelled, served) = (0, 0)
         for round in 0..<rounds {
             let count = Int.random(in: 1...300, using: &generator)
-            let read = Task { () async throws -> Data in
+            let read = Task(executorPreference: threads) { () async throws -> Data in
                 switch round % 4 {
                 case 0: try await client.read(exactly: count)
                 case 1: try await client.read(until: Data([UInt8(count & 0xFF)]))
@@ -55,7 +58,7 @@ import Testing
                 default: Data(try await client.read(exactly: count % 5))
                 }
             }
-            Self.cancel(read, after: Int.random(in: 0...60, using: &generator), on: queue)
+            cancel(read, after: Int.random(in: 0...60, using: &generator))
             switch await read.result {
             case .success(let data):
                 received += data
@@ -82,8 +85,7 @@ import Testing
         let pair = try await SocketPair(isSecure: isSecure)
         let (client, server) = (pair.client, pair.server)
         let rounds = 20_000
-        let queue = DispatchQueue(label: "cancel")
-        let receiver = Task { () async throws -> [Int] in
+        let receiver = Task(executorPreference: threads) { () async throws -> [Int] in
             var numbers: [Int] = []
             for try await line in server.lines {
                 let words = line.split(separator: " ")
@@ -99,10 +101,10 @@ import Testing
         for group in 0..<rounds / 8 {
             let numbers = (group * 8)..<(group * 8 + 8)
             let tasks = numbers.map { number in
-                Task { try await client.write("\(number) \(String(repeating: "x", count: number % 1999 + 1))\n") }
+                Task(executorPreference: threads) { try await client.write("\(number) \(String(repeating: "x", count: number % 1999 + 1))\n") }
             }
             for task in tasks where Bool.random(using: &generator) {
-                Self.cancel(task, after: Int.random(in: 0...60, using: &generator), on: queue)
+                cancel(task, after: Int.random(in: 0...60, using: &generator))
             }
             for (task, number) in zip(tasks, numbers) {
                 switch await task.result {
@@ -127,13 +129,12 @@ import Testing
         let pair = try await SocketPair(isSecure: isSecure)
         let (client, server) = (pair.client, pair.server)
         let rounds = 20_000
-        let queue = DispatchQueue(label: "cancel")
         var generator = SeededGenerator(seed: 4)
         var (expected, cancelled, pending) = (0, 0, 0)
         for round in 0..<rounds {
             let number = UInt8(truncatingIfNeeded: round)
-            let read = Task.immediate { try await client.read(exactly: 1) }
-            Self.cancel(read, after: Int.random(in: 0...200, using: &generator), on: queue)
+            let read = Task.immediate(executorPreference: threads) { try await client.read(exactly: 1) }
+            cancel(read, after: Int.random(in: 0...200, using: &generator))
             try await server.write([number])
             pending += 1
             switch await read.result {
@@ -160,13 +161,12 @@ import Testing
         // The kernel accepts them all.
         let listener = try RawSocket.listening(backlog: 2000)
         let port = try listener.localPort
-        let queue = DispatchQueue(label: "cancel")
         var generator = SeededGenerator(seed: 5)
         var (served, cancelled) = (0, 0)
         let socket = AsyncSocket()
         for _ in 0..<1000 {
-            let connect = Task { try await socket.connect(to: "127.0.0.1", port: port) }
-            Self.cancel(connect, after: Int.random(in: 0...1000, using: &generator), on: queue)
+            let connect = Task(executorPreference: threads) { try await socket.connect(to: "127.0.0.1", port: port) }
+            cancel(connect, after: Int.random(in: 0...1000, using: &generator))
             switch await connect.result {
             case .success:
                 served += 1
@@ -184,15 +184,14 @@ import Testing
 
     /// Secure, or closed: there is nothing between them.
     @Test func handshakesThatAreCancelledAtAnyMomentLeaveNoPlaintext() async throws {
-        let queue = DispatchQueue(label: "cancel")
         var generator = SeededGenerator(seed: 6)
         let settings = try TestCertificates.server()
         for _ in 0..<60 {
             let pair = try await SocketPair()
             let (client, server) = (pair.client, pair.server)
-            let atServer = Task { try await server.startTLS(settings: settings) }
-            let atClient = Task { try await client.startTLS(settings: TestCertificates.client(), trust: { _ in true }) }
-            Self.cancel(atClient, after: Int.random(in: 0...4000, using: &generator), on: queue)
+            let atServer = Task(executorPreference: threads) { try await server.startTLS(settings: settings) }
+            let atClient = Task(executorPreference: threads) { try await client.startTLS(settings: TestCertificates.client(), trust: { _ in true }) }
+            cancel(atClient, after: Int.random(in: 0...4000, using: &generator))
             switch await atClient.result {
             case .success:
                 #expect(client.isSecure)

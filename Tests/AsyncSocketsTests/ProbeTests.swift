@@ -99,4 +99,13 @@ import Testing
         let (status, output) = try await run("threads")
         #expect(status == 0, "\(output)")
     }
+
+    /// Each way to read and to write that may be served at once.
+    @Test(arguments: [
+        "chunks", "read", "read-exactly", "read-until", "lines", "frames", "next-bytes", "write", "write-span",
+    ])
+    func theOthersOfALoopGoOnBesideBusyConnections(way: String) async throws {
+        let (status, output) = try await run("busy", way)
+        #expect(status == 0, "\(output)")
+    }
 }

@@ -1,6 +1,6 @@
 // Measurements in a process of their own: the test process has other threads, and libdispatch traps when it
-// has no descriptor to count the workers of the global queues with. Nothing here uses a global queue or Swift
-// concurrency.
+// has no descriptor to count the workers of the global queues with. Only `BusyProbe` uses a global queue and
+// Swift concurrency.
 
 internal import AsyncSockets
 internal import Dispatch
@@ -37,6 +37,7 @@ enum EngineProbe {
             case "listener": try ActivationProbe.runListener(CommandLine.arguments.dropFirst(2).first ?? "")
             case "ticket-server": try TicketServerProbe.run(CommandLine.arguments.dropFirst(2).map { $0 })
             case "reloads": try ReloadProbe.run(CommandLine.arguments.dropFirst(2).first.flatMap { Int($0) } ?? 100_000)
+            case "busy": try BusyProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             default: throw ProbeFailure(description: "say which probe")
             }
         } catch {

@@ -27,7 +27,10 @@ extension AsyncSocket {
                 return try body(data.bytes)
             }
             while true {
-                if let result = try connection.takeBytes(body) { return result }
+                if let result = try connection.takeBytes(body) {
+                    if JobBudget.isUsedUp(by: connection) { await JobBudget.renew() }
+                    return result
+                }
                 _ = try await connection.read(.arrival, .max, limit)
             }
         } catch let error as AsyncSocketError where error.isOrderlyEnd {
@@ -39,6 +42,6 @@ extension AsyncSocket {
     public nonisolated(nonsending) func write(_ bytes: RawSpan, timeout: Duration? = nil) async throws {
         let (connection, limit) = try prepareWrite(timeout)
         let answer = bytes.withUnsafeBytes { connection.beginWrite(copying: $0, limit) }
-        if case .waits(let waiter) = answer { try await waiter.value(from: connection) }
+        if answer.mustSuspend { try await connection.finish(answer) }
     }
 }

@@ -6,7 +6,8 @@ public import SocketCore
 extension AsyncSocket {
     /// The next bytes, as many as are there; nil after an orderly end (a FIN or, with TLS, a close_notify).
     ///
-    /// Returns at once, without a suspension, when bytes are there already.
+    /// Returns at once, mostly without a suspension, when bytes are there already: on an event loop a task
+    /// lets others go first about once in a millisecond.
     ///
     /// - Parameters:
     ///   - maxLength: The most bytes to return; 64 KiB by default.

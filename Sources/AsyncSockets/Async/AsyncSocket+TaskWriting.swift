@@ -7,9 +7,9 @@ extension AsyncSocket {
     /// Writes all of `data`.
     ///
     /// Returns when the kernel has the bytes; with a `writeHighWaterMark`, as soon as fewer bytes than that
-    /// wait in this process. While the kernel has room it returns without a suspension. So a task cannot
-    /// write faster than the peer reads. An error of bytes that wait is thrown by a later operation, or at
-    /// the end of `withConnection`.
+    /// wait in this process. While the kernel has room it returns at once, mostly without a suspension. So a
+    /// task cannot write faster than the peer reads. An error of bytes that wait is thrown by a later
+    /// operation, or at the end of `withConnection`.
     ///
     /// - Parameters:
     ///   - data: The bytes. Nothing is written when there are none.
@@ -25,14 +25,14 @@ extension AsyncSocket {
         let answer = data.withUnsafeBytes { bytes in
             connection.beginWrite(bytes, limit) { $0 == 0 ? data : data.dropFirst($0) }
         }
-        if case .waits(let waiter) = answer { try await waiter.value(from: connection) }
+        if answer.mustSuspend { try await connection.finish(answer) }
     }
 
     /// Writes all of `bytes`: see `write(_:timeout:)` for `Data`. They are copied only if they have to wait.
     public nonisolated(nonsending) func write(_ bytes: [UInt8], timeout: Duration? = nil) async throws {
         let (connection, limit) = try prepareWrite(timeout)
         let answer = bytes.withUnsafeBytes { connection.beginWrite(copying: $0, limit) }
-        if case .waits(let waiter) = answer { try await waiter.value(from: connection) }
+        if answer.mustSuspend { try await connection.finish(answer) }
     }
 
     /// Writes a text as UTF-8: see `write(_:timeout:)` for `Data`.
@@ -40,7 +40,7 @@ extension AsyncSocket {
         let (connection, limit) = try prepareWrite(timeout)
         var text = text
         let answer = text.withUTF8 { connection.beginWrite(copying: UnsafeRawBufferPointer($0), limit) }
-        if case .waits(let waiter) = answer { try await waiter.value(from: connection) }
+        if answer.mustSuspend { try await connection.finish(answer) }
     }
 
     /// Writes a header of the PROXY protocol, for a program that passes connections on: before everything
@@ -84,7 +84,7 @@ extension AsyncSocket {
         guard region.length > 0 else { return }
         let waiter = DoneWaiter(.write, limit)
         connection.write(WritePacket(file: region, timeout: -1, completion: .waiter(waiter)))
-        try await waiter.value(from: connection)
+        try await connection.finish(.waits(waiter))
     }
 
     // MARK: - Inside
@@ -98,6 +98,12 @@ extension AsyncSocket {
 }
 
 extension StreamConnection {
+    /// After a write that is done, too: lets the others of the loop go first when its time is used up.
+    nonisolated(nonsending) func finish(_ write: DirectWrite) async throws {
+        if case .waits(let waiter) = write { try await waiter.value(from: self) }
+        if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
+    }
+
     /// What has to wait is copied.
     func beginWrite(copying bytes: UnsafeRawBufferPointer, _ limit: OperationLimit) -> DirectWrite {
         beginWrite(bytes, limit) { Data(bytes.dropFirst($0)) }

@@ -5,7 +5,8 @@ public struct ConnectionExecutor: Sendable {
     private let chosen: (any TaskExecutor)?
 
     /// The event loop that serves the connection: no change of thread for each read and write. What runs
-    /// there must not block or compute for long, since other connections wait meanwhile.
+    /// there must not block or compute for long between two operations of a socket, since other connections
+    /// wait meanwhile; the log names a connection whose task holds its loop for a second.
     public static let eventLoop = ConnectionExecutor(chosen: nil)
 
     /// An executor of your own.

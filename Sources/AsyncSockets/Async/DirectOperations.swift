@@ -100,7 +100,11 @@ extension StreamConnection {
 
     enum DirectWrite {
         case done
+        /// Done, and the task has used up the time of its loop.
+        case doneLate
         case waits(DoneWaiter)
+
+        var mustSuspend: Bool { if case .done = self { false } else { true } }
     }
 
     /// Writes as much as possible now, and queues the rest for a task.
@@ -113,6 +117,7 @@ extension StreamConnection {
         if turn.enterIfFree() {
             let answer = writeAtOnce(bytes, limit, makeData)
             leaveTurn()
+            if case .done = answer { return JobBudget.isUsedUp(by: self) ? .doneLate : .done }
             if let answer { return answer }
         }
         let waiter = DoneWaiter(.write, limit)

@@ -82,14 +82,17 @@ extension StreamConnection {
     ) async throws -> Data {
         let scoped = scope.reader
         try limit.check(.read, isCancelled: scoped?.isCancelled ?? Task.isCancelled)
+        let data: Data
         switch beginRead(goal, maxLength: maxLength, limit, scoped: scoped) {
-        case .served(let data): return data
+        case .served(let bytes): data = bytes
         case .failed(let error): throw error
-        case .waits(let waiter):
-            guard waiter.isScoped else { return try await waiter.value(from: self) }
+        case .waits(let waiter) where waiter.isScoped:
             // The scope's handler may have run before the read was asked for.
             if waiter.isCancelled { post(.cancel(waiter)) }
-            return try await withUnsafeThrowingContinuation { waiter.wait(with: $0) }
+            data = try await withUnsafeThrowingContinuation { waiter.wait(with: $0) }
+        case .waits(let waiter): data = try await waiter.value(from: self)
         }
+        if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
+        return data
     }
 }

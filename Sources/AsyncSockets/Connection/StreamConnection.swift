@@ -15,6 +15,7 @@
 
 internal import Dispatch
 internal import FoundationEssentials
+internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
@@ -93,9 +94,9 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         turn.post(.events(events), to: self, from: .loop)
     }
 
-    func drainTurn(on executor: TurnExecutor) {
-        turn.drain(self, on: executor)
-    }
+    var logMetadata: Logger.Metadata { log.name(peer: record.withLock { $0.snapshot.remoteAddress }) }
+
+    func drainTurn(on executor: TurnExecutor) { turn.drain(self, on: executor) }
 
     func leaveRestToLoop() {
         guard let registration, !loop.isRegistered(registration) else { return askForTurn() }

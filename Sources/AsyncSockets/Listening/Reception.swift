@@ -5,7 +5,10 @@
 //     once.
 //  3. `stop` is the end of accepting. Tasks go on until they end by themselves or `cut` comes.
 //  4. The end is reached when accepting is over and no task serves a connection any more.
+//  5. `cut` cancels the task that accepts, and with it those that serve, on the thread that calls it: the
+//     loops may be busy.
 
+internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 
@@ -49,6 +52,8 @@ final class Reception: Sendable {
         var closer: UnsafeContinuation<Void, Never>?
         var endWaiters: [(number: Int, waiter: UnsafeContinuation<Void, Never>)] = []
         var lastNumber = 0
+        /// The task that accepts, and whose children serve.
+        var server: Task<Void, Never>?
         var alarms: [Alarm] = []
     }
 
@@ -135,13 +140,12 @@ final class Reception: Sendable {
         closer?.resume()
     }
 
-    /// Lets some time pass, on the loop's clock.
+    /// Lets some time pass.
     func pass(_ time: Duration) async throws {
         let (stream, continuation) = AsyncStream<Void>.makeStream()
-        let alarm = Alarm { continuation.finish() }
-        if let deadline = Deadline(after: time.inSeconds) { alarm.ring(at: deadline, on: loop) }
+        let alarm = Deadline(after: time.inSeconds).map { Alarm(at: $0) { continuation.finish() } }
         for await _ in stream {}
-        alarm.stop()
+        alarm?.stop()
         try Task.checkCancellation()
     }
 
@@ -162,23 +166,36 @@ final class Reception: Sendable {
     /// Ends accepting, and all tasks soon.
     func cut() {
         stop()
-        let closer = state.withLock { state in
+        let (closer, server) = state.withLock { state in
             state.isCut = true
-            return Self.takeCloser(&state)
+            return (Self.takeCloser(&state), state.server)
         }
+        server?.cancel()
         closer?.resume()
+    }
+
+    /// Waits for `server`, which `cut` cancels.
+    func complete(_ server: Task<Void, Never>) async {
+        let isCut = state.withLock { state in
+            state.server = server
+            return state.isCut
+        }
+        if isCut { server.cancel() }
+        await withTaskCancellationHandler {
+            await server.value
+        } onCancel: {
+            server.cancel()
+        }
+        state.withLock { $0.server = nil }
     }
 
     /// Has `cut` come after `time`, if the end has not come by then.
     func cut(after time: Duration) {
         guard let deadline = Deadline(after: max(time.inSeconds, 0)) else { return }
-        let alarm = Alarm { [weak self] in self?.cut() }
-        let isPending = state.withLock { state in
-            guard state.use.isAccepting else { return false }
-            state.alarms.append(alarm)
-            return true
+        state.withLock { state in
+            guard state.use.isAccepting else { return }
+            state.alarms.append(Alarm(at: deadline) { [weak self] in self?.cut() })
         }
-        if isPending { alarm.ring(at: deadline, on: loop) }
     }
 
     /// After the last arrival: returns when all connections are served, or when those left are to be cut.
@@ -235,43 +252,19 @@ final class Reception: Sendable {
     }
 }
 
-/// One call on a loop at a point in time.
-private final class Alarm: EventHandler {
-    private enum Phase {
-        case idle
-        case waiting(EventLoop, LoopRegistration)
-        case stopped
+/// One call at a point in time. It depends on no event loop, since code on a loop may take long.
+private final class Alarm: Sendable {
+    private static let queue = DispatchQueue(label: "AsyncSockets.Alarm")
+    private let body: Locked<(@Sendable () -> Void)?>
+
+    init(at deadline: Deadline, _ body: @escaping @Sendable () -> Void) {
+        self.body = Locked(body)
+        let seconds = max(deadline.seconds(since: .now), 0)
+        Self.queue.asyncAfter(deadline: .now() + seconds) { [weak self] in self?.take()?() }
     }
 
-    private let body: @Sendable () -> Void
-    private let phase = Locked(Phase.idle)
+    private func take() -> (@Sendable () -> Void)? { body.withLock { $0.take() } }
 
-    init(_ body: @escaping @Sendable () -> Void) {
-        self.body = body
-    }
-
-    func ring(at deadline: Deadline, on loop: EventLoop) {
-        let registration = loop.register(self)
-        let isStopped = phase.withLock { phase in
-            if case .stopped = phase { return true }
-            phase = .waiting(loop, registration)
-            return false
-        }
-        if isStopped { loop.deregister(registration) } else { loop.setDeadline(deadline, of: registration) }
-    }
-
-    /// It does not ring any more.
-    func stop() {
-        let last = phase.withLock { phase in
-            defer { phase = .stopped }
-            return phase
-        }
-        if case .waiting(let loop, let registration) = last { loop.deregister(registration) }
-    }
-
-    func handle(_ events: LoopEvents) {
-        guard events.contains(.deadline) else { return }
-        stop()
-        body()
-    }
+    /// It does not ring any more, or rings now.
+    func stop() { _ = take() }
 }

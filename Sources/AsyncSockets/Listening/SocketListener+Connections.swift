@@ -63,7 +63,7 @@ extension SocketListener {
         // Detached, since it belongs to no one who asks; and without the listener, whose end ends it.
         Task.detached { [reception, preparation, queue] in
             let isReadyAtOnce = preparation.isEmpty
-            let wait = { (count: Int) async in
+            let wait = { @Sendable (count: Int) async in
                 if isReadyAtOnce { queue.noteExpected(count) }
                 await preparation.slots.room()
                 await queue.room()

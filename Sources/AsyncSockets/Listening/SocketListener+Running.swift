@@ -40,7 +40,7 @@ extension SocketListener {
         let preparation = preparation
         await withTaskCancellationHandler {
             listener.start()
-            let pause = { (_: Int) async in if !preparation.isEmpty { await preparation.slots.room() } }
+            let pause = { @Sendable (_: Int) async in if !preparation.isEmpty { await preparation.slots.room() } }
             await reception.serveArrivals(on: executor, after: pause) { accepted, loop in
                 guard let socket = await preparation.makeReady(accepted, on: loop, onError) else { return }
                 do {
@@ -65,11 +65,11 @@ extension Reception {
     ///     loop that accepts.
     ///   - pause: Called after each batch with its count; nothing is taken until it returns.
     func serveArrivals(
-        on executor: ConnectionExecutor?, after pause: (Int) async -> Void = { _ in },
+        on executor: ConnectionExecutor?, after pause: @escaping @Sendable (Int) async -> Void = { _ in },
         _ body: @escaping @Sendable (AcceptedConnection, EventLoop) async -> Void
     ) async {
         if let executor {
-            await withTaskExecutorPreference(loop) { await serve(on: executor, pause, body) }
+            await complete(Task(executorPreference: loop) { await self.serve(on: executor, pause, body) })
         } else {
             await serve(on: nil, pause, body)
         }

@@ -14,8 +14,9 @@ internal import SocketBuffers
 /// The preference holds for the child tasks too, for actors without an executor of their own, and for
 /// functions that are `@concurrent`.
 ///
-/// Only short work that does not block belongs on a loop: all its sockets and tasks wait meanwhile. A task
-/// that calculates for long calls `Task.yield()` now and then, or leaves the loop:
+/// Only short work that does not block belongs on a loop: all its sockets and tasks wait meanwhile. Reads and
+/// writes let the others go first about once in a millisecond. A task that calculates for long calls
+/// `Task.yield()` now and then, or leaves the loop:
 ///
 /// - `await withTaskExecutorPreference(globalConcurrentExecutor) { … }` runs on the threads of Swift, and
 ///   comes back afterwards.
@@ -39,9 +40,13 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
         self.runner = runner
         // Nothing fails from here on: a source must not be released before it was activated.
         source = DispatchSource.makeReadSource(fileDescriptor: runner.descriptor, queue: DispatchQueue(label: label))
-        source.setEventHandler { runner.run() }
+        source.setEventHandler {
+            LoopWatch.shared.begin()
+            runner.run()
+        }
         // The source lets go of the epoll descriptor before the runner closes it.
         source.setCancelHandler { withExtendedLifetime(runner) {} }
+        LoopWatch.shared.add(runner)
         source.activate()
     }
 
@@ -52,6 +57,7 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
             return table
         }
         withExtendedLifetime(ended) {}
+        LoopWatch.shared.forget(runner)
         source.cancel()
     }
 

@@ -1,5 +1,6 @@
 internal import CLinux
 package import Dispatch
+package import Logging
 
 /// What an event loop delivers to a handler.
 package struct LoopEvents: OptionSet, Hashable, Sendable {
@@ -56,6 +57,12 @@ package protocol EventHandler: AnyObject, Sendable {
     /// The loop calls it with no lock held. A call is short: a handler with more to do asks for another turn
     /// with `resume(_:)`.
     func handle(_ events: LoopEvents)
+    /// Anywhere: how it appears in the log.
+    var logMetadata: Logger.Metadata { get }
+}
+
+extension EventHandler {
+    package var logMetadata: Logger.Metadata { ["handler": "\(Self.self)"] }
 }
 
 /// What an event loop can watch. Its owner closes it after it has left the loop.

@@ -9,8 +9,9 @@
 //     whichever descriptor has its number now.
 //  5. Handlers run with no lock held, one after the other; one with more to do goes to the back of the list.
 //  6. Jobs of tasks run after each handler and at the end of a batch, in the order in which they came. A
-//     batch runs at most `jobsPerBatch`: then the kernel is asked for events, without waiting while jobs are
-//     left. So neither jobs nor events hold up the others.
+//     batch runs at least one, and at most `jobsPerBatch` in the time of the `JobBudget`: then the kernel is
+//     asked for events, without waiting while jobs are left. A job whose operations are all served at once
+//     suspends when that time is used up. So neither jobs nor events hold up the others.
 //  7. The loop's own thread puts a job on the list directly. Other threads put theirs among the arrivals,
 //     under the lock; each batch begins with taking them over.
 //  8. A loop that serves looks at all lists before it waits, so it is woken only while it waits or has no
@@ -31,8 +32,9 @@ internal import Synchronization
 /// to itself. An object with weak references keeps its count in a table of its own, and each retain and
 /// release costs three times as much.
 final class LoopRunner: @unchecked Sendable {
-    // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `events`, `hasServed` and `isIdle` are used only
-    // in `run()`, which a serial queue runs, and in what it calls; all else is immutable, atomic or locked.
+    // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `events`, `hasServed`, `isIdle` and `budget` are
+    // used only in `run()`, which a serial queue runs, and in what it calls; all else is immutable, atomic or
+    // locked.
     private let epoll: OwnedDescriptor
     private let timer: OwnedDescriptor
     private let wake: OwnedDescriptor
@@ -42,6 +44,9 @@ final class LoopRunner: @unchecked Sendable {
     private let state = Locked(State())
     /// The thread that runs the loop; zero: none. A thread finds its own number here only while it does.
     private let thread = Atomic<pthread_t>(0)
+    /// Counts waits for events and batches: odd during a batch.
+    private let rounds = Atomic<UInt>(0)
+    private let budget = JobBudget()
     @exclusivity(unchecked) private var ready = Ring<LoopTable.Ready>()
     @exclusivity(unchecked) private var jobs = LoopJobs()
     /// Arrivals on their way from `state` to `jobs`; empty between batches.
@@ -92,6 +97,20 @@ final class LoopRunner: @unchecked Sendable {
 
     /// True on the thread that runs the loop.
     var isCurrent: Bool { thread.load(ordering: .relaxed) == pthread_self() }
+
+    /// Another number means that the loop has come round.
+    var round: UInt { rounds.load(ordering: .relaxed) }
+
+    /// False when the loop waits for events.
+    static func isServing(inRound round: UInt) -> Bool { round & 1 == 1 }
+
+    /// The address of the handler that runs, or whose operation a task on the loop has used last; zero:
+    /// unknown.
+    var user: UInt { budget.user.load(ordering: .relaxed) }
+
+    func handler(at address: UInt) -> (any EventHandler)? {
+        withTable { $0.handler(at: address) }
+    }
 
     /// Calls `body` with the lock held.
     func withTable<Result>(_ body: (inout LoopTable) -> Result) -> Result {
@@ -148,6 +167,7 @@ final class LoopRunner: @unchecked Sendable {
     /// Serves events until there have been none for a while.
     func run() {
         thread.store(pthread_self(), ordering: .relaxed)
+        budget.enterThread()
         setIdleTimer(Self.idlePeriod)
         var mustPoll = true
         while true {
@@ -157,9 +177,15 @@ final class LoopRunner: @unchecked Sendable {
                 // Someone has closed the descriptor: do not ask again and again.
                 isIdle = true
             }
+            nextRound()
             mustPoll = serve(eventCount: Int(max(count, 0)))
+            nextRound()
             if count <= 0, !mustPoll, isIdle, leave() { return }
         }
+    }
+
+    private func nextRound() {
+        rounds.store(rounds.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
     }
 
     /// - Parameter period: Nanoseconds; zero stops the timer.
@@ -181,30 +207,35 @@ final class LoopRunner: @unchecked Sendable {
             if !state.arrivals.isEmpty { swap(&state.arrivals, &arrived) }
         }
         if !arrived.isEmpty { jobs.append(&arrived) }
+        budget.beginBatch()
         var jobsLeft = Self.jobsPerBatch
         // Room for a full batch and as many turns is kept, so that it is not allocated again each time.
         while let next = ready.popFirst(keepingCapacity: 2 * Self.batchSize) {
+            budget.note(next.handler)
             next.handler.handle(next.events)
             if !jobs.isEmpty { runJobs(&jobsLeft) }
         }
         if !jobs.isEmpty { runJobs(&jobsLeft) }
         if !departures.isEmpty { depart() }
         let (isServing, isWoken) = state.withLock { state in
-            state.wakefulness.isServing = state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty
+            state.wakefulness.isServing =
+                state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty || budget.hasWaiting
             return (state.wakefulness.isServing, state.wakefulness.isWoken)
         }
         if !isServing, !isWoken { jobs.dropExecutor() }
         return isServing
     }
 
-    /// Runs jobs, also those that come meanwhile, until no job waits or `limit` is used up.
+    /// Runs jobs, also those that come meanwhile, until no job waits, or `limit` or the time is used up.
     private func runJobs(_ limit: inout Int) {
         guard let executor = jobs.unownedExecutor else { return }
         hasServed = true
         isIdle = false
         while limit > 0, let job = jobs.popFirst() {
             limit -= 1
+            budget.beginJob()
             job.runSynchronously(on: executor)
+            if !jobs.isEmpty, budget.isOver { limit = 0 }
         }
     }
 
@@ -260,6 +291,7 @@ final class LoopRunner: @unchecked Sendable {
         let leaves = state.withLock { !$0.table.hasResumed && $0.arrivals.isEmpty }
         if leaves {
             thread.store(0, ordering: .relaxed)
+            budget.leaveThread()
             setIdleTimer(0)
         }
         return leaves

@@ -58,6 +58,11 @@ struct LoopTable {
         isCurrent(registration) ? slots[Int(registration.index)].handler : nil
     }
 
+    /// The handler with this address, if it is still registered.
+    func handler(at address: UInt) -> (any EventHandler)? {
+        slots.lazy.compactMap(\.handler).first { JobBudget.address(of: $0) == address }
+    }
+
     // MARK: - Turns
 
     /// False when the registration already waits for its turn, or has ended.

@@ -1,6 +1,7 @@
 import AsyncSockets
 import Logging
 import SocketBuffers
+import SocketCore
 
 /// Records what the sockets log. It replaces their logger for the whole process: the metadata says which test
 /// a line belongs to.
@@ -23,7 +24,12 @@ enum LogRecorder {
 
     /// The lines about one listener.
     static func lines(about listener: SocketAddress) -> [Line] {
-        lines.withLock { $0.filter { $0.metadata["listener"] == "\(listener)" } }
+        lines("listener", "\(listener)")
+    }
+
+    /// The lines whose metadata have this value.
+    static func lines(_ key: String, _ value: String) -> [Line] {
+        lines.withLock { $0.filter { $0.metadata[key] == "\(value)" } }
     }
 
     private struct Handler: LogHandler {

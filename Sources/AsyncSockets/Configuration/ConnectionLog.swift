@@ -1,10 +1,7 @@
-package import Logging
-package import SocketBuffers
+internal import Logging
+internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
-
-/// The logger of all sockets that have none of their own; tests replace it.
-package let socketLog = Locked(Logger(label: "AsyncSockets"))
 
 /// How a connection appears in the log.
 struct ConnectionLog {
@@ -24,10 +21,13 @@ struct ConnectionLog {
 
     func write(_ message: String, _ details: [String: String], peer: SocketAddress?, _ logger: Logger?) {
         let logger = logger ?? socketLog.withLock { $0 }
-        var metadata = details.mapValues { Logger.MetadataValue.string($0) }
-        metadata["connection"] = "\(number)"
-        metadata["role"] = "\(role.rawValue)"
-        if let peer { metadata["peer"] = "\(peer)" }
-        logger.debug("\(message)", metadata: metadata)
+        logger.debug("\(message)", metadata: name(peer: peer).merging(details.mapValues { .string($0) }) { $1 })
+    }
+
+    /// Which connection it is.
+    func name(peer: SocketAddress?) -> Logger.Metadata {
+        var name: Logger.Metadata = ["connection": "\(number)", "role": "\(role.rawValue)"]
+        if let peer { name["peer"] = "\(peer)" }
+        return name
     }
 }

@@ -1,0 +1,115 @@
+internal import Dispatch
+internal import Logging
+internal import SocketBuffers
+internal import Synchronization
+
+/// Notices loops that do not come round: some code on them takes long, or waits.
+///
+/// It looks twice a second, from a thread of its own, while a loop has a thread, and logs a warning once for
+/// each time.
+final class LoopWatch: Sendable {
+    static let shared = LoopWatch()
+
+    private struct Watched {
+        let runner: LoopRunner
+        var round: UInt
+        var since: Deadline
+        var isReported = false
+    }
+
+    private struct State {
+        var watched: [Watched] = []
+        var timer: (any DispatchSourceTimer)?
+        /// The beginnings that the timer has seen.
+        var seen: UInt = 0
+    }
+
+    private let state = Locked(State())
+    /// There is a timer, which looks at each loop that has a thread now.
+    private let isLooking = Atomic(false)
+    /// How often a loop has been given a thread.
+    private let beginnings = Atomic<UInt>(0)
+    private let queue = DispatchQueue(label: "AsyncSockets.LoopWatch")
+
+    /// Nanoseconds.
+    private static let period = 500_000_000
+    /// Seconds.
+    private static let patience = 1.0
+
+    /// Watches a loop until `forget(_:)`.
+    func add(_ runner: LoopRunner) {
+        state.withLock { $0.watched.append(Watched(runner: runner, round: runner.round, since: .now)) }
+    }
+
+    func forget(_ runner: LoopRunner) {
+        // The runner is released outside the lock.
+        let forgotten = state.withLock { state in
+            state.watched.firstIndex { $0.runner === runner }.map { state.watched.remove(at: $0) }
+        }
+        withExtendedLifetime(forgotten) {}
+    }
+
+    /// On a thread that is about to run a loop.
+    func begin() {
+        beginnings.wrappingAdd(1, ordering: .sequentiallyConsistent)
+        if isLooking.load(ordering: .sequentiallyConsistent) { return }
+        state.withLock { state in
+            isLooking.store(true, ordering: .sequentiallyConsistent)
+            guard state.timer == nil else { return }
+            let timer = DispatchSource.makeTimerSource(queue: queue)
+            let period = DispatchTimeInterval.nanoseconds(Self.period)
+            timer.schedule(deadline: .now() + period, repeating: period, leeway: .milliseconds(100))
+            timer.setEventHandler { [unowned self] in look() }
+            timer.activate()
+            state.timer = timer
+        }
+    }
+
+    private func look() {
+        let now = Deadline.now
+        let (late, runners) = state.withLock { state in
+            stopLookingIfIdle(&state)
+            return (
+                state.watched.indices.compactMap { Self.look(at: &state.watched[$0], now) },
+                state.watched.map(\.runner)
+            )
+        }
+        // A task may use the connection of another loop.
+        for (runner, seconds) in late {
+            let user = runner.user
+            Self.report(runners.lazy.compactMap { $0.handler(at: user) }.first, seconds)
+        }
+    }
+
+    /// A loop that gets a thread meanwhile finds `isLooking` false, or has counted its beginning.
+    private func stopLookingIfIdle(_ state: inout State) {
+        isLooking.store(false, ordering: .sequentiallyConsistent)
+        let beginnings = beginnings.load(ordering: .sequentiallyConsistent)
+        defer { state.seen = beginnings }
+        if beginnings != state.seen || state.watched.contains(where: { $0.runner.hasThread }) {
+            isLooking.store(true, ordering: .sequentiallyConsistent)
+        } else {
+            state.timer.take()?.cancel()
+        }
+    }
+
+    /// The runner and the seconds that it has been serving for, when they are too many.
+    private static func look(at watched: inout Watched, _ now: Deadline) -> (runner: LoopRunner, seconds: Double)? {
+        let round = watched.runner.round
+        guard round == watched.round, LoopRunner.isServing(inRound: round) else {
+            watched = Watched(runner: watched.runner, round: round, since: now)
+            return nil
+        }
+        let seconds = now.seconds(since: watched.since)
+        guard seconds >= patience, !watched.isReported else { return nil }
+        watched.isReported = true
+        return (watched.runner, seconds)
+    }
+
+    private static func report(_ user: (any EventHandler)?, _ seconds: Double) {
+        var metadata: Logger.Metadata = ["seconds": "\(Int(seconds))"]
+        metadata.merge(user?.logMetadata ?? ["task": "not of a connection"]) { first, _ in first }
+        socketLog.withLock { $0 }.warning(
+            "an event loop has not come round: code that it runs blocks, or computes for long", metadata: metadata)
+    }
+}

@@ -1,0 +1,45 @@
+import AsyncSocketsTesting
+import Dispatch
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// A shutdown while code on a loop takes long. `BusyProbe` has connections whose bytes come faster than they
+/// are handled.
+@Suite(.timeLimit(.minutes(20))) struct HeldLoopTests {
+    /// The clock of a shutdown is not on the loop, and neither is the end of the tasks that can end.
+    @Test func aShutdownCutsWhileALoopIsHeld() async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        let release = DispatchSemaphore(value: 0)
+        let cancelled = try TestSignal()
+        let loop = listener.reception.loop
+        let running = Task {
+            try await listener.run(executor: .custom(globalConcurrentExecutor)) { socket in
+                _ = try await socket.readLine()
+                await withTaskCancellationHandler {
+                    _ = try? await socket.read()
+                } onCancel: {
+                    cancelled.fire()
+                }
+            }
+        }
+        let client = AsyncSocket()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort)
+        try await client.write("hello\n")
+        try await eventually("it is served") { listener.reception.servedCount == 1 }
+        // Whatever else runs on the loop that accepts waits for this.
+        let holder = Task(executorPreference: loop) { release.waitWithoutWarning() }
+        listener.beginShutdown(within: .milliseconds(10))
+        try await cancelled.wait()
+        release.signal()
+        await holder.value
+        try await running.value
+        client.disconnect()
+    }
+}
+
+extension DispatchSemaphore {
+    fileprivate func waitWithoutWarning() { wait() }
+}

@@ -1,0 +1,81 @@
+import Dispatch
+import Logging
+import SocketBuffers
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// A loop that does not come round says so in the log, and on whose behalf.
+@Suite(.timeLimit(.minutes(20))) struct LoopWatchTests {
+    /// Holds its loop until `release` is signalled.
+    private final class Handler: EventHandler {
+        let release = DispatchSemaphore(value: 0)
+        let name: String
+
+        init(_ name: String) { self.name = name }
+
+        var logMetadata: Logger.Metadata { ["test": "\(name)"] }
+
+        func handle(_ events: LoopEvents) { release.wait() }
+    }
+
+    private static func warnings(_ key: String, _ value: String) -> [LogRecorder.Line] {
+        LogRecorder.lines(key, value).filter { $0.message.contains("has not come round") }
+    }
+
+    private func warning(_ key: String, _ value: String) async throws -> LogRecorder.Line {
+        try await eventually("the log tells of \(value)") { !Self.warnings(key, value).isEmpty }
+        return Self.warnings(key, value)[0]
+    }
+
+    @Test func aCallbackThatHoldsItsLoopIsNamed() async throws {
+        LogRecorder.install()
+        let loop = try EventLoop(label: "held")
+        let handler = Handler("a callback")
+        let registration = loop.register(handler)
+        loop.resume(registration)
+        let line = try await warning("test", "a callback")
+        #expect(line.level == .warning)
+        #expect(line.metadata["seconds"].flatMap { Int("\($0)") }.map { (1...60).contains($0) } == true)
+        handler.release.signal()
+        loop.deregister(registration)
+    }
+
+    /// Also when the connection belongs to another loop than its task.
+    @Test func aTaskThatHoldsItsLoopIsNamedByItsConnection() async throws {
+        LogRecorder.install()
+        let pair = try await SocketPair()
+        let peer = try #require(pair.client.connectedAddress)
+        let release = DispatchSemaphore(value: 0)
+        let loop = try EventLoop(label: "held")
+        try await pair.server.write("x")
+        let task = Task(executorPreference: loop) {
+            _ = try await pair.client.read()
+            Self.block(release)
+        }
+        let line = try await warning("peer", "\(peer)")
+        #expect(line.level == .warning)
+        release.signal()
+        try await task.value
+    }
+
+    @Test func aLoopThatIsHeldIsReportedOnceForEachTime() async throws {
+        LogRecorder.install()
+        let loop = try EventLoop(label: "held")
+        let (first, second) = (Handler("once"), Handler("afterwards"))
+        let registrations = (loop.register(first), loop.register(second))
+        loop.resume(registrations.0)
+        _ = try await warning("test", "once")
+        first.release.signal()
+        loop.resume(registrations.1)
+        _ = try await warning("test", "afterwards")
+        #expect(Self.warnings("test", "once").count == 1)
+        second.release.signal()
+        loop.deregister(registrations.0)
+        loop.deregister(registrations.1)
+    }
+
+    private static func block(_ release: DispatchSemaphore) { release.wait() }
+}

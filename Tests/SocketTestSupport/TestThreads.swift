@@ -1,0 +1,46 @@
+import Dispatch
+import Foundation
+import SocketBuffers
+
+/// Two threads for the tasks of one test, so that its many short steps do not each wait behind those of all
+/// other tests.
+package final class TestThreads: TaskExecutor {
+    private let jobs = Jobs()
+
+    package init() {
+        for _ in 0..<2 {
+            Thread.detachNewThread { [jobs] in
+                while let (job, executor) = jobs.next() { job.runSynchronously(on: executor.asUnownedTaskExecutor()) }
+            }
+        }
+    }
+
+    deinit { jobs.end() }
+
+    package func enqueue(_ job: consuming ExecutorJob) {
+        jobs.add(UnownedJob(job), of: self)
+    }
+
+    /// The jobs that wait. Each keeps its executor alive.
+    private final class Jobs: Sendable {
+        private let waiting = Locked<(jobs: [(UnownedJob, TestThreads)], hasEnded: Bool)>(([], false))
+        private let count = DispatchSemaphore(value: 0)
+
+        func add(_ job: UnownedJob, of executor: TestThreads) {
+            waiting.withLock { $0.jobs.append((job, executor)) }
+            count.signal()
+        }
+
+        /// Nil at the end.
+        func next() -> (UnownedJob, TestThreads)? {
+            count.wait()
+            return waiting.withLock { $0.hasEnded ? nil : $0.jobs.removeFirst() }
+        }
+
+        func end() {
+            waiting.withLock { $0.hasEnded = true }
+            count.signal()
+            count.signal()
+        }
+    }
+}
