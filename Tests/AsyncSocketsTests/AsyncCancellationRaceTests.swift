@@ -101,7 +101,9 @@ import Testing
         for group in 0..<rounds / 8 {
             let numbers = (group * 8)..<(group * 8 + 8)
             let tasks = numbers.map { number in
-                Task(executorPreference: threads) { try await client.write("\(number) \(String(repeating: "x", count: number % 1999 + 1))\n") }
+                Task(executorPreference: threads) {
+                    try await client.write("\(number) \(String(repeating: "x", count: number % 1999 + 1))\n")
+                }
             }
             for task in tasks where Bool.random(using: &generator) {
                 cancel(task, after: Int.random(in: 0...60, using: &generator))
@@ -190,7 +192,9 @@ import Testing
             let pair = try await SocketPair()
             let (client, server) = (pair.client, pair.server)
             let atServer = Task(executorPreference: threads) { try await server.startTLS(settings: settings) }
-            let atClient = Task(executorPreference: threads) { try await client.startTLS(settings: TestCertificates.client(), trust: { _ in true }) }
+            let atClient = Task(executorPreference: threads) {
+                try await client.startTLS(settings: TestCertificates.client(), trust: { _ in true })
+            }
             cancel(atClient, after: Int.random(in: 0...4000, using: &generator))
             switch await atClient.result {
             case .success:

@@ -100,8 +100,9 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
-    /// Each way to read and to write that may be served at once.
-    @Test(arguments: [
+    /// Each way to read and to write that may be served at once. One after the other, since each keeps all
+    /// processors busy.
+    @Test(.serialized, arguments: [
         "chunks", "read", "read-exactly", "read-until", "lines", "frames", "next-bytes", "write", "write-span",
     ])
     func theOthersOfALoopGoOnBesideBusyConnections(way: String) async throws {

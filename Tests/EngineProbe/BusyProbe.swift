@@ -59,7 +59,8 @@ enum BusyProbe {
             let stopping = await clock.measure { await listener.shutdown(within: .milliseconds(10)) }
             try await running.value
             guard ended.withLock({ $0 }) == count else { throw ProbeFailure(description: "a busy one is not over") }
-            print("\(way)\(yields ? ", yielding" : ""): echo \(worst), new connection \(connecting),",
+            print(
+                "\(way)\(yields ? ", yielding" : ""): echo \(worst), new connection \(connecting),",
                 "deadline of 10 ms \(deadline), shutdown within 10 ms \(stopping)")
         }
 
@@ -91,7 +92,8 @@ enum BusyProbe {
             }
         }
 
-        private nonisolated(nonsending) func writeAndHandle(_ write: nonisolated(nonsending) () async throws -> Void) async throws {
+        private nonisolated(nonsending) func writeAndHandle(_ write: nonisolated(nonsending) () async throws -> Void) async throws
+        {
             try await write()
             await handle()
         }
