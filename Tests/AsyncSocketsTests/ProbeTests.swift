@@ -102,9 +102,11 @@ import Testing
 
     /// Each way to read and to write that may be served at once. One after the other, since each keeps all
     /// processors busy.
-    @Test(.serialized, arguments: [
-        "chunks", "read", "read-exactly", "read-until", "lines", "frames", "next-bytes", "write", "write-span",
-    ])
+    @Test(
+        .serialized,
+        arguments: [
+            "chunks", "read", "read-exactly", "read-until", "lines", "frames", "next-bytes", "write", "write-span",
+        ])
     func theOthersOfALoopGoOnBesideBusyConnections(way: String) async throws {
         let (status, output) = try await run("busy", way)
         #expect(status == 0, "\(output)")
