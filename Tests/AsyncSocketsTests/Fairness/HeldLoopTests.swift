@@ -10,15 +10,19 @@ import Testing
 /// are handled.
 @Suite(.timeLimit(.minutes(20))) struct HeldLoopTests {
     /// The clock of a shutdown is not on the loop, and neither is the end of the tasks that can end.
-    @Test func aShutdownCutsWhileALoopIsHeld() async throws {
+    ///
+    /// Other tests use the loop that is held, so that nothing here may wait for threads that they share.
+    @Test(.ownThreads) func aShutdownCutsWhileALoopIsHeld() async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         let release = DispatchSemaphore(value: 0)
-        let cancelled = try TestSignal()
+        defer { release.signal() }
+        let (reading, cancelled) = (try TestSignal(), try TestSignal())
         let loop = listener.reception.loop
         let running = Task {
-            try await listener.run(executor: .custom(globalConcurrentExecutor)) { socket in
+            try await listener.run(executor: .custom(TestThreads())) { socket in
                 _ = try await socket.readLine()
                 await withTaskCancellationHandler {
+                    reading.fire()
                     _ = try? await socket.read()
                 } onCancel: {
                     cancelled.fire()
@@ -28,18 +32,18 @@ import Testing
         let client = AsyncSocket()
         try await client.connect(to: "127.0.0.1", port: listener.localPort)
         try await client.write("hello\n")
-        try await eventually("it is served") { listener.reception.servedCount == 1 }
+        try await reading.wait(within: .seconds(300))
         // Whatever else runs on the loop that accepts waits for this.
-        let holder = Task(executorPreference: loop) { release.waitWithoutWarning() }
+        let holder = Task(executorPreference: loop) { release.wait(atMost: .seconds(60)) }
         listener.beginShutdown(within: .milliseconds(10))
-        try await cancelled.wait()
+        try await cancelled.wait(within: .seconds(300))
         release.signal()
-        await holder.value
+        #expect(await holder.value == .success)
         try await running.value
         client.disconnect()
     }
 }
 
 extension DispatchSemaphore {
-    fileprivate func waitWithoutWarning() { wait() }
+    fileprivate func wait(atMost seconds: DispatchTimeInterval) -> DispatchTimeoutResult { wait(timeout: .now() + seconds) }
 }
