@@ -302,6 +302,22 @@ static inline void COpenSSL_sk_PKCS12_SAFEBAG_free(STACK_OF(PKCS12_SAFEBAG) *sta
     sk_PKCS12_SAFEBAG_pop_free(stack, PKCS12_SAFEBAG_free);
 }
 
+// Among the lists of revoked certificates of an issuer: when the latest one ends, in seconds since 1970.
+// Returns 0 when there is none, or none with an end.
+static inline int COpenSSL_endOfLatestList(X509_STORE_CTX *store, const X509_NAME *issuer, long *end) {
+    STACK_OF(X509_CRL) *lists = X509_STORE_CTX_get1_crls(store, issuer);
+    const X509_CRL *latest = NULL;
+    for (int i = 0; i < sk_X509_CRL_num(lists); i++) {
+        const X509_CRL *list = sk_X509_CRL_value(lists, i);
+        if (!latest || ASN1_TIME_compare(X509_CRL_get0_lastUpdate(list), X509_CRL_get0_lastUpdate(latest)) > 0) latest = list;
+    }
+    struct tm time;
+    int found = latest && X509_CRL_get0_nextUpdate(latest) && ASN1_TIME_to_tm(X509_CRL_get0_nextUpdate(latest), &time);
+    if (found) *end = (long)timegm(&time);
+    sk_X509_CRL_pop_free(lists, X509_CRL_free);
+    return found;
+}
+
 // Stands for `sk_X509_NAME_new_null`.
 static inline STACK_OF(X509_NAME) *COpenSSL_sk_X509_NAME_new(void) {
     return sk_X509_NAME_new_null();

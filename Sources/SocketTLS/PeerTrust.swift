@@ -1,3 +1,5 @@
+internal import COpenSSL
+
 /// A certificate chain, or a raw public key, that waits for a decision, and the verdict on it.
 ///
 /// A client is asked before the server has proved that it holds the private key: do not store anything about
@@ -10,6 +12,9 @@ public struct PeerTrust: Sendable, Hashable {
     public let chain: [Certificate]
     /// OpenSSL's verdict: on the chain, the dates, the purpose and, if it is verified, the host name.
     public let verdict: Verdict
+    /// Where the trust callback may overrule the verdict (`TLSSettings.TrustEvaluation.manual`): all faults
+    /// besides the one of `verdict`. Otherwise empty: the first fault counts.
+    public let otherFaults: [Verdict]
     /// The name or address that the client expects; nil if a client is judged.
     public let serverName: String?
     /// The raw public key that the peer shows instead of certificates, as a SubjectPublicKeyInfo in DER (RFC
@@ -19,9 +24,10 @@ public struct PeerTrust: Sendable, Hashable {
 
     /// A chain and a verdict: for tests of a trust callback.
     public init(
-        peer: Peer = .server, chain: [Certificate], verdict: Verdict = .trusted, serverName: String? = nil,
-        publicKey: [UInt8]? = nil
+        peer: Peer = .server, chain: [Certificate], verdict: Verdict = .trusted, otherFaults: [Verdict] = [],
+        serverName: String? = nil, publicKey: [UInt8]? = nil
     ) {
+        self.otherFaults = otherFaults
         self.peer = peer
         self.chain = chain
         self.verdict = verdict
@@ -44,8 +50,12 @@ public struct PeerTrust: Sendable, Hashable {
     public enum Verdict: Sendable, Hashable {
         /// The chain leads to a trusted root, and everything else is right too.
         case trusted
-        /// The first fault: a sentence, OpenSSL's `X509_V_ERR_*` code, and the position in the chain (0 is
-        /// the leaf).
+        /// The first fault, or a revocation: a sentence, OpenSSL's `X509_V_ERR_*` code, and the position in
+        /// the chain (0 is the leaf).
         case untrusted(reason: String, code: Int32, depth: Int)
+
+        var isRevocation: Bool {
+            if case .untrusted(_, X509_V_ERR_CERT_REVOKED, _) = self { true } else { false }
+        }
     }
 }

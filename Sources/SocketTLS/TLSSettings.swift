@@ -56,7 +56,8 @@ public struct TLSSettings: Sendable, Hashable {
     ///
     /// Put in a backup pin too, of a key that you keep elsewhere: without it a lost key locks every client
     /// out. Pins add a rule to the verification: a chain that is not trusted stays so. A chain without a
-    /// pinned key fails with `pinMismatch`.
+    /// pinned key fails with `pinMismatch`, and the trust callback cannot overrule that. If the callback
+    /// accepts a chain without a trusted root, the peer's own key has to be a pinned one.
     public var pins: Set<[UInt8]> = []
     /// Whether `pins` refuse no one: `TLSSession.matchesPins` shows what they would do.
     public var onlyReportsPins = false

@@ -59,7 +59,7 @@ import Testing
         return tally
     }
 
-    @Test func verdictsAreThoseOfOpenSSLButForThreeRules() async throws {
+    @Test func verdictsAreThoseOfOpenSSLButForFourRules() async throws {
         let seed = Self.environment["CHAIN_SEED"].flatMap { UInt64($0) } ?? .random(in: 0...UInt64(UInt32.max))
         let tally = try await tally(from: seed)
         #expect(tally.differences.isEmpty, "\(tally.differences.joined(separator: "\n"))")

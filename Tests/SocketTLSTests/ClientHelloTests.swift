@@ -44,11 +44,7 @@ import Testing
         ("signature algorithms", hello(extensions: [versions, signatures, (50, list(2, numbers(129)))])),
         ("cipher suites", hello(suites: numbers(257), extensions: [versions, signatures])),
         ("application protocols", hello(extensions: [versions, signatures, (16, list(2, [UInt8](repeating: 1, count: 4096)))])),
-        (
-            "certificate authorities",
-            hello(extensions: [versions, signatures, (47, list(2, [UInt8](repeating: 1, count: 4096)))])
-        ),
-        ("bytes", hello(extensions: [versions, signatures, (21, [UInt8](repeating: 0, count: 16_384))])),
+        ("bytes", hello(extensions: [versions, signatures, (21, [UInt8](repeating: 0, count: 32_768))])),
     ]
 
     @Test(arguments: excesses)

@@ -178,4 +178,39 @@ import Testing
         try list.replace(with: root.revocationListPEM(of: [alice]))
         #expect(try error()?.code == .certificateRevoked)
     }
+
+    // MARK: - Tickets
+
+    private final class SharedKeys: TLSTicketKeySource {
+        let keys: TLSTicketKeys
+
+        init() throws { keys = TLSTicketKeys(current: try TLSTicketKey(bytes: [UInt8](repeating: 1, count: 80))) }
+    }
+
+    /// One certificate and one set of settings for both names: a session belongs to the name that was asked
+    /// for (RFC 6066, section 3).
+    @Test(arguments: versions, [true, false])
+    func aSessionIsNotResumedUnderAnotherNameOfTheList(_ version: TLSVersion, sharesKeys: Bool) throws {
+        let certificate = try authority.identity(.server(names: ["a.example.org", "b.example.org"]))
+        var shared = TLSSettings.server(identity: certificate)
+        shared.sessionTicketCount = 1
+        if sharesKeys { shared.ticketKeys = try SharedKeys() }
+        var settings = shared
+        settings.serverNames = try TLSServerNames(["a.example.org": shared, "b.example.org": shared])
+        func connect(_ name: String, resuming session: [UInt8]?) throws -> (engine: TLSEngine, session: [UInt8]?) {
+            let (peer, server) = (try RawPeer(version), try engine(settings))
+            _ = COpenSSL_setServerNameIndication(peer.ssl, name)
+            if let session { try peer.resume(session) }
+            peer.shakeHands(with: server)
+            _ = server.write("x")
+            peer.carryFrom(server)
+            _ = peer.read()
+            #expect(server.session?.serverName?.lowercased() == name.lowercased())
+            return (server, try peer.session())
+        }
+        let first = try connect("a.example.org", resuming: nil)
+        #expect(try connect("a.example.org", resuming: first.session).engine.session?.isResumed == true)
+        #expect(try connect("b.example.org", resuming: first.session).engine.session?.isResumed == false)
+        #expect(try connect("A.EXAMPLE.org", resuming: first.session).engine.session?.isResumed == true)
+    }
 }

@@ -134,7 +134,7 @@ import Testing
                 try TLSIdentity(pkcs12: Self.withIterations(.max, archive(passphrase: "")), passphrase: passphrase)
             }
             #expect(error?.code == .invalidPrivateKey)
-            #expect(error?.message.contains("2147483647 rounds") == true, "\(error?.message ?? "")")
+            #expect(error?.message.contains("rounds of key derivation") == true, "\(error?.message ?? "")")
         }
     }
 

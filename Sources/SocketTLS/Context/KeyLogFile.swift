@@ -12,19 +12,27 @@ internal import Glibc
 final class KeyLogFile: Sendable {
     private let descriptor: Int32
 
-    /// Opens the file, or makes it: for its owner only.
+    /// Opens the file, or makes it: for its owner only. Others must not be able to read one that is there,
+    /// and the path must not end in a symbolic link, which someone else may have put there.
     init(path: String) throws(TLSError) {
         guard !path.isEmpty, !path.utf8.contains(0) else {
             throw Self.invalid(path, "the path is empty, or contains a NUL character")
         }
         // Without O_NONBLOCK a pipe that no one reads would block.
-        descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0o600)
-        guard descriptor >= 0 else { throw Self.invalid(path, String(cString: strerror(errno))) }
+        descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else {
+            throw Self.invalid(path, errno == ELOOP ? "it is a symbolic link" : String(cString: strerror(errno)))
+        }
         var facts = stat()
         guard fstat(descriptor, &facts) == 0, facts.st_mode & S_IFMT != S_IFIFO else {
             close(descriptor)
             // Writing to one whose reader has gone would end the process (SIGPIPE).
             throw Self.invalid(path, "it is a pipe")
+        }
+        let isPrivate = facts.st_mode & 0o077 == 0 && facts.st_uid == geteuid()
+        guard isPrivate || facts.st_mode & S_IFMT != S_IFREG else {
+            close(descriptor)
+            throw Self.invalid(path, "others may read it: it has to belong to this user, with the mode 600")
         }
     }
 

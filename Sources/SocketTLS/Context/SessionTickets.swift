@@ -6,7 +6,7 @@
 //  2. A key of the context encrypts for an hour and decrypts for one more, counted from its first ticket.
 //  3. A session ends an hour after its full handshake. OpenSSL gives it a new date with each ticket, so the
 //     ticket contains its end: by our own clock, or by the system's with shared keys. Not even that is later
-//     than the end of the client's certificate.
+//     than the end of the client's certificate, and of the lists by which it is not revoked.
 //  4. A ticket that cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake and new
 //     tickets follow.
 //  5. A resumed handshake gets one new ticket, because a client should use each ticket once (RFC 8446, C.4).
@@ -17,7 +17,10 @@
 //  8. A context shows the same identities whatever name the client asks for: what the client supports chooses
 //     among them. Where identities are chosen by name, each name has a context of its own, so no session
 //     crosses names (CVE-2025-23419).
-//  9. A connection with an external pre-shared key gets no ticket: its client has the key.
+//  9. A session that was made for one name of a list (`TLSServerNames`) is not resumed under another, even if
+//     both have the same settings (RFC 6066, 3).
+// 10. A source of keys is code of the program: it is asked before any lock is taken (`TLSEngine.addTickets`).
+// 11. A connection with an external pre-shared key gets no ticket: its client has the key.
 
 internal import COpenSSL
 internal import Glibc
@@ -29,6 +32,8 @@ final class SessionTickets: Sendable {
     private let ring = Locked(TicketKeyRing())
     private let source: (any TLSTicketKeySource)?
     let clock: @Sendable () -> Int
+    private let cipher: TicketCipher
+    private let facts: @Sendable (OpaquePointer) -> TicketFacts
     /// Nil: no early data.
     let earlyData: Locked<EarlyDataRecord>?
 
@@ -36,12 +41,17 @@ final class SessionTickets: Sendable {
     ///   - source: Keys that others have too; nil: keys of this object.
     ///   - earlyDataLimit: How many bytes of early data a ticket allows.
     ///   - record: What remembers the tickets that have brought some.
+    ///   - requiresFIPS: Whether tickets are encrypted by OpenSSL's FIPS provider.
+    ///   - facts: About the connection of an `SSL`.
     ///   - clock: Seconds, which go on while the machine sleeps; nil for the seconds from now or, with shared
     ///     keys, those of the system.
     init(
-        keysFrom source: (any TLSTicketKeySource)?, earlyDataLimit: Int, record: EarlyDataRecord, clock: (@Sendable () -> Int)?
-    ) {
+        keysFrom source: (any TLSTicketKeySource)?, earlyDataLimit: Int, record: EarlyDataRecord, requiresFIPS: Bool = false,
+        facts: @escaping @Sendable (OpaquePointer) -> TicketFacts, clock: (@Sendable () -> Int)?
+    ) throws(TLSError) {
+        cipher = try TicketCipher(requiresFIPS: requiresFIPS)
         self.source = source
+        self.facts = facts
         self.earlyDataLimit = earlyDataLimit
         earlyData = earlyDataLimit > 0 ? Locked(record) : nil
         let origin = ContinuousClock.now
@@ -67,7 +77,8 @@ final class SessionTickets: Sendable {
                 // In TLS 1.2 the client then gets an empty ticket (RFC 5077, 3.3).
                 if isSealing == 1, PreSharedKeyNegotiation.isUsed(on: ssl) { return 0 }
                 return isSealing == 1
-                    ? tickets.seal(name, vector, cipher, authenticator) : tickets.open(name, vector, cipher, authenticator)
+                    ? tickets.seal(name, vector, cipher, authenticator, tickets.facts(ssl).key)
+                    : tickets.open(name, vector, cipher, authenticator)
             }
         }
         try OpenSSLCall.requireSuccess("SSL_CTX_set_session_ticket_cb") {
@@ -76,7 +87,7 @@ final class SessionTickets: Sendable {
                 { ssl, _ in SessionTickets.of(ssl)?.setEnd(of: ssl) == true ? 1 : 0 },
                 { ssl, session, _, _, status, _ in
                     let isOpened = status == SSL_TICKET_SUCCESS || status == SSL_TICKET_SUCCESS_RENEW
-                    let isUsable = isOpened && SessionTickets.of(ssl)?.isAlive(session) == true
+                    let isUsable = isOpened && SessionTickets.of(ssl)?.isAlive(session, for: ssl) == true
                     return isUsable ? SSL_TICKET_RETURN_USE_RENEW : SSL_TICKET_RETURN_IGNORE_RENEW
                 }, nil)
         }
@@ -93,19 +104,22 @@ final class SessionTickets: Sendable {
 
     // MARK: - Keys
 
+    /// The key for the next tickets, from the program's source; nil when the keys are our own.
+    var givenKey: TLSTicketKey? { source?.keys.current }
+
     // The functions below return 1 for yes, 0 for a ticket that is not ours, and -1 for a failure, whose
     // reason stays in the error queue.
 
     private func seal(
         _ name: UnsafeMutablePointer<UInt8>, _ vector: UnsafeMutablePointer<UInt8>, _ cipher: OpaquePointer?,
-        _ authenticator: OpaquePointer?
+        _ authenticator: OpaquePointer?, _ given: TLSTicketKey?
     ) -> Int32 {
         let now = clock()
-        guard let key = source?.keys.current ?? ring.withLock({ $0.keyForSealing(at: now) }) else { return -1 }
+        guard let key = given ?? source?.keys.current ?? ring.withLock({ $0.keyForSealing(at: now) }) else { return -1 }
         name.update(from: key.name, count: key.name.count)
         return withExtendedLifetime(key) {
-            guard RAND_bytes(vector, EVP_CIPHER_get_iv_length(EVP_aes_256_cbc())) == 1,
-                EVP_EncryptInit_ex(cipher, EVP_aes_256_cbc(), nil, key.forCipher.baseAddress, vector) == 1
+            guard RAND_bytes(vector, EVP_CIPHER_get_iv_length(self.cipher.method)) == 1,
+                EVP_EncryptInit_ex(cipher, self.cipher.method, nil, key.forCipher.baseAddress, vector) == 1
             else { return -1 }
             return authenticate(with: key, authenticator)
         }
@@ -120,7 +134,7 @@ final class SessionTickets: Sendable {
         let key = if let source { source.keys.key(named: name) } else { ring.withLock { $0.key(named: name, at: now) } }
         guard let key else { return 0 }
         return withExtendedLifetime(key) {
-            guard EVP_DecryptInit_ex(cipher, EVP_aes_256_cbc(), nil, key.forCipher.baseAddress, vector) == 1 else { return -1 }
+            guard EVP_DecryptInit_ex(cipher, self.cipher.method, nil, key.forCipher.baseAddress, vector) == 1 else { return -1 }
             return authenticate(with: key, authenticator)
         }
     }
@@ -138,18 +152,25 @@ final class SessionTickets: Sendable {
     private func setEnd(of ssl: OpaquePointer?) -> Bool {
         guard let ssl, let session = SSL_get_session(ssl) else { return false }
         let now = clock()
-        let end = Stamp(of: session)?.end ?? now + min(TicketKeyRing.period, Self.secondsLeft(of: SSL_get0_peer_certificate(ssl)))
+        let left = min(Self.secondsLeft(of: SSL_get0_peer_certificate(ssl)), secondsOfEvidence(for: ssl))
+        let end = Stamp(of: session)?.end ?? now + min(TicketKeyRing.period, left)
         // The time that is left becomes the ticket's lifetime, which the client receives. OpenSSL cannot make
         // a ticket with none, and would end the connection.
         guard SSL_SESSION_set_timeout(session, max(1, end - now)) == 1 else { return false }
-        return Stamp(end: end, issued: earlyData == nil ? nil : now).put(into: session)
+        return Stamp(end: end, issued: earlyData == nil ? -1 : now, name: facts(ssl).name).put(into: session)
     }
 
-    private func isAlive(_ session: OpaquePointer?) -> Bool {
-        guard let session, let end = Stamp(of: session)?.end else { return false }
-        let now = clock()
+    private func isAlive(_ session: OpaquePointer?, for ssl: OpaquePointer?) -> Bool {
+        guard let ssl, let session, let stamp = Stamp(of: session), stamp.name == facts(ssl).name else { return false }
+        let (now, end) = (clock(), stamp.end)
         // A clock that was set back must not make a session live longer.
         return now < end && end - now <= TicketKeyRing.period
+    }
+
+    /// How long the proof holds that a client's certificate is not revoked.
+    private func secondsOfEvidence(for ssl: OpaquePointer) -> Int {
+        guard let end = facts(ssl).evidenceEnd else { return .max }
+        return max(0, end - time(nil))
     }
 
     /// How long a client's certificate is valid from now on.

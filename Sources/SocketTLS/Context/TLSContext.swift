@@ -24,7 +24,7 @@ package final class TLSContext: Sendable {
 
     let handle: ContextHandle
     private let applicationProtocols: ApplicationProtocols?
-    private let tickets: SessionTickets?
+    let tickets: SessionTickets?
     /// Those of `TLSServerNames`, by the numbers of their settings.
     let named: [TLSContext]
     private let keyLog: KeyLogFile?
@@ -53,8 +53,10 @@ package final class TLSContext: Sendable {
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)
         tickets =
             key.sessionTicketCount > 0
-            ? SessionTickets(
-                keysFrom: key.ticketKeys?.source, earlyDataLimit: key.maximumEarlyDataBytes, record: record, clock: ticketClock)
+            ? try SessionTickets(
+                keysFrom: key.ticketKeys?.source, earlyDataLimit: key.maximumEarlyDataBytes, record: record,
+                requiresFIPS: key.policy.requiresFIPS,
+                facts: { EngineCallbacks.events(of: $0)?.ticketFacts ?? TicketFacts() }, clock: ticketClock)
             : nil
         requestsClientCertificates = key.isServer && key.clientCertificates == .onRequest
         acceptsEarlyData = key.maximumEarlyDataBytes > 0

@@ -44,6 +44,23 @@ final class PEMReader {
             openSSLStack: entries.map(\.text))
     }
 
+    /// The rounds of key derivation of each encrypted private key, without decrypting one.
+    func roundsOfKeys() -> [Int] {
+        var all: [Int] = []
+        var (name, header, data): (UnsafeMutablePointer<CChar>?, UnsafeMutablePointer<CChar>?, UnsafeMutablePointer<UInt8>?)
+        var count = 0
+        while OpenSSLCall.attempt({ PEM_read_bio(bio, &name, &header, &data, &count) == 1 ? true : nil }).value == true {
+            if let name, String(cString: name) == "ENCRYPTED PRIVATE KEY" {
+                all.append(KeyDerivation.rounds(ofKey: UnsafeRawBufferPointer(start: data, count: count)))
+            }
+            COpenSSL_free(name)
+            COpenSSL_free(header)
+            // It may be a key in the clear.
+            CRYPTO_clear_free(data, count, "", 0)
+        }
+        return all
+    }
+
     /// The first private key, or nil if it cannot be read; the errors say why.
     func privateKey() -> (key: OpaquePointer?, entries: [OpenSSLError]) {
         let (key, entries) = OpenSSLCall.attempt { PEM_read_bio_PrivateKey(bio, nil, answerPassphrase, passphrase.argument) }

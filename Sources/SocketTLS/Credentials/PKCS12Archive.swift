@@ -6,7 +6,8 @@
 //     context of an archive on to its parts.
 //  3. What leaves the archive is decoded again in the library context of the process, since keys and
 //     certificates refer to the one that they were made in.
-//  4. The file says how many rounds a passphrase takes. A limit keeps it from costing minutes.
+//  4. The file says how many rounds a passphrase takes. A limit on all parts together keeps it from costing
+//     minutes (`KeyDerivation`).
 //  5. Two kinds of "no passphrase" exist, none and an empty one: both are tried before anyone is asked.
 
 internal import COpenSSL
@@ -26,12 +27,7 @@ final class PKCS12Archive {
         }
         self.library = library
         self.source = source
-        if let count = PKCS12Encryption.excessiveRounds(in: archive) {
-            throw TLSError(
-                .invalidPrivateKey,
-                "\(source) is protected with \(count) rounds of key derivation, and no more than \(PKCS12Encryption.roundLimit) are accepted.",
-                operation: "PKCS12_parse")
-        }
+        try KeyDerivation.check(PKCS12Encryption.rounds(of: archive), source, operation: "PKCS12_parse")
         guard !allowsLegacyAlgorithms, let name = PKCS12Encryption.oldAlgorithm(in: archive) else { return }
         throw TLSError(
             .invalidPrivateKey,
@@ -53,6 +49,12 @@ final class PKCS12Archive {
             COpenSSL_sk_X509_free(others)
         }
         let secret = try opening(passphrase)
+        // OpenSSL decrypts the parts once more.
+        let previous = library.map { OSSL_LIB_CTX_set0_default($0.context) }
+        let hidden = PKCS12Encryption.hiddenRounds(of: archive, secret?.text)
+        if let previous { OSSL_LIB_CTX_set0_default(previous) }
+        let seen = PKCS12Encryption.rounds(of: archive)
+        try KeyDerivation.check(hidden.flatMap { KeyDerivation.sum([$0, seen ?? -1]) }, source, operation: "PKCS12_parse")
         let (isParsed, entries) = attempt { PKCS12_parse(archive, secret?.text, &key, &leaf, &others) }
         guard isParsed else {
             throw passphrase.failure(
@@ -177,20 +179,31 @@ private enum PKCS12Encryption {
         !algorithms(in: archive).isEmpty
     }
 
-    /// Takes about a second. Programs use 1 to 1,000,000.
-    static let roundLimit = 10_000_000
-
-    /// The first number of rounds that is too high, or below zero; nil without one.
-    static func excessiveRounds(in archive: OpaquePointer) -> Int? {
+    /// The rounds of all parts together that can be seen without a passphrase; nil if a number is below zero.
+    static func rounds(of archive: OpaquePointer) -> Int? {
         var rounds: UnsafePointer<ASN1_INTEGER>?
         PKCS12_get0_mac(nil, nil, nil, &rounds, archive)
-        let all = [rounds.map { ASN1_INTEGER_get($0) } ?? 1] + algorithms(in: archive).map(\.rounds)
-        return all.first { !(0...roundLimit).contains($0) }
+        return KeyDerivation.sum([rounds.map { ASN1_INTEGER_get($0) } ?? 1] + algorithms(in: archive).map(\.rounds))
     }
 
-    /// The identifiers of RFC 8018 (PBES2 and its cipher) or RFC 7292, appendix C. OpenSSL itself limits what
-    /// scrypt, which has no rounds, may cost.
-    private typealias Algorithm = (scheme: Int32, cipher: Int32, rounds: Int)
+    /// The rounds of the keys that are within encrypted parts, by `passphrase`; nil if a number is below
+    /// zero.
+    static func hiddenRounds(of archive: OpaquePointer, _ passphrase: UnsafePointer<CChar>?) -> Int? {
+        guard let safes = OpenSSLCall.attempt({ PKCS12_unpack_authsafes(archive) }).value else { return 0 }
+        defer { COpenSSL_sk_PKCS7_free(safes) }
+        var rounds: [Int] = []
+        for index in 0..<COpenSSL_sk_PKCS7_num(safes) {
+            guard let safe = COpenSSL_sk_PKCS7_value(safes, index), OBJ_obj2nid(safe.pointee.type) == NID_pkcs7_encrypted else {
+                continue
+            }
+            let bags = OpenSSLCall.attempt { PKCS12_unpack_p7encdata(safe, passphrase, -1) }.value
+            rounds += algorithmsOfKeys(in: bags).map(\.rounds)
+            COpenSSL_sk_PKCS12_SAFEBAG_free(bags)
+        }
+        return KeyDerivation.sum(rounds)
+    }
+
+    private typealias Algorithm = KeyDerivation.Algorithm
 
     private static func algorithms(in archive: OpaquePointer) -> [Algorithm] {
         guard let safes = OpenSSLCall.attempt({ PKCS12_unpack_authsafes(archive) }).value else { return [] }
@@ -200,7 +213,9 @@ private enum PKCS12Encryption {
             guard let safe = COpenSSL_sk_PKCS7_value(safes, index) else { continue }
             switch OBJ_obj2nid(safe.pointee.type) {
             case NID_pkcs7_encrypted:
-                if let data = safe.pointee.d.encrypted?.pointee.enc_data?.pointee.algorithm { found.append(algorithm(data)) }
+                if let data = safe.pointee.d.encrypted?.pointee.enc_data?.pointee.algorithm {
+                    found.append(KeyDerivation.algorithm(data))
+                }
             case NID_pkcs7_data: found += algorithmsOfKeys(in: safe)
             default: break
             }
@@ -211,40 +226,23 @@ private enum PKCS12Encryption {
     private static func algorithmsOfKeys(in safe: UnsafeMutablePointer<PKCS7>) -> [Algorithm] {
         guard let bags = OpenSSLCall.attempt({ PKCS12_unpack_p7data(safe) }).value else { return [] }
         defer { COpenSSL_sk_PKCS12_SAFEBAG_free(bags) }
-        return (0..<COpenSSL_sk_PKCS12_SAFEBAG_num(bags)).compactMap { index in
+        return algorithmsOfKeys(in: bags)
+    }
+
+    /// Also of those in bags within bags, as deep as OpenSSL looks for keys.
+    private static func algorithmsOfKeys(in bags: OpaquePointer?) -> [Algorithm] {
+        guard let bags else { return [] }
+        return (0..<COpenSSL_sk_PKCS12_SAFEBAG_num(bags)).flatMap { index -> [Algorithm] in
             let bag = COpenSSL_sk_PKCS12_SAFEBAG_value(bags, index)
-            guard PKCS12_SAFEBAG_get_nid(bag) == NID_pkcs8ShroudedKeyBag else { return nil }
-            var data: UnsafePointer<X509_ALGOR>?
-            X509_SIG_get0(PKCS12_SAFEBAG_get0_pkcs8(bag), &data, nil)
-            return data.map(algorithm)
+            switch PKCS12_SAFEBAG_get_nid(bag) {
+            case NID_pkcs8ShroudedKeyBag:
+                var data: UnsafePointer<X509_ALGOR>?
+                X509_SIG_get0(PKCS12_SAFEBAG_get0_pkcs8(bag), &data, nil)
+                return data.map { [KeyDerivation.algorithm($0)] } ?? []
+            case NID_safeContentsBag: return algorithmsOfKeys(in: PKCS12_SAFEBAG_get0_safes(bag))
+            default: return []
+            }
         }
-    }
-
-    private static func algorithm(_ data: UnsafePointer<X509_ALGOR>) -> Algorithm {
-        let scheme = OBJ_obj2nid(data.pointee.algorithm)
-        guard scheme == NID_pbes2 else {
-            return (scheme, NID_undef, rounds(of: data, PBEPARAM_it(), PBEPARAM_free) { $0.pointee.iter })
-        }
-        guard let contents = ASN1_TYPE_unpack_sequence(PBE2PARAM_it(), data.pointee.parameter) else {
-            return (scheme, NID_undef, 0)
-        }
-        let parameters = contents.assumingMemoryBound(to: PBE2PARAM.self)
-        defer { PBE2PARAM_free(parameters) }
-        let count = rounds(of: parameters.pointee.keyfunc, PBKDF2PARAM_it(), PBKDF2PARAM_free) { $0.pointee.iter }
-        return (scheme, OBJ_obj2nid(parameters.pointee.encryption.pointee.algorithm), count)
-    }
-
-    /// The rounds in the parameters of an algorithm; 0 for parameters of another form.
-    private static func rounds<Parameters>(
-        of algorithm: UnsafePointer<X509_ALGOR>, _ form: OpaquePointer?, _ free: (UnsafeMutablePointer<Parameters>?) -> Void,
-        _ rounds: (UnsafeMutablePointer<Parameters>) -> UnsafeMutablePointer<ASN1_INTEGER>?
-    ) -> Int {
-        guard let contents = OpenSSLCall.attempt({ ASN1_TYPE_unpack_sequence(form, algorithm.pointee.parameter) }).value else {
-            return 0
-        }
-        let parameters = contents.assumingMemoryBound(to: Parameters.self)
-        defer { free(parameters) }
-        return rounds(parameters).map { ASN1_INTEGER_get($0) } ?? 0
     }
 
     private static let oldCiphers = [NID_des_cbc, NID_des_ede3_cbc, NID_rc2_cbc, NID_rc5_cbc]

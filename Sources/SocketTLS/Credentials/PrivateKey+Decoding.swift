@@ -3,6 +3,8 @@ internal import COpenSSL
 extension PrivateKey {
     /// The first key of a PEM text.
     init(_ text: SecretBytes, _ passphrase: PassphraseSource, source: String) throws(TLSError) {
+        let rounds = try PEMReader(text, or: .invalidPrivateKey).roundsOfKeys()
+        try KeyDerivation.check(KeyDerivation.sum(rounds), source, operation: "PEM_read_bio_PrivateKey")
         let (key, entries) = try PEMReader(text, passphrase: passphrase, or: .invalidPrivateKey).privateKey()
         guard let key else {
             throw passphrase.failure(
@@ -28,6 +30,8 @@ extension PrivateKey {
     /// known before anything is decrypted.
     init(der: SecretBytes, _ passphrase: PassphraseSource, source: String) throws(TLSError) {
         let isEncrypted = Self.isEncrypted(der.bytes)
+        try KeyDerivation.check(
+            KeyDerivation.sum([KeyDerivation.rounds(ofKey: der.bytes)]), source, operation: "d2i_PKCS8PrivateKey_bio")
         let (key, entries) = isEncrypted ? Self.decrypt(der.bytes, passphrase) : Self.decode(der.bytes)
         guard let key else {
             throw passphrase.failure(

@@ -81,7 +81,9 @@ extension SessionTickets {
 
     /// OpenSSL asks when nothing else speaks against early data.
     private func admitEarlyData(of ssl: OpaquePointer) -> Bool {
-        guard let earlyData, let session = SSL_get_session(ssl), let issued = Stamp(of: session)?.issued else { return false }
+        guard let earlyData, let session = SSL_get_session(ssl), let issued = Stamp(of: session)?.issued, issued >= 0 else {
+            return false
+        }
         let now = clock()
         let age = Int(time(nil)) - Int(COpenSSL_sessionTime(session))
         guard abs(age - (now - issued)) <= Self.tolerance, let ticket = Self.ticket(of: session) else { return false }
@@ -102,31 +104,30 @@ extension SessionTickets {
     }
 }
 
-/// What a ticket of ours carries beside its session, in seconds of `SessionTickets.clock`.
+/// The facts that a ticket of ours carries beside its session.
 struct Stamp {
-    /// When the session ends.
+    /// When the session ends, in seconds of `SessionTickets.clock`.
     let end: Int
-    /// When the ticket was made; nil without early data.
-    let issued: Int?
+    /// When the ticket was made, by the same clock; -1 without early data.
+    let issued: Int
+    /// The digest of the name by which the settings were chosen (`TLSClientHello.nameDigest`); 0 for none.
+    let name: Int
 
-    init(end: Int, issued: Int?) {
-        self.end = end
-        self.issued = issued
+    init(end: Int, issued: Int, name: Int) {
+        (self.end, self.issued, self.name) = (end, issued, name)
     }
 
     init?(of session: OpaquePointer) {
         var bytes: UnsafeMutableRawPointer?
         var count = 0
         let size = MemoryLayout<Int>.size
-        guard SSL_SESSION_get0_ticket_appdata(session, &bytes, &count) == 1, let bytes, count == size || count == 2 * size else {
-            return nil
-        }
+        guard SSL_SESSION_get0_ticket_appdata(session, &bytes, &count) == 1, let bytes, count == 3 * size else { return nil }
         end = bytes.loadUnaligned(as: Int.self)
-        issued = count == 2 * size ? bytes.loadUnaligned(fromByteOffset: size, as: Int.self) : nil
+        issued = bytes.loadUnaligned(fromByteOffset: size, as: Int.self)
+        name = bytes.loadUnaligned(fromByteOffset: 2 * size, as: Int.self)
     }
 
     func put(into session: OpaquePointer) -> Bool {
-        let numbers = [end] + (issued.map { [$0] } ?? [])
-        return numbers.withUnsafeBytes { SSL_SESSION_set1_ticket_appdata(session, $0.baseAddress, $0.count) == 1 }
+        [end, issued, name].withUnsafeBytes { SSL_SESSION_set1_ticket_appdata(session, $0.baseAddress, $0.count) == 1 }
     }
 }

@@ -26,17 +26,19 @@ struct CertificateMessage {
         return rest.bytes.isEmpty ? nil : start
     }
 
-    /// True if a key in it is on a curve that is described and not named (RFC 3279, 2.3.5). Such a
+    var describesCurve: Bool { Self.describesCurve(in: UnsafeRawBufferPointer(rebasing: bytes)) }
+
+    /// True if a key in certificates is on a curve that is described and not named (RFC 3279, 2.3.5). Such a
     /// description contains one of the object identifiers 1.2.840.10045.1.1 and 1.2.840.10045.1.2, which
-    /// occur nowhere else.
+    /// occur nowhere else. To be asked before OpenSSL decodes any bytes of a peer that may hold certificates.
     ///
     /// Only the contents of the identifiers are searched for, because their length can be encoded in several
     /// ways.
-    var describesCurve: Bool {
-        var rest = UnsafeRawBufferPointer(rebasing: bytes)
-        while let start = rest.baseAddress, let hit = memchr(start, Int32(Self.kindsOfField[0]), rest.count) {
+    static func describesCurve(in bytes: UnsafeRawBufferPointer) -> Bool {
+        var rest = bytes
+        while let start = rest.baseAddress, let hit = memchr(start, Int32(kindsOfField[0]), rest.count) {
             rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(UnsafeRawPointer(hit) - start))
-            if rest.starts(with: Self.kindsOfField), rest.count > 6, (1...2).contains(rest[6]) { return true }
+            if rest.starts(with: kindsOfField), rest.count > 6, (1...2).contains(rest[6]) { return true }
             rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst())
         }
         return false

@@ -46,19 +46,7 @@ enum EngineCallbacks {
         if !events.isServer, VerificationCost.isHigh(X509_STORE_CTX_get0_untrusted(store), events.rules), !events.mayCompute() {
             return events.apply(.undecided, to: store, on: ssl)
         }
-        return events.apply(judge(store, events), to: store, on: ssl)
-    }
-
-    private static func judge(_ store: OpaquePointer, _ events: EngineEvents) -> TrustGate.Ruling {
-        let chain = Certificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
-        if let excess = CertificateFault.excess(in: chain) { return events.refuse(chain, excess) }
-        guard X509_verify_cert(store) == 1 else {
-            return events.judge(chain, CertificateFault(in: store, chain, events.expectedName).verdict)
-        }
-        let verified = VerifiedChain(of: store)
-        events.matchesPins = events.rules.matchesPins(verified)
-        events.stapledStatus = events.rules.stapledStatus(for: verified)
-        return events.judge(chain, events.rules.fault(in: verified) ?? .trusted)
+        return events.apply(events.judgeChain(in: store), to: store, on: ssl)
     }
 
     /// Has clients ask for an OCSP response. OpenSSL calls back later than for the certificate, because in
@@ -98,7 +86,9 @@ enum EngineCallbacks {
             events.sawAlert(alert, isFatal: value >> 8 == SSL3_AL_FATAL, isOurs: place & SSL_CB_WRITE != 0)
         }
         SSL_CTX_set_msg_callback(context) { isOurs, version, contentType, bytes, count, ssl, _ in
-            guard isOurs == 0, contentType == SSL3_RT_HANDSHAKE, count > 0, let bytes else { return }
+            guard isOurs == 0, count > 0, let bytes else { return }
+            if version == SSL2_VERSION { return EngineCallbacks.refuseOldHello(bytes, ssl) }
+            guard contentType == SSL3_RT_HANDSHAKE else { return }
             guard let ssl, let events = EngineCallbacks.events(of: ssl) else { return }
             let type = bytes.load(as: UInt8.self)
             events.sawHandshakeMessage(type, version: version)
@@ -107,6 +97,8 @@ enum EngineCallbacks {
             case UInt8(SSL3_MT_CLIENT_HELLO):
                 events.bio.handshakeByteCount = 0
                 EngineCallbacks.limitHello(message, events)
+            case UInt8(SSL3_MT_SERVER_HELLO): events.serverHelloCount += 1
+            case UInt8(SSL3_MT_ENCRYPTED_EXTENSIONS): EngineCallbacks.refuseLateEarlyData(message, events)
             case UInt8(SSL3_MT_CERTIFICATE):
                 EngineCallbacks.limitCertificates(in: message, isTLS13: version == TLS1_3_VERSION, of: ssl, events)
             default: break
@@ -117,6 +109,14 @@ enum EngineCallbacks {
     // OpenSSL is about to decode these messages, which lie in its own memory, and offers no way to stop it.
     // We damage a message that would cost too much, so that OpenSSL fails at its beginning.
 
+    /// A ClientHello in the format of SSL 2.0, which has no extensions: no client of TLS 1.2 or 1.3 has a
+    /// need for it, and RFC 8446, appendix D.5, advises against it.
+    private static func refuseOldHello(_ message: UnsafeRawPointer, _ ssl: OpaquePointer?) {
+        // OpenSSL looks at the type of the message once more.
+        UnsafeMutableRawPointer(mutating: message).storeBytes(of: 0xFF, as: UInt8.self)
+        events(of: ssl)?.complaintAboutHello = "it has the format of SSL 2.0"
+    }
+
     private static func limitHello(_ message: UnsafeRawBufferPointer, _ events: EngineEvents) {
         guard let complaint = complaint(about: message, events), message.count > ClientHelloMessage.sessionIdentifier else {
             return
@@ -126,11 +126,22 @@ enum EngineCallbacks {
         events.complaintAboutHello = complaint
     }
 
+    /// A server that has asked for another ClientHello cannot have accepted early data (RFC 8446, 4.2.10).
+    /// OpenSSL's client would believe it. With another number the extension is one that may not be here.
+    private static func refuseLateEarlyData(_ message: UnsafeRawBufferPointer, _ events: EngineEvents) {
+        guard !events.isServer, events.serverHelloCount > 1, let place = EncryptedExtensions(message).placeOfEarlyData else {
+            return
+        }
+        UnsafeMutableRawBufferPointer(mutating: message)[place + 1] = UInt8(TLSEXT_TYPE_key_share)
+    }
+
     /// A client that has to begin again says the same again (RFC 8446, 4.1.2). OpenSSL does not compare, and
     /// goes by the second message: the settings of one name would serve another.
     private static func complaint(about hello: UnsafeRawBufferPointer, _ events: EngineEvents) -> String? {
         if let excess = ClientHelloMessage(hello).excess { return "it has too many \(excess)" }
-        guard let chosen = events.chosenHello, TLSClientHello(hello)?.asksForTheSame(as: chosen) != true else { return nil }
+        guard events.choosesByHello, !events.isEstablished else { return nil }
+        guard let chosen = events.chosenHello else { return "the settings for its name could not be chosen" }
+        if TLSClientHello(hello)?.asksForTheSame(as: chosen) == true { return nil }
         return "its name or its protocols are not those of the first one"
     }
 

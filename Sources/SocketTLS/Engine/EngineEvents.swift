@@ -1,4 +1,5 @@
 internal import COpenSSL
+internal import FoundationEssentials
 internal import SocketBuffers
 
 /// The facts that OpenSSL's callbacks record for an engine, and what they return; `EngineCallbacks` finds
@@ -13,6 +14,8 @@ final class EngineEvents {
     var gate: TrustGate
     /// Whether a pinned key is in the verified chain; nil if it was not looked for.
     var matchesPins: Bool?
+    /// The faults that OpenSSL has found in a chain, while it verifies that.
+    var foundFaults: [PeerTrust.Verdict] = []
     /// What a stapled response must prove; nil if nothing, and for a chain that is not trusted.
     var stapledStatus: StapledStatus?
     /// Whose rules count: on a server that of the name that the client asks for.
@@ -23,6 +26,8 @@ final class EngineEvents {
     private(set) var preSharedKeyNegotiation: PreSharedKeyNegotiation?
     /// What a client resumes; nil on a server, and on a client that resumes nothing.
     let resumption: ClientResumption?
+    /// For the tickets of a server.
+    var ticketFacts = TicketFacts()
     /// The fatal alert that was sent.
     private(set) var sentAlert: TLSAlert?
     /// The peer has cancelled the handshake (RFC 8446, 6.1).
@@ -32,6 +37,11 @@ final class EngineEvents {
     }
     /// What is wrong with a ClientHello that this side refuses.
     var complaintAboutHello: String?
+    /// A client has seen so many messages ServerHello: the first of two asks for another ClientHello (RFC
+    /// 8446, 4.1.4).
+    var serverHelloCount = 0
+    /// A server chooses its settings by the ClientHello.
+    var choosesByHello = false
     /// The ClientHello by which a server's settings were chosen; nil if none was.
     var chosenHello: TLSClientHello?
     /// How many bytes of early data a server delivers first.
@@ -93,10 +103,19 @@ final class EngineEvents {
         }
     }
 
-    /// Passes OpenSSL's verdict on a chain to the gate.
-    func judge(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
-        resumption?.judged(verdict)
-        return gate.judge(trust(chain, verdict))
+    /// Passes the faults of a chain to the gate: a revocation first, since nothing is graver.
+    func judge(_ chain: [Certificate], _ faults: [PeerTrust.Verdict]) -> TrustGate.Ruling {
+        let first = faults.firstIndex(where: \.isRevocation) ?? 0
+        let verdict = faults.isEmpty ? .trusted : faults[first]
+        let others = faults.indices.filter { $0 != first }.map { faults[$0] }
+        resumption?.judged(verdict, others)
+        return gate.judge(trust(chain, verdict, otherFaults: others))
+    }
+
+    /// Refuses a chain without a pinned key.
+    func refuseForPins(_ chain: [Certificate], _ fault: PeerTrust.Verdict) -> TrustGate.Ruling {
+        gate.overrule(trust(chain, fault))
+        return .refuse
     }
 
     /// Judges the OCSP response that the server has stapled, or that it has stapled none. Returns false to
@@ -104,9 +123,18 @@ final class EngineEvents {
     func judgeStatus(_ response: UnsafeBufferPointer<UInt8>?) -> Bool {
         guard let status = stapledStatus else { return true }
         stapledStatus = nil
-        guard let fault = status.fault(in: response) else { return true }
+        guard let fault = status.fault(in: response) else {
+            if let response { evidenceEnds(status.end(of: Array(response))) }
+            return true
+        }
         gate.overrule(trust([status.leaf], fault))
         return false
+    }
+
+    /// A proof that nothing is revoked ends, in seconds since 1970.
+    func evidenceEnds(_ end: Int) {
+        ticketFacts.evidenceEnd = min(ticketFacts.evidenceEnd ?? end, end)
+        resumption?.evidenceEnds(Date(timeIntervalSince1970: TimeInterval(end)))
     }
 
     /// Passes to the gate what counts instead of certificates, when OpenSSL's handshake is complete.
@@ -119,7 +147,7 @@ final class EngineEvents {
     private func judgeResumedSession(of ssl: OpaquePointer) {
         guard gate.ruling == nil else { return }
         if let session = resumption?.offered {
-            _ = gate.judge(trust(session.peerCertificates, session.verdict))
+            _ = gate.judge(trust(session.peerCertificates, session.verdict, otherFaults: session.otherFaults))
         } else if isServer, SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE, let leaf = SSL_get0_peer_certificate(ssl) {
             // Our own ticket: we issue it only after a positive verdict (SessionTickets, rule 7).
             _ = gate.judge(trust([Certificate(sharing: leaf)], .trusted))
@@ -132,9 +160,12 @@ final class EngineEvents {
         gate.refuse(trust(chain, verdict))
     }
 
-    func trust(_ chain: [Certificate], _ verdict: PeerTrust.Verdict, publicKey: [UInt8]? = nil) -> PeerTrust {
+    func trust(
+        _ chain: [Certificate], _ verdict: PeerTrust.Verdict, otherFaults: [PeerTrust.Verdict] = [], publicKey: [UInt8]? = nil
+    ) -> PeerTrust {
         PeerTrust(
-            peer: isServer ? .client : .server, chain: chain, verdict: verdict, serverName: expectedName, publicKey: publicKey)
+            peer: isServer ? .client : .server, chain: chain, verdict: verdict, otherFaults: otherFaults,
+            serverName: expectedName, publicKey: publicKey)
     }
 
     /// Applies a ruling of the gate to the verification; returns what the verify callback returns.

@@ -114,7 +114,9 @@ extension TLSEngine {
             guard case .success = outcome else { return outcome }
             guard answer == SSL_READ_EARLY_DATA_SUCCESS else {
                 data.isComplete = true
-                return .success
+                // The end of early data is a success even when the handshake has failed behind it.
+                let entries = OpenSSLError.drainQueue()
+                return entries.isEmpty ? .success : .failure(entries)
             }
         }
     }

@@ -4,6 +4,9 @@ internal import COpenSSL
 extension TLSEngine {
     /// Has OpenSSL send tickets ahead of the next data: one message to the peer, and not two.
     func addTickets() {
+        // Before the lock: the source of shared keys is code of the program.
+        if ticketsToSend > 0 { events.ticketFacts.key = context.tickets?.givenKey }
+        defer { events.ticketFacts.key = nil }
         for _ in 0..<ticketsToSend { _ = exporter.excluding { OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) } } }
         ticketsToSend = 0
     }

@@ -124,6 +124,7 @@ package final class TLSEngine {
             SSL_new(context.handle.context)
         }
         selection = settings.serverNames.map { ServerSelection(names: $0) }
+        events.choosesByHello = selection != nil
         try attach()
         try serverName?.expect(on: ssl, verifies: settings.verifiesHostName)
         if isServer { SSL_set_accept_state(ssl) } else { SSL_set_connect_state(ssl) }

@@ -26,7 +26,10 @@ final class ClientResumption: @unchecked Sendable {
     private var isEstablished = false
     /// The verdict of this handshake, and its date.
     private var verdict = PeerTrust.Verdict.trusted
+    private var otherFaults: [PeerTrust.Verdict] = []
     private var verified = Date()
+    /// When the proof that nothing is revoked ends.
+    private var evidenceEnd: Date?
     private let newest = Locked<TLSResumableSession?>(nil)
     /// What has arrived since the handshake, and is not in the store yet.
     private var unstored: [TLSResumableSession] = []
@@ -78,9 +81,14 @@ final class ClientResumption: @unchecked Sendable {
     }
 
     /// The server's certificates were judged.
-    func judged(_ verdict: PeerTrust.Verdict) {
-        self.verdict = verdict
+    func judged(_ verdict: PeerTrust.Verdict, _ otherFaults: [PeerTrust.Verdict]) {
+        (self.verdict, self.otherFaults) = (verdict, otherFaults)
         verified = Date()
+    }
+
+    /// A proof that counted for the verdict ends.
+    func evidenceEnds(_ end: Date) {
+        evidenceEnd = min(evidenceEnd ?? end, end)
     }
 
     /// The peer is accepted.
@@ -102,12 +110,14 @@ final class ClientResumption: @unchecked Sendable {
         guard handle.isResumable else { return }
         let new =
             if let offered, SSL_session_reused(ssl) == 1 {
-                TLSResumableSession(handle, offered.peerCertificates, offered.verdict, verified: offered.verified, scope)
+                TLSResumableSession(
+                    handle, offered.peerCertificates, offered.verdict, otherFaults: offered.otherFaults,
+                    verified: offered.verified, evidenceEnd: offered.evidenceEnd, scope)
             } else {
                 // The sessions of a connection share the certificates, which may be long.
                 TLSResumableSession(
                     handle, latest?.peerCertificates ?? TLSSession.peerCertificates(of: ssl, isServer: false), verdict,
-                    verified: verified, scope)
+                    otherFaults: otherFaults, verified: verified, evidenceEnd: evidenceEnd, scope)
             }
         guard new.isUsable else { return }
         newest.withLock { $0 = new }

@@ -12,30 +12,36 @@ public final class TLSResumableSession: Sendable {
     public let protocolVersion: TLSVersion
     /// The server's certificates, its own first.
     public let peerCertificates: [Certificate]
-    /// No connection resumes it after this time: the server's limit, the end of one of the certificates, or
-    /// seven days after the certificates were verified (RFC 8446, section 4.6.1), whichever comes first.
+    /// No connection resumes it after this time: the server's limit, the end of one of the certificates, the
+    /// next update of the OCSP response or of a list of revoked certificates that counted, or seven days
+    /// after the certificates were verified (RFC 8446, section 4.6.1), whichever comes first.
     public let end: Date
 
     let handle: SessionHandle
     let verdict: PeerTrust.Verdict
+    let otherFaults: [PeerTrust.Verdict]
     let scope: ResumptionScope
     /// When the certificates were verified. A session that is resumed keeps the date of the first one.
     let verified: Date
+    /// When the proof that the certificates are not revoked ends; nil without one.
+    let evidenceEnd: Date?
 
     /// The longest that a verdict on certificates holds: the longest lifetime of a ticket in TLS 1.3.
     static let longestLife: TimeInterval = 604_800
 
     init(
-        _ handle: SessionHandle, _ peerCertificates: [Certificate], _ verdict: PeerTrust.Verdict, verified: Date,
-        _ scope: ResumptionScope
+        _ handle: SessionHandle, _ peerCertificates: [Certificate], _ verdict: PeerTrust.Verdict,
+        otherFaults: [PeerTrust.Verdict] = [], verified: Date, evidenceEnd: Date?, _ scope: ResumptionScope
     ) {
+        self.otherFaults = otherFaults
+        self.evidenceEnd = evidenceEnd
         self.handle = handle
         self.peerCertificates = peerCertificates
         self.verdict = verdict
         self.verified = verified
         self.scope = scope
         protocolVersion = handle.protocolVersion
-        let limits = peerCertificates.map(\.notAfter) + [handle.end, verified + Self.longestLife]
+        let limits = peerCertificates.map(\.notAfter) + [handle.end, verified + Self.longestLife, evidenceEnd ?? .distantFuture]
         end = limits.min() ?? verified
     }
 

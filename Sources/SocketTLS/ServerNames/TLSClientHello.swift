@@ -18,6 +18,13 @@ public struct TLSClientHello: Sendable, Hashable {
         self.applicationProtocols = applicationProtocols
     }
 
+    /// Tells names apart in tickets; never 0.
+    var nameDigest: Int {
+        var fields = DigestFields()
+        fields.append(Array((serverName ?? "").lowercased().utf8))
+        return fields.digest.prefix(8).reduce(0) { $0 << 8 | Int($1) } | 1
+    }
+
     /// Whether it fits the settings that were chosen by `other`, the client's first message. Keys may be
     /// missing in the second one (RFC 8446, section 4.1.2), and count for nothing before they are proved.
     package func asksForTheSame(as other: TLSClientHello) -> Bool {
@@ -25,52 +32,54 @@ public struct TLSClientHello: Sendable, Hashable {
     }
 }
 
-extension TLSClientHello {
+/// Reads a ClientHello from the first records of a connection, before OpenSSL does.
+struct ClientHelloReader {
     enum Reading {
         /// More bytes have to come, so many at least in all.
         case incomplete(minimum: Int)
-        /// OpenSSL will say what is wrong.
+        /// Not a ClientHello, or not one that we read: see rule 4 of `TLSServerNames`.
         case unreadable
         case complete(TLSClientHello)
     }
 
-    /// The most bytes of a message that is read: OpenSSL gets a longer one, and `ClientHelloMessage` refuses
-    /// it.
-    private static let limit = 16 * 1024
-    /// The most records for one message. Clients use one or two.
-    private static let recordLimit = 16
+    /// The most bytes of the records of one message: more would not fit into what is read ahead. A client may
+    /// cut the message into any number of them (RFC 8446, 5.1), and OpenSSL takes empty ones too.
+    private static let limit = 48 * 1024
 
-    /// Reads the message from the first records of a connection.
-    static func read(_ records: UnsafeRawBufferPointer) -> Reading {
-        var message: [UInt8] = []
-        var rest = records[...]
-        for _ in 0..<recordLimit {
-            guard rest.count >= 5 else {
-                return rest.isEmpty || rest.first == 22 ? .incomplete(minimum: records.count - rest.count + 5) : .unreadable
-            }
-            let header = Array(rest.prefix(5))
-            let length = Int(header[3]) << 8 | Int(header[4])
+    private var message: [UInt8] = []
+    /// The records of so many bytes are read.
+    private var offset = 0
+
+    /// - Parameter records: All bytes that have come. It reads none of them twice.
+    mutating func read(_ records: UnsafeRawBufferPointer) -> Reading {
+        while offset < Self.limit {
+            let rest = UnsafeRawBufferPointer(rebasing: records[offset...])
+            guard rest.isEmpty || rest[0] == 22 else { return .unreadable }
+            guard rest.count >= 5 else { return .incomplete(minimum: offset + 5) }
+            let length = Int(rest[3]) << 8 | Int(rest[4])
             // A handshake record of some version 3 (RFC 8446, 5.1).
-            guard header[0] == 22, header[1] == 3, length > 0, length <= 16_384 else { return .unreadable }
-            let body = rest.dropFirst(5).prefix(length)
-            message += body
-            if message.count >= 4 {
-                let size = 4 + Int(message[1]) << 16 + Int(message[2]) << 8 + Int(message[3])
-                guard message[0] == 1, size <= limit else { return .unreadable }
-                if message.count >= size { return message.withUnsafeBytes { parse($0[..<size]) } }
-            }
-            guard body.count == length else {
-                return .incomplete(minimum: records.count - rest.count + 5 + length)
-            }
-            rest = rest.dropFirst(5 + length)
+            guard rest[1] == 3, length <= 16_384 else { return .unreadable }
+            guard rest.count >= 5 + length else { return .incomplete(minimum: offset + 5 + length) }
+            message += rest[5..<5 + length]
+            offset += 5 + length
+            if let reading = finish() { return reading }
         }
         return .unreadable
     }
 
-    private static func parse(_ message: Slice<UnsafeRawBufferPointer>) -> Reading {
-        TLSClientHello(UnsafeRawBufferPointer(rebasing: message)).map { .complete($0) } ?? .unreadable
+    /// Nil when bytes are missing.
+    private func finish() -> Reading? {
+        guard message.count >= 4 else { return nil }
+        let size = 4 + Int(message[1]) << 16 + Int(message[2]) << 8 + Int(message[3])
+        guard message[0] == 1, size <= ClientHelloMessage.bytesOfMessage else { return .unreadable }
+        guard message.count >= size else { return nil }
+        return message.withUnsafeBytes {
+            TLSClientHello(UnsafeRawBufferPointer(rebasing: $0[..<size])).map { .complete($0) } ?? .unreadable
+        }
     }
+}
 
+extension TLSClientHello {
     /// Nil for a message that is not well formed.
     ///
     /// - Parameter message: The message with its header of four bytes.

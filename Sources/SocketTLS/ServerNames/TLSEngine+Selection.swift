@@ -7,6 +7,11 @@ struct ServerSelection {
     var isAsked = false
     /// So many bytes have to be there before it is worth another look.
     var minimum = 0
+    var reader = ClientHelloReader()
+
+    init(names: TLSServerNames) {
+        self.names = names
+    }
 }
 
 /// Settings, and the context that is made of them.
@@ -63,7 +68,7 @@ extension TLSEngine {
     func select() -> HandshakeAnswer? {
         guard let selection else { return nil }
         guard !selection.isAsked, received.count >= selection.minimum || bio.hasReachedEndOfFile else { return .incomplete }
-        switch TLSClientHello.read(bio.received.readableBytes) {
+        switch self.selection?.reader.read(bio.received.readableBytes) ?? .unreadable {
         case .incomplete(let minimum) where !bio.hasReachedEndOfFile:
             self.selection?.minimum = minimum
             return .incomplete
@@ -72,6 +77,7 @@ extension TLSEngine {
             return nil
         case .complete(let hello):
             events.chosenHello = hello
+            events.ticketFacts.name = hello.nameDigest
             guard let choice = selection.names.answer(to: hello) else {
                 self.selection?.isAsked = true
                 return .awaitingSettings(.settings(selection.names, hello))

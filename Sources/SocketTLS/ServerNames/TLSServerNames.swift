@@ -5,7 +5,8 @@
 //  2. A session belongs to one context, so none crosses names (CVE-2025-23419).
 //  3. A second ClientHello (RFC 8446, 4.1.4) has to ask for the same as the first: OpenSSL does not compare
 //     them (`EngineCallbacks`).
-//  4. Whatever cannot be read as a ClientHello goes to OpenSSL with the settings of no name, for its alert.
+//  4. Whatever cannot be read as a ClientHello goes to OpenSSL for its alert. If OpenSSL can read it all the
+//     same, the handshake ends: its settings were not chosen (`EngineCallbacks`).
 
 /// The settings of a server for each name that clients ask for (SNI; RFC 6066, section 3).
 ///

@@ -9,12 +9,12 @@ struct CertificateFault {
     private let leaf: Certificate?
     private let expectedName: String?
 
-    init(in store: OpaquePointer, _ chain: [Certificate], _ expectedName: String?) {
+    init(in store: OpaquePointer, leaf: Certificate?, _ expectedName: String?) {
         let code = X509_STORE_CTX_get_error(store)
         self.code = code == X509_V_OK ? X509_V_ERR_UNSPECIFIED : code
         depth = Int(X509_STORE_CTX_get_error_depth(store))
         certificate = X509_STORE_CTX_get_current_cert(store).map { Certificate(sharing: $0) }
-        leaf = chain.first
+        self.leaf = leaf
         self.expectedName = expectedName
     }
 

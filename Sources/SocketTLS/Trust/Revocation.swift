@@ -71,17 +71,39 @@ struct Revocation: Hashable, Sendable {
                 return d2i_X509_CRL(nil, &cursor, contents.bytes.count)
             }
             defer { X509_CRL_free(list) }
-            try store.add(revocationList: list)
+            try Self.add(list, of: path, to: store)
             return 1
         }
         let reader = try PEMReader(contents, or: .invalidCertificate)
         var count = 0
         while let list = try reader.nextRevocationList() {
             defer { X509_CRL_free(list) }
-            try store.add(revocationList: list)
+            try add(list, of: path, to: store)
             count += 1
         }
         return count
+    }
+
+    /// A delta list (RFC 5280, 5.2.4) names only what has changed since another one. OpenSSL would take it
+    /// for a complete one, and not look into the list that it belongs to.
+    private static func add(_ list: OpaquePointer, of path: String, to store: TrustStore) throws(TLSError) {
+        guard X509_CRL_get_ext_by_NID(list, NID_delta_crl, -1) < 0 else {
+            throw TLSError(
+                .invalidCertificate,
+                "The file \"\(path.printable)\" has a delta list of revoked certificates: only complete lists can be used.",
+                operation: "X509_CRL_get_ext_by_NID")
+        }
+        try store.add(revocationList: list)
+    }
+
+    /// When the lists end by which OpenSSL has judged a chain, in seconds since 1970; nil without lists. Of
+    /// several lists of an issuer it takes the latest.
+    func end(for chain: VerifiedChain, in store: OpaquePointer) -> Int? {
+        let checked = scope == .leaf ? chain.certificates.prefix(1) : chain.certificates[...]
+        return checked.compactMap { certificate in
+            var end: Int = 0
+            return COpenSSL_endOfLatestList(store, X509_get_issuer_name(certificate), &end) == 1 ? end : nil
+        }.min()
     }
 
     func append(to fields: inout DigestFields) {

@@ -3,7 +3,9 @@
 //     whose certificate that issuer has signed for this purpose. No other root counts.
 //  2. It has an answer about this certificate, whose time is now. An answer without an end is refused.
 //  3. "Unknown" is not good.
-//  4. A certificate that asks for a response by its TLS feature (RFC 7633) needs one.
+//  4. It is of a usual size, and no certificate in it costs more than one that a peer may show: in TLS 1.2 it
+//     comes in a message of its own, and anyone on the path could put certificates behind its signature.
+//  5. A certificate that asks for a response by its TLS feature (RFC 7633) needs one.
 
 internal import COpenSSL
 internal import Glibc
@@ -88,8 +90,26 @@ final class StapledStatus {
         .untrusted(reason: "The certificate of \"\(leaf.displayName)\" \(complaint).", code: code, depth: 0)
     }
 
-    /// Nil also for a response that only says why it has no answer.
+    /// The most bytes of a response, and the most certificates in it: one that a responder signs itself has
+    /// a few hundred bytes, and one with the certificate of a delegate some two thousand.
+    private static let (byteLimit, certificateLimit) = (16 * 1024, 4)
+
+    /// Nil also for a response that only says why it has no answer, and for one that costs too much.
     private static func decode(_ bytes: UnsafeBufferPointer<UInt8>) -> OpaquePointer? {
+        guard bytes.count <= byteLimit, !CertificateMessage.describesCurve(in: UnsafeRawBufferPointer(bytes)),
+            let basic = decodeAll(bytes)
+        else { return nil }
+        let certificates = OCSP_resp_get0_certs(basic)
+        let count = COpenSSL_sk_X509_num(certificates)
+        let isCheap = (0..<count).allSatisfy {
+            COpenSSL_sk_X509_value(certificates, $0).map { PeerKeyBounds.complaint(about: $0) == nil } ?? true
+        }
+        if isCheap, count <= certificateLimit { return basic }
+        OCSP_BASICRESP_free(basic)
+        return nil
+    }
+
+    private static func decodeAll(_ bytes: UnsafeBufferPointer<UInt8>) -> OpaquePointer? {
         OpenSSLCall.attempt { () -> OpaquePointer? in
             var cursor = bytes.baseAddress
             guard let response = d2i_OCSP_RESPONSE(nil, &cursor, bytes.count) else { return nil }

@@ -9,6 +9,7 @@ struct TrustRules: Hashable, Sendable {
     private var isStrict = false
     private var pins: Set<[UInt8]> = []
     private var onlyReportsPins = false
+    private var acceptsAnyKeyUsage = false
     private(set) var revocation: Revocation?
     private(set) var ocspStapling = TLSSettings.OCSPStapling.none
 
@@ -22,6 +23,7 @@ struct TrustRules: Hashable, Sendable {
         pins = settings.pins
         onlyReportsPins = settings.onlyReportsPins
         ocspStapling = settings.ocspStapling
+        acceptsAnyKeyUsage = settings.policy == .compatible
         revocation = settings.revocationLists.isEmpty ? nil : Revocation(settings.revocationLists, settings.revocationScope)
     }
 
@@ -51,12 +53,15 @@ struct TrustRules: Hashable, Sendable {
             ? nil : StapledStatus(chain, isRequired: ocspStapling == .required, at: verificationTime)
     }
 
-    /// The first fault of a chain that OpenSSL has verified.
-    func fault(in chain: VerifiedChain) -> PeerTrust.Verdict? {
-        if let fault = chain.constraintFault { return fault }
-        if isStrict, let fault = chain.authorityFault { return fault }
-        if !onlyReportsPins, matchesPins(chain) == false { return chain.pinFault }
-        return nil
+    /// The faults of a chain that OpenSSL does not look for.
+    func faults(in chain: VerifiedChain) -> [PeerTrust.Verdict] {
+        [chain.constraintFault, isStrict ? chain.authorityFault : nil, acceptsAnyKeyUsage ? nil : chain.keyUsageFault]
+            .compactMap { $0 }
+    }
+
+    /// Nil when a pinned key is in the chain, and when nothing is to be refused for want of one.
+    func pinFault(in chain: VerifiedChain) -> PeerTrust.Verdict? {
+        !onlyReportsPins && matchesPins(chain) == false ? chain.pinFault : nil
     }
 
     /// With the stamps of the files, which belong to this machine.
@@ -79,6 +84,7 @@ struct TrustRules: Hashable, Sendable {
         fields.append(isStrict ? 1 : 0)
         fields.append(pins.sorted { $0.lexicographicallyPrecedes($1) })
         fields.append(onlyReportsPins ? 1 : 0)
+        fields.append(acceptsAnyKeyUsage ? 1 : 0)
         switch ocspStapling {
         case .none: fields.append(0)
         case .requested: fields.append(1)

@@ -15,6 +15,13 @@ struct VerifiedChain {
         certificates = (0..<COpenSSL_sk_X509_num(stack)).compactMap { COpenSSL_sk_X509_value(stack, $0) }
     }
 
+    private init(_ certificates: [OpaquePointer]) {
+        self.certificates = certificates
+    }
+
+    /// The peer's own certificate alone.
+    var leaf: VerifiedChain { VerifiedChain(Array(certificates.prefix(1))) }
+
     /// The SHA-256 digests of the public keys.
     var publicKeys: [[UInt8]] { certificates.map(Self.publicKeySHA256) }
 
@@ -27,10 +34,21 @@ struct VerifiedChain {
             code: X509_V_ERR_INVALID_PURPOSE, depth: 0)
     }
 
+    /// A key that may not sign signs here all the same: in every handshake that we take part in, the peer's
+    /// key does nothing else (RFC 8446, 4.4.2.2; RFC 5246, 7.4.2).
+    var keyUsageFault: PeerTrust.Verdict? {
+        // All bits are set in a certificate without the extension.
+        guard let leaf = certificates.first, X509_get_key_usage(leaf) & UInt32(KU_DIGITAL_SIGNATURE) == 0 else { return nil }
+        return .untrusted(
+            reason:
+                "The certificate of \"\(name(leaf))\" has a key that may not sign: its key usage is without digitalSignature.",
+            code: X509_V_ERR_KEYUSAGE_NO_DIGITAL_SIGNATURE, depth: 0)
+    }
+
     var pinFault: PeerTrust.Verdict {
         let subject = certificates.first.map { "The certificate of \"\(name($0))\"" } ?? "The peer's certificate"
         return .untrusted(
-            reason: "\(subject) is trusted, but none of the pinned keys is in its chain.", code: Self.pinMismatch, depth: 0)
+            reason: "\(subject) has none of the pinned keys in its chain.", code: Self.pinMismatch, depth: 0)
     }
 
     func name(_ certificate: OpaquePointer) -> String {

@@ -141,8 +141,8 @@ struct EarlyConversation {
 }
 
 extension TLSResumableSession {
-    /// OpenSSL's own form, which is the last field of `bytes`: behind the format, the scope, three numbers
-    /// and the certificates.
+    /// OpenSSL's own form, which is the last field of `bytes`: behind the format, the scope, five numbers
+    /// (no fault among them) and the certificates.
     var openSSLBytes: [UInt8] {
         var rest = bytes[...]
         func number() -> Int {
@@ -154,7 +154,7 @@ extension TLSResumableSession {
             defer { rest = rest.dropFirst(count) }
             return Array(rest.prefix(count))
         }
-        _ = (field(), field(), number(), number())
+        _ = (field(), field(), number(), number(), number(), number())
         for _ in 0..<number() { _ = field() }
         return field()
     }

@@ -25,12 +25,16 @@ final class HandmadeCertificate {
         ]
     }
 
-    /// - Parameter days: From when until when it is valid, counted from today.
+    /// - Parameters:
+    ///   - days: From when until when it is valid, counted from today.
+    ///   - curve: That of its key; nil: an RSA key.
     init(
         _ name: String, _ extensions: Extensions, raw: [(String, [UInt8])] = [], days: Range<Int> = -1..<30,
-        signedBy issuer: HandmadeCertificate? = nil, curve: String = "P-256"
+        signedBy issuer: HandmadeCertificate? = nil, curve: String? = "P-256"
     ) throws {
-        guard let certificate = X509_new(), let key = COpenSSL_EVP_EC_generate(curve) else { throw TestFailure(what: name) }
+        guard let certificate = X509_new(),
+            let key = curve.map({ COpenSSL_EVP_EC_generate($0) }) ?? COpenSSL_EVP_RSA_generate(2048)
+        else { throw TestFailure(what: name) }
         (x509, self.key, self.issuer) = (certificate, key, issuer)
         X509_set_version(certificate, Int(X509_VERSION_3))
         ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), .random(in: 1...(.max)))
@@ -120,11 +124,18 @@ extension Fixture {
 extension HandmadeCertificate {
     /// This authority's list of revoked certificates, in DER.
     ///
-    /// - Parameter days: From when until when it is valid, counted from today.
-    func revocationList(of revoked: [HandmadeCertificate] = [], days: Range<Int> = -1..<7) throws -> [UInt8] {
+    /// - Parameters:
+    ///   - days: From when until when it is valid, counted from today.
+    ///   - seconds: Until when, counted from now; nil for what `days` says.
+    ///   - isDelta: Whether it says that it has only what has changed since another one.
+    func revocationList(
+        of revoked: [HandmadeCertificate] = [], days: Range<Int> = -1..<7, endingIn seconds: Int? = nil,
+        isDelta: Bool = false
+    ) throws -> [UInt8] {
         guard let list = X509_CRL_new() else { throw TestFailure(what: "X509_CRL_new") }
         defer { X509_CRL_free(list) }
-        let (begin, end) = (X509_gmtime_adj(nil, days.lowerBound * 86_400), X509_gmtime_adj(nil, days.upperBound * 86_400))
+        let begin = X509_gmtime_adj(nil, days.lowerBound * 86_400)
+        let end = X509_gmtime_adj(nil, seconds ?? days.upperBound * 86_400)
         defer {
             ASN1_STRING_free(begin)
             ASN1_STRING_free(end)
@@ -133,6 +144,12 @@ extension HandmadeCertificate {
         X509_CRL_set_issuer_name(list, X509_get_subject_name(x509))
         X509_CRL_set1_lastUpdate(list, begin)
         X509_CRL_set1_nextUpdate(list, end)
+        if isDelta {
+            let base = ASN1_INTEGER_new()
+            defer { ASN1_STRING_free(base) }
+            ASN1_INTEGER_set(base, 1)
+            X509_CRL_add1_ext_i2d(list, NID_delta_crl, base, 1, 0)
+        }
         for certificate in revoked {
             let entry = X509_REVOKED_new()
             X509_REVOKED_set_serialNumber(entry, X509_get_serialNumber(certificate.x509))

@@ -83,13 +83,17 @@ final class RawPeer {
         return use(certificate, key)
     }
 
-    func shakeHands(with engine: TLSEngine) {
+    /// - Parameter decide: Answers a trust question; nil leaves it open.
+    func shakeHands(with engine: TLSEngine, _ decide: ((PeerTrust) -> Bool)? = nil) {
         for _ in 0..<20 {
             ERR_clear_error()
             SSL_do_handshake(ssl)
             alertInHandshake = alertInHandshake ?? lastAlert().map { TLSAlert(rawValue: $0) }
             carryTo(engine)
-            _ = engine.handshake()
+            if case .awaitingTrust(let trust) = engine.handshake(), let decide {
+                engine.decideTrust(decide(trust))
+                _ = engine.handshake()
+            }
             carryFrom(engine)
         }
     }

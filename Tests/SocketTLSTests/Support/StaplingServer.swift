@@ -29,10 +29,14 @@ final class StaplingServer {
     deinit { SSL_CTX_free(context) }
 
     /// What a client of these settings says in the end: an error, or nil for a complete handshake.
-    func error(of settings: TLSSettings) throws -> (error: TLSError?, alert: TLSAlert?) {
+    ///
+    /// - Parameter decide: The answer to a trust question.
+    func error(
+        of settings: TLSSettings, _ decide: @escaping (PeerTrust) -> Bool = { _ in true }
+    ) throws -> (error: TLSError?, alert: TLSAlert?) {
         let client = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
         let peer = try RawPeer(serving: SSL_new(context))
-        peer.shakeHands(with: client)
+        peer.shakeHands(with: client, decide)
         switch client.handshake() {
         case .failed(let error): return (error, error.sentAlert)
         case .complete: return (nil, nil)
@@ -47,6 +51,8 @@ extension HandmadeCertificate {
         var status = V_OCSP_CERTSTATUS_GOOD
         /// From when until when it is valid, counted in hours from now.
         var hours: Range<Int>? = -1..<24
+        /// Until when, counted in seconds from now; nil for what `hours` says.
+        var seconds: Int?
         /// Nil for the issuer itself.
         var responder: HandmadeCertificate?
         var digest = EVP_sha1()
@@ -58,7 +64,7 @@ extension HandmadeCertificate {
         defer { OCSP_BASICRESP_free(basic) }
         let identifier = OCSP_cert_to_id(answer.digest, subject.x509, x509)
         let begin = X509_gmtime_adj(nil, (answer.hours?.lowerBound ?? -1) * 3600)
-        let end = answer.hours.flatMap { X509_gmtime_adj(nil, $0.upperBound * 3600) }
+        let end = answer.hours.flatMap { X509_gmtime_adj(nil, answer.seconds ?? $0.upperBound * 3600) }
         defer {
             OCSP_CERTID_free(identifier)
             ASN1_STRING_free(begin)

@@ -24,13 +24,14 @@ struct ChainCase {
 
     /// Where this library has to be stricter than OpenSSL.
     enum Rule: String, CaseIterable {
-        case wildcardReachesIntoExcludedDomain, malformedConstraints, authorityAsPeerInStrictMode
+        case wildcardReachesIntoExcludedDomain, malformedConstraints, authorityAsPeerInStrictMode, keyThatMayNotSign
 
         var code: Int32 {
             switch self {
             case .wildcardReachesIntoExcludedDomain: X509_V_ERR_EXCLUDED_VIOLATION
             case .malformedConstraints: X509_V_ERR_UNSUPPORTED_CONSTRAINT_SYNTAX
             case .authorityAsPeerInStrictMode: X509_V_ERR_INVALID_PURPOSE
+            case .keyThatMayNotSign: X509_V_ERR_KEYUSAGE_NO_DIGITAL_SIGNATURE
             }
         }
     }
@@ -46,6 +47,7 @@ struct ChainCase {
                 constraints.contains { !$0.isMalformed && !Set($0.reachedBy).isDisjoint(with: wildcards) }
             case .malformedConstraints: constraints.contains(where: \.isMalformed)
             case .authorityAsPeerInStrictMode: isStrict && leaf.isAuthority
+            case .keyThatMayNotSign: leaf.cannotSign
             }
         }
     }

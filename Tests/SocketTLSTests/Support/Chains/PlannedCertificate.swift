@@ -86,10 +86,11 @@ struct CertificatePlan {
         extensions.contains { identifier, text in identifier == NID_basic_constraints && text.contains("CA:TRUE") }
     }
 
+    var cannotSign: Bool { keyUsage.map { !$0.contains("digitalSignature") } ?? false }
+
     /// Whether a peer cannot shake hands with it in TLS 1.2, or not at all, whatever is thought of its chain.
     var isNotForHandshakes: Bool {
-        let cannotSign = keyUsage.map { !$0.contains("digitalSignature") } ?? false
-        return cannotSign || key.isWeak || !further.isEmpty || !raw.isEmpty || constraints?.bytes != nil
+        cannotSign || key.isWeak || !further.isEmpty || !raw.isEmpty || constraints?.bytes != nil
     }
 
     private var extensions: HandmadeCertificate.Extensions {

@@ -1,0 +1,11 @@
+/// Facts that an engine has about the tickets of its connection.
+struct TicketFacts {
+    /// The key for the tickets that are being made; nil: the context knows.
+    var key: TLSTicketKey?
+    /// The digest of the name by which a server's settings were chosen (`TLSClientHello.nameDigest`); 0 if
+    /// they were not.
+    var name = 0
+    /// When the proof that the peer's certificates are not revoked ends, in seconds since 1970; nil without
+    /// one.
+    var evidenceEnd: Int?
+}

@@ -1,0 +1,68 @@
+internal import COpenSSL
+
+/// How a passphrase becomes a key, and how long that takes: a file says it itself (RFC 8018, 4.2).
+enum KeyDerivation {
+    /// The identifiers of RFC 8018 (PBES2 and its cipher) or RFC 7292, appendix C. OpenSSL itself limits what
+    /// scrypt, which has no rounds, may cost.
+    typealias Algorithm = (scheme: Int32, cipher: Int32, rounds: Int)
+
+    /// For all parts of a file together. It takes about a second. Programs use 1 to 1,000,000.
+    private static let roundLimit = 10_000_000
+
+    /// Throws `invalidPrivateKey` for more rounds than a file may take.
+    ///
+    /// - Parameters:
+    ///   - rounds: Nil for a number below zero.
+    ///   - source: What the file is called in messages.
+    static func check(_ rounds: Int?, _ source: String, operation: String) throws(TLSError) {
+        guard let rounds, rounds <= roundLimit else {
+            let count = rounds.map { "\($0)" } ?? "an impossible number of"
+            throw TLSError(
+                .invalidPrivateKey,
+                "\(source) is protected with \(count) rounds of key derivation, and no more than \(roundLimit) are accepted.",
+                operation: operation)
+        }
+    }
+
+    /// Nil if a number is below zero.
+    static func sum(_ rounds: [Int]) -> Int? {
+        rounds.contains { $0 < 0 } ? nil : rounds.reduce(0) { $0.addingReportingOverflow($1).overflow ? .max : $0 + $1 }
+    }
+
+    /// The rounds of an encrypted private key (PKCS#8) in DER; 0 for anything else.
+    static func rounds(ofKey bytes: UnsafeRawBufferPointer) -> Int {
+        var cursor = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self) as UnsafePointer<UInt8>?
+        guard let envelope = OpenSSLCall.attempt({ d2i_X509_SIG(nil, &cursor, bytes.count) }).value else { return 0 }
+        defer { X509_SIG_free(envelope) }
+        var data: UnsafePointer<X509_ALGOR>?
+        X509_SIG_get0(envelope, &data, nil)
+        return data.map { algorithm($0).rounds } ?? 0
+    }
+
+    static func algorithm(_ data: UnsafePointer<X509_ALGOR>) -> Algorithm {
+        let scheme = OBJ_obj2nid(data.pointee.algorithm)
+        guard scheme == NID_pbes2 else {
+            return (scheme, NID_undef, rounds(of: data, PBEPARAM_it(), PBEPARAM_free) { $0.pointee.iter })
+        }
+        guard let contents = ASN1_TYPE_unpack_sequence(PBE2PARAM_it(), data.pointee.parameter) else {
+            return (scheme, NID_undef, 0)
+        }
+        let parameters = contents.assumingMemoryBound(to: PBE2PARAM.self)
+        defer { PBE2PARAM_free(parameters) }
+        let count = rounds(of: parameters.pointee.keyfunc, PBKDF2PARAM_it(), PBKDF2PARAM_free) { $0.pointee.iter }
+        return (scheme, OBJ_obj2nid(parameters.pointee.encryption.pointee.algorithm), count)
+    }
+
+    /// The rounds in the parameters of an algorithm; 0 for parameters of another form.
+    private static func rounds<Parameters>(
+        of algorithm: UnsafePointer<X509_ALGOR>, _ form: OpaquePointer?, _ free: (UnsafeMutablePointer<Parameters>?) -> Void,
+        _ rounds: (UnsafeMutablePointer<Parameters>) -> UnsafeMutablePointer<ASN1_INTEGER>?
+    ) -> Int {
+        guard let contents = OpenSSLCall.attempt({ ASN1_TYPE_unpack_sequence(form, algorithm.pointee.parameter) }).value else {
+            return 0
+        }
+        let parameters = contents.assumingMemoryBound(to: Parameters.self)
+        defer { free(parameters) }
+        return rounds(parameters).map { ASN1_INTEGER_get($0) } ?? 0
+    }
+}

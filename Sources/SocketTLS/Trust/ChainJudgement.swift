@@ -1,0 +1,67 @@
+// Rules of a judgement:
+//  1. OpenSSL stops at the first fault, except where a callback may overrule it (`.manual`): there all
+//     evidence is judged, so that no fault hides another one.
+//  2. A chain without a pinned key is refused in every mode, and no callback is asked. Of a chain that is not
+//     trusted for more than its name or its dates, only the peer's own key counts: anyone can show the other
+//     certificates.
+//  3. A stapled response is judged later, in every mode (`StapledStatus`).
+
+internal import COpenSSL
+
+extension EngineEvents {
+    /// Judges the chain of an `X509_STORE_CTX`.
+    func judgeChain(in store: OpaquePointer) -> TrustGate.Ruling {
+        let chain = Certificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
+        if let excess = CertificateFault.excess(in: chain) { return refuse(chain, excess) }
+        var faults = verify(store, chain)
+        guard faults.isEmpty || gate.evaluation == .manual else { return judge(chain, faults) }
+        let verified = VerifiedChain(of: store)
+        let trusted = faults.allSatisfy(\.leavesPathTrusted) ? verified : verified.leaf
+        faults += rules.faults(in: verified)
+        matchesPins = rules.matchesPins(trusted)
+        stapledStatus = rules.stapledStatus(for: verified)
+        if let end = rules.revocation?.end(for: verified, in: store) { evidenceEnds(end) }
+        if let fault = rules.pinFault(in: trusted) {
+            if faults.isEmpty || gate.evaluation == .manual { return refuseForPins(chain, fault) }
+        }
+        return judge(chain, faults)
+    }
+
+    /// OpenSSL's faults, the first one first; all of them where someone may overrule the first.
+    private func verify(_ store: OpaquePointer, _ chain: [Certificate]) -> [PeerTrust.Verdict] {
+        foundFaults = []
+        if gate.evaluation == .manual { X509_STORE_CTX_set_verify_cb(store) { EngineEvents.note($0, $1) } }
+        let isVerified = X509_verify_cert(store) == 1
+        defer { foundFaults = [] }
+        if !foundFaults.isEmpty { return foundFaults }
+        return isVerified ? [] : [CertificateFault(in: store, leaf: chain.first, expectedName).verdict]
+    }
+
+    /// OpenSSL's callback: takes a note of a fault, and goes on.
+    private static func note(_ isGood: Int32, _ store: OpaquePointer?) -> Int32 {
+        guard isGood != 1, let store else { return isGood }
+        let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx())
+        guard let data, let events = EngineCallbacks.events(of: OpaquePointer(data)) else { return 0 }
+        let leaf = X509_STORE_CTX_get0_cert(store).map { Certificate(sharing: $0) }
+        let fault = CertificateFault(in: store, leaf: leaf, events.expectedName).verdict
+        guard events.foundFaults.count < faultLimit else { return 0 }
+        if !events.foundFaults.contains(fault) { events.foundFaults.append(fault) }
+        return 1
+    }
+
+    /// More than a chain of ten certificates has.
+    private static let faultLimit = 64
+}
+
+extension PeerTrust.Verdict {
+    /// The signatures are good, and lead to a trusted root.
+    fileprivate var leavesPathTrusted: Bool {
+        guard case .untrusted(_, let code, _) = self else { return true }
+        switch code {
+        case X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH, X509_V_ERR_CERT_HAS_EXPIRED,
+            X509_V_ERR_CERT_NOT_YET_VALID:
+            return true
+        default: return false
+        }
+    }
+}

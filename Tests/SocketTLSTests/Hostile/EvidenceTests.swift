@@ -1,0 +1,155 @@
+import AsyncSocketsTesting
+import COpenSSL
+import Foundation
+import SocketBuffers
+import SocketTLS
+import Testing
+
+/// All evidence about a certificate counts: with other faults beside it, and for as long as it holds.
+@Suite(.timeLimit(.minutes(20))) struct EvidenceTests {
+    private let chain: (root: HandmadeCertificate, intermediate: HandmadeCertificate, leaf: HandmadeCertificate)
+
+    init() throws {
+        chain = try HandmadeCertificate.chain()
+    }
+
+    private func fixture(_ version: TLSVersion) throws -> Fixture {
+        try Fixture(version, leaf: chain.leaf, roots: [chain.root])
+    }
+
+    private func lists(_ days: Range<Int> = -1..<7, revoking revoked: [HandmadeCertificate] = []) throws -> [TemporaryFile] {
+        [
+            try TemporaryFile(bytes: chain.root.revocationList()),
+            try TemporaryFile(bytes: chain.intermediate.revocationList(of: revoked, days: days)),
+        ]
+    }
+
+    // MARK: - Two faults
+
+    /// What a client with `.manual` is asked, and the outcome when it says yes to everything.
+    private func manual(_ settings: TLSSettings, response: [UInt8]?) throws -> (faults: [Int32], error: TLSError?) {
+        var settings = settings
+        settings.trustEvaluation = .manual
+        let server = try StaplingServer(chain.leaf, chain: [chain.intermediate], response: response)
+        var faults: [Int32] = []
+        let error = try server.error(of: settings) { trust in
+            faults = ([trust.verdict] + trust.otherFaults).compactMap {
+                if case .untrusted(_, let code, _) = $0 { code } else { nil }
+            }
+            return true
+        }.error
+        return (faults, error)
+    }
+
+    @Test(arguments: versions) func aWrongNameHidesNoRevocation(version: TLSVersion) throws {
+        let files = try lists(revoking: [chain.leaf])
+        var settings = try Fixture(version, serverName: "other.example.org").client
+        settings.trustRoots = try .certificates([chain.root.certificate])
+        settings.revocationLists = files.map { .file(path: $0.path) }
+        let faults = try manual(settings, response: nil).faults
+        #expect(faults.first == X509_V_ERR_CERT_REVOKED)
+        #expect(Set(faults) == [X509_V_ERR_CERT_REVOKED, X509_V_ERR_HOSTNAME_MISMATCH])
+    }
+
+    @Test(arguments: versions, [true, false])
+    func aWrongNameHidesNoStapledAnswer(version: TLSVersion, isRevoked: Bool) throws {
+        var settings = try Fixture(version, serverName: "other.example.org").client
+        settings.trustRoots = try .certificates([chain.root.certificate])
+        settings.ocspStapling = .required
+        let response =
+            isRevoked ? try chain.intermediate.response(about: chain.leaf, .init(status: V_OCSP_CERTSTATUS_REVOKED)) : nil
+        let (faults, error) = try manual(settings, response: response)
+        #expect(faults == [X509_V_ERR_HOSTNAME_MISMATCH])
+        #expect(error?.verifyCode == (isRevoked ? X509_V_ERR_CERT_REVOKED : X509_V_ERR_OCSP_VERIFY_NEEDED))
+    }
+
+    /// With a wrong name, and with a root that no one knows: no callback can make up for the pinned key.
+    @Test(arguments: versions, [true, false])
+    func noFaultHidesAPin(version: TLSVersion, isNameWrong: Bool) throws {
+        var settings = try Fixture(version, serverName: isNameWrong ? "other.example.org" : Fixture.host).client
+        settings.trustRoots = try isNameWrong ? .certificates([chain.root.certificate]) : Fixture.stranger.roots
+        settings.pins = [[UInt8](repeating: 7, count: 32)]
+        #expect(try manual(settings, response: nil).error?.code == .pinMismatch)
+        // The intermediate proves nothing where its root is unknown.
+        settings.pins = [try chain.intermediate.certificate.publicKeySHA256]
+        #expect(try manual(settings, response: nil).error?.code == (isNameWrong ? nil : .pinMismatch))
+        settings.pins = [try chain.leaf.certificate.publicKeySHA256]
+        #expect(try manual(settings, response: nil).error == nil)
+    }
+
+    // MARK: - The end of evidence
+
+    /// A full handshake, and the session that it leaves.
+    private func session(_ fixture: Fixture) throws -> TLSResumableSession {
+        let pair = try fixture.pair()
+        pair.shakeHands()
+        try #require(pair.isComplete, "\(String(describing: pair.clientError))")
+        #expect(try pair.exchange([1], from: .server) == [1])
+        return try #require(pair.client.session?.resumable)
+    }
+
+    /// Each end is the earliest of all once.
+    @Test(arguments: versions) func aSessionEndsWithTheProof(version: TLSVersion) throws {
+        var fixture = try fixture(version)
+        fixture.server.sessionTicketCount = 1
+        let plain = try session(fixture)
+        #expect(plain.end.timeIntervalSinceNow > 3000)
+        let files = try [
+            TemporaryFile(bytes: chain.root.revocationList(endingIn: 1800)),
+            TemporaryFile(bytes: chain.intermediate.revocationList(endingIn: 2400)),
+        ]
+        fixture.client.revocationLists = files.map { .file(path: $0.path) }
+        let bound = try session(fixture)
+        #expect((1000...1801).contains(bound.end.timeIntervalSinceNow), "\(bound.end)")
+        fixture.client.revocationScope = .leaf
+        #expect((1802...2401).contains(try session(fixture).end.timeIntervalSinceNow))
+        let copy = try TLSResumableSession(bytes: bound.bytes)
+        #expect(abs(copy.end.timeIntervalSince(bound.end)) < 1)
+    }
+
+    @Test(arguments: versions) func aSessionEndsWithTheStapledAnswer(version: TLSVersion) throws {
+        var fixture = try fixture(version)
+        fixture.client.ocspStapling = .required
+        fixture.server.sessionTicketCount = 1
+        var ends: [Double] = []
+        for seconds in [600, 1800] {
+            let response = try chain.intermediate.response(about: chain.leaf, .init(seconds: seconds))
+            fixture.server.identity = try chain.leaf.identity.stapling(ocspResponse: response)
+            ends.append(try session(fixture).end.timeIntervalSinceNow)
+        }
+        #expect(ends[0] < 601 && ends[0] > 0 && ends[1] > 1000 && ends[1] < 1801, "\(ends)")
+    }
+
+    // MARK: - Lists
+
+    @Test func aDeltaListIsNoCompleteList() throws {
+        var fixture = try fixture(.tls13)
+        let base = try TemporaryFile(bytes: chain.intermediate.revocationList(of: [chain.leaf]))
+        let delta = try TemporaryFile(bytes: chain.intermediate.revocationList(isDelta: true))
+        fixture.client.revocationLists = [base, delta].map { .file(path: $0.path) }
+        fixture.client.revocationScope = .leaf
+        let error = thrown { try fixture.clientError() }
+        #expect(error?.code == .invalidCertificate)
+        #expect(error?.message.contains(delta.path) == true && error?.message.contains("delta") == true)
+    }
+
+    // MARK: - Key usage
+
+    @Test(arguments: versions, ["keyEncipherment", "keyAgreement", "keyEncipherment,keyAgreement"])
+    func aKeyThatMayNotSignIsRefused(version: TLSVersion, usage: String) throws {
+        let extensions = HandmadeCertificate.server().map { $0.0 == NID_key_usage ? ($0.0, "critical," + usage) : $0 }
+        let leaf = try HandmadeCertificate("Server", extensions, signedBy: chain.intermediate, curve: nil)
+        var fixture = try Fixture(version, leaf: leaf, roots: [chain.root])
+        let error = try fixture.clientError()
+        #expect(error?.verifyCode == X509_V_ERR_KEYUSAGE_NO_DIGITAL_SIGNATURE)
+        #expect(error?.blame == .certificate)
+        fixture.client.policy = .compatible
+        #expect(try fixture.clientError() == nil)
+    }
+
+    @Test(arguments: versions) func aCertificateWithoutKeyUsageMaySign(version: TLSVersion) throws {
+        let extensions = HandmadeCertificate.server().filter { $0.0 != NID_key_usage }
+        let leaf = try HandmadeCertificate("Server", extensions, signedBy: chain.intermediate)
+        #expect(try Fixture(version, leaf: leaf, roots: [chain.root]).clientError() == nil)
+    }
+}
