@@ -60,6 +60,8 @@ let package = Package(
             path: "Tests/EngineProbe",
             swiftSettings: strict
         ),
+        .executableTarget(
+            name: "TopLevelCalls", dependencies: ["AsyncSockets"], path: "Tests/TopLevelCalls", swiftSettings: strict),
         .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: tests),
         .testTarget(
             name: "SocketCoreTests", dependencies: ["AsyncSocketsTesting", "SocketCore", "SocketBuffers", "SocketTestSupport"],

@@ -69,9 +69,9 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - path: 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
-    ///   - timeout: Seconds from now, 30 by default; negative: no limit.
+    ///   - timeout: Seconds from now; negative: no limit.
     /// - Throws: `.badConfiguration` when the socket is in use, `.badParameter` for another path.
-    public func connect(toPath path: String, withTimeout timeout: TimeInterval = 30) throws(AsyncSocketError) {
+    public func connect(toPath path: String, withTimeout timeout: TimeInterval) throws(AsyncSocketError) {
         try connect(toAddress: SocketAddress.ofSocket(at: path, "connect"), withTimeout: timeout)
     }
 

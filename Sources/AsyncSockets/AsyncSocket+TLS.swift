@@ -20,10 +20,10 @@ extension AsyncSocket {
     ///   reads them, which takes about 25 milliseconds.
     /// - Throws: `.tls` when the settings are unusable. The connection ends with that error: what you queue
     ///   after the call is never sent in plaintext, even if you ignore the error. `.badConfiguration`, and
-    ///   nothing changes, when the socket is not in use, or when `startTLS` was called on this connection
-    ///   before; `.closed` when you are closing it. When the connection has already ended by itself the call
-    ///   does not throw, as for a read: `socketDidDisconnect(_:withError:)` says why it ended.
-    public func startTLS(settings: TLSSettings) throws(AsyncSocketError) {
+    ///   nothing changes, when the socket is not in use, or when TLS was begun on this connection before;
+    ///   `.closed` when you are closing it. When the connection has already ended by itself the call does not
+    ///   throw, as for a read: `socketDidDisconnect(_:withError:)` says why it ended.
+    public func beginTLS(settings: TLSSettings) throws(AsyncSocketError) {
         _ = try startTLS(settings: settings, waiter: nil, decidesTrust: false)
     }
 
@@ -40,7 +40,7 @@ extension AsyncSocket {
     ///   certificate_required. False: `TLSSession.peerCertificates` is empty then.
     /// - Throws: `.badConfiguration` when the socket is not in use. When the connection has ended by itself
     ///   the call does not throw: `socketDidDisconnect(_:withError:)` says why.
-    public func requestClientCertificate(isRequired: Bool = true) throws(AsyncSocketError) {
+    public func beginClientCertificateRequest(isRequired: Bool = true) throws(AsyncSocketError) {
         guard let connection else {
             throw .badConfiguration("requestClientCertificate", "the socket is not in use: connect it first")
         }

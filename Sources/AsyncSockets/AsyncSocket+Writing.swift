@@ -12,11 +12,16 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - data: The bytes. They are not copied.
-    ///   - timeout: Seconds from the moment when this is the oldest incomplete write; negative (the default):
-    ///     no limit. `socket(_:shouldTimeoutWriteWithTag:elapsed:bytesDone:)` then decides what happens.
+    ///   - timeout: Seconds from the moment when this is the oldest incomplete write; negative: no limit.
+    ///     `socket(_:shouldTimeoutWriteWithTag:elapsed:bytesDone:)` then decides what happens.
     ///   - tag: Comes back with the completion.
-    public func write(_ data: Data, withTimeout timeout: TimeInterval = -1, tag: Int = 0) {
+    public func write(_ data: Data, withTimeout timeout: TimeInterval, tag: Int = 0) {
         withConnection { $0.write(WritePacket(data: data, timeout: timeout, completion: .delegate(tag: tag))) }
+    }
+
+    /// Writes all of `data`, like `write(_:withTimeout:tag:)` without a limit.
+    public func write(_ data: Data, tag: Int) {
+        write(data, withTimeout: -1, tag: tag)
     }
 
     /// Writes a part of a file, after the writes that are queued already.
@@ -36,10 +41,17 @@ extension AsyncSocket {
     /// - Throws: `.badParameter` when the file is not a regular file, or the part lies outside it; `.system`
     ///   when the file cannot be opened.
     public func write(
-        contentsOfFile path: String, offset: Int = 0, length: Int? = nil, withTimeout timeout: TimeInterval = -1, tag: Int = 0
+        contentsOfFile path: String, offset: Int = 0, length: Int? = nil, withTimeout timeout: TimeInterval, tag: Int = 0
     ) throws(AsyncSocketError) {
         let region = try Self.region(ofFile: path, offset: offset, length: length)
         connection?.write(WritePacket(file: region, timeout: timeout, completion: .delegate(tag: tag)))
+    }
+
+    /// Writes a part of a file, like `write(contentsOfFile:offset:length:withTimeout:tag:)` without a limit.
+    public func write(
+        contentsOfFile path: String, offset: Int = 0, length: Int? = nil, tag: Int
+    ) throws(AsyncSocketError) {
+        try write(contentsOfFile: path, offset: offset, length: length, withTimeout: -1, tag: tag)
     }
 
     static func region(ofFile path: String, offset: Int, length: Int?) throws(AsyncSocketError) -> FileRegion {

@@ -100,7 +100,7 @@ public protocol AsyncSocketDelegate: AnyObject {
     // MARK: TLS
 
     /// Decide whether to trust the peer. Called at most once for a connection (and for each request of
-    /// `requestClientCertificate(isRequired:)`), and only when the settings'
+    /// `beginClientCertificateRequest(isRequired:)`), and only when the settings'
     /// `trustEvaluation` asks for it.
     ///
     /// Answer by calling `completionHandler` once, from any thread, now or later, within `trustTimeout`
@@ -115,7 +115,7 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// The connection is secure: everything read and written from here on is encrypted. See `tlsSession`.
     func socketDidSecure(_ socket: AsyncSocket)
 
-    /// A request of `requestClientCertificate(isRequired:)` is over.
+    /// A request of `beginClientCertificateRequest(isRequired:)` is over.
     ///
     /// - Parameters:
     ///   - socket: The socket.

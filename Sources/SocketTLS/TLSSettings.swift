@@ -229,7 +229,7 @@ extension TLSSettings {
         /// The server asks, and admits no client without a good certificate.
         case required
         /// The server asks when its program says so, after the handshake: see
-        /// `AsyncSocket.requestClientCertificate(isRequired:)`. The handshake asks for none (RFC 8446,
+        /// `AsyncSocket.beginClientCertificateRequest(isRequired:)`. The handshake asks for none (RFC 8446,
         /// section 4.6.2).
         ///
         /// Only TLS 1.3 has it, and only clients that offer it can be asked. Where tickets are issued, they

@@ -202,7 +202,7 @@ import Testing
         server.trustEvaluation = .delegate
         try await link.secure(client: client, server: server)
         link.server.readData(withTimeout: 60, tag: 1)
-        try link.server.askForCertificate()
+        try link.server.beginClientCertificateRequest()
         let (trust, answer) = try await link.atServer.asked()
         #expect(trust.peer == .client && trust.leaf?.commonName == "alice")
         link.client.write(Data("after"), withTimeout: 60, tag: 0)
@@ -223,11 +223,11 @@ import Testing
         server.trustEvaluation = .delegate
         try await link.secure(client: client, server: server)
         link.server.readData(withTimeout: 60, tag: 1)
-        try link.server.askForCertificate()
+        try link.server.beginClientCertificateRequest()
         let (_, first) = try await link.atServer.asked()
         first(true)
         _ = try await link.atServer.requestedCertificate().get()
-        try link.server.askForCertificate()
+        try link.server.beginClientCertificateRequest()
         let (_, second) = try await link.atServer.asked()
         first(true)
         second(false)
@@ -239,16 +239,11 @@ import Testing
         var client = client
         client.allowsPostHandshakeAuthentication = false
         try await link.secure(client: client, server: server)
-        try link.server.askForCertificate()
+        try link.server.beginClientCertificateRequest()
         guard case .failure(let error) = try await link.atServer.requestedCertificate() else { throw Refused() }
         #expect(error.tls?.code == .postHandshakeAuthenticationUnavailable)
         link.client.write(Data("still here"), withTimeout: 60, tag: 0)
         link.server.readData(withTimeout: 60, tag: 1)
         #expect(try await link.atServer.readText() == "still here")
     }
-}
-
-extension AsyncSocket {
-    /// The call for delegates: in a test that is a task, the one for tasks would be chosen.
-    fileprivate func askForCertificate() throws { try requestClientCertificate() }
 }

@@ -20,13 +20,13 @@ import Testing
 
         func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
             guard tag == 0 else { return }
-            socket.write(Data("STARTTLS\r\n"))
+            socket.write(Data("STARTTLS\r\n"), withTimeout: -1)
             socket.readData(to: Data("\n"), tag: 1)
             try? socket.beginTLS(settings: settings)
-            socket.write(Data(RecklessProgramTests.secret))
+            socket.write(Data(RecklessProgramTests.secret), withTimeout: -1)
             socket.readData(to: Data("\n"), tag: 2)
             try? socket.beginTLS(settings: settings)
-            socket.write(Data(RecklessProgramTests.secret))
+            socket.write(Data(RecklessProgramTests.secret), withTimeout: -1)
             socket.disconnectAfterWriting()
         }
     }
@@ -44,18 +44,18 @@ import Testing
 
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             sockets.withLock { $0.append(newSocket) }
-            newSocket.write(Data("220 ready\n"))
+            newSocket.write(Data("220 ready\n"), withTimeout: -1)
             newSocket.readData(to: Data("\n"), tag: 0)
         }
 
         func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
             guard tag == 0 else { return }
-            socket.write(Data("220 go ahead\n"))
+            socket.write(Data("220 go ahead\n"), withTimeout: -1)
             try? socket.beginTLS(settings: settings)
-            socket.write(Data(RecklessProgramTests.secret))
+            socket.write(Data(RecklessProgramTests.secret), withTimeout: -1)
             socket.readData(to: Data("\n"), tag: 1)
             try? socket.beginTLS(settings: settings)
-            socket.write(Data(RecklessProgramTests.secret))
+            socket.write(Data(RecklessProgramTests.secret), withTimeout: -1)
             socket.disconnectAfterWriting()
         }
     }

@@ -129,7 +129,7 @@ import Testing
         let socket = AsyncSocket()
         socket.logger = Logger(label: "mine") { _ in Handler(lines: lines) }
         socket.readData()
-        socket.write(Data("x"))
+        socket.write(Data("x"), withTimeout: -1)
         #expect(lines.withLock { $0.map(\.message) }.allSatisfy { $0.contains("dropped") })
         #expect(lines.withLock { $0.count } == 2)
     }

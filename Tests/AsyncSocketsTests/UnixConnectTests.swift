@@ -62,7 +62,7 @@ import Testing
         let client = AsyncSocket()
         let long = "/tmp/" + String(repeating: "x", count: 103)
         for path in [long, "", "/tmp/a\0b"] {
-            let error = #expect(throws: AsyncSocketError.self) { try client.connect(toPath: path) }
+            let error = #expect(throws: AsyncSocketError.self) { try client.connect(toPath: path, withTimeout: 30) }
             #expect(error?.code == .badParameter)
         }
         let address = try #require(SocketAddress(unixPath: "/tmp/socket"))

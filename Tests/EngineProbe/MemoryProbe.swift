@@ -24,7 +24,7 @@ enum MemoryProbe {
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             open.withLock { $0[ObjectIdentifier(newSocket)] = newSocket }
             // An error ends the connection: nothing follows in plaintext.
-            do { try newSocket.startTLS(settings: settings) } catch { print("startTLS: \(error)") }
+            do { try newSocket.beginTLS(settings: settings) } catch { print("startTLS: \(error)") }
             begun.withLock { $0 += 1 }
         }
 

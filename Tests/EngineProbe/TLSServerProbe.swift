@@ -17,7 +17,7 @@ enum TLSServerProbe {
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             children.withLock { $0[ObjectIdentifier(newSocket)] = newSocket }
             // An error ends the connection: nothing follows in plaintext.
-            do { try newSocket.startTLS(settings: settings) } catch { print("startTLS: \(error)") }
+            do { try newSocket.beginTLS(settings: settings) } catch { print("startTLS: \(error)") }
             newSocket.readData(withTimeout: 30, tag: 0)
         }
         func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {

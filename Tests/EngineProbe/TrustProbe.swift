@@ -29,7 +29,7 @@ enum TrustProbe {
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             child = newSocket
             // An error ends the connection: nothing follows in plaintext.
-            do { try newSocket.startTLS(settings: settings) } catch { print("startTLS: \(error)") }
+            do { try newSocket.beginTLS(settings: settings) } catch { print("startTLS: \(error)") }
         }
         func socketDidSecure(_ socket: AsyncSocket) { mailbox.put(.secured) }
         func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) { mailbox.put(.wrote) }
@@ -59,7 +59,7 @@ enum TrustProbe {
         let atClient = Party(settings)
         let client = AsyncSocket(inlineDelegate: atClient)
         try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
-        try client.startTLS(settings: settings)
+        try client.beginTLS(settings: settings)
         // The client is secure before the server has its verdict (RFC 8446 lets it), and sends.
         guard case .secured = try atClient.mailbox.next() else { throw ProbeFailure(description: "not secure") }
         guard case .asked = try atServer.mailbox.next() else { throw ProbeFailure(description: "not asked") }

@@ -19,7 +19,7 @@ class Service: AsyncSocketDelegate, @unchecked Sendable {
     func socket(_ listener: AsyncSocket, didAcceptNewSocket socket: AsyncSocket) {
         sockets.withLock { $0[ObjectIdentifier(socket)] = socket }
         do {
-            if let settings { try socket.startTLS(settings: settings) }
+            if let settings { try socket.beginTLS(settings: settings) }
         } catch {
             print("startTLS: \(error)")
             return socket.disconnect()
@@ -97,7 +97,7 @@ final class UpgradeService: Service, @unchecked Sendable {
         } else {
             socket.write(Data("220 go ahead\r\n".utf8), withTimeout: -1, tag: tag)
             do {
-                try socket.startTLS(settings: upgrade)
+                try socket.beginTLS(settings: upgrade)
             } catch {
                 print("startTLS: \(error)")
                 return socket.disconnect()

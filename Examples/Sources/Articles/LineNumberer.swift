@@ -19,7 +19,7 @@ final class LineNumberer: AsyncSocketDelegate {
     func socket(_ listener: AsyncSocket, didAcceptNewSocket client: AsyncSocket) {
         clients[ObjectIdentifier(client)] = (client, 0)  // a socket without a reference is closed
         do {
-            try client.startTLS(settings: tls)
+            try client.beginTLS(settings: tls)
             client.readData(to: AsyncSocket.crlf, maxLength: 65536)
         } catch {
             client.disconnect()

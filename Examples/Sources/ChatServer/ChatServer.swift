@@ -82,7 +82,7 @@ extension ChatServer: @MainActor AsyncSocketDelegate {
         guard let settings, !isShuttingDown else { return }
         sockets[ObjectIdentifier(socket)] = socket
         do {
-            try socket.startTLS(settings: settings)
+            try socket.beginTLS(settings: settings)
         } catch {
             log("cannot serve: \(error)")
             socket.disconnect()

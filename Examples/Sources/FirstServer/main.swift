@@ -35,7 +35,7 @@ final class EchoServer: AsyncSocketDelegate {
         guard let settings else { return }
         clients[ObjectIdentifier(client)] = client  // a socket without a reference is closed
         do {
-            try client.startTLS(settings: settings)
+            try client.beginTLS(settings: settings)
             readLine(from: client)
         } catch {
             print("cannot serve: \(error)")

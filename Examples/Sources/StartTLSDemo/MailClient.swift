@@ -56,7 +56,7 @@ final class MailClient: AsyncSocketDelegate {
     private func upgrade() {
         startedTLS = .now()
         do {
-            try socket.startTLS(settings: settings)
+            try socket.beginTLS(settings: settings)
         } catch {
             screen.step("client", "startTLS threw: \(error)")
             socket.disconnect()

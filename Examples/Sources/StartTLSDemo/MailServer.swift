@@ -56,7 +56,7 @@ final class MailServer: AsyncSocketDelegate {
         send("220 ready to start TLS", to: socket)
         startedTLS = .now()
         do {
-            try socket.startTLS(settings: settings)
+            try socket.beginTLS(settings: settings)
         } catch {
             screen.step("server", "startTLS threw: \(error)")
             socket.disconnect()

@@ -30,7 +30,7 @@ final class Pair: AsyncSocketDelegate {
         target.setDelegate(self, delegateQueue: queue)
         client.setDelegate(self, delegateQueue: queue)
         do {
-            try client.startTLS(settings: settings)
+            try client.beginTLS(settings: settings)
         } catch {
             fail("startTLS", error)
         }

@@ -28,7 +28,7 @@ import Testing
         socket.observer = observer
         try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
         // In a closure that is not async: otherwise this would be the upgrade that a task waits for.
-        if let client { try { try socket.startTLS(settings: client) }() }
+        if let client { try { try socket.beginTLS(settings: client) }() }
         socket.write(Data(line.utf8), withTimeout: 60, tag: 1)
         socket.readData(to: Data("\n".utf8), withTimeout: 60, tag: 1)
         return [await party.end(), await party.end()]

@@ -23,7 +23,7 @@ final class Party: AsyncSocketDelegate, Sendable {
 
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
         accepted.withLock { $0.append(newSocket) }
-        if let settings { try? newSocket.startTLS(settings: settings) }
+        if let settings { try? newSocket.beginTLS(settings: settings) }
         newSocket.readData(to: Data("\n".utf8), withTimeout: 60, tag: 0)
     }
 

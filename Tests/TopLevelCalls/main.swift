@@ -1,0 +1,44 @@
+// Each asynchronous call of the library at the top level of a program. Swift prefers a synchronous method of
+// the same name here, and warns of the `await` that is left over: warnings are errors. The program is compiled
+// and never run. `Scripts/check-style` looks for calls that are missing.
+
+import AsyncSockets
+import Foundation
+
+let socket = AsyncSocket()
+guard let address = SocketAddress(literal: "127.0.0.1", port: 7) else { fatalError("no address") }
+let bytes: [UInt8] = [1, 2, 3]
+let tls = TLSSettings.client(serverName: "example.org")
+
+_ = try await SocketAddress.lookUp(host: "example.org", port: 7)
+try await socket.connect(to: "example.org", port: 7)
+try await socket.connect(to: address)
+try await socket.connect(toPath: "/run/example")
+try await AsyncSocket.withConnection(to: "example.org", port: 7) { _ in }
+try await AsyncSocket.withConnection(to: address) { _ in }
+await withDeadline(.seconds(1)) {}
+
+_ = try await socket.read()
+_ = try await socket.read(exactly: 3)
+_ = try await socket.read(until: Data(bytes))
+_ = try await socket.readLine()
+_ = try await socket.readToEnd()
+_ = try await socket.readFrame(LengthPrefixed<UInt8>())
+_ = try await socket.withNextBytes { $0.byteCount }
+
+try await socket.write(Data(bytes))
+try await socket.write(bytes)
+try await socket.write("text")
+try await socket.write(bytes.span.bytes)
+try await socket.write(ProxyHeader(source: address, destination: address))
+try await socket.write(Data(bytes), as: LengthPrefixed<UInt8>())
+try await socket.write(contentsOfFile: "/etc/hostname")
+
+_ = try await socket.startTLS(settings: tls)
+_ = try await socket.requestClientCertificate()
+await socket.close()
+
+let listener = try SocketListener(port: 7)
+try await listener.run { _ in }
+try await listener.reloadTLS(from: []) { tls }
+await listener.shutdown()
