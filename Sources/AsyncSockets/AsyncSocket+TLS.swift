@@ -106,7 +106,7 @@ extension AsyncSocket {
 
     /// False when the connection has ended by itself and no waiter is to hear of it.
     func startTLS(
-        settings: TLSSettings, waiter: (any OperationWaiter<HandshakeNews>)?, decidesTrust: Bool
+        settings: TLSSettings, waiter: (any OperationWaiter<HandshakeNews>)?, decidesTrust: Bool, waitsForNoTask: Bool = false
     ) throws(AsyncSocketError) -> Bool {
         guard let connection else { throw .badConfiguration("startTLS", "the socket is not in use: connect it first") }
         // The turn answers a waiter: it knows why the connection has ended.
@@ -114,7 +114,8 @@ extension AsyncSocket {
         do throws(TLSError) {
             let context = try TLSContext.context(for: settings)
             let request = TLSRequest(
-                settings: settings, context: context, waiter: waiter, waiterDecidesTrust: decidesTrust)
+                settings: settings, context: context, waiter: waiter, waiterDecidesTrust: decidesTrust,
+                waitsForNoTask: waitsForNoTask)
             connection.post(.startTLS(request))
             return true
         } catch {

@@ -189,6 +189,12 @@ extension AsyncSocketError {
         AsyncSocketError(code, blame: blame, operation: operation, message: "it did not complete within \(seconds) seconds")
     }
 
+    static func stuckBeforeTLS(seconds: Double) -> AsyncSocketError {
+        AsyncSocketError(
+            .handshakeTimeout, blame: .peer, operation: "startTLS",
+            message: "the writes before it did not leave: the peer took no byte for \(seconds) seconds")
+    }
+
     static let closed = AsyncSocketError(
         .closed, blame: .caller, operation: "close", message: "this side closed the connection")
 

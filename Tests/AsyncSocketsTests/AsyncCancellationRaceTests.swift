@@ -117,7 +117,7 @@ import Testing
                 }
             }
         }
-        await client.close()
+        try await client.close()
         let arrived = try await receiver.value
         #expect(Set(arrived).count == arrived.count)
         #expect(Set(served).isSubset(of: Set(arrived)))
@@ -173,7 +173,7 @@ import Testing
             case .success:
                 served += 1
                 #expect(await outcome { try await socket.connect(to: "127.0.0.1", port: port) } == .failed(.badConfiguration))
-                await socket.close()
+                try await socket.close()
             case .failure(let error):
                 #expect(error is CancellationError)
                 cancelled += 1

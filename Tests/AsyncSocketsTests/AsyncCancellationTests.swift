@@ -144,11 +144,11 @@ import Testing
         }
         for task in gone { task.cancel() }
         for task in gone + [never] { #expect(await task.outcome == .cancelled) }
-        let closing = Task.immediate { await client.close() }
+        let closing = Task.immediate { try await client.close() }
         #expect(try await pair.server.readToEnd(maxLength: .unlimited) == Self.more + Data("kept"))
         #expect(await first.outcome == .served)
         #expect(await kept.outcome == .served)
-        await closing.value
+        try await closing.value
     }
 
     @Test(arguments: [false, true])
@@ -159,9 +159,9 @@ import Testing
         let beginning = try await pair.server.read(exactly: 1)
         first.cancel()
         #expect(await first.outcome == .cancelled)
-        let closing = Task.immediate { await client.close() }
+        let closing = Task.immediate { try await client.close() }
         #expect(try await beginning + pair.server.readToEnd(maxLength: .unlimited) == Self.more)
-        await closing.value
+        try await closing.value
     }
 
     @Test(arguments: [false, true])
@@ -177,9 +177,9 @@ import Testing
             task.cancel()
             #expect(await task.outcome == .cancelled)
         }
-        let closing = Task.immediate { await client.close() }
+        let closing = Task.immediate { try await client.close() }
         #expect(try await pair.server.readToEnd(maxLength: .unlimited) == Self.more)
-        await closing.value
+        try await closing.value
     }
 
     // MARK: - Connecting
@@ -240,14 +240,18 @@ import Testing
     }
 
     @Test func startTLSThatIsCancelledInTheQueueSendsNothing() async throws {
-        let (socket, peer) = try await connectedSocket([.expectEnd])
-        let read = Task.immediate { try await socket.read(exactly: 1) }
+        let mayRead = try TestSignal()
+        let (socket, peer) = try await connectedSocket([.wait(for: mayRead)])
+        let plaintext = Data(count: 16 << 20)
+        let write = Task.immediate { try await socket.write(plaintext) }
+        try await eventually("the write waits") { socket.writeProgress != nil }
         let task = Task.immediate { try await socket.startTLS(settings: TestCertificates.client()) }
         let secret = Task.immediate { try await socket.write("secret") }
         task.cancel()
         #expect(await task.outcome == .cancelled)
-        #expect(await read.outcome == .failed(.closed))
+        #expect(await write.outcome == .failed(.closed))
         #expect(await secret.outcome == .failed(.closed))
+        mayRead.fire()
         _ = try await peer.finish()
     }
 }

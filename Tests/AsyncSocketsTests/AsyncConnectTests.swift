@@ -58,7 +58,7 @@ import Testing
         let (socket, peer) = try await connectedSocket([.expect("hello"), .expectEnd], isSecure: true)
         #expect(socket.isSecure)
         try await socket.write("hello")
-        await socket.close()
+        try await socket.close()
         #expect(try await peer.finish().session != nil)
         // One who does not trust the peer is not connected.
         let stranger = try ScriptedPeer.listening([.startTLS(try TestCertificates.server(for: ["other"]))])
@@ -80,8 +80,8 @@ import Testing
         let write = Task.immediate { try await socket.write("hello") }
         let second = Task.immediate { try await socket.connect(toPath: folder.path("x")) }
         #expect(await second.outcome == .failed(.badConfiguration))
-        let closing = Task.immediate { await socket.close() }
-        await closing.value
+        let closing = Task.immediate { try await socket.close() }
+        #expect(await closing.outcome == .failed(.closed))
         for outcome in [await connect.outcome, await read.outcome, await write.outcome] {
             #expect(outcome == .failed(.closed))
         }

@@ -44,7 +44,7 @@ import Testing
         try await socket.write(Data("bye"))
         #expect(try await socket.readToEnd() == Data())
         check(socket)
-        await socket.close()
+        try await socket.close()
         check(socket)
         _ = try await peer.finish()
     }
@@ -111,7 +111,7 @@ import Testing
         #expect(client.executor === loop)
         let echo = Task(executorPreference: server.executor) {
             for try await bytes in server.chunks { try await server.write(bytes) }
-            await server.close()
+            try await server.close()
         }
         try await withTaskExecutorPreference(loop) {
             for round in 0..<1000 {
@@ -125,7 +125,7 @@ import Testing
             let child = Task.immediate { try await client.read() }
             child.cancel()
             #expect(await child.outcome == .cancelled)
-            await client.close()
+            try await client.close()
             #expect(loop.isCurrent)
         }
         try await echo.value

@@ -21,7 +21,7 @@ import Testing
             for start in stride(from: 0, to: bytes.count, by: pieces ?? bytes.count) {
                 try await pair.client.write(bytes[start..<min(start + (pieces ?? bytes.count), bytes.count)])
             }
-            await pair.client.close()
+            try await pair.client.close()
         }
         var frames: [Data] = []
         for try await frame in pair.server.frames(framing) { frames.append(frame) }
@@ -49,7 +49,7 @@ import Testing
         let pair = try await SocketPair()
         pair.server.autoDisconnectOnClosedReadStream = !keepsReadSideOpen
         try await pair.client.write(Data([0, 0, 0, 5, 1, 2]))
-        await pair.client.close()
+        try await pair.client.close()
         let error = await #expect(throws: AsyncSocketError.self) {
             for try await _ in pair.server.frames(LengthPrefixed<UInt32>()) {}
         }
@@ -94,7 +94,7 @@ import Testing
             let count = text == "1ab" ? 0 : 1
             for _ in 0..<count { #expect(try await pair.server.readFrame(framing) != nil) }
         }
-        await pair.client.close()
+        try await pair.client.close()
         #expect(try await pair.server.readFrame(framing) == nil)
     }
 
@@ -127,7 +127,7 @@ import Testing
         let sent = pattern(3 << 20)
         let sender = Task {
             try await sent.withUnsafeBytes { bytes in Data(bytes) }.chunked(by: 100_000) { try await pair.client.write($0.bytes) }
-            await pair.client.close()
+            try await pair.client.close()
         }
         var received = Data()
         while let count = try await pair.server.withNextBytes({ bytes in

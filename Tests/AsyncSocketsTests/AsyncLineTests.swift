@@ -171,7 +171,7 @@ import Testing
         let (socket, _) = try await connectedSocket([.send("one\r\ntwo\r\n")])
         var lines = socket.lines.makeAsyncIterator()
         #expect(try await lines.next() == "one")
-        await socket.close()
+        try await socket.close()
         let second = try ScriptedPeer.listening([.send("three\r\n")])
         try await socket.connect(to: "127.0.0.1", port: second.port)
         #expect(try await lines.next() == nil)

@@ -209,14 +209,14 @@ import Testing
         #expect(await outcome { try await socket.startTLS(settings: TestCertificates.client()) } == .failed(.badConfiguration))
         for try await _ in socket.chunks.prefix(0) {}
         #expect(await outcome { for try await _ in socket.lines {} } == .failed(.badConfiguration))
-        await socket.close()
+        try await socket.close()
     }
 
     @Test(arguments: [false, true])
     func afterTheEndEveryReadFails(isSecure: Bool) async throws {
         let (socket, _) = try await connectedSocket([.send("abc"), .expectEnd], isSecure: isSecure)
         #expect(try await socket.read(exactly: 1) == Data("a"))
-        await socket.close()
+        try await socket.close()
         #expect(await outcome { try await socket.read() } == .failed(.closed))
         #expect(await outcome { try await socket.readLine() } == .failed(.closed))
         #expect(await outcome { try await socket.readToEnd() } == .failed(.closed))

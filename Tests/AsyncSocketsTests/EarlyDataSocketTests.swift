@@ -136,7 +136,7 @@ import Testing
                 await Task.yield()
             }
             #expect(requests.all == ["GET /\n"] && lines.all == ["hello", "GET /"])
-            await victim.close()
+            try await victim.close()
         }
     }
 

@@ -115,10 +115,17 @@ import Testing
     }
 
     @Test(arguments: [TLSVersion.tls12, .tls13])
-    func aTruncationIsNoHalfClose(_ version: TLSVersion) async throws {
-        let (socket, recorder, _) = try await connect([.send("abc"), .finish], tls: version)
+    func aTruncationIsToldToTheRead(_ version: TLSVersion) async throws {
+        let (socket, recorder, peer) = try await connect([.send("abc"), .finish, .expect("ok"), .expectEnd], tls: version)
         socket.readData(toLength: 5, withTimeout: 60, tag: 1)
-        #expect(try await recorder.disconnected()?.code == .truncated)
+        try await recorder.readStreamClosed()
+        let told = try await recorder.notRead()
+        #expect((told.data, told.error.code) == (Data("abc"), .truncated))
+        socket.write(Data("ok"), tag: 2)
+        #expect(try await recorder.wrote() == 2)
+        socket.disconnectAfterWriting()
+        #expect(try await recorder.disconnected() == nil)
+        _ = try await peer.finish()
     }
 
     @Test func aResetAfterTheReadStreamHasEndedIsNoticed() async throws {

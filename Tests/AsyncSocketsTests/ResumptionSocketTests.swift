@@ -112,7 +112,7 @@ import Testing
                 #expect(upgrade == .served && socket.tlsSession?.isResumed == (attempt == 1))
                 try await socket.write("hello\n")
                 #expect(try await socket.readLine() == "hello")
-                await socket.close()
+                try await socket.close()
             }
         }
     }

@@ -33,7 +33,7 @@ import Testing
         // What is open goes on.
         try await client.write("more\n")
         #expect(try await client.readLine() == "more")
-        await client.close()
+        try await client.close()
         await ending.value
         try await running.value
     }
@@ -72,7 +72,7 @@ import Testing
         let (quick, slow) = (try await Self.client(of: listener), try await Self.client(of: listener))
         listener.beginShutdown()
         #expect(!listener.isListening)
-        await quick.close()
+        try await quick.close()
         try await eventually("one is left") { listener.reception.servedCount == 1 }
         // A later call with an earlier deadline counts, and one with a later one changes nothing.
         listener.beginShutdown(within: .seconds(3600))
@@ -138,7 +138,7 @@ import Testing
             let client = try await Self.client(of: listener)
             let second = await #expect(throws: AsyncSocketError.self) { try await listener.run { _ in } }
             #expect(second?.code == .badConfiguration)
-            await client.close()
+            try await client.close()
         }
         let later = await #expect(throws: AsyncSocketError.self) { try await listener.run { _ in } }
         #expect(later?.code == .badConfiguration)

@@ -41,7 +41,7 @@ import Testing
             #expect(client.proxyHeader == nil && client.originalAddress?.port == listener.localPort)
             try await client.write("hello\n")
             #expect(try await client.readLine() == "hello")
-            await client.close()
+            try await client.close()
         }
     }
 
@@ -65,7 +65,7 @@ import Testing
                 let client = AsyncSocket()
                 try await client.connect(to: "127.0.0.1", port: proxy.localPort, tls: .ofTests())
                 #expect(try await client.readLine() == "192.0.2.7:4711 true true")
-                await client.close()
+                try await client.close()
             }
         }
     }

@@ -89,7 +89,7 @@ import Testing
             #expect(it.ending.readEnd == nil && !it.ending.mayDecide)
             it.reads = [.waiting]
             #expect(it.decide() == [])
-            #expect(it.hear(.truncated) == [.close(.truncated)])
+            #expect(it.hear(.truncated) == (allowsHalfClose ? [.closeReadSide, .abandonRead(.truncated)] : [.close(.truncated)]))
         }
     }
 
@@ -103,7 +103,9 @@ import Testing
     @Test(arguments: [PeerEnd.reset, .truncation], [false, true])
     func anyOtherEndGivesAReadToTheEndUp(_ end: PeerEnd, allowsHalfClose: Bool) {
         var it = Transcript(reads: [.waitingForEnd, .waiting], allowsHalfClose: allowsHalfClose)
-        #expect(it.hear(end.event) == [.abandonRead(end.code), .close(end.code)])
+        let staysOpen = allowsHalfClose && end == .truncation
+        let rest: [Transcript.Step] = staysOpen ? [.closeReadSide, .abandonRead(end.code)] : [.close(end.code)]
+        #expect(it.hear(end.event) == [.abandonRead(end.code)] + rest)
     }
 
     @Test func theSecondOfTwoReadsToTheEndIsAReadLikeOthers() {
@@ -133,13 +135,13 @@ import Testing
 
     /// Whether half-close is allowed, whether our side is finished, and how the peer's side has ended.
     @Test(arguments: [false, true], [false, true])
-    func onlyAnOrderlyEndLeavesAnOpenSideOpen(isAllowed: Bool, isFinished: Bool) {
+    func anEndOfThePeersSideLeavesAnOpenSideOpen(isAllowed: Bool, isFinished: Bool) {
         for end in PeerEnd.allCases {
             for reads in [[], [.waiting], [.waiting, .waiting]] as [[StreamEnding.Situation.Reads]] {
                 var it = Transcript(reads: reads, hasWrites: true, allowsHalfClose: isAllowed)
                 if isFinished { #expect(it.hear(.finishedWriting) == []) }
-                let halfClose = [.closeReadSide] + reads.map { _ in Transcript.Step.abandonRead(.closedByPeer) }
-                let staysOpen = isAllowed && !isFinished && end == .fin
+                let halfClose = [.closeReadSide] + reads.map { _ in Transcript.Step.abandonRead(end.code) }
+                let staysOpen = isAllowed && !isFinished && end != .reset
                 #expect(it.hear(end.event) == (staysOpen ? halfClose : [.close(end.code)]), "\(end), \(reads)")
             }
         }
@@ -152,6 +154,14 @@ import Testing
         #expect(it.ask(for: .waiting) == [.abandonRead(.closedByPeer)])
         #expect(it.decide() == [])
         #expect(it.hear(.finishedWriting) == [.close(.closedByPeer)])
+    }
+
+    /// A caller that knows only that the read side is closed learns of it at the end.
+    @Test(arguments: [false, true]) func aTruncationIsToldOnce(reads: Bool) {
+        var it = Transcript(allowsHalfClose: true)
+        #expect(it.hear(.truncated) == [.closeReadSide])
+        if reads { #expect(it.ask(for: .waiting) == [.abandonRead(.truncated)]) }
+        #expect(it.hear(.wanted(.afterWrites)) == [.close(reads ? nil : .truncated)])
     }
 
     @Test func readsToTheEndBehindAnotherReadAreGivenUpWithIt() {

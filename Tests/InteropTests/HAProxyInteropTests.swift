@@ -77,7 +77,7 @@ import Testing
                 async let echo = socket.read(exactly: bytes.count)
                 try await socket.write(bytes)
                 #expect(try await echo == bytes)
-                await socket.close()
+                try await socket.close()
             }
         }
     }
@@ -93,7 +93,7 @@ import Testing
                 try await socket.write(ProxyHeader(source: source, destination: destination), as: version)
                 if isSecure { try await socket.startTLS(settings: TestCertificates.client()) }
                 #expect(try await socket.readLine() == "\(source) false", "\(front.program.printed)")
-                await socket.close()
+                try await socket.close()
             }
         }
     }

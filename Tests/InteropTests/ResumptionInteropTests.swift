@@ -70,7 +70,7 @@ import Testing
             let session = try await data.startTLS(settings: resuming)
             var received = Data()
             if let bytes { try await data.write(bytes) } else { received = try await data.readToEnd() }
-            await data.close()
+            try await data.close()
             try await expect("226")
             return (received, session.isResumed)
         }

@@ -103,8 +103,8 @@ import Testing
         while error == nil {
             switch pair.server.read(into: buffer, limit: limit) {
             case .bytes(let count): #expect((1...limit).contains(count))
-            case .failed(let failure): error = failure
-            case .incomplete, .closed: throw TestFailure(what: "no end")
+            case .truncated(let failure): error = failure
+            case .incomplete, .closed, .failed: throw TestFailure(what: "no end")
             }
         }
         #expect(Array(buffer.readableBytes) == sent)

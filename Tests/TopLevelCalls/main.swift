@@ -1,6 +1,6 @@
 // Each asynchronous call of the library at the top level of a program. Swift prefers a synchronous method of
-// the same name here, and warns of the `await` that is left over: warnings are errors. The program is compiled
-// and never run. `Scripts/check-style` looks for calls that are missing.
+// the same name here, and warns of the `await` that is left over: warnings are errors. The program is
+// compiled and never run. `Scripts/check-style` looks for calls that are missing.
 
 import AsyncSockets
 import Foundation
@@ -36,7 +36,7 @@ try await socket.write(contentsOfFile: "/etc/hostname")
 
 _ = try await socket.startTLS(settings: tls)
 _ = try await socket.requestClientCertificate()
-await socket.close()
+try await socket.close()
 
 let listener = try SocketListener(port: 7)
 try await listener.run { _ in }

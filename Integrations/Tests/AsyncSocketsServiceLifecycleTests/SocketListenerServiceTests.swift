@@ -29,7 +29,7 @@ import Testing
             #expect(!listener.isListening)
             try await client.write("more\n")
             #expect(try await client.readLine() == "more")
-            await client.close()
+            try await client.close()
             try await running
         }
     }
@@ -67,7 +67,7 @@ import Testing
         async let running: Void = group.run()
         let client = try await Self.client(of: listener)
         await group.triggerGracefulShutdown()
-        await client.close()
+        try await client.close()
         try await running
     }
 

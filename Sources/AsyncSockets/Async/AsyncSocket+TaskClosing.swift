@@ -7,47 +7,50 @@ extension AsyncSocket {
     /// Returns when the connection has ended. The peer gets a FIN and, on a secure connection, a close_notify
     /// before it. Reads that wait throw `.closed`. A cancelled task closes at once, as `disconnect()` does.
     /// It does nothing on a socket that is not in use, and closes one that is still connecting at once.
-    ///
-    /// With a `writeHighWaterMark`, bytes whose `write` has returned may be lost here without a word; at the
-    /// end of `withConnection` and of a listener's connection that is an error.
+    /// With a `writeHighWaterMark`, bytes may wait whose `write` has returned.
     ///
     /// - Parameter timeout: How long the writes may take; then the connection closes at once, and they fail.
-    public nonisolated(nonsending) func close(timeout: Duration = .seconds(30)) async {
-        try? await finish(timeout: timeout)
+    /// - Throws: Why bytes were given up that had been written: `.writeTimeout` after `timeout`, the error of
+    ///   the connection, or `CancellationError` when the task is cancelled.
+    public nonisolated(nonsending) func close(timeout: Duration = .seconds(30)) async throws {
+        try await finish(timeout: timeout, countsRefusedWrites: true)
     }
 
-    /// The same. Throws when bytes were not sent whose `write` had returned before.
-    nonisolated(nonsending) func finish(timeout: Duration = .seconds(30)) async throws {
+    /// The same.
+    ///
+    /// - Parameter countsRefusedWrites: Bytes count as given up although their `write` has thrown.
+    nonisolated(nonsending) func finish(timeout: Duration = .seconds(30), countsRefusedWrites: Bool = false) async throws {
         guard let connection else { return disconnect() }
-        if isConnected {
-            disconnectAfterWriting()
-            let waiter = DoneWaiter(.close, OperationLimit(timeout))
-            connection.post(.awaitEnd(waiter))
-            // Late or cancelled: it has closed at once.
-            try? await waiter.value(from: connection)
-        } else {
-            disconnect()
-        }
-        if let error = connection.record.withLock({ $0.snapshot.lostWrites }) { throw error }
+        if isConnected { disconnectAfterWriting() } else { disconnect() }
+        let waiter = DoneWaiter(.close, OperationLimit(timeout))
+        connection.post(.awaitEnd(waiter))
+        var cancellation: CancellationError?
+        // Late or cancelled: it has closed at once.
+        do { try await waiter.value(from: connection) } catch { cancellation = error as? CancellationError }
+        guard let lost = connection.record.withLock({ $0.snapshot.lostWrites }) else { return }
+        if countsRefusedWrites, let cancellation { throw cancellation }
+        if countsRefusedWrites || lost.isAnswered { throw lost.error }
     }
 }
 
 extension StreamConnection {
-    /// Gives up the writes that wait. Those that have been answered are remembered, since no one hears of
-    /// them.
+    /// Gives up the writes that wait, and remembers that.
     func dropWrites() {
-        var hasLostWrites = false
+        var (isOneLost, isAnswered) = (false, false)
         while let completion = writes.drop() {
-            if case .answered = completion { hasLostWrites = true }
+            isOneLost = true
+            if case .answered = completion { isAnswered = true }
             refuse(completion)
         }
-        if hasLostWrites { record.withLock { $0.snapshot.lostWrites = lostWritesError } }
+        guard isOneLost else { return }
+        let lost = LostWrites(error: lostWritesError, isAnswered: isAnswered)
+        record.withLock { $0.snapshot.lostWrites = lost }
     }
 
     private var lostWritesError: AsyncSocketError {
         if case .closed(let error?) = phase { return error }
         return AsyncSocketError(
-            .writeTimeout, blame: .peer, operation: "write",
+            .closed, blame: .caller, operation: "write",
             message: "the connection was closed before all that was written had been sent")
     }
 }

@@ -3,9 +3,9 @@ internal import SocketCore
 public import SocketTLS
 
 extension AsyncSocket {
-    /// Upgrades the connection to TLS, after the reads and writes that were asked for before.
+    /// Upgrades the connection to TLS, after the writes that were asked for before, and a delegate's reads.
     ///
-    /// Returns when the handshake is complete and the peer trusted. See `startTLS(settings:)` for what
+    /// Returns when the handshake is complete and the peer trusted. See `beginTLS(settings:)` for what
     /// becomes of bytes that came early. Sequences such as `lines` end here; begin new ones afterwards. A
     /// cancelled handshake closes the connection, and so does every error of the handshake: there is no way
     /// back to plaintext.
@@ -17,9 +17,10 @@ extension AsyncSocket {
     ///     OpenSSL decides, or the delegate if the settings say so.
     /// - Returns: What the handshake negotiated.
     /// - Throws: `CancellationError` when the task is cancelled, what `trust` throws, or an
-    ///   `AsyncSocketError`: `.tls`, `.handshakeTimeout`, `.trustTimeout`, `.bytesBufferedAtUpgrade`,
-    ///   `.badConfiguration` when the socket is not in use, was upgraded before or has no one to decide, and
-    ///   why the connection has ended.
+    ///   `AsyncSocketError`: `.tls`, `.handshakeTimeout` (also when no byte of the writes before has left for
+    ///   that long), `.trustTimeout`, `.bytesBufferedAtUpgrade`, `.badConfiguration` when the socket is not
+    ///   in use, was upgraded before, has no one to decide, or when another task waits in a read, which ends
+    ///   the connection; and why the connection has ended.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
         settings: TLSSettings, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
@@ -42,7 +43,7 @@ extension AsyncSocket {
             throw error
         }
         let waiter = HandshakeWaiter(.startTLS, limit)
-        _ = try startTLS(settings: settings, waiter: waiter, decidesTrust: trust != nil)
+        _ = try startTLS(settings: settings, waiter: waiter, decidesTrust: trust != nil, waitsForNoTask: true)
         return try await session(.startTLS, waiter, limit, on: connection, trust)
     }
 

@@ -90,6 +90,7 @@ final class ByteChannel {
     func report(to ending: inout StreamEnding) {
         switch (input, layer) {
         case (.endOfFile, .plain), (.closed, _): ending.note(.readEnded(.orderly))
+        case (.truncated(let error), _): ending.note(.readEnded(.truncated(error)))
         case (.failed(let error), _): ending.note(.readEnded(.failed(error)))
         case (.endOfFile, .tls), (.endOfFile, .lent), (.judged, _), (.quiet, _), (.ready, _): break
         }
@@ -99,6 +100,9 @@ final class ByteChannel {
 
     /// Why a handshake or a proxy negotiation cannot go on.
     var failure: AsyncSocketError? { input.error ?? output.error }
+
+    /// Neither side can go on: it is more than an end of the peer's side.
+    var hasFailed: Bool { input.isFailed || output.isFailed }
 
     // MARK: - Receiving
 
@@ -169,6 +173,9 @@ final class ByteChannel {
             case .bytes: return .bytes
             case .closed:
                 input = .closed
+                return .nothing
+            case .truncated(let error):
+                input = .truncated(AsyncSocketError(error, operation: "read"))
                 return .nothing
             case .failed(let error):
                 input = .failed(AsyncSocketError(error, operation: "read"))

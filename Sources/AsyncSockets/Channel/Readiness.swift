@@ -12,18 +12,22 @@ enum InputReadiness {
     case judged
     /// The peer has sent close_notify.
     case closed
+    /// A FIN was received without a close_notify before it.
+    indirect case truncated(AsyncSocketError)
     indirect case failed(AsyncSocketError)
 
     var isEnded: Bool {
         switch self {
         case .quiet, .ready, .judged: false
-        case .endOfFile, .closed, .failed: true
+        case .endOfFile, .closed, .truncated, .failed: true
         }
     }
 
+    var isFailed: Bool { if case .failed = self { true } else { false } }
+
     var error: AsyncSocketError? {
         switch self {
-        case .failed(let error): error
+        case .truncated(let error), .failed(let error): error
         case .endOfFile, .closed: .closedByPeer
         case .quiet, .ready, .judged: nil
         }

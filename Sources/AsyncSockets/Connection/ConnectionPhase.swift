@@ -20,6 +20,8 @@ enum ConnectionPhase {
 final class PhaseClock {
     enum Limit {
         case connect
+        /// The writes that a task's `startTLS` waits for: it begins again as long as bytes leave.
+        case earlierWrites(WriteHalf.Position)
         case handshake(thenTrust: Double)
         /// The delegate's verdict; the handshake's clock pauses meanwhile.
         case trust(pausing: PhaseClock)

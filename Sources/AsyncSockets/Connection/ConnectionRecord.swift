@@ -27,8 +27,8 @@ struct ConnectionSnapshot {
     var isEstablished = false
     var isClosed = false
     var isSecure = false
-    /// Why bytes were not sent whose writer had its answer before.
-    var lostWrites: AsyncSocketError?
+    /// Nil when all that was written has left.
+    var lostWrites: LostWrites?
     /// Bytes that no one had read went with the connection.
     var hasDroppedBytes = false
     var remoteAddress: SocketAddress?
@@ -37,6 +37,13 @@ struct ConnectionSnapshot {
     var exporter: KeyExporter?
     /// The host and port that the caller has asked for; nil when a descriptor was taken over.
     var endpoint: CopyOnWrite<String>?
+}
+
+/// Writes that were given up.
+struct LostWrites {
+    let error: AsyncSocketError
+    /// One of them had its answer, so that its caller does not know.
+    let isAnswered: Bool
 }
 
 /// What callers have asked for: written on their own threads, before the message reaches the connection.

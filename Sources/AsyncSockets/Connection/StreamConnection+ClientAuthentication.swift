@@ -46,13 +46,18 @@ extension StreamConnection {
     var handshakeOperation: String { isSecured ? Self.requestName : OperationKind.startTLS.rawValue }
 
     /// While a request is outstanding: whether its answer is there. A request that no one will answer ends.
+    ///
+    /// With a client that has failed to prove who it is, the connection ends at once, and what it has sent
+    /// before its answer counts for nothing. Where only the client's side has ended, ours may go on.
     func awaitsClient(_ channel: ByteChannel) -> Bool {
         channel.sendDelayedRequest()
         if channel.isAuthenticatingClient { return true }
-        if let failure = channel.failure {
-            clock = nil
-            guard !waiters.refuseSecured(failure), failure.code == .closedByPeer else { return false }
-            // The connection may go on, half closed.
+        guard let failure = channel.failure else { return false }
+        clock = nil
+        let isAnswered = waiters.refuseSecured(failure)
+        if channel.hasFailed {
+            close(failure)
+        } else if !isAnswered {
             outlet.append(.didRequestClientCertificate(.failure(failure)))
         }
         return false

@@ -157,11 +157,25 @@ extension StreamConnection {
             request.waiter?.complete(.failure(AsyncSocketError.closing("startTLS")))
             return
         }
+        if request.waitsForNoTask, reads.hasWaiter {
+            // The read would wait for bytes, and TLS for the read. Bytes that follow must not leave in
+            // plaintext.
+            request.waiter?.complete(.failure(Self.readIsWaiting))
+            return close(Self.readIsWaiting)
+        }
+        if request.waiter != nil, !writes.isEmpty {
+            clock = PhaseClock(.earlierWrites(writes.position), seconds: request.settings.handshakeTimeout)
+        }
         waiters.add(secured: request.waiter, decidesTrust: request.waiterDecidesTrust)
         upgrade.queue(request)
         reads.appendStartTLS()
         writes.appendStartTLS()
         needsPump = true
+    }
+
+    private static var readIsWaiting: AsyncSocketError {
+        .badConfiguration(
+            "startTLS", "a read is waiting on this connection, and its bytes could be of either side: let it end first")
     }
 
     /// Goes on towards TLS; true when that has changed what can be done.
@@ -295,6 +309,10 @@ extension StreamConnection {
     private func expire(_ clock: PhaseClock) {
         switch clock.limit {
         case .connect: close(.timeout(.connectTimeout, "connect", seconds: clock.seconds))
+        case .earlierWrites(let position):
+            let now = writes.position
+            if now == position { return close(.stuckBeforeTLS(seconds: clock.seconds)) }
+            self.clock = PhaseClock(.earlierWrites(now), seconds: clock.seconds)
         case .handshake:
             if case .connected(let channel) = phase { channel.abandonHandshake() }
             close(.timeout(.handshakeTimeout, handshakeOperation, seconds: clock.seconds))

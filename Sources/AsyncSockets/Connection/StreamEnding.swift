@@ -3,8 +3,9 @@
 //     The read of a task that an orderly end leaves incomplete is given up, and what it has is for the next.
 //  2. A read to the end is complete with an orderly end (a FIN or, with TLS, a close_notify). Any other end
 //     gives it up, with the reason.
-//  3. After an orderly end, where half-close is allowed and our side is open, only the read side closes. That
-//     is delivered once, and reads that wait are given up. The connection ends when our side is finished too.
+//  3. After an orderly end and after a truncation, where half-close is allowed and our side is open, only the
+//     read side closes. That is delivered once, and reads that wait are given up, with the reason. The
+//     connection ends when our side is finished too; with a truncation that no read has met, if there is one.
 //  4. What the caller wants comes before any other end: once what it waits for is done, the connection ends
 //     in good order.
 //  5. A file that cannot be read any more ends the connection at once, unread bytes or not.
@@ -26,15 +27,22 @@ struct StreamEnding {
     enum ReadEnd {
         /// The peer has closed its side: a FIN or, with TLS, a close_notify.
         case orderly
-        /// A truncation, a reset, an alert, or bytes that are not TLS.
+        /// A FIN without a close_notify before it: bytes may be missing. Our side may go on.
+        indirect case truncated(AsyncSocketError)
+        /// A reset, an alert, or bytes that are not TLS.
         indirect case failed(AsyncSocketError)
 
         var error: AsyncSocketError {
             switch self {
             case .orderly: .closedByPeer
-            case .failed(let error): error
+            case .truncated(let error), .failed(let error): error
             }
         }
+
+        var isOrderly: Bool { if case .orderly = self { true } else { false } }
+
+        /// The peer may still take what we send.
+        var isOfOneSide: Bool { if case .failed = self { false } else { true } }
     }
 
     /// Why no byte can be sent any more.
@@ -123,6 +131,8 @@ struct StreamEnding {
     /// A read to the end is complete with the end, once. Those that wait when that is done, or when the read
     /// side is closed, are reads like others.
     private var hasCompletedReadToEnd = false
+    /// A read was given up because of the end, which its caller knows from then on.
+    private var hasToldReader = false
     /// When a failed write ends the connection although bytes lie unread.
     private(set) var wakeTime: Deadline?
 
@@ -148,7 +158,7 @@ struct StreamEnding {
         case .finishedWriting: hasFinishedWriting = true
         case .wanted(let intent): self.intent = (self.intent ?? []).union(intent)
         case .readAsked: (wakeTime, hasCompletedReadToEnd) = (nil, false)
-        case .secured: readEnd = nil
+        case .secured: (readEnd, hasToldReader) = (nil, false)
         }
     }
 
@@ -156,7 +166,7 @@ struct StreamEnding {
     mutating func decide(_ situation: Situation) -> Action? {
         if let action = decideReads(situation) { return action }
         if let intent, intent.isMet(readsDone: situation.reads == .idle, writesDone: !situation.hasWrites) {
-            return .close(nil)
+            return .close(untoldTruncation)
         }
         if let writeFailure, writeFailure.isFileBroken { return .close(writeFailure.error) }
         let isHalfOpen = isHalfOpen(situation)
@@ -176,23 +186,31 @@ struct StreamEnding {
         guard let readEnd else { return nil }
         if situation.reads == .waitingForEnd, !hasCompletedReadToEnd {
             hasCompletedReadToEnd = true
-            if case .failed(let error) = readEnd { return .abandonRead(error) }
-            return .completeReadToEnd
+            return readEnd.isOrderly ? .completeReadToEnd : abandonRead(readEnd)
         }
         guard isHalfOpen(situation), isExhausted(situation) else {
-            guard situation.readLeavesBytes, case .orderly = readEnd else { return nil }
-            return .abandonRead(readEnd.error)
+            guard situation.readLeavesBytes, readEnd.isOfOneSide else { return nil }
+            return abandonRead(readEnd)
         }
         if !hasReportedReadSide {
             (hasReportedReadSide, hasCompletedReadToEnd) = (true, true)
             return .reportClosedReadSide
         }
-        return situation.reads == .idle ? nil : .abandonRead(.closedByPeer)
+        return situation.reads == .idle ? nil : abandonRead(readEnd)
+    }
+
+    private mutating func abandonRead(_ end: ReadEnd) -> Action {
+        hasToldReader = true
+        return .abandonRead(end.error)
+    }
+
+    /// The truncation, if the caller knows of the end and not of that.
+    private var untoldTruncation: AsyncSocketError? {
+        if case .truncated(let error) = readEnd, hasReportedReadSide, !hasToldReader { error } else { nil }
     }
 
     private func isHalfOpen(_ situation: Situation) -> Bool {
-        guard situation.allowsHalfClose, !hasFinishedWriting, case .orderly = readEnd else { return false }
-        return true
+        situation.allowsHalfClose && !hasFinishedWriting && readEnd?.isOfOneSide == true
     }
 
     private func isExhausted(_ situation: Situation) -> Bool {

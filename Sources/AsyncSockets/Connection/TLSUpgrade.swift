@@ -107,4 +107,6 @@ struct TLSRequest: Sendable {
     var waiter: (any OperationWaiter<HandshakeNews>)?
     /// The waiter decides about the peer's certificate; otherwise the delegate.
     var waiterDecidesTrust = false
+    /// Of a task: it waits for no read of another one.
+    var waitsForNoTask = false
 }

@@ -138,7 +138,7 @@ extension EnginePair {
             switch engine.read(into: buffer, limit: 64 * 1024) {
             case .bytes: continue
             case .incomplete, .closed: return
-            case .failed(let error): throw error
+            case .truncated(let error), .failed(let error): throw error
             }
         }
     }

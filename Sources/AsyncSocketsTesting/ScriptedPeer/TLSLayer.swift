@@ -69,7 +69,7 @@ final class TLSLayer {
             switch answer {
             case .bytes: return Array(plaintext.readableBytes)
             case .closed: return []
-            case .failed(let error): throw Self.failure(error)
+            case .truncated(let error), .failed(let error): throw Self.failure(error)
             case .incomplete: try feed()
             }
         }

@@ -5,7 +5,7 @@ struct OperationTimer {
 
     /// The number of the current operation. It grows with each that is complete, so that a late answer finds
     /// its own or none.
-    private var number: UInt32 = 0
+    private(set) var number: UInt32 = 0
     private var isStarted = false
     /// When the operation became current, if it is to end by a certain time.
     private var began = Deadline.distantPast

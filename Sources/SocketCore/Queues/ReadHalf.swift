@@ -42,6 +42,13 @@ package final class ReadHalf {
 
     package var isEmpty: Bool { packets.isEmpty }
 
+    /// True while a task waits in a read. A task that was served is gone.
+    package var hasWaiter: Bool {
+        var found = false
+        packets.forEach { if case .waiter = $0.pointee.completion { found = true } }
+        return found
+    }
+
     package var front: Front {
         if packets.front != nil { return .read }
         return packets.isAtStartTLS ? .startTLS : .nothing

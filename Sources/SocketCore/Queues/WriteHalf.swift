@@ -47,6 +47,16 @@ package final class WriteHalf {
         return OperationProgress(tag: write.pointee.completion.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
     }
 
+    /// How far the writes have come: the same as before when no byte has left since.
+    package struct Position: Equatable, Sendable {
+        fileprivate let operation: UInt32
+        fileprivate let byteCount: Int
+    }
+
+    package var position: Position {
+        Position(operation: timer.number, byteCount: packets.front?.pointee.handedOn ?? 0)
+    }
+
     /// The seconds that the oldest write may take; nil when no write waits.
     private var timeout: Double? {
         packets.front?.pointee.timeout

@@ -2,7 +2,9 @@
 //  1. OpenSSL reads what the owner appends to `received`, and writes to `output`. Nothing else lies between
 //     it and the network.
 //  2. Without bytes the BIO says "try again"; after the end of the transport it says end of file.
-//     `BIO_CTRL_EOF` says the same, which turns an end without close_notify into an error.
+//     `BIO_CTRL_EOF` says the same, which turns an end in the middle of a handshake into an error. After the
+//     handshake OpenSSL does not learn of the end (`withholdsEnd`): it would refuse to write, and forget the
+//     session. The engine tells a truncation by itself.
 //  3. While `isHeld`, OpenSSL gets nothing to read (see TrustGate).
 //  4. A write gets "try again" only while OpenSSL reads or shakes hands (`limitsOutput`), and only far over
 //     the limit that the engine checks before it writes. Inside `SSL_write` it would leave a record encrypted
@@ -33,6 +35,8 @@ final class EngineBIO {
     /// The bytes of the handshake that OpenSSL has read; on a server those behind the ClientHello.
     @exclusivity(unchecked) var handshakeByteCount = 0
     @exclusivity(unchecked) var hasReachedEndOfFile = false
+    /// The handshake is complete.
+    @exclusivity(unchecked) var withholdsEnd = false
     @exclusivity(unchecked) var isHeld = false
     @exclusivity(unchecked) var limitsOutput = false
     /// How many bytes of the poison OpenSSL has read; nil when the BIO is not poisoned.
@@ -66,7 +70,7 @@ final class EngineBIO {
         if isHeld { return .tryAgain }
         let count = min(capacity, received.count)
         guard count > 0, let source = received.readableBytes.baseAddress else {
-            guard hasReachedEndOfFile else { return .tryAgain }
+            guard hasReachedEndOfFile, !withholdsEnd || isAbandoned else { return .tryAgain }
             hasHeardFromPeer = true
             dropsOutput = !isAbandoned
             return .endOfFile
@@ -98,7 +102,7 @@ final class EngineBIO {
     }
 
     fileprivate var isAtEndOfFile: Bool {
-        hasReachedEndOfFile && received.isEmpty && poisonGiven == nil
+        hasReachedEndOfFile && !withholdsEnd && received.isEmpty && poisonGiven == nil
     }
 
     /// TLS 1.3 rejects its type, TLS 1.2 its length.

@@ -16,7 +16,8 @@
 //  7. `write` takes at most 64 KiB a call, and nothing while `output` is at its limit: send, then write the
 //     same bytes again. It also returns `.incomplete` when only half of a message has arrived from the peer:
 //     write again after the next arrival.
-//  8. `.failed` is final for both directions. `.closed` ends only reading; writing may go on (half-close).
+//  8. `.failed` is final for both directions. `.closed` and `.truncated` end only reading; writing may go on
+//     (half-close).
 //  9. To close in order, call `shutdown()`, send `output`, then close the transport's writing side. Nothing
 //     can be written after that.
 //
@@ -58,7 +59,9 @@ package final class TLSEngine {
     /// The settings of a server are still to be chosen; nil: they are there.
     var selection: ServerSelection?
     private var hasReceivedClose = false
-    private(set) var hasSentClose = false
+    /// The transport has ended without close_notify, and everything before the end was read.
+    private var isTruncated = false
+    var hasSentClose = false
     /// The handshake cannot go on before bytes arrive.
     private var waitsForBytes: Bool
     /// Tickets that leave with the next data.
@@ -249,6 +252,7 @@ extension TLSEngine {
         }
         phase = .established
         events.isEstablished = true
+        bio.withholdsEnd = true
         events.work = .inPlace
         events.resumption?.establish(ssl)
         if events.isServer, context.ticketCount > 0, events.gate.preSharedKeyIdentity == nil, SSL_version(ssl) == TLS1_3_VERSION {
@@ -257,17 +261,6 @@ extension TLSEngine {
         exporter.lend(ssl)
         bio.forgetFirstBytes()
         return settleEarlyData()
-    }
-
-    func fail(_ operation: String, _ entries: [OpenSSLError], hasReadForWriting: Bool = false) -> TLSError {
-        correctAlert(for: entries)
-        let error = EngineFailure(
-            operation: operation, entries: entries, events: events,
-            hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, hasReadForWriting: hasReadForWriting,
-            state: SSL_get_state(ssl).rawValue
-        ).error
-        phase = .failed(error)
-        return error
     }
 }
 
@@ -281,6 +274,8 @@ extension TLSEngine {
         case incomplete
         /// The peer has sent close_notify, and sends nothing more.
         case closed
+        /// The transport has ended without close_notify: the peer sends nothing more, and may have lost some.
+        indirect case truncated(TLSError)
         indirect case failed(TLSError)
     }
 
@@ -293,6 +288,7 @@ extension TLSEngine {
         }
         if case .server(let data) = early { return takeEarlyData(data, into: buffer, limit: limit) }
         if hasReceivedClose { return .closed }
+        if isTruncated { return .truncated(truncation("SSL_read_ex")) }
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
         var total = 0
@@ -313,7 +309,7 @@ extension TLSEngine {
     /// behind data has not been returned yet.
     package var mayHaveAnswer: Bool {
         if case .failed = phase { return true }
-        return hasReceivedClose || mayHaveData || isAuthenticatingClient
+        return hasReceivedClose || isTruncated || mayHaveData || isAuthenticatingClient
     }
 
     private var mayHaveData: Bool {
@@ -338,7 +334,9 @@ extension TLSEngine {
         switch outcome {
         case .success, .wantsRead, .wantsTrust, .wantsWork:
             noteClientAnswer()
-            return .incomplete
+            guard hasRunDry, case .established = phase else { return .incomplete }
+            isTruncated = true
+            return .truncated(truncation("SSL_read_ex"))
         case .wantsWrite:
             hasUnsentAnswer = true
             return .incomplete
@@ -376,22 +374,19 @@ extension TLSEngine {
         let outcome = perform { SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count) }
         switch outcome {
         case .success: return .accepted(count)
+        // Half a message of the peer is here, and the other half does not come.
+        case .wantsRead where hasRunDry:
+            let error = truncation("SSL_write_ex")
+            phase = .failed(error)
+            return .failed(error)
         case .wantsRead, .wantsWrite, .wantsTrust, .wantsWork: return .incomplete
         case .closed: return .failed(fail("SSL_write_ex", []))
         case .failure(let entries): return .failed(fail("SSL_write_ex", entries, hasReadForWriting: received.count != unread))
         }
     }
 
-    /// Puts close_notify into `output`, once, if it is legal now: not during a handshake, and not after a
-    /// failure.
-    package func shutdown() {
-        guard case .established = phase, !hasSentClose else { return }
-        hasSentClose = true
-        _ = perform { SSL_shutdown(ssl) }
-    }
-
     /// A call after the handshake.
-    private func perform(_ body: () -> Int32) -> OpenSSLCall.Outcome {
+    func perform(_ body: () -> Int32) -> OpenSSLCall.Outcome {
         let outcome = exporter.excluding { OpenSSLCall.perform(on: ssl, body) }
         // Not earlier: a store is code of the user, and no such code runs with a lock.
         events.resumption?.storeReceived()

@@ -106,7 +106,7 @@ extension ByteChannel.HandshakeAnswer {
 
 extension StreamEnding {
     var hasOrderlyEnd: Bool { if case .orderly = readEnd { true } else { false } }
-    var readError: AsyncSocketError? { if case .failed(let error) = readEnd { error } else { nil } }
+    var readError: AsyncSocketError? { if readEnd?.isOrderly == false { readEnd?.error } else { nil } }
 }
 
 /// Bytes that are easily told from others.

@@ -101,7 +101,7 @@ struct EndingTranscript {
 extension StreamEnding.Event {
     static let finReceived = Self.readEnded(.orderly)
     static let resetReceived = Self.readEnded(.failed(.played(.connectionReset)))
-    static let truncated = Self.readEnded(.failed(.played(.truncated)))
+    static let truncated = Self.readEnded(.truncated(.played(.truncated)))
     static let sendFailed = Self.writeFailed(.init(.played(.system), isFileBroken: false))
     static let fileBroken = Self.writeFailed(.init(.played(.badParameter), isFileBroken: true))
 }

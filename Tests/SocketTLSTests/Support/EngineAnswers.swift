@@ -27,8 +27,10 @@ extension TLSEngine.HandshakeAnswer {
 
 extension TLSEngine.ReadAnswer {
     var error: TLSError? {
-        if case .failed(let error) = self { return error }
-        return nil
+        switch self {
+        case .failed(let error), .truncated(let error): error
+        case .bytes, .incomplete, .closed: nil
+        }
     }
 
     var isClosed: Bool {

@@ -40,4 +40,30 @@ extension TLSEngine {
         _ = OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) }
         _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
     }
+
+    func fail(_ operation: String, _ entries: [OpenSSLError], hasReadForWriting: Bool = false) -> TLSError {
+        correctAlert(for: entries)
+        let error = EngineFailure(
+            operation: operation, entries: entries, events: events,
+            hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, hasReadForWriting: hasReadForWriting,
+            state: SSL_get_state(ssl).rawValue
+        ).error
+        phase = .failed(error)
+        return error
+    }
+
+    /// Nothing lies here for OpenSSL to read, and nothing follows.
+    var hasRunDry: Bool { bio.hasReachedEndOfFile && received.isEmpty && !bio.isHeld }
+
+    func truncation(_ operation: String) -> TLSError {
+        EngineFailure(operation: operation, entries: [], events: events, hasPeerClosed: false, state: 0).error
+    }
+
+    /// Puts close_notify into `output`, once, if it is legal now: not during a handshake, and not after a
+    /// failure.
+    package func shutdown() {
+        guard case .established = phase, !hasSentClose else { return }
+        hasSentClose = true
+        _ = perform { SSL_shutdown(ssl) }
+    }
 }
