@@ -153,6 +153,10 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let truncated = Code(description: "truncated")
         /// The peer, or the network, reset the connection.
         public static let connectionReset = Code(description: "connectionReset")
+        /// The peer has gone, or the network to it, without a word: the kernel got no answer to data or to
+        /// keep-alive probes for too long (tcp(7), `TCP_KEEPIDLE` and `TCP_USER_TIMEOUT`). `errno` is
+        /// `ETIMEDOUT` or, if a router said so, `EHOSTUNREACH` or `ENETUNREACH`.
+        public static let connectionTimedOut = Code(description: "connectionTimedOut")
         /// Plaintext was in the buffer when the handshake was about to begin: a STARTTLS injection, or a
         /// greeting or reply that you did not read before `startTLS`.
         public static let bytesBufferedAtUpgrade = Code(description: "bytesBufferedAtUpgrade")
@@ -202,14 +206,16 @@ extension AsyncSocketError {
         .closedByPeer, blame: .peer, operation: "read", message: "the peer closed the connection")
 
     init(_ error: SystemError, operation: String) {
+        let code: Code =
+            switch error.errno {
+            case ECONNRESET, EPIPE, ECONNABORTED: .connectionReset
+            case ETIMEDOUT, EHOSTUNREACH, ENETUNREACH: ["read", "write"].contains(operation) ? .connectionTimedOut : .system
+            default: .system
+            }
         self.init(
-            Self.resets.contains(error.errno) ? .connectionReset : .system,
-            blame: Self.resets.contains(error.errno) ? .peer : .system,
-            operation: operation, message: error.description, errno: error.errno
-        )
+            code, blame: code == .system ? .system : .peer, operation: operation, message: error.description,
+            errno: error.errno)
     }
-
-    private static let resets: Set<Int32> = [ECONNRESET, EPIPE, ECONNABORTED]
 
     init(_ error: TLSError, operation: String) {
         let code: Code =

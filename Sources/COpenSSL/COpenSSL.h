@@ -130,11 +130,12 @@ static inline void COpenSSL_CTX_disableSessionCache(SSL_CTX *context) {
 }
 
 static inline int COpenSSL_acknowledgeServerName(SSL *ssl, int *alert, void *argument) {
-    (void)ssl, (void)alert, (void)argument;
-    return SSL_TLSEXT_ERR_OK;
+    (void)alert, (void)argument;
+    return SSL_session_reused(ssl) ? SSL_TLSEXT_ERR_NOACK : SSL_TLSEXT_ERR_OK;
 }
 
-// Has a server tell clients that it has used the name that they ask for.
+// Has a server tell clients that it has used the name that they ask for, except where it resumes a session
+// (RFC 6066, section 3).
 static inline void COpenSSL_CTX_acknowledgeServerName(SSL_CTX *context) {
     SSL_CTX_set_tlsext_servername_callback(context, COpenSSL_acknowledgeServerName);
 }
@@ -146,6 +147,11 @@ static inline int64_t COpenSSL_sessionTime(const SSL_SESSION *session) {
 #else
     return SSL_SESSION_get_time(session);
 #endif
+}
+
+// Has a server give identifiers to sessions that have no ticket, and OpenSSL keep none of them.
+static inline void COpenSSL_CTX_keepSessionIdentifiers(SSL_CTX *context) {
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_SERVER | SSL_SESS_CACHE_NO_INTERNAL);
 }
 
 // Has a client's sessions reported to the callback of `SSL_CTX_sess_set_new_cb`, and OpenSSL keep none.

@@ -95,9 +95,10 @@ public struct TLSSettings: Sendable, Hashable {
     /// TLS 1.3 it makes a new key exchange; in TLS 1.2 it does not, so the keys of the tickets protect what
     /// such a connection carries. One ticket is enough for clients that open one connection at a time, and in
     /// TLS 1.2 there is never more than one. A resumed handshake brings one new ticket. A session ends an
-    /// hour after its full handshake. In TLS 1.3 the tickets leave with the first data that the server
-    /// writes. For client certificates see `resumesClientCertificates`, for early data
-    /// `maximumEarlyDataBytes`.
+    /// hour after its full handshake. In TLS 1.3 the tickets leave when the handshake is complete, together
+    /// with data that the server writes in its callback. A client in TLS 1.2 that knows no tickets resumes by
+    /// the identifier of its session, of which the newest 1,024 are kept. For client certificates see
+    /// `resumesClientCertificates`, for early data `maximumEarlyDataBytes`.
     ///
     /// Unless you give `ticketKeys`, the keys are random. They belong to this process, and to connections
     /// whose settings agree. A key encrypts tickets for an hour from its first one, and decrypts them for one

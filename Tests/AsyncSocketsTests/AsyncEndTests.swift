@@ -119,8 +119,7 @@ import Testing
         let mayEnd = try TestSignal()
         let end: [ScriptedPeer.Step] = isOrderly ? .orderlyEnd(isSecure: isSecure) : [.finish]
         let steps: [ScriptedPeer.Step] = [.send("0123456789"), .wait(for: mayEnd)] + end
-        let answer: [ScriptedPeer.Step] = [.expect([UInt8](Self.more)), .expect("waits"), .expect("waits too")]
-        var (socket, peer): (AsyncSocket?, _) = try await connectedSocket(steps + answer, isSecure: isSecure)
+        var (socket, peer): (AsyncSocket?, _) = try await connectedSocket(steps, isSecure: isSecure)
         let traces = try Traces(of: try #require(socket))
         let (reads, writes) = tasks(on: try #require(socket), .disconnect)
         try await eventually("ten bytes are there") { socket?.readProgress?.bytesDone == 10 }

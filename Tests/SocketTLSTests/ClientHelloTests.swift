@@ -52,7 +52,8 @@ import Testing
         let error = try #require(try error(for: hello))
         #expect(error.message.contains("too many \(what)"), "\(error)")
         #expect(error.code == .protocolViolation && error.blame == .peer)
-        #expect(error.sentAlert == .decodeError)
+        #expect(error.sentAlert == .illegalParameter)
+        #expect(error.openSSLStack.isEmpty)
     }
 
     /// As many as are allowed: what is wrong with these is something else.

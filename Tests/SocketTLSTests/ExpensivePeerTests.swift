@@ -107,6 +107,7 @@ import Testing
         #expect(result.error?.sentAlert == (role == .client ? .badCertificate : .decodeError))
         #expect(result.alert == result.error?.sentAlert)
         #expect(result.error?.message == "The peer showed more than 10 certificates.")
+        #expect(result.error?.openSSLStack == [])
     }
 
     @Test(arguments: versions, Side.allCases)

@@ -244,4 +244,41 @@ import Testing
             #expect(codes[0] == codes[1], "\(input)")
         }
     }
+
+    /// RFC 6066, 3: the name has none, and some clients send one.
+    @Test(arguments: versions) func aDotAtTheEndDoesNotMatter(_ version: TLSVersion) throws {
+        for (name, shown) in [("mail.example.org.", "mail.example.org"), ("x.A.example.org.", "x.a.example.org")] {
+            let settings = try settings(otherwise: .refuse)
+            let engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
+            let peer = try RawPeer(version)
+            _ = COpenSSL_setServerNameIndication(peer.ssl, name)
+            peer.shakeHands(with: engine)
+            #expect(SSL_is_init_finished(peer.ssl) == 1)
+            #expect(X509_check_host(SSL_get0_peer_certificate(peer.ssl), shown, shown.utf8.count, 0, nil) == 1, "\(name)")
+        }
+    }
+
+    /// RFC 6066, 3: a server that resumes a session sends no server_name.
+    @Test(arguments: versions) func theNameIsAcknowledgedInFullHandshakesAlone(_ version: TLSVersion) throws {
+        var named = try server("mail.example.org")
+        named.sessionTicketCount = 1
+        var settings = try server("default.example.org")
+        settings.serverNames = try TLSServerNames(["mail.example.org": named])
+        func connect(resuming session: [UInt8]?) throws -> (isAcknowledged: Bool, peer: RawPeer) {
+            let engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
+            let peer = try RawPeer(version)
+            peer.noteExtensions()
+            _ = COpenSSL_setServerNameIndication(peer.ssl, "mail.example.org")
+            if let session { try peer.resume(session) }
+            peer.shakeHands(with: engine)
+            _ = engine.write("x")
+            peer.carryFrom(engine)
+            _ = peer.read()
+            return (peer.extensions.contains(0), peer)
+        }
+        let first = try connect(resuming: nil)
+        #expect(first.isAcknowledged && !first.peer.isResumed)
+        let second = try connect(resuming: first.peer.session())
+        #expect(!second.isAcknowledged && second.peer.isResumed)
+    }
 }

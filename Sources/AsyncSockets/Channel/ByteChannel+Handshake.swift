@@ -59,6 +59,15 @@ extension ByteChannel {
     func flush() {
         if case .tls(let engine) = layer { send(engine.output) }
     }
+
+    /// Tickets of a server wait for the next data.
+    var hasTickets: Bool { if case .tls(let engine) = layer { engine.hasTickets } else { false } }
+
+    func sendTickets() {
+        guard case .tls(let engine) = layer, engine.hasTickets else { return }
+        engine.sendTickets()
+        send(engine.output)
+    }
 }
 
 extension TLSEngine {

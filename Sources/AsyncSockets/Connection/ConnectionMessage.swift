@@ -21,6 +21,8 @@ enum ConnectionMessage: Sendable {
     indirect case chosen(TLSServerChoice)
     /// A step of the handshake is done.
     case worked(HandshakeWork)
+    /// The turn in which the handshake was complete is over.
+    case sendTickets
     indirect case awaitEnd(any OperationWaiter<Void>)
     case extendRead(operation: UInt32, seconds: Double)
     case extendWrite(operation: UInt32, seconds: Double)

@@ -52,7 +52,7 @@ extension TLSUpgrade {
             // event.
             channel.expectBytes()
             _ = channel.fill(reads.preBuffer, limit: ReadHalf.readAheadLimit)
-            guard reads.preBuffer.isEmpty else { return .failed(.bytesBufferedAtUpgrade(reads.preBuffer.count)) }
+            guard reads.preBuffer.isEmpty else { return .failed(.early(reads.preBuffer.readableBytes)) }
         }
         do throws(TLSError) {
             let engine = try TLSEngine(
@@ -85,7 +85,16 @@ extension TLSUpgrade {
 }
 
 extension AsyncSocketError {
-    fileprivate static func bytesBufferedAtUpgrade(_ count: Int) -> AsyncSocketError {
+    /// An alert is the server's answer, in TLS already; anything else is plaintext.
+    fileprivate static func early(_ bytes: UnsafeRawBufferPointer) -> AsyncSocketError {
+        if bytes.count >= 7, bytes.prefix(2).elementsEqual([21, 3]), bytes[3...5].elementsEqual([0, 2, 2]) {
+            return AsyncSocketError(
+                TLSError(TLSAlert(rawValue: bytes[6]), during: "the TLS handshake", operation: "startTLS"), operation: "startTLS")
+        }
+        return bytesBufferedAtUpgrade(bytes.count)
+    }
+
+    private static func bytesBufferedAtUpgrade(_ count: Int) -> AsyncSocketError {
         AsyncSocketError(
             .bytesBufferedAtUpgrade, blame: .peer, operation: "startTLS",
             message:

@@ -200,6 +200,7 @@ extension StreamConnection {
             outlet.append(.didReceiveTrust(trust) { [weak self] accepted in self?.post(.verdict(accepted, of: number)) })
             return true
         case .secured(let session, let exporter):
+            if channel.hasTickets { post(.sendTickets) }
             didSecure(session, exporter)
             return true
         }

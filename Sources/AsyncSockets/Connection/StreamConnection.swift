@@ -81,7 +81,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         turn.post(message, to: self)
     }
 
-    /// True once it has ended: no message has anything to do any more.
+    /// True once no message has anything to do any more.
     var isRetired: Bool { record.withLock { $0.snapshot.isClosed } }
 
     /// Starts with an accepted descriptor, here and now when this is its loop.
@@ -143,6 +143,7 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .verdict(let accepted, let question): decideTrust(accepted, of: question)
         case .chosen(let choice): choose(choice)
         case .worked(let work): takeBack(work)
+        case .sendTickets: if case .connected(let channel) = phase { channel.sendTickets() }
         case .verdictOf(let waiter, let accepted, let question):
             waiters.add(secured: waiter, decidesTrust: true)
             decideTrust(accepted, of: question)
@@ -180,8 +181,8 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         case .changeDelegateQueue: outlet.changeQueue()
         case .perform(let body): AsyncSocket.call(body, with: nil)
         case .retire: retireIfSilent()
-        case .resolved, .attempt, .events, .verdict, .chosen, .worked, .extendRead, .extendWrite, .cancel, .close,
-            .closeWriteStream, .configure, .fail:
+        case .resolved, .attempt, .events, .verdict, .chosen, .worked, .sendTickets, .extendRead, .extendWrite, .cancel,
+            .close, .closeWriteStream, .configure, .fail:
             break
         }
     }

@@ -3,7 +3,10 @@ internal import SocketBuffers
 /// Places for the handshakes of a listener, which are served in the order in which they ask.
 final class HandshakeSlots: Sendable {
     private struct State {
+        /// As it was set.
         var limit: Int
+        /// It counts no longer.
+        var isOpen = false
         var taken = 0
         var waiting: [UnsafeContinuation<Void, Never>] = []
         /// How many of `waiting` have been served.
@@ -29,7 +32,11 @@ final class HandshakeSlots: Sendable {
 
     /// Nothing more is accepted: who waits need not wait any longer.
     func open() {
-        limit = .max
+        let next = state.withLock { state in
+            state.isOpen = true
+            return Self.admit(&state)
+        }
+        for waiter in next { waiter.resume() }
     }
 
     /// How many places are taken.
@@ -46,7 +53,7 @@ final class HandshakeSlots: Sendable {
     nonisolated(nonsending) func enter() async {
         await withUnsafeContinuation { continuation in
             let isFree = state.withLock { state in
-                guard state.taken < state.limit else {
+                guard state.isOpen || state.taken < state.limit else {
                     state.waiting.append(continuation)
                     return false
                 }
@@ -73,7 +80,8 @@ final class HandshakeSlots: Sendable {
     }
 
     private static func admit(_ state: inout State) -> [UnsafeContinuation<Void, Never>] {
-        let count = max(0, min(state.limit - state.taken, state.waiting.count - state.served))
+        let room = state.isOpen ? .max : state.limit - state.taken
+        let count = max(0, min(room, state.waiting.count - state.served))
         guard count > 0 else { return [] }
         let next = Array(state.waiting[state.served..<state.served + count])
         state.taken += count

@@ -10,8 +10,9 @@
 //  4. A ticket that cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake and new
 //     tickets follow.
 //  5. A resumed handshake gets one new ticket, because a client should use each ticket once (RFC 8446, C.4).
-//  6. In TLS 1.3 tickets wait for the first data that the server writes, and leave with it
-//     (`TLSEngine.write`). A peer that is not accepted gets none.
+//  6. In TLS 1.3 tickets wait for the first data that the server writes in the turn that completes the
+//     handshake, and leave with it (`TLSEngine.write`), or at the end of that turn: the client may wait for
+//     them. A peer that is not accepted gets none.
 //  7. A context that asks for certificates issues tickets only if its settings say so
 //     (`resumesClientCertificates`). The verdict goes with the session, and the trust gate gets it again.
 //  8. A context shows the same identities whatever name the client asks for: what the client supports chooses
@@ -20,7 +21,9 @@
 //  9. A session that was made for one name of a list (`TLSServerNames`) is not resumed under another, even if
 //     both have the same settings (RFC 6066, 3).
 // 10. A source of keys is code of the program: it is asked before any lock is taken (`TLSEngine.addTickets`).
-// 11. A connection with an external pre-shared key gets no ticket: its client has the key.
+// 11. A client in TLS 1.2 that knows no tickets gets a session identifier, and the context keeps the session
+//     (`IdentifiedSessions`): by the same rules, and once the peer is accepted.
+// 12. A connection with an external pre-shared key gets no ticket: its client has the key.
 
 internal import COpenSSL
 internal import Glibc
@@ -33,6 +36,8 @@ final class SessionTickets: Sendable {
     private let source: (any TLSTicketKeySource)?
     let clock: @Sendable () -> Int
     private let cipher: TicketCipher
+    /// Those of clients that know no tickets.
+    let identified = IdentifiedSessions()
     private let facts: @Sendable (OpaquePointer) -> TicketFacts
     /// Nil: no early data.
     let earlyData: Locked<EarlyDataRecord>?
@@ -91,7 +96,31 @@ final class SessionTickets: Sendable {
                     return isUsable ? SSL_TICKET_RETURN_USE_RENEW : SSL_TICKET_RETURN_IGNORE_RENEW
                 }, nil)
         }
+        COpenSSL_CTX_keepSessionIdentifiers(context)
+        SSL_CTX_sess_set_get_cb(context) { ssl, identifier, count, isShared in
+            // The reference is the caller's.
+            isShared?.pointee = 0
+            return SessionTickets.of(ssl)?.find(UnsafeBufferPointer(start: identifier, count: Int(count)), for: ssl)
+        }
         if earlyDataLimit > 0 { try allowEarlyData(earlyDataLimit, on: context) }
+    }
+
+    // MARK: - Clients that know no tickets
+
+    /// The peer is accepted.
+    func establish(_ ssl: OpaquePointer) {
+        guard SSL_version(ssl) == TLS1_2_VERSION, SSL_session_reused(ssl) == 0, !PreSharedKeyNegotiation.isUsed(on: ssl),
+            let session = SSL_get1_session(ssl)
+        else { return }
+        guard SSL_SESSION_has_ticket(session) == 0, setEnd(of: ssl) else { return SSL_SESSION_free(session) }
+        identified.store(session)
+    }
+
+    private func find(_ identifier: UnsafeBufferPointer<UInt8>, for ssl: OpaquePointer?) -> OpaquePointer? {
+        guard let handle = identified.session(identifier), handle.isResumable, isAlive(handle.session, for: ssl) else {
+            return nil
+        }
+        return SSL_SESSION_up_ref(handle.session) == 1 ? handle.session : nil
     }
 
     /// The index of `SSL_CTX_set_app_data`.

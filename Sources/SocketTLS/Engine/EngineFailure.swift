@@ -33,8 +33,14 @@ struct EngineFailure {
     var error: TLSError {
         var error = refusalError ?? floodError ?? preSharedKeyError ?? alertError ?? endError ?? notTLSError ?? reasonError
         error.sentAlert = events.sentAlert
-        error.openSSLStack = entries.map(\.text)
+        if !isAboutOurDamage { error.openSSLStack = entries.map(\.text) }
         return error
+    }
+
+    /// OpenSSL has met damage that we did to a message, so that it reads no further.
+    private var isAboutOurDamage: Bool {
+        if case .byExcess = events.gate.refusal { return true }
+        return events.complaintAboutHello != nil
     }
 
     func error(_ code: TLSError.Code, _ message: String) -> TLSError {
@@ -73,9 +79,7 @@ struct EngineFailure {
         let cancellation = isInHandshake && events.isCancelled ? TLSAlert.userCanceled : nil
         guard let alert = entries.lazy.compactMap(\.peerAlert).first ?? cancellation else { return nil }
         let place = isInHandshake ? "the TLS handshake" : "the TLS connection"
-        var error = error(.peerAlert, "The peer ended \(place) with the alert \(alert).")
-        error.alert = alert
-        return error
+        return TLSError(alert, during: place, operation: operation)
     }
 
     private var endError: TLSError? {
@@ -185,5 +189,13 @@ extension PeerTrust {
     fileprivate var verifyCode: Int32? {
         if case .untrusted(_, let code, _) = verdict { return code }
         return nil
+    }
+}
+
+extension TLSError {
+    /// The peer has sent an alert that is fatal.
+    package init(_ alert: TLSAlert, during place: String, operation: String) {
+        self.init(.peerAlert, "The peer ended \(place) with the alert \(alert).", operation: operation)
+        self.alert = alert
     }
 }

@@ -52,6 +52,29 @@ extension TLSEngine {
         return error
     }
 
+    /// Has a server send the alert that fits, where OpenSSL has another one:
+    /// - For a wrong key in TLS 1.3 illegal_parameter; RFC 8446, 6.2, wants decrypt_error.
+    /// - For a ClientHello that we have damaged decode_error, though it was well formed.
+    private func correctAlert(for entries: [OpenSSLError]) {
+        guard events.isServer else { return }
+        if entries.contains(where: { $0.isFromSSL && $0.reason == SSL_R_BINDER_DOES_NOT_VERIFY }) {
+            replaceAlert(.illegalParameter, by: .decryptError)
+        } else if events.complaintAboutHello != nil {
+            replaceAlert(.decodeError, by: .illegalParameter)
+        }
+    }
+
+    /// The alert is in plaintext, and the last record in `output`.
+    private func replaceAlert(_ wrong: TLSAlert, by right: TLSAlert) {
+        var bytes = Array(output.readableBytes)
+        let record = bytes.suffix(7)
+        guard record.starts(with: [21, 3]), record.suffix(4).elementsEqual([0, 2, 2, wrong.rawValue]) else { return }
+        bytes[bytes.count - 1] = right.rawValue
+        output.consume(bytes.count)
+        bytes.withUnsafeBytes { output.append($0) }
+        events.sawAlert(right, isFatal: true, isOurs: true)
+    }
+
     /// Nothing lies here for OpenSSL to read, and nothing follows.
     var hasRunDry: Bool { bio.hasReachedEndOfFile && received.isEmpty && !bio.isHeld }
 

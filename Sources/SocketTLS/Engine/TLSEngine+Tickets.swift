@@ -11,9 +11,14 @@ extension TLSEngine {
         ticketsToSend = 0
     }
 
-    /// Sends the tickets that wait for the next data, without data.
-    func sendTickets() {
-        guard ticketsToSend > 0 else { return }
+    /// Tickets wait for the next data.
+    package var hasTickets: Bool { ticketsToSend > 0 }
+
+    /// Sends the tickets that wait for the next data, without data. Call it when none has followed the
+    /// handshake in the same turn: a client may wait for its tickets before it says anything.
+    package func sendTickets() {
+        guard ticketsToSend > 0, !hasSentClose else { return }
+        if case .failed = phase { return }
         addTickets()
         _ = exporter.excluding { OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) } }
     }

@@ -255,6 +255,7 @@ extension TLSEngine {
         bio.withholdsEnd = true
         events.work = .inPlace
         events.resumption?.establish(ssl)
+        if events.isServer { context.tickets?.establish(ssl) }
         if events.isServer, context.ticketCount > 0, events.gate.preSharedKeyIdentity == nil, SSL_version(ssl) == TLS1_3_VERSION {
             ticketsToSend = isResumed ? 1 : UInt8(clamping: context.ticketCount)
         }

@@ -42,19 +42,3 @@ extension EngineFailure {
         return error(.preSharedKeyMissing, "The client offers no pre-shared key that this server can use, but one is required.")
     }
 }
-
-extension TLSEngine {
-    /// OpenSSL's server answers a wrong key in TLS 1.3 with the alert illegal_parameter; RFC 8446, 6.2, wants
-    /// decrypt_error. The alert is in plaintext, and still in `output`.
-    func correctAlert(for entries: [OpenSSLError]) {
-        guard events.isServer, entries.contains(where: { $0.isFromSSL && $0.reason == SSL_R_BINDER_DOES_NOT_VERIFY }) else {
-            return
-        }
-        var bytes = Array(output.readableBytes)
-        guard bytes.suffix(7).elementsEqual([21, 3, 3, 0, 2, 2, TLSAlert.illegalParameter.rawValue]) else { return }
-        bytes[bytes.count - 1] = TLSAlert.decryptError.rawValue
-        output.consume(bytes.count)
-        bytes.withUnsafeBytes { output.append($0) }
-        events.sawAlert(.decryptError, isFatal: true, isOurs: true)
-    }
-}

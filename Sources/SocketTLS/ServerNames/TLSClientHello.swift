@@ -18,10 +18,18 @@ public struct TLSClientHello: Sendable, Hashable {
         self.applicationProtocols = applicationProtocols
     }
 
+    /// The name as names are compared: in lower case, and without the dot at its end.
+    var comparedName: String? {
+        guard let serverName else { return nil }
+        let name = serverName.hasSuffix(".") ? String(serverName.dropLast()) : serverName
+        // Outside ASCII some letters become others in lower case; no name of a list is there.
+        return name.utf8.allSatisfy { $0 < 0x80 } ? name.lowercased() : name
+    }
+
     /// Tells names apart in tickets; never 0.
     var nameDigest: Int {
         var fields = DigestFields()
-        fields.append(Array((serverName ?? "").lowercased().utf8))
+        fields.append(Array((comparedName ?? "").utf8))
         return fields.digest.prefix(8).reduce(0) { $0 << 8 | Int($1) } | 1
     }
 

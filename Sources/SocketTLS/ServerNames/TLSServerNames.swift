@@ -63,7 +63,8 @@ public final class TLSServerNames: Sendable, Hashable {
     ///
     /// A name is exact, or begins with "*." and means any one label: "*.example.org" for "mail.example.org",
     /// but neither for "example.org" nor for "a.mail.example.org" (RFC 6125, section 6.4.3). An exact name
-    /// counts first. Case does not matter. Names outside ASCII are given as A-labels.
+    /// counts first. Case does not matter, nor does a dot at the end. Names outside ASCII are given as
+    /// A-labels.
     ///
     /// - Throws: `invalidSettings` for a name that cannot be asked for, one that is there twice, and settings
     ///   that are not those of a server; and what the settings themselves throw.
@@ -100,9 +101,7 @@ public final class TLSServerNames: Sendable, Hashable {
     /// The answer of the list; nil when the function has to be asked.
     func answer(to hello: TLSClientHello) -> Answer? {
         guard case .list(let exact, let wildcards, let otherwise) = kind else { return nil }
-        guard let asked = hello.serverName else { return .useDefault }
-        // Outside ASCII some letters become others in lower case; no name of the list is there.
-        let name = asked.utf8.allSatisfy { $0 < 0x80 } ? asked.lowercased() : asked
+        guard let name = hello.comparedName else { return .useDefault }
         let parent = name.firstIndex(of: ".").map { String(name[name.index(after: $0)...]) }
         if let number = exact[name] ?? parent.flatMap({ wildcards[$0] }) { return .listed(number) }
         return otherwise == .refuse ? .refused : .useDefault

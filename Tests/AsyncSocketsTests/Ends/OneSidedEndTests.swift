@@ -14,38 +14,33 @@ import Testing
         case afterTheRead, beforeTheRead, whileItWaits
     }
 
-    private static let answer = [UInt8](repeating: 7, count: 8 << 20)
-
-    private func connected(_ version: TLSVersion, _ moment: Moment, _ mayEnd: TestSignal) async throws -> (
-        AsyncSocket, ScriptedPeer
-    ) {
-        let end: [ScriptedPeer.Step] =
-            moment == .whileItWaits
-            ? [.expect([7]), .finish, .expect([UInt8](Self.answer.dropFirst()))] : [.finish, .expect(Self.answer)]
-        let peer = try ScriptedPeer.listening(
-            [.startTLS(try TestCertificates.server()), .send("a question\nand more"), .wait(for: mayEnd)] + end + [.expectEnd])
-        let socket = AsyncSocket()
-        try await socket.connect(to: "127.0.0.1", port: peer.port, tls: TestCertificates.client().only(version))
-        return (socket, peer)
-    }
+    /// More than the kernels of both sides take.
+    private static let answer = Data(count: 16 << 20)
 
     @Test(arguments: TLSVersion.tested, Moment.allCases)
     func aTaskStillWritesItsAnswer(version: TLSVersion, moment: Moment) async throws {
-        let mayEnd = try TestSignal()
-        let (socket, peer) = try await connected(version, moment, mayEnd)
+        let pair = try await SocketPair(tls: version)
+        let (socket, peer) = (pair.client, pair.server)
+        try await peer.write("a question\nand more")
         #expect(try await socket.readLine() == "a question")
-        mayEnd.fire()
+        if moment != .whileItWaits { peer.sendEnd() }
         if moment == .afterTheRead {
             #expect(try await socket.read(exactly: 8) == Data("and more"))
             #expect(await outcome { try await socket.read() } == .failed(.truncated))
         }
-        try await socket.write(Self.answer)
+        let writing = Task.immediate { try await socket.write(Self.answer) }
+        if moment == .whileItWaits {
+            try await eventually("it waits") { socket.writeProgress != nil }
+            peer.sendEnd()
+        }
+        let received = Task.immediate { try await peer.readToEnd(maxLength: .unlimited) }
+        try await writing.value
         if moment != .afterTheRead { #expect(try await socket.read(exactly: 8) == Data("and more")) }
         #expect(await outcome { try await socket.read(exactly: 1) } == .failed(.truncated))
         #expect(await outcome { try await socket.readToEnd() } == .failed(.truncated))
         #expect(socket.isConnected)
         try await socket.close()
-        _ = try await peer.finish()
+        #expect(try await received.value == Self.answer)
     }
 
     /// The end is told once: by a read that it ends, or at the end of the connection.
@@ -88,8 +83,7 @@ import Testing
         let server: @Sendable (AsyncSocket) async throws -> Void = { socket in
             try await socket.write("hello\n")
             if isClosing { _ = try await socket.readLine() }
-            // A FIN, and no close_notify.
-            socket.perform { _ = $0.map { shutdown($0, Int32(SHUT_WR)) } }
+            socket.sendEnd()
             _ = try? await socket.readToEnd()
         }
         try await serving(listener, server) { _ in
@@ -129,5 +123,12 @@ import Testing
         #expect(try await link.atServer.disconnected()?.tls?.code == code)
         #expect(!link.server.isConnected)
         #expect(try await link.atClient.disconnected()?.tls?.alert != nil)
+    }
+}
+
+extension AsyncSocket {
+    /// Sends a FIN, and no close_notify.
+    fileprivate func sendEnd() {
+        perform { _ = $0.map { shutdown($0, Int32(SHUT_WR)) } }
     }
 }

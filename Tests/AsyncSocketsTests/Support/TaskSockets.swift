@@ -26,13 +26,22 @@ struct SocketPair {
     let client = AsyncSocket()
     let server: AsyncSocket
 
+    /// Connected by TLS of one version.
+    init(tls version: TLSVersion) async throws {
+        try await self.init(securedBy: TestCertificates.client().only(version))
+    }
+
     init(isSecure: Bool = false) async throws {
+        try await self.init(securedBy: isSecure ? TestCertificates.client() : nil)
+    }
+
+    private init(securedBy settings: TLSSettings?) async throws {
         let listener = try RawSocket.listening()
         try await client.connect(to: "127.0.0.1", port: listener.localPort)
         server = try AsyncSocket(adopting: listener.accepted().duplicate())
-        guard isSecure else { return }
+        guard let settings else { return }
         async let atServer: TLSSession = server.startTLS(settings: TestCertificates.server())
-        try await client.startTLS(settings: TestCertificates.client())
+        try await client.startTLS(settings: settings)
         _ = try await atServer
     }
 }

@@ -38,6 +38,19 @@ extension RawPeer {
         SSL_ctrl(ssl, SSL_CTRL_SET_MSG_CALLBACK_ARG, 0, Unmanaged.passUnretained(self).toOpaque())
     }
 
+    /// Collects in `extensions` the numbers of those that the server sends.
+    func noteExtensions() {
+        let callback:
+            @convention(c) (OpaquePointer?, Int32, Int32, UnsafePointer<UInt8>?, Int32, UnsafeMutableRawPointer?) -> Void = {
+                _, _, type, _, _, peer in
+                guard let peer else { return }
+                Unmanaged<RawPeer>.fromOpaque(peer).takeUnretainedValue().extensions.append(type)
+            }
+        SSL_callback_ctrl(ssl, SSL_CTRL_SET_TLSEXT_DEBUG_CB, unsafeBitCast(callback, to: (@convention(c) () -> Void).self))
+        // Not retained: the connection goes with this object.
+        SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_DEBUG_ARG, 0, Unmanaged.passUnretained(self).toOpaque())
+    }
+
     var isResumed: Bool { SSL_session_reused(ssl) == 1 }
 
     /// What the last ticket has brought, as a value: freeing a connection that was not shut down would spoil

@@ -11,6 +11,8 @@ final class RawPeer {
     private let output: OpaquePointer
     /// How many NewSessionTicket messages have come since `countTickets()`, which `client(of:)` calls.
     var tickets = 0
+    /// The numbers of the server's extensions, after `noteExtensions()`.
+    var extensions: [Int32] = []
     /// The first fatal alert that came while it shook hands.
     private(set) var alertInHandshake: TLSAlert?
 
