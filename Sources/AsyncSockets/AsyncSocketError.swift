@@ -157,6 +157,9 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// keep-alive probes for too long (tcp(7), `TCP_KEEPIDLE` and `TCP_USER_TIMEOUT`). `errno` is
         /// `ETIMEDOUT` or, if a router said so, `EHOSTUNREACH` or `ENETUNREACH`.
         public static let connectionTimedOut = Code(description: "connectionTimedOut")
+        /// The handshake would wait for more than 30 seconds: others need the same private key, which is
+        /// slow, as one in a token is.
+        public static let tooManyHandshakes = Code(description: "tooManyHandshakes")
         /// Plaintext was in the buffer when the handshake was about to begin: a STARTTLS injection, or a
         /// greeting or reply that you did not read before `startTLS`.
         public static let bytesBufferedAtUpgrade = Code(description: "bytesBufferedAtUpgrade")

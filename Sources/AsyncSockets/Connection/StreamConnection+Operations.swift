@@ -192,7 +192,7 @@ extension StreamConnection {
             note("TLS handshake begins", ["as": settings.role == .server ? "server" : "client"])
             return true
         case .asksSettings(let question): ask(question)
-        case .asksWork(let work): HandshakeWorkers.perform(work) { [weak self] in self?.post(.worked(work)) }
+        case .asksWork(let work): perform(work)
         case .asks(let trust, let number):
             clock = clock?.pauseForTrust()
             observation?.beginDecision()
@@ -235,6 +235,14 @@ extension StreamConnection {
         guard case .connected(let channel) = phase else { return }
         channel.choose(choice)
         needsPump = true
+    }
+
+    private func perform(_ work: HandshakeWork) {
+        let isAccepted = HandshakeWorkers.shared.perform(work.key) { [weak self] in
+            work.perform()
+            self?.post(.worked(work))
+        }
+        if !isAccepted { close(.tooManyHandshakes) }
     }
 
     func takeBack(_ work: HandshakeWork) {

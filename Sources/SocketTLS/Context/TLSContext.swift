@@ -36,6 +36,7 @@ package final class TLSContext: Sendable {
     /// A server asks for certificates when its program says so, and not in the handshake.
     let requestsClientCertificates: Bool
     let earlyDataResponder: TLSEarlyDataResponder?
+    let workKey: WorkKey
     /// What sessions of this context's clients have in common; nil when they resume none.
     let resumptionScope: ResumptionScope?
     /// What this library checks itself in the peer's verified chain.
@@ -48,6 +49,7 @@ package final class TLSContext: Sendable {
     ) throws(TLSError) {
         handle = try ContextHandle(isServer: key.isServer, requiresFIPS: key.policy.requiresFIPS)
         rules = key.rules
+        workKey = WorkKey(key.identities.first { $0.privateKey.signsSlowly }?.certificateChain.first)
         preSharedKeys = key.preSharedKeys
         rawPublicKeys = key.rawPublicKeys
         applicationProtocols = key.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.applicationProtocols)

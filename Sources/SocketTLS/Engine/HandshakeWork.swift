@@ -20,8 +20,12 @@ package final class HandshakeWork: @unchecked Sendable {
     private let engine: TLSEngine
     private let isCancelled = Atomic(false)
 
+    /// Work with the same key may have to wait for it.
+    package let key: WorkKey
+
     fileprivate init(of engine: TLSEngine) {
         self.engine = engine
+        key = engine.context.workKey
     }
 
     /// Computes, on any thread, once.

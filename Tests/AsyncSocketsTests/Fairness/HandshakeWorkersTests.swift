@@ -1,0 +1,78 @@
+import AsyncSocketsTesting
+import Dispatch
+import SocketBuffers
+import SocketTLS
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Steps of handshakes with several keys, of which one is slow.
+@Suite(.timeLimit(.minutes(20))) struct HandshakeWorkersTests {
+    private let slow = WorkKey(1)
+    private let fast = WorkKey(2)
+
+    /// Steps that wait, until the test has seen what it wants.
+    private final class Gate: Sendable {
+        private let semaphore = DispatchSemaphore(value: 0)
+        let begun = Locked(0)
+
+        func wait() {
+            begun.withLock { $0 += 1 }
+            semaphore.wait()
+        }
+
+        func open(for count: Int) {
+            for _ in 0..<count { semaphore.signal() }
+        }
+    }
+
+    @Test(arguments: [2, 3, 8]) func aSlowKeyLeavesAWorkerToTheOthers(count: Int) async throws {
+        let workers = HandshakeWorkers(count: count)
+        let gate = Gate()
+        for _ in 0..<20 { #expect(workers.perform(slow) { gate.wait() }) }
+        try await eventually("its share runs") { gate.begun.withLock { $0 } == count - 1 }
+        let done = Locked<[Int]>([])
+        for number in 0..<20 { #expect(workers.perform(fast) { done.withLock { $0.append(number) } }) }
+        try await eventually("the others are done") { done.withLock { $0.count } == 20 }
+        if count == 2 { #expect(done.withLock { $0 } == Array(0..<20)) }
+        #expect(gate.begun.withLock { $0 } == count - 1)
+        gate.open(for: 20)
+        try await eventually("all have run") { gate.begun.withLock { $0 } == 20 }
+    }
+
+    /// With one worker the order is seen.
+    @Test func keysTakeTurns() async throws {
+        let workers = HandshakeWorkers(count: 1)
+        let gate = Gate()
+        let order = Locked<[Int]>([])
+        #expect(workers.perform(WorkKey(0)) { gate.wait() })
+        try await eventually("it is busy") { gate.begun.withLock { $0 } == 1 }
+        for key in [1, 1, 1, 1, 2, 2, 3] { #expect(workers.perform(WorkKey(key)) { order.withLock { $0.append(key) } }) }
+        gate.open(for: 1)
+        try await eventually("all have run") { order.withLock { $0.count } == 7 }
+        #expect(order.withLock { $0 } == [1, 2, 3, 1, 2, 1, 1])
+    }
+
+    @Test func aStepThatWouldWaitTooLongIsRefused() async throws {
+        let workers = HandshakeWorkers(count: 2, limit: 1)
+        let gate = Gate()
+        // The first one takes a fifth of a second; the second one keeps the key known.
+        for step in 0..<2 {
+            let accepted = workers.perform(slow) {
+                let end = ContinuousClock.now + .milliseconds(200)
+                while step == 0, ContinuousClock.now < end {}
+                if step == 1 { gate.wait() }
+            }
+            #expect(accepted)
+        }
+        try await eventually("the second one runs") { gate.begun.withLock { $0 } == 1 }
+        var acceptedCount = 0
+        while acceptedCount < 100, workers.perform(slow, { gate.wait() }) { acceptedCount += 1 }
+        #expect((1...6).contains(acceptedCount))
+        #expect(workers.perform(fast) {})
+        gate.open(for: acceptedCount + 1)
+        try await eventually("all have run") { gate.begun.withLock { $0 } == acceptedCount + 1 }
+        try await eventually("there is room again") { workers.perform(slow) {} }
+    }
+}
