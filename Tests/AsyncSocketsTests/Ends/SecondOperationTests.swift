@@ -1,0 +1,147 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// The second operation is unlike the first: nothing of the first is left in it.
+@Suite(.timeLimit(.minutes(20))) struct SecondOperationTests {
+    /// Reads of the task of a scope share a waiter.
+    @Test(arguments: [false, true]) func eachReadOfAScopeHasItsOwnTime(isSecure: Bool) async throws {
+        let mayGoOn = try TestSignal()
+        let peer = try ScriptedPeer.listening(
+            (isSecure ? [.startTLS(try TestCertificates.server())] : []) + [
+                .send("first"), .wait(for: mayGoOn), .send("last"), .expectEnd,
+            ])
+        let settings = isSecure ? try TestCertificates.client() : nil
+        try await AsyncSocket.withConnection(to: "127.0.0.1", port: peer.port, tls: settings) { socket in
+            #expect(try await socket.read(exactly: 5, timeout: .seconds(60)) == Data("first"))
+            for seconds in [0.02, 0.05] {
+                #expect(await outcome { try await socket.read(exactly: 4, timeout: .seconds(seconds)) } == .failed(.readTimeout))
+            }
+            // Without a limit, it is still there long after the limits of those before.
+            let clock = ContinuousClock()
+            let beginning = clock.now
+            let helper = Task {
+                try await eventually("time passes") { clock.now - beginning > .milliseconds(200) }
+                mayGoOn.fire()
+            }
+            #expect(try await socket.read(exactly: 4) == Data("last"))
+            try await helper.value
+        }
+        _ = try await peer.finish()
+    }
+
+    @Test func afterACancelledReadTheNextHasATime() async throws {
+        let (socket, peer) = try await connectedSocket([.wait(for: try TestSignal())])
+        for _ in 0..<3 {
+            let cancelled = Task.immediate { try await socket.read(timeout: .seconds(60)) }
+            cancelled.cancel()
+            #expect(await cancelled.outcome == .cancelled)
+            #expect(await outcome { try await socket.read(timeout: .milliseconds(10)) } == .failed(.readTimeout))
+        }
+        // A delegate's read behind a task's that was cancelled.
+        let recorder = Recorder()
+        socket.setInlineDelegate(recorder)
+        let cancelled = Task.immediate { try await socket.read() }
+        socket.readData(withTimeout: 0.05, tag: 1)
+        cancelled.cancel()
+        #expect(try await recorder.disconnected()?.code == .readTimeout)
+        peer.stop()
+    }
+
+    // MARK: - Frames
+
+    private func frames(_ texts: [String], maxLength: Int = 1 << 20) async throws -> [String] {
+        let peer = try ScriptedPeer.listening(
+            texts.flatMap { [ScriptedPeer.Step.send($0)] } + [.finish])
+        let socket = AsyncSocket()
+        try await socket.connect(to: "127.0.0.1", port: peer.port)
+        var frames: [String] = []
+        for try await frame in socket.frames(Delimited(by: Data("\r\n"), maxLength: maxLength)) {
+            frames.append(String(decoding: frame, as: UTF8.self))
+        }
+        _ = try await peer.finish()
+        return frames
+    }
+
+    /// The part that was searched for the end of a long frame says nothing about the next one.
+    @Test func aShortFrameFollowsALongPartialOne() async throws {
+        let long = String(repeating: "x", count: 300_000)
+        #expect(try await frames([long, "\r\na\r\nb\r\n"]) == [long, "a", "b"])
+        #expect(try await frames([long, long, "\r", "\n", "a\r\n", long + "\r\n"]) == [long + long, "a", long])
+    }
+
+    /// A delimiter in two segments, at every place.
+    @Test func aDelimiterMayComeInTwoPieces() async throws {
+        let text = "one\r\ntwo\r\r\nthree\r\n"
+        for place in 1..<text.utf8.count {
+            let bytes = Array(text.utf8)
+            let signal = try TestSignal()
+            let peer = try ScriptedPeer.listening([
+                .send(Array(bytes[..<place])), .wait(for: signal), .send(Array(bytes[place...])), .finish,
+            ])
+            let socket = AsyncSocket()
+            try await socket.connect(to: "127.0.0.1", port: peer.port)
+            let framing = Delimited(by: Data("\r\n"))
+            var received: [Data] = []
+            let complete = text.utf8.prefix(place).split(separator: 10, omittingEmptySubsequences: false).count - 1
+            for _ in 0..<complete { received.append(try #require(await socket.readFrame(framing))) }
+            // The read has looked at the first piece before the second one comes.
+            let last = Task.immediate {
+                var rest: [Data] = []
+                while let frame = try await socket.readFrame(framing) { rest.append(frame) }
+                return rest
+            }
+            try await eventually("it has looked") { socket.readProgress != nil }
+            signal.fire()
+            received += try await last.value
+            #expect(received == ["one", "two\r", "three"].map { Data($0) }, "\(place)")
+            _ = try await peer.finish()
+        }
+    }
+
+    // MARK: - Answers without someone who answers
+
+    /// A delegate that is gone by the time of the question has not said yes.
+    @Test(arguments: [true, false]) func withoutADelegateNoOneIsTrusted(isServer: Bool) async throws {
+        var (client, server) = try TestCertificates.mutual()
+        if isServer { server.trustEvaluation = .delegate } else { client.trustEvaluation = .delegate }
+        let listener = try RawSocket.listening()
+        let asking = AsyncSocket()
+        var recorder: Recorder? = Recorder()
+        if let recorder { asking.setInlineDelegate(recorder) }
+        try await asking.connect(to: "127.0.0.1", port: listener.localPort)
+        let accepted = try AsyncSocket(adopting: listener.accepted().duplicate())
+        try asking.beginTLS(settings: isServer ? server : client)
+        recorder = nil
+        let answer = Task.immediate { try await accepted.startTLS(settings: isServer ? client : server) }
+        let outcome = await answer.outcome
+        // In TLS 1.3 a client is done before the server has judged it.
+        if outcome == .served {
+            #expect(isServer)
+            await #expect(throws: AsyncSocketError.self) { try await accepted.read(exactly: 1) }
+        }
+        try await eventually("it has ended") { !asking.isConnected }
+        #expect(!asking.isSecure)
+    }
+
+    /// One place for handshakes, and a client that wastes it.
+    @Test func aFailedHandshakeGivesItsPlaceBack() async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+        listener.maximumHandshakes = 1
+        try await serving(listener, { try await $0.write("hello") }) { _ in
+            for round in 0..<5 {
+                let bad = try RawSocket.connected(to: .loopback(port: listener.localPort))
+                try bad.send(round % 2 == 0 ? "GET / HTTP/1.1\r\n\r\n" : "")
+                if round % 2 == 1 { bad.finish() }
+                _ = try? bad.receiveAll()
+                let socket = AsyncSocket()
+                try await socket.connect(to: "127.0.0.1", port: listener.localPort, tls: TestCertificates.client())
+                #expect(try await socket.read(exactly: 5) == Data("hello"))
+                socket.disconnect()
+            }
+        }
+    }
+}
