@@ -5,9 +5,9 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Every end of the peer, with unread bytes or none, with a read and a write that wait or none, in both styles:
-/// who waits is told once, bytes that came before are not lost, and a session is kept unless TLS has failed
-/// (RFC 5246, 7.2). END_TABLE in the environment prints the table.
+/// Every end of the peer, with unread bytes or none, with a read and a write that wait or none, in both
+/// styles: who waits is told once, bytes that came before are not lost, and a session is kept unless TLS has
+/// failed (RFC 5246, 7.2). END_TABLE in the environment prints the table.
 @Suite(.timeLimit(.minutes(20))) struct EndTableTests {
     enum End: String, CaseIterable, Sendable {
         case orderly, truncation, reset, badRecord
