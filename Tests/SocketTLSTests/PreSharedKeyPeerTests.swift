@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import COpenSSL
+import SocketBuffers
 import Testing
 
 @testable import SocketTLS
@@ -46,6 +47,55 @@ import Testing
             _ = try RawPeer.client(of: server, resuming: ticket, withKey: true)
             #expect(server.session?.preSharedKeyIdentity == alice && server.session?.isResumed == false)
         }
+    }
+
+    /// Who has one key cannot ask for others: an identity that exists is passed over like one that does not.
+    /// The guess is in the place of a ticket, with a proof that is none. With and without a second
+    /// ClientHello.
+    @Test(arguments: [TLSPreSharedKeys.Use.required, .preferred], [nil, "P-521:P-256"])
+    func aGuessAheadOfAKeyIsAnsweredAlike(use: TLSPreSharedKeys.Use, groups: String?) throws {
+        let ticket = try RawPeer.client(of: engine(mixed))
+        let guess = try TLSPreSharedKey(identity: ticket.ticket(), key: [UInt8](repeating: 9, count: 32))
+        for keys in [[try PreSharedKeyFixture.key()], [guess, try PreSharedKeyFixture.key()]] {
+            var settings = try Fixture().server
+            settings.preSharedKeys = try TLSPreSharedKeys(keys, use: use)
+            let server = try engine(settings)
+            let peer = try RawPeer(.tls13)
+            peer.offerKey()
+            if let groups { try peer.offer(groups: groups) }
+            try peer.resume(ticket.session())
+            peer.shakeHands(with: server)
+            #expect(SSL_is_init_finished(peer.ssl) == 1 && server.session?.preSharedKeyIdentity == alice, "\(keys.count)")
+            // Alone it fails in the same way too.
+            let other = try engine(settings)
+            let guesser = try RawPeer(.tls13)
+            try guesser.resume(ticket.session())
+            guesser.shakeHands(with: other)
+            guard use == .required else { continue }
+            #expect(other.handshake().error?.sentAlert == .decryptError && guesser.alertInHandshake == .decryptError)
+        }
+    }
+
+    /// The proofs of our own clients, with each hash algorithm.
+    @Test(arguments: [TLSPreSharedKey.HashAlgorithm.sha256, .sha384])
+    func aProofIsThatOfItsKey(hash: TLSPreSharedKey.HashAlgorithm) throws {
+        func key(_ byte: UInt8) throws -> TLSPreSharedKey {
+            try TLSPreSharedKey(identity: "bob", key: [UInt8](repeating: byte, count: 40), hash: hash)
+        }
+        let client = try engine(.client(serverName: "b", preSharedKey: key(1)))
+        _ = client.handshake()
+        let hello = Array(client.output.readableBytes.dropFirst(5))
+        var list = PreSharedKeyList([])
+        hello.withUnsafeBytes { bytes in
+            #expect(ClientHelloMessage(bytes).forEachExtension { if $0 == 41 { list = PreSharedKeyList($1) } })
+        }
+        #expect(list.identities == [Array("bob".utf8)] && list.binders.count == 1)
+        var binders = KeyBinders()
+        #expect(try !binders.prove(key(1), at: 0, of: list))
+        hello.withUnsafeBytes { binders.sawHello($0) }
+        #expect(try binders.prove(key(1), at: 0, of: list))
+        #expect(try !binders.prove(key(2), at: 0, of: list))
+        #expect(try !binders.prove(key(1), at: 1, of: list))
     }
 
     /// Not even one that was made with the keys that this server has.

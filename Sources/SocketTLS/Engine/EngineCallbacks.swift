@@ -86,7 +86,8 @@ enum EngineCallbacks {
             events.sawAlert(alert, isFatal: value >> 8 == SSL3_AL_FATAL, isOurs: place & SSL_CB_WRITE != 0)
         }
         SSL_CTX_set_msg_callback(context) { isOurs, version, contentType, bytes, count, ssl, _ in
-            guard isOurs == 0, count > 0, let bytes else { return }
+            guard count > 0, let bytes else { return }
+            guard isOurs == 0 else { return EngineCallbacks.noteAnswer(bytes, count, contentType, ssl) }
             if version == SSL2_VERSION { return EngineCallbacks.refuseOldHello(bytes, ssl) }
             guard contentType == SSL3_RT_HANDSHAKE else { return }
             guard let ssl, let events = EngineCallbacks.events(of: ssl) else { return }
@@ -96,6 +97,7 @@ enum EngineCallbacks {
             switch type {
             case UInt8(SSL3_MT_CLIENT_HELLO):
                 events.bio.handshakeByteCount = 0
+                if events.isServer { events.preSharedKeyNegotiation?.binders.sawHello(message) }
                 EngineCallbacks.limitHello(message, events)
             case UInt8(SSL3_MT_SERVER_HELLO): events.serverHelloCount += 1
             case UInt8(SSL3_MT_ENCRYPTED_EXTENSIONS): EngineCallbacks.refuseLateEarlyData(message, events)
@@ -115,6 +117,11 @@ enum EngineCallbacks {
         // OpenSSL looks at the type of the message once more.
         UnsafeMutableRawPointer(mutating: message).storeBytes(of: 0xFF, as: UInt8.self)
         events(of: ssl)?.complaintAboutHello = "it has the format of SSL 2.0"
+    }
+
+    private static func noteAnswer(_ bytes: UnsafeRawPointer, _ count: Int, _ contentType: Int32, _ ssl: OpaquePointer?) {
+        guard contentType == SSL3_RT_HANDSHAKE, bytes.load(as: UInt8.self) == UInt8(SSL3_MT_SERVER_HELLO) else { return }
+        events(of: ssl)?.preSharedKeyNegotiation?.binders.sawAnswer(UnsafeRawBufferPointer(start: bytes, count: count))
     }
 
     private static func limitHello(_ message: UnsafeRawBufferPointer, _ events: EngineEvents) {

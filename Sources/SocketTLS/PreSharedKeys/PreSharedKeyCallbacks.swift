@@ -3,7 +3,8 @@
 //  2. TLS 1.3 has callbacks of its own, with sessions; those of TLS 1.2, which OpenSSL would ask in TLS 1.3
 //     too, know no hash algorithm and cut an identity at a zero. Each answers in its version only.
 //  3. A server reads all identities of a ClientHello before OpenSSL does, because OpenSSL asks for one after
-//     the other: only so an unknown one can fail like a wrong key (`PreSharedKeyNegotiation.look`).
+//     the other: only so an unknown one can fail like a wrong key, and a key that is not proved is passed over
+//     (`PreSharedKeyNegotiation.look`, `KeyBinders`).
 //  4. Nothing here accepts a peer. When OpenSSL's handshake is complete, the key is evidence for the trust
 //     gate (`EngineEvents.judgeEvidence`).
 //  5. A connection with such a key gets no ticket, and a client with one resumes nothing.
@@ -90,7 +91,7 @@ enum PreSharedKeyCallbacks {
                 }
                 guard let negotiation = PreSharedKeyCallbacks.negotiation(of: ssl) else { return SSL_CLIENT_HELLO_ERROR }
                 let list = PreSharedKeyList(UnsafeRawBufferPointer(start: start, count: count))
-                negotiation.look(for: list.identities, isLast: negotiation.keys.use == .required, inTLS12: false)
+                negotiation.look(for: list, isLast: negotiation.keys.use == .required)
                 return SSL_CLIENT_HELLO_SUCCESS
             }, nil)
     }
@@ -113,8 +114,7 @@ enum PreSharedKeyCallbacks {
     ) -> UInt32 {
         guard let ssl, let identity, SSL_version(ssl) < TLS1_3_VERSION, let negotiation = negotiation(of: ssl) else { return 0 }
         // The cipher suite is chosen, so that there is no other way any more.
-        negotiation.look(
-            for: [Array(UnsafeRawBufferPointer(start: identity, count: strlen(identity)))], isLast: true, inTLS12: true)
+        negotiation.lookInTLS12(for: Array(UnsafeRawBufferPointer(start: identity, count: strlen(identity))))
         return negotiation.key.map { copy($0, to: buffer) } ?? 0
     }
 }

@@ -11,6 +11,8 @@ final class PreSharedKeyNegotiation {
     private(set) var isOfTLS12 = false
     /// The client's first identity.
     private(set) var firstIdentity: [UInt8]?
+    /// What a server has read and written, for the client's proofs.
+    var binders = KeyBinders()
 
     init(_ keys: TLSPreSharedKeys) {
         self.keys = keys
@@ -22,16 +24,34 @@ final class PreSharedKeyNegotiation {
         return key
     }
 
-    /// Looks for the first of a client's identities that has a key.
+    /// Looks for the first of a client's keys that it has proved. Where it has proved none, the first one
+    /// that is known fails in OpenSSL.
     ///
     /// - Parameter isLast: There is no other way than a key: the first identity gets a decoy.
-    func look(for identities: [[UInt8]], isLast: Bool, inTLS12: Bool) {
-        (key, isDecoy, firstIdentity, isOfTLS12) = (nil, false, identities.first, inTLS12)
-        for identity in identities.prefix(PreSharedKeyList.limit) {
-            key = keys.key(of: identity)
-            if key != nil { return }
+    func look(for list: PreSharedKeyList, isLast: Bool) {
+        begin(with: list.identities.first, inTLS12: false)
+        for (index, identity) in list.identities.enumerated() {
+            guard let known = keys.key(of: identity) else { continue }
+            if binders.prove(known, at: index, of: list) { return key = known }
+            if key == nil { key = known }
         }
-        guard isLast, let firstIdentity else { return }
+        if isLast { makeDecoy() }
+    }
+
+    /// Looks for the key of the one identity in TLS 1.2. There is no other way than a key: an unknown
+    /// identity gets a decoy.
+    func lookInTLS12(for identity: [UInt8]) {
+        begin(with: identity, inTLS12: true)
+        key = keys.key(of: identity)
+        makeDecoy()
+    }
+
+    private func begin(with first: [UInt8]?, inTLS12: Bool) {
+        (key, isDecoy, firstIdentity, isOfTLS12) = (nil, false, first, inTLS12)
+    }
+
+    private func makeDecoy() {
+        guard key == nil, let firstIdentity else { return }
         key = TLSPreSharedKey(decoyFor: firstIdentity, hash: keys.hash)
         isDecoy = true
     }
@@ -39,6 +59,7 @@ final class PreSharedKeyNegotiation {
     /// The identity of the key that the two sides have used in the complete handshake of `ssl`: nil if they
     /// have used none.
     func provenIdentity(on ssl: OpaquePointer) -> [UInt8]? {
+        binders.forget()
         guard Self.isUsed(on: ssl), let key, !isDecoy else { return nil }
         return key.identity
     }
