@@ -2,9 +2,9 @@ internal import COpenSSL
 
 /// The proofs that a client has the keys which it offers in TLS 1.3 (RFC 8446, 4.2.11.2).
 ///
-/// OpenSSL takes the first key that it is given, and ends the handshake if that one is not proved: who has one
-/// key could then ask for any identity ahead of its own, and learn whether it exists. So a server looks at the
-/// proofs before it chooses.
+/// OpenSSL takes the first key that it is given, and ends the handshake if that one is not proved: who has
+/// one key could then ask for any identity ahead of its own, and learn whether it exists. So a server looks
+/// at the proofs before it chooses.
 struct KeyBinders {
     /// The ClientHello; or the first one, the HelloRetryRequest, and the second ClientHello.
     private var messages: [[UInt8]] = []
@@ -26,7 +26,7 @@ struct KeyBinders {
     /// SHA-256 of "HelloRetryRequest" (RFC 8446, 4.1.3).
     private static let retryRandom: [UInt8] = Digest(.sha256).hash(Array("HelloRetryRequest".utf8))
 
-    /// Whether the binder of an identity, by its place in the list, is that of `key`.
+    /// Whether `key` makes the binder of an identity, which is named by its place in the list.
     func prove(_ key: TLSPreSharedKey, at index: Int, of list: PreSharedKeyList) -> Bool {
         guard let hello = messages.last, list.binders.indices.contains(index), list.byteCountOfBinders < hello.count else {
             return false
@@ -47,7 +47,7 @@ struct KeyBinders {
     }
 }
 
-/// One hash algorithm, and what TLS 1.3 makes of it.
+/// One hash algorithm, with the functions that TLS 1.3 builds on it.
 private struct Digest {
     private let method: OpaquePointer?
     let count: Int

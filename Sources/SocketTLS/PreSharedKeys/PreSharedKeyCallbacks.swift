@@ -3,8 +3,8 @@
 //  2. TLS 1.3 has callbacks of its own, with sessions; those of TLS 1.2, which OpenSSL would ask in TLS 1.3
 //     too, know no hash algorithm and cut an identity at a zero. Each answers in its version only.
 //  3. A server reads all identities of a ClientHello before OpenSSL does, because OpenSSL asks for one after
-//     the other: only so an unknown one can fail like a wrong key, and a key that is not proved is passed over
-//     (`PreSharedKeyNegotiation.look`, `KeyBinders`).
+//     the other: only so an unknown one can fail like a wrong key, and a key that is not proved is passed
+//     over (`PreSharedKeyNegotiation.look`, `KeyBinders`).
 //  4. Nothing here accepts a peer. When OpenSSL's handshake is complete, the key is evidence for the trust
 //     gate (`EngineEvents.judgeEvidence`).
 //  5. A connection with such a key gets no ticket, and a client with one resumes nothing.

@@ -11,7 +11,7 @@ final class PreSharedKeyNegotiation {
     private(set) var isOfTLS12 = false
     /// The client's first identity.
     private(set) var firstIdentity: [UInt8]?
-    /// What a server has read and written, for the client's proofs.
+    /// The messages of a server's handshake, for the client's proofs.
     var binders = KeyBinders()
 
     init(_ keys: TLSPreSharedKeys) {
@@ -27,7 +27,7 @@ final class PreSharedKeyNegotiation {
     /// Looks for the first of a client's keys that it has proved. Where it has proved none, the first one
     /// that is known fails in OpenSSL.
     ///
-    /// - Parameter isLast: There is no other way than a key: the first identity gets a decoy.
+    /// - Parameter isLast: Nothing but a key can help: the first identity gets a decoy.
     func look(for list: PreSharedKeyList, isLast: Bool) {
         begin(with: list.identities.first, inTLS12: false)
         for (index, identity) in list.identities.enumerated() {
@@ -38,8 +38,8 @@ final class PreSharedKeyNegotiation {
         if isLast { makeDecoy() }
     }
 
-    /// Looks for the key of the one identity in TLS 1.2. There is no other way than a key: an unknown
-    /// identity gets a decoy.
+    /// Looks for the key of the one identity in TLS 1.2. Nothing but a key can help: an unknown identity
+    /// gets a decoy.
     func lookInTLS12(for identity: [UInt8]) {
         begin(with: identity, inTLS12: true)
         key = keys.key(of: identity)
