@@ -6,7 +6,8 @@ internal import Synchronization
 /// An operation that can be served at once does not suspend its task. A task that always finds bytes would
 /// keep its loop for good, so each operation asks `isUsedUp(by:)` when it is over, and `renew()` lets the
 /// others go first. The clock is read from a job's third operation on, and after a job behind which others
-/// wait: a job that reads one message and writes another one reads no clock.
+/// wait: a job that reads one message and writes another one reads no clock. While operations are short it is
+/// read after every eighth one.
 package final class JobBudget {
     // Confined to the loop's thread, which reaches it by `key`; `user` is atomic.
 
@@ -14,10 +15,17 @@ package final class JobBudget {
     private static let time: UInt64 = 1_000_000
     /// A job has no need for a look at the clock before it has had more operations than this.
     private static let freeOperations = 2
+    /// Operations that take less than this on average are short.
+    private static let shortTime: UInt64 = 20_000
 
-    private var start: UInt64 = 0
-    private var operations = 0
-    private var waiting: [UnsafeContinuation<Void, Never>] = []
+    @exclusivity(unchecked) private var start: UInt64 = 0
+    /// When the clock was last read for an operation.
+    @exclusivity(unchecked) private var lastLook: UInt64 = 0
+    /// So many operations may follow before the next look.
+    @exclusivity(unchecked) private var operationsLeft = 0
+    /// The operations between the last look and the next.
+    @exclusivity(unchecked) private var interval: UInt64 = 1
+    @exclusivity(unchecked) private var waiting: [UnsafeContinuation<Void, Never>] = []
     /// The address of the handler that runs, or whose operation a task has used last; zero: unknown. Another
     /// thread compares it with those that it knows.
     let user = Atomic<UInt>(0)
@@ -34,7 +42,7 @@ package final class JobBudget {
     ///
     /// - Parameter handler: Whose operation is over.
     @inline(never)
-    package static func isUsedUp(by handler: some EventHandler) -> Bool {
+    package static func isUsedUp(by handler: AnyObject) -> Bool {
         withCurrent { $0.charge(handler) } ?? false
     }
 
@@ -51,10 +59,21 @@ package final class JobBudget {
         return Unmanaged<JobBudget>.fromOpaque(address)._withUnsafeGuaranteedRef(body)
     }
 
-    private func charge(_ handler: some EventHandler) -> Bool {
+    @inline(__always)
+    private func charge(_ handler: AnyObject) -> Bool {
         note(handler)
-        operations += 1
-        return operations > Self.freeOperations && isOver
+        operationsLeft &-= 1
+        return operationsLeft < 0 && look()
+    }
+
+    @inline(never)
+    private func look() -> Bool {
+        let now = Deadline.now.nanoseconds
+        if start == 0 { start = now }
+        let isShort = lastLook > 0 && now - lastLook < Self.shortTime * interval
+        (lastLook, interval) = (now, isShort ? 8 : 1)
+        operationsLeft = Int(interval) - 1
+        return now - start >= Self.time
     }
 
     // MARK: - For the loop
@@ -81,16 +100,17 @@ package final class JobBudget {
     }
 
     func beginJob() {
-        operations = 0
+        (operationsLeft, lastLook, interval) = (Self.freeOperations, 0, 1)
         user.store(0, ordering: .relaxed)
     }
 
     @inline(__always)
-    func note(_ handler: some EventHandler) {
+    func note(_ handler: AnyObject) {
         user.store(Self.address(of: handler), ordering: .relaxed)
     }
 
-    static func address(of handler: some EventHandler) -> UInt {
+    @inline(__always)
+    static func address(of handler: AnyObject) -> UInt {
         UInt(bitPattern: Unmanaged.passUnretained(handler).toOpaque())
     }
 
