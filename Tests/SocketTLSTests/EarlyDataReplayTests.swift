@@ -101,9 +101,16 @@ import Testing
     {
         let clock = Locked(1000)
         world.context = try TLSContext(for: world.server) { clock.withLock { $0 } }
-        let flight = try firstFlight(resuming: world.session(), "early")
-        clock.withLock { $0 += seconds }
-        #expect(try await isTaken(flight, by: world.newServer()) == taken)
+        // The system's clock goes on: a try counts if it has not reached the next second meanwhile.
+        for _ in 0..<1000 {
+            let start = time(nil)
+            let flight = try firstFlight(resuming: world.session(), "early")
+            clock.withLock { $0 += seconds }
+            let wasTaken = try await isTaken(flight, by: world.newServer())
+            guard time(nil) == start else { continue }
+            return #expect(wasTaken == taken)
+        }
+        Issue.record("a try takes more than a second")
     }
 
     /// The client states another age than the ticket has.
