@@ -309,7 +309,7 @@ static inline void COpenSSL_sk_PKCS12_SAFEBAG_free(STACK_OF(PKCS12_SAFEBAG) *sta
 }
 
 // Among the lists of revoked certificates of an issuer: when the latest one ends, in seconds since 1970.
-// Returns 0 when there is none, or none with an end.
+// Returns 0 when the issuer has no list, or when its latest list has no end.
 static inline int COpenSSL_endOfLatestList(X509_STORE_CTX *store, const X509_NAME *issuer, long *end) {
     STACK_OF(X509_CRL) *lists = X509_STORE_CTX_get1_crls(store, issuer);
     const X509_CRL *latest = NULL;

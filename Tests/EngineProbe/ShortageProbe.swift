@@ -54,7 +54,8 @@ enum ShortageProbe {
     }
 
     /// The client takes the last descriptor. libdispatch may close one of its own just then, or open one:
-    /// then the connection is accepted, or there is none for the client, and all is done again.
+    /// then the listener accepts the connection, or the client cannot open a socket, and the probe begins
+    /// again.
     private static func expectPause(of listener: AsyncSocket, _ party: Party) throws {
         guard let address = listener.localAddress else { throw ProbeFailure(description: "no address") }
         var taken: [CInt] = []

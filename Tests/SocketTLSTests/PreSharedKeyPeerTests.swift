@@ -49,8 +49,8 @@ import Testing
         }
     }
 
-    /// Who has one key cannot ask for others: an identity that exists is passed over like one that does not.
-    /// The guess is in the place of a ticket, with a proof that is none. With and without a second
+    /// A client with one key cannot ask for others: an identity that exists is passed over like one that does
+    /// not. The guess is in the place of a ticket, with an invalid proof. With and without a second
     /// ClientHello.
     @Test(arguments: [TLSPreSharedKeys.Use.required, .preferred], [nil, "P-521:P-256"])
     func aGuessAheadOfAKeyIsAnsweredAlike(use: TLSPreSharedKeys.Use, groups: String?) throws {

@@ -6,11 +6,10 @@ import AsyncSockets
 import Foundation
 
 let socket = AsyncSocket()
-guard let address = SocketAddress(literal: "127.0.0.1", port: 7) else { fatalError("no address") }
 let bytes: [UInt8] = [1, 2, 3]
 let tls = TLSSettings.client(serverName: "example.org")
 
-_ = try await SocketAddress.lookUp(host: "example.org", port: 7)
+let address = try await SocketAddress.lookUp(host: "127.0.0.1", port: 7)[0]
 try await socket.connect(to: "example.org", port: 7)
 try await socket.connect(to: address)
 try await socket.connect(toPath: "/run/example")

@@ -48,7 +48,7 @@ extension AsyncSocket {
         fileprivate let socket: AsyncSocket
         fileprivate let framing: Format
 
-        /// Begins at the next byte that no one has read.
+        /// Begins at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
             Iterator(scope: SequenceScope(socket), reader: FrameReader(framing))
         }

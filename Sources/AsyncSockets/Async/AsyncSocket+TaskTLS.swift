@@ -19,8 +19,9 @@ extension AsyncSocket {
     /// - Throws: `CancellationError` when the task is cancelled, what `trust` throws, or an
     ///   `AsyncSocketError`: `.tls`, `.handshakeTimeout` (also when no byte of the writes before has left for
     ///   that long), `.trustTimeout`, `.bytesBufferedAtUpgrade`, `.badConfiguration` when the socket is not
-    ///   in use, was upgraded before, has no one to decide, or when another task waits in a read, which ends
-    ///   the connection; and why the connection has ended.
+    ///   in use or was upgraded before, when neither `trust` nor a delegate decides though the settings ask
+    ///   for it, or when another task waits in a read, which ends the connection; and why the connection has
+    ///   ended.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
         settings: TLSSettings, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
@@ -68,10 +69,11 @@ extension AsyncSocket {
     ///     client that shows none. Nil: OpenSSL decides, or the delegate if the settings say so.
     /// - Returns: What is known of the connection now; `tlsSession` has it too.
     /// - Throws: `CancellationError`, what `trust` throws, or an `AsyncSocketError`. The connection is as it
-    ///   was after `.badConfiguration` when it is not secure, or has no one to decide, and after `.tls` with
-    ///   `invalidSettings`, `certificateRequestPending`, or `postHandshakeAuthenticationUnavailable` (TLS
-    ///   1.2, or a client that has not offered to be asked). It ends with `.handshakeTimeout`, and with
-    ///   `.tls` of any other code, such as `clientCertificateMissing`.
+    ///   was after `.badConfiguration` when it is not secure or nothing decides about the certificate, and
+    ///   after `.tls` with `invalidSettings`, `certificateRequestPending`, or
+    ///   `postHandshakeAuthenticationUnavailable` (TLS 1.2, or a client that has not offered to be asked). It
+    ///   ends with `.handshakeTimeout`, and with `.tls` of any other code, such as
+    ///   `clientCertificateMissing`.
     @discardableResult
     public nonisolated(nonsending) func requestClientCertificate(
         isRequired: Bool = true, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil

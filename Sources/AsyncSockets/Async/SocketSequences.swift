@@ -44,7 +44,7 @@ extension AsyncSocket {
         fileprivate let socket: AsyncSocket
         fileprivate let maxLength: Int
 
-        /// Begins at the next byte that no one has read.
+        /// Begins at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
             Iterator(scope: SequenceScope(socket), maxLength: Swift.max(maxLength, 1))
         }
@@ -80,7 +80,7 @@ extension AsyncSocket {
         fileprivate let socket: AsyncSocket
         fileprivate let maxLength: Int
 
-        /// Begins at the next byte that no one has read.
+        /// Begins at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
             Iterator(scope: SequenceScope(socket), line: LineReader(maxLength: Swift.max(maxLength, 1)))
         }

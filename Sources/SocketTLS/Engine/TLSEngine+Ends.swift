@@ -1,7 +1,7 @@
 internal import COpenSSL
 internal import SocketBuffers
 
-/// How a handshake ends for which OpenSSL has no call.
+/// The ends of a handshake and of a connection, among them those for which OpenSSL has no call.
 extension TLSEngine {
     /// Gives up a handshake that takes too long. It leaves the alerts user_canceled and close_notify in
     /// `output` or, once alerts must be encrypted, OpenSSL's alert for a handshake that stops in the middle

@@ -101,7 +101,7 @@ import Testing
 
     // MARK: - Requests for a client's certificate
 
-    /// With bytes that no one has read, and no read that waits.
+    /// With unread bytes, and without a read that waits.
     @Test(arguments: [false, true], [false, true])
     func aRefusedClientIsGoneAtOnce(isStranger: Bool, isDelegates: Bool) async throws {
         var (client, server) = try TestCertificates.mutual(.onRequest)

@@ -68,7 +68,7 @@ import Testing
         }
         try await eventually("it waits") { socket.pendingWriteByteCount > 0 }
         #expect(await outcome { try await socket.close(timeout: .milliseconds(20)) } == .failed(.writeTimeout))
-        // And again, for whoever asks later.
+        // A later call gets the same answer.
         #expect(await outcome { try await socket.close() } == .failed(.writeTimeout))
         peer.stop()
     }

@@ -63,7 +63,7 @@ import Testing
         #expect(error?.verifyCode == (isRevoked ? X509_V_ERR_CERT_REVOKED : X509_V_ERR_OCSP_VERIFY_NEEDED))
     }
 
-    /// With a wrong name, and with a root that no one knows: no callback can make up for the pinned key.
+    /// With a wrong name, and with an unknown root: no callback can make up for the pinned key.
     @Test(arguments: versions, [true, false])
     func noFaultHidesAPin(version: TLSVersion, isNameWrong: Bool) throws {
         var settings = try Fixture(version, serverName: isNameWrong ? "other.example.org" : Fixture.host).client

@@ -7,27 +7,13 @@ import Testing
 
 /// Clients in TLS 1.2 that keep sessions by identifier.
 @Suite struct SessionIdentifierTests {
-    private var fixture: Fixture
+    private let fixture: Fixture
 
     init() throws {
-        fixture = try Fixture()
-        fixture.server.minimumVersion = .tls12
-        fixture.server.maximumVersion = nil
-        fixture.server.sessionTicketCount = 2
+        fixture = try .resuming()
     }
 
-    private func server(_ settings: TLSSettings? = nil) throws -> TLSEngine {
-        let settings = settings ?? fixture.server
-        return try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
-    }
-
-    private func expectResumption(_ expected: Bool, of peer: RawPeer, by server: TLSEngine) {
-        #expect(peer.isResumed == expected)
-        #expect(server.session?.isResumed == expected)
-        peer.send("hello")
-        peer.carryTo(server)
-        #expect(server.readAll().text == "hello")
-    }
+    private func server(_ settings: TLSSettings? = nil) throws -> TLSEngine { try fixture.engine(settings) }
 
     /// A client that sends no ticket extension, as some do (RFC 5246, 7.3).
     private func clientOfIdentifiers(_ server: TLSEngine, resuming session: [UInt8]? = nil, named name: String? = nil) throws
@@ -48,14 +34,14 @@ import Testing
         let session = try first.session()
         for _ in 0..<10 {
             let again = try server()
-            expectResumption(true, of: try clientOfIdentifiers(again, resuming: session), by: again)
+            try clientOfIdentifiers(again, resuming: session).expectResumption(true, by: again)
         }
         // Without tickets there are no sessions, and other settings have others.
         for change in [{ $0.sessionTicketCount = 0 }, { $0.applicationProtocols = ["h2"] }] as [(inout TLSSettings) -> Void] {
             var settings = fixture.server
             change(&settings)
             let other = try server(settings)
-            expectResumption(false, of: try clientOfIdentifiers(other, resuming: session), by: other)
+            try clientOfIdentifiers(other, resuming: session).expectResumption(false, by: other)
         }
     }
 
@@ -67,7 +53,7 @@ import Testing
         for (time, isResumed) in [(1000, true), (4599, true), (4600, false), (10_000, false), (999, false), (-5000, false)] {
             now.withLock { $0 = time }
             let again = try server()
-            expectResumption(isResumed, of: try clientOfIdentifiers(again, resuming: session), by: again)
+            try clientOfIdentifiers(again, resuming: session).expectResumption(isResumed, by: again)
         }
     }
 
@@ -85,7 +71,7 @@ import Testing
         for fails in [false, true] {
             let session = try session(ofAConnectionThatFails: fails)
             let again = try server()
-            expectResumption(!fails, of: try clientOfIdentifiers(again, resuming: session), by: again)
+            try clientOfIdentifiers(again, resuming: session).expectResumption(!fails, by: again)
         }
     }
 

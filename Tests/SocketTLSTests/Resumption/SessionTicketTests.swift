@@ -6,27 +6,13 @@ import SocketTLS
 import Testing
 
 @Suite struct SessionTicketTests {
-    private var fixture: Fixture
+    private let fixture: Fixture
 
     init() throws {
-        fixture = try Fixture()
-        fixture.server.minimumVersion = .tls12
-        fixture.server.maximumVersion = nil
-        fixture.server.sessionTicketCount = 2
+        fixture = try .resuming()
     }
 
-    private func server(_ settings: TLSSettings? = nil) throws -> TLSEngine {
-        let settings = settings ?? fixture.server
-        return try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
-    }
-
-    private func expectResumption(_ expected: Bool, of peer: RawPeer, by server: TLSEngine) {
-        #expect(peer.isResumed == expected)
-        #expect(server.session?.isResumed == expected)
-        peer.send("hello")
-        peer.carryTo(server)
-        #expect(server.readAll().text == "hello")
-    }
+    private func server(_ settings: TLSSettings? = nil) throws -> TLSEngine { try fixture.engine(settings) }
 
     @Test func aServerSendsNoTicketUnlessItIsToldTo() throws {
         var settings = fixture.server
@@ -43,11 +29,11 @@ import Testing
         #expect(first.tickets == count)
         let second = try server(settings)
         let peer = try RawPeer.client(of: second, resuming: first.session())
-        expectResumption(true, of: peer, by: second)
+        peer.expectResumption(true, by: second)
         #expect(peer.tickets == 1)
         #expect(peer.ticket() != first.ticket())
         let third = try server(settings)
-        expectResumption(true, of: try RawPeer.client(of: third, resuming: peer.session()), by: third)
+        try RawPeer.client(of: third, resuming: peer.session()).expectResumption(true, by: third)
     }
 
     @Test func onlyConnectionsWhoseSettingsAgreeResume() throws {
@@ -55,14 +41,14 @@ import Testing
         var sameForTLS = fixture.server
         sameForTLS.handshakeTimeout = 7
         let same = try server(sameForTLS)
-        expectResumption(true, of: try RawPeer.client(of: same, resuming: session), by: same)
+        try RawPeer.client(of: same, resuming: session).expectResumption(true, by: same)
         var others = [fixture.server, fixture.server, fixture.server]
         others[0].applicationProtocols = ["h2"]
         others[1].identity = try fixture.authority.identity(.server(names: ["other"]))
         others[2].sessionTicketCount = 0
         for settings in others {
             let other = try server(settings)
-            expectResumption(false, of: try RawPeer.client(of: other, resuming: session), by: other)
+            try RawPeer.client(of: other, resuming: session).expectResumption(false, by: other)
         }
     }
 
@@ -73,7 +59,7 @@ import Testing
         let session = try RawPeer.client(of: first, offering: "h2,http/1.1").session()
         #expect(first.session?.applicationProtocol == "h2")
         let second = try server(settings)
-        expectResumption(true, of: try RawPeer.client(of: second, resuming: session, offering: "http/1.1"), by: second)
+        try RawPeer.client(of: second, resuming: session, offering: "http/1.1").expectResumption(true, by: second)
         #expect(second.session?.applicationProtocol == "http/1.1")
     }
 
@@ -83,7 +69,7 @@ import Testing
         #expect(first.session?.serverName == Fixture.host)
         for name in ["other.example.org", nil] {
             let second = try server()
-            expectResumption(true, of: try RawPeer.client(of: second, resuming: session, named: name), by: second)
+            try RawPeer.client(of: second, resuming: session, named: name).expectResumption(true, by: second)
             #expect(second.session?.serverName == name)
         }
     }
@@ -98,7 +84,7 @@ import Testing
         session[start + (place < 0 ? ticket.count + place : place)] ^= 1
         let second = try server()
         let peer = try RawPeer.client(of: second, resuming: session)
-        expectResumption(false, of: peer, by: second)
+        peer.expectResumption(false, by: second)
         #expect(peer.tickets == 2)
     }
 
@@ -109,7 +95,7 @@ import Testing
         for _ in 0..<3 {
             let again = try server()
             peer = try RawPeer.client(.tls12, of: again, resuming: peer.session())
-            expectResumption(true, of: peer, by: again)
+            peer.expectResumption(true, by: again)
             #expect(again.session?.protocolVersion == .tls12)
         }
     }
@@ -123,7 +109,7 @@ import Testing
         SSL_SESSION_get_id(SSL_get_session(first.ssl), &length)
         #expect(length == 0)
         let second = try server(settings)
-        expectResumption(false, of: try RawPeer.client(.tls12, of: second, resuming: first.session()), by: second)
+        try RawPeer.client(.tls12, of: second, resuming: first.session()).expectResumption(false, by: second)
     }
 
     @Test func aTicketLeavesWithTheFirstData() throws {
@@ -160,7 +146,7 @@ import Testing
         let peer = try RawPeer.client(version, of: first, showing: clientPEM())
         #expect(first.session?.peerCertificates.first?.commonName == "alice")
         let second = try server(settings)
-        expectResumption(true, of: try RawPeer.client(version, of: second, resuming: peer.session()), by: second)
+        try RawPeer.client(version, of: second, resuming: peer.session()).expectResumption(true, by: second)
         #expect(second.session?.peerCertificates.first?.commonName == "alice")
     }
 
@@ -169,7 +155,7 @@ import Testing
         let peer = try RawPeer.client(version, of: server(settings), showing: clientPEM(), deciding: true)
         let second = try server(settings)
         let again = try RawPeer.client(version, of: second, resuming: peer.session(), deciding: true)
-        expectResumption(true, of: again, by: second)
+        again.expectResumption(true, by: second)
         let third = try server(settings)
         #expect(throws: TestFailure.self) {
             _ = try RawPeer.client(version, of: third, resuming: again.session(), deciding: false)
@@ -219,15 +205,15 @@ import Testing
         }
         let first = try RawPeer.client(version, of: server(settings), showing: clientPEM())
         let second = try server(settings)
-        expectResumption(true, of: try RawPeer.client(version, of: second, resuming: first.session()), by: second)
+        try RawPeer.client(version, of: second, resuming: first.session()).expectResumption(true, by: second)
         // The next key: old tickets still count, and once more is too much.
         keys.keys = TLSTicketKeys(current: try Self.key(2), others: [try Self.key(1), try Self.key(3)])
         let third = try server(settings)
-        expectResumption(true, of: try RawPeer.client(version, of: third, resuming: first.session()), by: third)
+        try RawPeer.client(version, of: third, resuming: first.session()).expectResumption(true, by: third)
         keys.keys = TLSTicketKeys(current: try Self.key(3), others: [try Self.key(2)])
         let fourth = try server(settings)
-        expectResumption(
-            false, of: try RawPeer.client(version, of: fourth, resuming: first.session(), showing: clientPEM()), by: fourth)
+        try RawPeer.client(version, of: fourth, resuming: first.session(), showing: clientPEM()).expectResumption(
+            false, by: fourth)
         // Other servers with the same keys.
         let changes: [(inout TLSSettings) -> Void] = [{ $0.applicationProtocols = ["h2"] }, { $0.isStrict = true }]
         for change in changes {
@@ -235,8 +221,8 @@ import Testing
             change(&others)
             let session = try RawPeer.client(version, of: server(settings), showing: clientPEM()).session()
             let other = try server(others)
-            expectResumption(
-                false, of: try RawPeer.client(version, of: other, resuming: session, showing: clientPEM()), by: other)
+            try RawPeer.client(version, of: other, resuming: session, showing: clientPEM()).expectResumption(
+                false, by: other)
         }
     }
 

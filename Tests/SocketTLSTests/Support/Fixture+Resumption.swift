@@ -1,0 +1,30 @@
+import SocketTLS
+import Testing
+
+extension Fixture {
+    /// The server speaks TLS 1.2 and 1.3, and sends two tickets.
+    static func resuming() throws -> Fixture {
+        var fixture = try Fixture()
+        fixture.server.minimumVersion = .tls12
+        fixture.server.maximumVersion = nil
+        fixture.server.sessionTicketCount = 2
+        return fixture
+    }
+
+    /// A server that shares its context with the others of these settings.
+    func engine(_ settings: TLSSettings? = nil) throws -> TLSEngine {
+        let settings = settings ?? server
+        return try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
+    }
+}
+
+extension RawPeer {
+    /// Both sides agree about the resumption, and bytes arrive after it.
+    func expectResumption(_ expected: Bool, by server: TLSEngine) {
+        #expect(isResumed == expected)
+        #expect(server.session?.isResumed == expected)
+        send("hello")
+        carryTo(server)
+        #expect(server.readAll().text == "hello")
+    }
+}
