@@ -200,6 +200,31 @@ import Testing
         #expect(Set(cases.map(\.0)).union(notForClients).union(withoutCase) == properties)
     }
 
+    /// A store may be anyone's code: whatever it hands out, a session stays in its scope.
+    @Test(arguments: versions) func aCarelessStoreCrossesNoScope(_ version: TLSVersion) throws {
+        var fixture = try Fixture(version)
+        fixture.server.sessionTicketCount = 1
+        let store = CarelessStore()
+        fixture.client.resumption = .store(store)
+        var named = try fixture.authority.clientSettings(serverName: "other.example.org")
+        named.resumption = fixture.client.resumption
+        var others = [fixture.client, fixture.client, fixture.client, named]
+        others[0].trustRoots = try other.roots
+        others[1].verifiesHostName = false
+        others[2].trustEvaluation = .manual
+        let errors = [TLSError.Code.unknownIssuer, nil, nil, .hostNameMismatch]
+        for (settings, error) in zip(others, errors) {
+            store.removeAll()
+            #expect(try fixture.connection().client.session?.isResumed == false)
+            let taken = store.handedOut
+            let connection = try fixture.connection(as: settings)
+            #expect(store.handedOut == taken + 1)
+            #expect(connection.client.session?.isResumed != true && connection.clientError?.code == error)
+        }
+        store.removeAll()
+        for isResumed in [false, true] { #expect(try fixture.connection().client.session?.isResumed == isResumed) }
+    }
+
     @Test func revocationScopeCounts() throws {
         let chain = try HandmadeCertificate.chain()
         let lists = try [chain.root, chain.intermediate].map { try TemporaryFile(bytes: $0.revocationList()) }

@@ -1,0 +1,49 @@
+import SocketBuffers
+import SocketTLS
+
+/// Hands out the latest session, whatever it is asked for, and whether or not it is over.
+final class CarelessStore: TLSSessionStore {
+    private let contents = Locked((sessions: [TLSResumableSession](), handedOut: 0))
+
+    init(_ sessions: [TLSResumableSession] = []) {
+        contents.withLock { $0.sessions = sessions }
+    }
+
+    /// How many sessions it has handed out.
+    var handedOut: Int { contents.withLock { $0.handedOut } }
+
+    func removeAll() {
+        contents.withLock { $0.sessions = [] }
+    }
+
+    func store(_ session: TLSResumableSession, for key: TLSSessionKey) {
+        contents.withLock { $0.sessions.append(session) }
+    }
+
+    func take(for key: TLSSessionKey) -> TLSResumableSession? {
+        contents.withLock {
+            let session = $0.sessions.popLast()
+            if session != nil { $0.handedOut += 1 }
+            return session
+        }
+    }
+}
+
+extension Fixture {
+    /// A connection to an endpoint, which has shaken hands if that is possible. The server has written only
+    /// `greeting`, with which its tickets leave.
+    func connection(
+        as settings: TLSSettings? = nil, to context: TLSContext? = nil, greeting: String? = "!"
+    ) throws -> EarlyConversation {
+        let settings = settings ?? client
+        let client = try TLSEngine(context: TLSContext.context(for: settings), settings: settings, endpoint: "here 1")
+        let server = try TLSEngine(context: context ?? TLSContext.context(for: server), settings: server)
+        var conversation = EarlyConversation(client: client, server: server)
+        conversation.advance()
+        if let greeting, conversation.isComplete {
+            conversation.write(greeting, from: .server)
+            guard conversation.read(on: .client) == greeting else { throw TestFailure(what: "greeting") }
+        }
+        return conversation
+    }
+}
