@@ -6,7 +6,8 @@
 //  2. A key of the context encrypts for an hour and decrypts for one more, counted from its first ticket.
 //  3. A session ends an hour after its full handshake. OpenSSL gives it a new date with each ticket, so the
 //     ticket contains its end: by our own clock, or by the system's with shared keys. Not even that is later
-//     than the end of the client's certificate, and of the lists by which it is not revoked.
+//     than the end of the certificates by which the client is trusted, and of the lists by which they are not
+//     revoked.
 //  4. A ticket that cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake and new
 //     tickets follow.
 //  5. A resumed handshake gets one new ticket, because a client should use each ticket once (RFC 8446, C.4).
@@ -181,8 +182,7 @@ final class SessionTickets: Sendable {
     private func setEnd(of ssl: OpaquePointer?) -> Bool {
         guard let ssl, let session = SSL_get_session(ssl) else { return false }
         let now = clock()
-        let left = min(Self.secondsLeft(of: SSL_get0_peer_certificate(ssl)), secondsOfEvidence(for: ssl))
-        let end = Stamp(of: session)?.end ?? now + min(TicketKeyRing.period, left)
+        let end = Stamp(of: session)?.end ?? now + min(TicketKeyRing.period, secondsOfEvidence(for: ssl))
         // The time that is left becomes the ticket's lifetime, which the client receives. OpenSSL cannot make
         // a ticket with none, and would end the connection.
         guard SSL_SESSION_set_timeout(session, max(1, end - now)) == 1 else { return false }
@@ -196,17 +196,9 @@ final class SessionTickets: Sendable {
         return now < end && end - now <= TicketKeyRing.period
     }
 
-    /// How long the proof holds that a client's certificate is not revoked.
+    /// How long the proof holds that a client may be trusted.
     private func secondsOfEvidence(for ssl: OpaquePointer) -> Int {
         guard let end = facts(ssl).evidenceEnd else { return .max }
         return max(0, end - time(nil))
-    }
-
-    /// How long a client's certificate is valid from now on.
-    private static func secondsLeft(of certificate: OpaquePointer?) -> Int {
-        guard let certificate else { return .max }
-        var (days, seconds): (Int32, Int32) = (0, 0)
-        guard ASN1_TIME_diff(&days, &seconds, nil, X509_get0_notAfter(certificate)) == 1 else { return 0 }
-        return max(0, Int(days) * 86_400 + Int(seconds))
     }
 }

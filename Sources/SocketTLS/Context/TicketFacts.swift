@@ -5,7 +5,7 @@ struct TicketFacts {
     /// The digest of the name by which a server's settings were chosen (`TLSClientHello.nameDigest`); 0 if
     /// they were not.
     var name = 0
-    /// When the proof that the peer's certificates are not revoked ends, in seconds since 1970; nil without
-    /// one.
+    /// When the proof ends that the peer may be trusted: the certificates of its chain, and the lists by
+    /// which they are not revoked. In seconds since 1970; nil without one.
     var evidenceEnd: Int?
 }

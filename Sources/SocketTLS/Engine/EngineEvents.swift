@@ -131,7 +131,7 @@ final class EngineEvents {
         return false
     }
 
-    /// A proof that nothing is revoked ends, in seconds since 1970.
+    /// A proof that counted for the verdict ends, in seconds since 1970.
     func evidenceEnds(_ end: Int) {
         ticketFacts.evidenceEnd = min(ticketFacts.evidenceEnd ?? end, end)
         resumption?.evidenceEnds(Date(timeIntervalSince1970: TimeInterval(end)))

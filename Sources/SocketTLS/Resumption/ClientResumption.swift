@@ -28,7 +28,7 @@ final class ClientResumption: @unchecked Sendable {
     private var verdict = PeerTrust.Verdict.trusted
     private var otherFaults: [PeerTrust.Verdict] = []
     private var verified = Date()
-    /// When the proof that nothing is revoked ends.
+    /// When the first proof ends that counted for the verdict.
     private var evidenceEnd: Date?
     private let newest = Locked<TLSResumableSession?>(nil)
     /// What has arrived since the handshake, and is not in the store yet.

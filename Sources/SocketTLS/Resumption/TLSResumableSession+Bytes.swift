@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 
 // The bytes, each field behind its length: format, scope, verdict, number of other faults, these faults, date
-// of the verdict, end of the proof that nothing is revoked (-1: none), number of certificates, certificates,
+// of the verdict, end of its first proof (-1: none), number of certificates, certificates,
 // OpenSSL's session.
 extension TLSResumableSession {
     private static let format: [UInt8] = Array("AsyncSockets session 2".utf8)
@@ -20,7 +20,8 @@ extension TLSResumableSession {
         fields.append(otherFaults.count)
         for fault in otherFaults { fields.append(fault) }
         fields.append(Int64(verified.timeIntervalSince1970))
-        fields.append(evidenceEnd.map { Int64($0.timeIntervalSince1970) } ?? -1)
+        // A certificate without an end has the last second of the year 9999 (RFC 5280, 4.1.2.5).
+        fields.append(evidenceEnd.map { max(0, min(Self.latestDate, Int64($0.timeIntervalSince1970))) } ?? -1)
         fields.append(peerCertificates.map(\.derBytes))
         fields.append(handle.derBytes)
         return fields.bytes

@@ -12,9 +12,9 @@ public final class TLSResumableSession: Sendable {
     public let protocolVersion: TLSVersion
     /// The server's certificates, its own first.
     public let peerCertificates: [Certificate]
-    /// No connection resumes it after this time: the server's limit, the end of one of the certificates, the
-    /// next update of the OCSP response or of a list of revoked certificates that counted, or seven days
-    /// after the certificates were verified (RFC 8446, section 4.6.1), whichever comes first.
+    /// No connection resumes it after this time: the server's limit, the end of one of the certificates or of
+    /// their root, the next update of the OCSP response or of a list of revoked certificates that counted, or
+    /// seven days after the certificates were verified (RFC 8446, section 4.6.1), whichever comes first.
     public let end: Date
 
     let handle: SessionHandle
@@ -23,7 +23,8 @@ public final class TLSResumableSession: Sendable {
     let scope: ResumptionScope
     /// When the certificates were verified. A session that is resumed keeps the date of the first one.
     let verified: Date
-    /// When the proof that the certificates are not revoked ends; nil without one.
+    /// When the first proof ends that counted for the verdict: a certificate of the chain with its root, a
+    /// list or a response. Nil without any.
     let evidenceEnd: Date?
 
     /// The longest that a verdict on certificates holds: the longest lifetime of a ticket in TLS 1.3.

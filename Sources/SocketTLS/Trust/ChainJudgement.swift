@@ -20,6 +20,7 @@ extension EngineEvents {
         faults += rules.faults(in: verified)
         matchesPins = rules.matchesPins(trusted)
         stapledStatus = rules.stapledStatus(for: verified)
+        if faults.isEmpty, let end = verified.end { evidenceEnds(end) }
         if let end = rules.revocation?.end(for: verified, in: store) { evidenceEnds(end) }
         if let fault = rules.pinFault(in: trusted) {
             if faults.isEmpty || gate.evaluation == .manual { return refuseForPins(chain, fault) }

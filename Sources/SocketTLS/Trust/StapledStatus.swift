@@ -8,6 +8,7 @@
 //  5. A certificate that asks for a response by its TLS feature (RFC 7633) needs one.
 
 internal import COpenSSL
+internal import FoundationEssentials
 internal import Glibc
 
 /// What a stapled OCSP response must prove about one certificate.
@@ -41,7 +42,8 @@ final class StapledStatus {
         self.time = time
     }
 
-    /// When the answer about the certificate ends, in seconds since 1970; now without one.
+    /// When the answer about the certificate ends, or the certificate of the delegate who has signed it, in
+    /// seconds since 1970; now without one.
     func end(of response: [UInt8]) -> Int {
         guard let issuer, let basic = response.withUnsafeBufferPointer({ Self.decode($0) }) else { return time }
         defer { OCSP_BASICRESP_free(basic) }
@@ -51,7 +53,16 @@ final class StapledStatus {
         var (days, seconds): (Int32, Int32) = (0, 0)
         guard let end, let now = ASN1_TIME_set(nil, time) else { return time }
         defer { ASN1_STRING_free(now) }
-        return ASN1_TIME_diff(&days, &seconds, now, end) == 1 ? time + Int(days) * 86_400 + Int(seconds) : time
+        guard ASN1_TIME_diff(&days, &seconds, now, end) == 1 else { return time }
+        return min(time + Int(days) * 86_400 + Int(seconds), Self.endOfDelegate(in: basic) ?? .max)
+    }
+
+    /// Nil if the issuer has signed, and not shown itself.
+    private static func endOfDelegate(in basic: OpaquePointer) -> Int? {
+        var signer: OpaquePointer?
+        let outcome = OpenSSLCall.attempt { OCSP_resp_get0_signer(basic, &signer, nil) == 1 ? true : nil }
+        guard outcome.value == true, let signer else { return nil }
+        return Int(Certificate(sharing: signer).notAfter.timeIntervalSince1970)
     }
 
     /// What is wrong with the response, or with its absence; nil if nothing is.

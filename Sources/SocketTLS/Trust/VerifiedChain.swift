@@ -1,4 +1,5 @@
 internal import COpenSSL
+internal import FoundationEssentials
 
 /// The chain that OpenSSL has built from the peer's certificate to a trusted one, and what this library
 /// checks in it. It lives as long as the verification.
@@ -18,6 +19,9 @@ struct VerifiedChain {
     private init(_ certificates: [OpaquePointer]) {
         self.certificates = certificates
     }
+
+    /// When the first of the certificates ends, the root included, in seconds since 1970.
+    var end: Int? { certificates.map { Int(Certificate(sharing: $0).notAfter.timeIntervalSince1970) }.min() }
 
     /// The peer's own certificate alone.
     var leaf: VerifiedChain { VerifiedChain(Array(certificates.prefix(1))) }

@@ -27,10 +27,11 @@ final class HandmadeCertificate {
 
     /// - Parameters:
     ///   - days: From when until when it is valid, counted from today.
+    ///   - seconds: Until when, counted from now; nil for the end of `days`.
     ///   - curve: That of its key; nil: an RSA key.
     init(
         _ name: String, _ extensions: Extensions, raw: [(String, [UInt8])] = [], days: Range<Int> = -1..<30,
-        signedBy issuer: HandmadeCertificate? = nil, curve: String? = "P-256"
+        endingIn seconds: Int? = nil, signedBy issuer: HandmadeCertificate? = nil, curve: String? = "P-256"
     ) throws {
         guard let certificate = X509_new(),
             let key = curve.map({ COpenSSL_EVP_EC_generate($0) }) ?? COpenSSL_EVP_RSA_generate(2048)
@@ -39,7 +40,7 @@ final class HandmadeCertificate {
         X509_set_version(certificate, Int(X509_VERSION_3))
         ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), .random(in: 1...(.max)))
         X509_gmtime_adj(X509_getm_notBefore(certificate), days.lowerBound * 86_400)
-        X509_gmtime_adj(X509_getm_notAfter(certificate), days.upperBound * 86_400)
+        X509_gmtime_adj(X509_getm_notAfter(certificate), seconds ?? days.upperBound * 86_400)
         X509_NAME_add_entry_by_NID(
             X509_get_subject_name(certificate), NID_commonName, MBSTRING_UTF8, Array(name.utf8), Int32(name.utf8.count), -1, 0)
         X509_set_issuer_name(certificate, X509_get_subject_name(issuer?.x509 ?? certificate))

@@ -1,0 +1,170 @@
+import AsyncSocketsTesting
+import COpenSSL
+import Foundation
+import SocketBuffers
+import Testing
+
+@testable import SocketTLS
+
+/// When a client's sessions are over. Each input with an end is once the first to end.
+@Suite(.timeLimit(.minutes(20))) struct SessionEndTests {
+    private func session(_ connection: EarlyConversation) throws -> TLSResumableSession {
+        try #require(connection.client.session?.resumable, "\(String(describing: connection.clientError))")
+    }
+
+    /// The same session, as it would be if something about it were different.
+    private func changed(
+        _ session: TLSResumableSession, certificates: [Certificate]? = nil, verified: Date? = nil, evidenceEnd: Date? = nil
+    ) -> TLSResumableSession {
+        TLSResumableSession(
+            session.handle, certificates ?? session.peerCertificates, session.verdict, otherFaults: session.otherFaults,
+            verified: verified ?? session.verified, evidenceEnd: evidenceEnd ?? session.evidenceEnd, session.scope)
+    }
+
+    @Test(arguments: versions, SessionInput.allCases)
+    func aSessionEndsWithTheFirstOfItsInputs(version: TLSVersion, input: SessionInput) throws {
+        let chain = try EndingChain(input)
+        var fixture = try chain.fixture(version, shownBy: .server)
+        let session = try session(fixture.connection())
+        let left = session.end.timeIntervalSinceNow
+        #expect((Double(chain.seconds) - 60...Double(chain.seconds) + 1).contains(left), "\(left)")
+        #expect(session.isUsable && session.isUsable(at: session.end - 1))
+        #expect(!session.isUsable(at: session.end) && !session.isUsable(at: session.end + 100_000))
+        // Neither its bytes nor its use renew it, but for the ticket, which is another then.
+        fixture.client.resumption = .session(try TLSResumableSession(bytes: session.bytes))
+        let second = try fixture.connection()
+        #expect(second.client.session?.isResumed == true)
+        #expect(try input == .ticket || abs(self.session(second).end.timeIntervalSince(session.end)) <= 1)
+    }
+
+    /// Without a trusted chain only the certificates say when it ends.
+    @Test(arguments: versions) func aSessionAcceptedByHandEndsWithItsCertificates(version: TLSVersion) throws {
+        var fixture = try Fixture(version, validity: .endsSoon)
+        fixture.server.sessionTicketCount = 1
+        fixture.client.trustRoots = try Fixture.stranger.roots
+        fixture.client.trustEvaluation = .manual
+        let pair = try fixture.pair()
+        pair.decideClientTrust = { _ in true }
+        pair.shakeHands()
+        #expect(try pair.exchange([1], from: .server) == [1])
+        let end = try #require(pair.client.session?.resumable).end.timeIntervalSinceNow
+        #expect((500...601).contains(end), "\(end)")
+    }
+
+    /// RFC 5280, 4.1.2.5: the year 9999, in certificates and in a list.
+    @Test(arguments: [true, false]) func proofsWithoutAnEndAreInTheBytes(hasList: Bool) throws {
+        let days = -1..<2_900_000
+        let root = try HandmadeCertificate("Root", HandmadeCertificate.authority, days: days)
+        let leaf = try HandmadeCertificate("Server", HandmadeCertificate.server(), days: days, signedBy: root)
+        let list = try TemporaryFile(bytes: root.revocationList(days: days))
+        var fixture = try Fixture(.tls13, leaf: leaf, roots: [root])
+        fixture.server.sessionTicketCount = 1
+        if hasList { fixture.client.revocationLists = [.file(path: list.path)] }
+        let session = try session(fixture.connection())
+        #expect(try #require(session.evidenceEnd) > Date() + 1e11)
+        fixture.client.resumption = .session(try TLSResumableSession(bytes: session.bytes))
+        #expect(try fixture.connection().client.session?.isResumed == true)
+    }
+
+    /// A session that is over, or that was verified later than now, is not offered,
+    /// also when a store hands it out.
+    @Test(arguments: versions) func noSessionIsOfferedOutOfItsTime(version: TLSVersion) throws {
+        var fixture = try Fixture(version)
+        fixture.server.sessionTicketCount = 1
+        let session = try session(fixture.connection())
+        let expired = try fixture.authority.issue(.server(names: [Fixture.host]), validity: .expired).identity()
+        let now = Date()
+        let cases: [(TLSResumableSession, Bool)] = [
+            (session, true), (changed(session, verified: now + 3600), false), (changed(session, verified: now + 160), false),
+            (changed(session, verified: now + 30), true), (changed(session, verified: now - 604_700), true),
+            (changed(session, verified: now - 604_801), false), (changed(session, evidenceEnd: now + 100), true),
+            (changed(session, evidenceEnd: now - 1), false),
+            (changed(session, certificates: session.peerCertificates + expired.certificateChain), false),
+        ]
+        for (index, (session, isUsable)) in cases.enumerated() {
+            #expect(session.isUsable == isUsable, "\(index)")
+            for source in [TLSSettings.Resumption.session(session), .store(CarelessStore([session]))] {
+                fixture.client.resumption = source
+                let connection = try fixture.connection()
+                #expect(connection.client.session?.isResumed == isUsable, "\(index)")
+                #expect(connection.server.session?.isResumed == isUsable, "\(index)")
+                guard isUsable else { continue }
+                // The verdict stays as old as it is.
+                let next = try self.session(connection)
+                #expect(next.verified == session.verified && next.evidenceEnd == session.evidenceEnd, "\(index)")
+                #expect(next.end <= session.verified + 604_800, "\(index)")
+            }
+        }
+    }
+
+    /// The server that resumes it gives no other: then one of TLS 1.2 may be used again.
+    @Test(arguments: versions) func aTicketOfTLS13DoesNotComeBack(version: TLSVersion) throws {
+        var fixture = try Fixture(version)
+        fixture.server.sessionTicketCount = 1
+        let store = TLSSessionMemory()
+        fixture.client.resumption = .store(store)
+        #expect(try fixture.connection().client.session?.isResumed == false && store.count == 1)
+        #expect(try fixture.connection(greeting: nil).client.session?.isResumed == true)
+        #expect(store.count == (version == .tls12 ? 1 : 0))
+        #expect(try fixture.connection().client.session?.isResumed == (version == .tls12))
+    }
+}
+
+/// When the sessions of a server's clients are over, by the server's clock.
+@Suite(.timeLimit(.minutes(20))) struct ServerSessionEndTests {
+    private final class Keys: TLSTicketKeySource {
+        let keys: TLSTicketKeys
+
+        init() throws {
+            keys = TLSTicketKeys(current: try TLSTicketKey(bytes: [UInt8](repeating: 1, count: 80)))
+        }
+    }
+
+    private let clock = Locked(10_000)
+
+    private func context(_ settings: TLSSettings) throws -> TLSContext {
+        try TLSContext(for: settings) { [clock] in clock.withLock { $0 } }
+    }
+
+    /// Connects at a time of the server's clock; returns the session that comes of it.
+    private func connect(
+        _ fixture: Fixture, to context: TLSContext, at time: Int, resuming session: TLSResumableSession? = nil
+    ) throws -> (isResumed: Bool?, session: TLSResumableSession?) {
+        clock.withLock { $0 = time }
+        var settings = fixture.client
+        if let session { settings.resumption = .session(session) }
+        let connection = try fixture.connection(as: settings, to: context)
+        #expect(connection.client.session?.isResumed == connection.server.session?.isResumed)
+        return (connection.server.session?.isResumed, connection.client.session?.resumable)
+    }
+
+    @Test(arguments: versions, SessionInput.ofClients)
+    func aSessionEndsWithTheFirstOfItsInputs(version: TLSVersion, input: SessionInput) throws {
+        let chain = try EndingChain(input)
+        let fixture = try chain.fixture(version, shownBy: .client)
+        let context = try context(fixture.server)
+        let session = try #require(try connect(fixture, to: context, at: 10_000).session)
+        let later = try connect(fixture, to: context, at: 10_000 + chain.seconds - 60, resuming: session)
+        #expect(later.isResumed == true)
+        // A session that was resumed does not live longer.
+        for session in [session, try #require(later.session)] {
+            for seconds in [chain.seconds, chain.seconds + 3600, 1_000_000] {
+                #expect(try connect(fixture, to: context, at: 10_000 + seconds, resuming: session).isResumed == false)
+            }
+        }
+    }
+
+    @Test(arguments: versions, [true, false])
+    func aClockThatIsSetBackRenewsNoSession(version: TLSVersion, sharesKeys: Bool) throws {
+        var fixture = try Fixture(version)
+        fixture.server.sessionTicketCount = 1
+        if sharesKeys { fixture.server.ticketKeys = try Keys() }
+        let context = try context(fixture.server)
+        let session = try #require(try connect(fixture, to: context, at: 10_000).session)
+        for (time, isResumed) in [
+            (10_000, true), (13_599, true), (9_999, false), (5_000, false), (-100_000, false), (10_001, true),
+        ] {
+            #expect(try connect(fixture, to: context, at: time, resuming: session).isResumed == isResumed, "\(time)")
+        }
+    }
+}
