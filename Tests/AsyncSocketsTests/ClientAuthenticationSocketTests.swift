@@ -135,6 +135,23 @@ import Testing
         #expect(error?.code == .badConfiguration && plain.server.isConnected)
     }
 
+    /// The settings have someone decide, and nothing is there to decide: the request is not sent.
+    @Test func aRequestWithoutADecisionIsNotSent() async throws {
+        let pair = try await SocketPair()
+        let settings = server
+        let atServer = Task.immediate { try await pair.server.startTLS(settings: settings) { _ in true } }
+        try await pair.client.startTLS(settings: client)
+        _ = try await atServer.value
+        for _ in 0..<2 {
+            let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.requestClientCertificate() }
+            #expect(error?.code == .badConfiguration && error?.operation == "requestClientCertificate")
+            try await pair.server.write("still here\n")
+            #expect(try await pair.client.readLine() == "still here")
+        }
+        let session = try await pair.server.requestClientCertificate { $0.verdict == .trusted }
+        #expect(session.peerCertificates.first?.commonName == "alice")
+    }
+
     @Test func aSecondRequestWaitsForNoOne() async throws {
         let pair = try await connected()
         let (isAsked, mayTrust) = (try TestSignal(), try TestSignal())

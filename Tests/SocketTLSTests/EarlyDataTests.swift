@@ -203,6 +203,26 @@ import Testing
         #expect(again.client.session?.protocolVersion == .tls12)
     }
 
+    /// A server of TLS 1.2 that would skip the early data: the client does not offer that version (RFC 8446,
+    /// appendix D.3).
+    @Test func noServerTalksTheClientDown() throws {
+        let session = try world.session()
+        let issued = try world.authority.issue(.server(names: [Fixture.host]), signedBy: .root)
+        for early in [nil, "early"] {
+            let client = try world.connect(resuming: session, sending: early.map { TLSEarlyData(Array($0.utf8)) }).client
+            let server = try RawPeer(.tls12, serverPEM: issued.pem)
+            _ = client.handshake()
+            let flight = Array(client.output.readableBytes)
+            client.output.consume(flight.count)
+            // The ClientHello alone.
+            server.receive(Array(flight.prefix(5 + Int(flight[3]) << 8 + Int(flight[4]))))
+            server.shakeHands(with: client)
+            let error = client.handshake().error
+            #expect(client.session?.protocolVersion == (early == nil ? .tls12 : nil))
+            #expect(error?.alert == (early == nil ? nil : .protocolVersion), "\(String(describing: error))")
+        }
+    }
+
     @Test func moreThanTheTicketAllowsEndsTheConnection() throws {
         let world = try EarlyDataWorld(maximum: 100)
         var bytes = try world.session().bytes

@@ -197,6 +197,21 @@ import Testing
         #expect(result.error?.code == .certificateTooLarge)
     }
 
+    /// Also in an authority of the chain.
+    @Test(arguments: versions, ["DSA", "DH", "DHX"])
+    func aKeyOfAnOldKindIsRefused(version: TLSVersion, kind: String) throws {
+        let honest = try ForgedKey(curve: "P-256")
+        let old = try ForgedCertificate(ForgedKey(oldKind: kind), signer: honest)
+        for role in Side.allCases {
+            let result = try handshake(version, role, certificate: ForgedCertificate(honest), chain: [old]) {
+                $0.trustEvaluation = .manual
+            }
+            #expect(!result.engine.isAwaitingTrust)
+            #expect(result.error?.code == .certificateTooLarge)
+            #expect(result.error?.message.contains("of a kind that is not accepted") == true)
+        }
+    }
+
     @Test(arguments: Side.allCases)
     func aKeyAtTheBoundIsJudgedLikeAnyOther(role: Side) throws {
         let signer = try ForgedKey(curve: "P-256")

@@ -165,6 +165,22 @@ private final class WorkingPair {
         }
     }
 
+    /// Each has a signature: a chain that is cheap without them is not cheap with them.
+    @Test(arguments: versions) func listsOfRevokedCertificatesCost(_ version: TLSVersion) throws {
+        let root = try HandmadeCertificate("Root", HandmadeCertificate.authority, curve: "P-384")
+        let middle = try HandmadeCertificate("Middle", HandmadeCertificate.authority, signedBy: root, curve: "P-384")
+        let leaf = try HandmadeCertificate("Leaf", HandmadeCertificate.server(), signedBy: middle, curve: "P-384")
+        let lists = try [root, middle].map { try TemporaryFile(bytes: $0.revocationList()) }
+        var fixture = try Fixture(version, leaf: leaf, roots: [root])
+        for hasLists in [false, true] {
+            if hasLists { fixture.client.revocationLists = lists.map { .file(path: $0.path) } }
+            let pair = try WorkingPair(fixture)
+            pair.shakeHands()
+            #expect(pair.isComplete)
+            #expect(pair.clientWork == (hasLists ? 1 : 0) && pair.serverWork == 0)
+        }
+    }
+
     @Test(arguments: versions) func aLongChainOfAClientIsVerifiedElsewhere(_ version: TLSVersion) throws {
         let (root, leaf) = try Self.longChain(Self.clientExtensions)
         var fixture = try Fixture(version)

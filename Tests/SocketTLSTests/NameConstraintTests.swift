@@ -61,4 +61,22 @@ import Testing
         let error = try error(raw: bytes)
         #expect(error?.blame == .certificate)
     }
+
+    /// Distances (RFC 5280, 4.2.1.10), in a constraint for addresses of mail: the certificate has none, so
+    /// OpenSSL does not look at it. A minimum of zero is the default.
+    @Test(
+        arguments: [
+            ([0x80, 1, 0], true), ([0x80, 1, 1], false), ([0x81, 1, 0], false), ([0x81, 1, 9], false),
+            ([0x80, 1, 0, 0x81, 1, 9], false), ([], true),
+        ] as [([UInt8], Bool)])
+    func constraintsWithDistancesAreRefused(distances: [UInt8], isAccepted: Bool) throws {
+        let name: [UInt8] = [0x81, 5] + Array("a.org".utf8)
+        for kind in [0xA0, 0xA1] as [UInt8] {
+            let tree = [0x30, UInt8(name.count + distances.count)] + name + distances
+            let trees = [kind, UInt8(tree.count)] + tree
+            let error = try error(raw: [0x30, UInt8(trees.count)] + trees)
+            #expect((error == nil) == isAccepted, "\(String(describing: error))")
+            #expect(isAccepted || error?.message.contains("malformed name constraints") == true)
+        }
+    }
 }

@@ -39,6 +39,17 @@ import Testing
         #expect(error?.message.contains("is not a regular file") == true)
     }
 
+    /// A path that leads to something very large must not fill the memory.
+    @Test func aFileHasALimit() throws {
+        let file = try TemporaryFile("")
+        let limit = 64 * 1024 * 1024
+        for (size, isTooLarge) in [(limit, false), (limit + 1, true), (1 << 40, true)] {
+            #expect(truncate(file.path, size) == 0)
+            let error = #expect(throws: TLSError.self) { try Certificate.certificates(file: file.path) }
+            #expect(error?.message.contains("is larger than \(limit) bytes") == isTooLarge, "\(size)")
+        }
+    }
+
     /// Writing to a pipe whose reader has gone would end the process (SIGPIPE).
     @Test func aLogOfKeysIsNoPipe() throws {
         let pipe = try Pipe()

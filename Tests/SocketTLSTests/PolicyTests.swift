@@ -90,6 +90,30 @@ import Testing
         }
     }
 
+    /// The list of the server, which it sends, and the list of the client itself.
+    @Test(arguments: versions, Side.allCases)
+    func aClientSignsWithOneOfTheList(_ version: TLSVersion, _ side: Side) throws {
+        let authority = try CertificateAuthority(name: "Clients")
+        for (keyType, isShared) in [(CertificateAuthority.KeyType.p256, true), (.rsa2048, false)] {
+            let identity = try authority.issue(.client(commonName: "alice"), keyType: keyType).identity()
+            let roots = try authority.roots
+            let pair = try pair { client, server in
+                (client.maximumVersion, server.maximumVersion) = (version, version)
+                client.identity = identity
+                (server.clientCertificates, server.trustRoots) = (.required, roots)
+                // The server's own key is on this curve.
+                if side == .server {
+                    server.policy.signatureAlgorithms = ["ecdsa_secp256r1_sha256"]
+                } else {
+                    client.policy.signatureAlgorithms = ["ecdsa_secp256r1_sha256"]
+                }
+            }
+            #expect(pair.isComplete == isShared)
+            #expect(pair.server.session?.peerSignatureAlgorithm == (isShared ? "ECDSA-SHA256" : nil))
+            #expect(isShared || pair.serverError != nil)
+        }
+    }
+
     // MARK: - What is refused
 
     @Test func unknownNamesAreAnErrorThatListsWhatIsKnown() throws {

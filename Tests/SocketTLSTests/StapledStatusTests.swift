@@ -77,6 +77,23 @@ import Testing
         #expect(try error(response) { $0.verificationTime = Date() - 9 * 3600 }.error == nil)
     }
 
+    /// Also for the certificate of a delegate: one that has ended since then, and one that had not begun.
+    @Test func theTimeOfVerificationCountsForDelegates() throws {
+        let purpose = [(NID_ext_key_usage, "OCSPSigning")]
+        let old = try HandmadeCertificate("Old", purpose, endingIn: -10 * 3600, signedBy: chain.intermediate)
+        let new = try HandmadeCertificate("New", purpose, days: 0..<30, signedBy: chain.intermediate)
+        for (delegate, isAcceptedThen) in [(old, true), (new, false)] {
+            let hours = [-22 ..< -18, -1..<1]
+            let responses = try hours.map {
+                try chain.intermediate.response(about: chain.leaf, .init(hours: $0, responder: delegate))
+            }
+            let then = try error(responses[0]) { $0.verificationTime = Date() - 20 * 3600 }.error
+            let now = try error(responses[1]).error
+            #expect((then == nil) == isAcceptedThen && (now == nil) == !isAcceptedThen)
+            #expect((then ?? now)?.message.contains("has not signed") == true)
+        }
+    }
+
     @Test func aResponseForAnotherCertificateIsRefused() throws {
         let other = try HandmadeCertificate("Other", HandmadeCertificate.server(), signedBy: chain.intermediate)
         let refused = try error(chain.intermediate.response(about: other)).error

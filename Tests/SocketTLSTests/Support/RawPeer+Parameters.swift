@@ -1,4 +1,5 @@
 import COpenSSL
+import Glibc
 import SocketTLS
 
 extension RawPeer {
@@ -75,6 +76,40 @@ final class ForgedKey {
         pointer = key
     }
 
+    /// Random numbers in place of a key: "DSA", "DH" or "DHX".
+    init(oldKind kind: String) throws {
+        let builder = OSSL_PARAM_BLD_new()
+        let context = EVP_PKEY_CTX_new_from_name(nil, kind, nil)
+        // OpenSSL refers to both until it has made the parameters.
+        var (numbers, names): ([OpaquePointer?], [UnsafeMutablePointer<CChar>?]) = ([], [])
+        defer {
+            for number in numbers { BN_free(number) }
+            for name in names { free(name) }
+            OSSL_PARAM_BLD_free(builder)
+            EVP_PKEY_CTX_free(context)
+        }
+        let sizes: [(String, Int32)] = [
+            (OSSL_PKEY_PARAM_FFC_P, 2048), (OSSL_PKEY_PARAM_FFC_Q, 256), (OSSL_PKEY_PARAM_FFC_G, 16),
+            (OSSL_PKEY_PARAM_PUB_KEY, 2000), (OSSL_PKEY_PARAM_PRIV_KEY, 200),
+        ]
+        for (name, bits) in sizes {
+            let number = BN_new()
+            let name = strdup(name)
+            numbers.append(number)
+            names.append(name)
+            guard BN_rand(number, bits, 0, 1) == 1, OSSL_PARAM_BLD_push_BN(builder, name, number) == 1 else {
+                throw TestFailure(what: kind)
+            }
+        }
+        let parameters = OSSL_PARAM_BLD_to_param(builder)
+        defer { OSSL_PARAM_free(parameters) }
+        var key: OpaquePointer?
+        guard EVP_PKEY_fromdata_init(context) == 1,
+            EVP_PKEY_fromdata(context, &key, COpenSSL_keyPairSelection(), parameters) == 1, let key
+        else { throw TestFailure(what: kind) }
+        pointer = key
+    }
+
     /// A good key on a curve; `describesItsCurve` puts numbers into the certificate where others have a name.
     init(curve: String, describesItsCurve: Bool = false) throws {
         guard let key = COpenSSL_EVP_EC_generate(curve) else { throw TestFailure(what: curve) }
@@ -106,7 +141,9 @@ final class ForgedCertificate {
             X509_get_subject_name(certificate), NID_commonName, MBSTRING_UTF8, Array(name.utf8), Int32(name.utf8.count), -1, 0)
         X509_set_issuer_name(certificate, X509_get_subject_name(certificate))
         X509_set_pubkey(certificate, key.pointer)
-        guard X509_sign(certificate, (signer ?? key).pointer, EVP_sha256()) > 0 else { throw TestFailure(what: "X509_sign") }
+        guard X509_sign(certificate, (signer ?? key).pointer, EVP_sha256()) > 0 else {
+            throw TestFailure(what: "X509_sign: \(OpenSSLCallQueue.texts)")
+        }
     }
 
     deinit { X509_free(x509) }
