@@ -43,7 +43,7 @@ import Testing
     @Test func aFileHasALimit() throws {
         let file = try TemporaryFile("")
         let limit = 64 * 1024 * 1024
-        for (size, isTooLarge) in [(limit, false), (limit + 1, true), (1 << 40, true)] {
+        for (size, isTooLarge) in [(limit, false), (limit + 1, true)] {
             #expect(truncate(file.path, size) == 0)
             let error = #expect(throws: TLSError.self) { try Certificate.certificates(file: file.path) }
             #expect(error?.message.contains("is larger than \(limit) bytes") == isTooLarge, "\(size)")

@@ -72,18 +72,17 @@ extension TLSEngine {
             throw Self.refused(.postHandshakeAuthenticationUnavailable, "the connection does not use TLS 1.3")
         }
         let mode = SSL_VERIFY_PEER | SSL_VERIFY_POST_HANDSHAKE | (isRequired ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0)
-        let gate = events.gate
-        let original = clientAuthentication.original ?? gate
-        clientAuthentication.original = original
-        events.gate = original.renewed(asks: asks)
         SSL_set_verify(ssl, mode, nil)
         do throws(TLSError) {
             try sendRequest()
         } catch {
             SSL_set_verify(ssl, SSL_VERIFY_NONE, nil)
-            events.gate = gate
             throw error
         }
+        // Nothing asks the gate before the answer.
+        let original = clientAuthentication.original ?? events.gate
+        clientAuthentication.original = original
+        events.gate = original.renewed(asks: asks)
         return ClientTimeouts(handshake: clientAuthentication.handshakeTimeout, trust: clientAuthentication.trustTimeout)
     }
 
