@@ -118,6 +118,19 @@ enum ConfigurationProbe {
             guard pair.server.output.count < 64 else {
                 throw ProbeFailure(description: "\(pair.server.output.count) bytes for one")
             }
+            try checkClient(client, server, authority)
+        }
+    }
+
+    /// A client signs as it always does.
+    private static func checkClient(_ client: TLSSettings, _ server: TLSSettings, _ authority: CertificateAuthority) throws {
+        var (client, server) = (client, server)
+        client.identity = try authority.issue(.client(commonName: "alice")).identity()
+        (server.clientCertificates, server.trustRoots) = (.required, try authority.roots)
+        let pair = try EnginePair(client, server)
+        pair.shakeHands()
+        guard pair.isComplete, pair.server.session?.peerSignatureAlgorithm == "ECDSA-SHA256" else {
+            throw ProbeFailure(description: "client: \(pair.clientError.debugDescription) \(pair.serverError.debugDescription)")
         }
     }
 }
