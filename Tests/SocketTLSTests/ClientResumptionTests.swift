@@ -331,13 +331,6 @@ import Testing
         return recorder.keys
     }
 
-    @Test(arguments: versions) func aSessionEndsWithItsCertificate(_ version: TLSVersion) throws {
-        let tests = try Self(version)
-        let session = try #require(try tests.converse().session?.resumable)
-        let last = try #require(session.peerCertificates.map(\.notAfter).min())
-        #expect(session.end <= last && session.end <= Date() + 604_800)
-    }
-
     @Test(arguments: versions) func aFatalAlertEndsTheSession(_ version: TLSVersion) throws {
         let tests = try Self(version)
         var held: TLSResumableSession?
