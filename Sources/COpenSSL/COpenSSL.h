@@ -140,6 +140,15 @@ static inline void COpenSSL_CTX_acknowledgeServerName(SSL_CTX *context) {
     SSL_CTX_set_tlsext_servername_callback(context, COpenSSL_acknowledgeServerName);
 }
 
+// Stands for `SSL_SESSION_set_time`, which 3.4 deprecates: the seconds since 1970.
+static inline void COpenSSL_setSessionTime(SSL_SESSION *session, int64_t seconds) {
+#if OPENSSL_VERSION_NUMBER >= 0x30300000L
+    SSL_SESSION_set_time_ex(session, (time_t)seconds);
+#else
+    SSL_SESSION_set_time(session, (long)seconds);
+#endif
+}
+
 // Stands for `SSL_SESSION_get_time`, which 3.4 deprecates: the seconds since 1970.
 static inline int64_t COpenSSL_sessionTime(const SSL_SESSION *session) {
 #if OPENSSL_VERSION_NUMBER >= 0x30300000L

@@ -2,50 +2,97 @@ internal import COpenSSL
 internal import SocketBuffers
 
 /// The sessions of clients in TLS 1.2 that keep them by identifier, and send no ticket extension (RFC 5246,
-/// 7.3). They stay in the memory of one context: the newest ones, of a bounded number.
+/// 7.3). They stay in the memory of one context: the newest ones, of a bounded number and size, until they
+/// end.
+///
+/// Each is kept as bytes, as in a ticket, and each connection gets an object of its own: OpenSSL writes to
+/// the session of a connection without a lock.
 package final class IdentifiedSessions: Sendable {
+    private struct Entry {
+        let bytes: SecretBytes
+        let end: Int
+    }
+
     private struct State {
-        var sessions: [[UInt8]: SessionHandle] = [:]
-        /// The identifiers, each written over when it is the oldest.
+        var entries: [[UInt8]: Entry] = [:]
+        /// From `oldest` on, the identifiers in the order in which they came. A removed session leaves its own
+        /// behind.
         var identifiers: [[UInt8]] = []
         var oldest = 0
+        var byteCount = 0
+
+        var waitingCount: Int { identifiers.count - oldest }
+
+        mutating func remove(_ identifier: [UInt8]) {
+            if let entry = entries.removeValue(forKey: identifier) { byteCount -= entry.bytes.bytes.count }
+        }
+
+        mutating func removeOldest() {
+            remove(identifiers[oldest])
+            oldest += 1
+            if oldest * 2 >= identifiers.count {
+                identifiers.removeFirst(oldest)
+                oldest = 0
+            }
+        }
+
+        /// The oldest ones that have ended, or were removed.
+        mutating func removeEnded(at now: Int) {
+            while waitingCount > 0, entries[identifiers[oldest]].map({ $0.end <= now }) ?? true { removeOldest() }
+        }
     }
 
     private let state = Locked(State())
     private let limit: Int
+    private let byteLimit: Int
 
-    package init(limit: Int = 1024) {
-        self.limit = limit
+    package init(limit: Int = 1024, byteLimit: Int = 1 << 20) {
+        (self.limit, self.byteLimit) = (limit, byteLimit)
     }
 
-    package var count: Int { state.withLock { $0.sessions.count } }
+    package var count: Int { state.withLock { $0.entries.count } }
+    package var byteCount: Int { state.withLock { $0.byteCount } }
 
-    /// Takes over a reference to a session that has an identifier.
-    package func store(_ session: OpaquePointer) {
-        let (identifier, handle) = (Self.identifier(of: session), SessionHandle(owning: session))
-        guard !identifier.isEmpty else { return }
-        // The one that it replaces is released outside of the lock.
-        let replaced = state.withLock { state -> SessionHandle? in
-            var replaced: SessionHandle?
-            if state.identifiers.count < limit {
-                state.identifiers.append(identifier)
-            } else {
-                replaced = state.sessions.removeValue(forKey: state.identifiers[state.oldest])
-                state.identifiers[state.oldest] = identifier
-                state.oldest = (state.oldest + 1) % limit
-            }
-            state.sessions[identifier] = handle
-            return replaced
+    /// Keeps a copy of a session, if it has an identifier, until `end`.
+    package func store(_ session: OpaquePointer, until end: Int, at now: Int) {
+        let identifier = Self.identifier(of: session)
+        let count = Int(i2d_SSL_SESSION(session, nil))
+        guard !identifier.isEmpty, count > 0, count <= byteLimit else { return }
+        let bytes = SecretBytes(count: count) { buffer in
+            var cursor = buffer.baseAddress?.assumingMemoryBound(to: UInt8.self)
+            i2d_SSL_SESSION(session, &cursor)
         }
-        withExtendedLifetime(replaced) {}
+        state.withLock { state in
+            state.removeEnded(at: now)
+            state.remove(identifier)
+            while state.waitingCount > 0, state.waitingCount >= limit || state.byteCount + count > byteLimit {
+                state.removeOldest()
+            }
+            state.identifiers.append(identifier)
+            state.entries[identifier] = Entry(bytes: bytes, end: end)
+            state.byteCount += count
+        }
     }
 
-    func session(_ identifier: UnsafeBufferPointer<UInt8>) -> SessionHandle? {
-        let key = Array(identifier)
-        return state.withLock { $0.sessions[key] }
+    /// The session of `identifier` that has not ended at `now`: a new object, which belongs to the caller.
+    package func session(_ identifier: [UInt8], at now: Int) -> OpaquePointer? {
+        let entry = state.withLock { state in
+            state.removeEnded(at: now)
+            if let entry = state.entries[identifier], entry.end <= now { state.remove(identifier) }
+            return state.entries[identifier]
+        }
+        guard let bytes = entry?.bytes else { return nil }
+        return withExtendedLifetime(bytes) {
+            var cursor = bytes.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+            return d2i_SSL_SESSION(nil, &cursor, bytes.bytes.count)
+        }
     }
 
-    package func contains(_ identifier: [UInt8]) -> Bool { identifier.withUnsafeBufferPointer { session($0) != nil } }
+    /// Forgets the session whose connection has failed (RFC 5246, 7.2.2).
+    func remove(_ session: OpaquePointer) {
+        let identifier = Self.identifier(of: session)
+        state.withLock { $0.remove(identifier) }
+    }
 
     private static func identifier(of session: OpaquePointer) -> [UInt8] {
         var count: UInt32 = 0

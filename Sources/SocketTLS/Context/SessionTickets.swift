@@ -4,10 +4,10 @@
 //     share (`TLSTicketKeySource`). A server does not resume what a context with other settings has issued:
 //     its session id context is another one, at random or, with shared keys, a digest of the settings.
 //  2. A key of the context encrypts for an hour and decrypts for one more, counted from its first ticket.
-//  3. A session ends an hour after its full handshake. OpenSSL gives it a new date with each ticket, so the
-//     ticket contains its end: by our own clock, or by the system's with shared keys. Not even that is later
-//     than the end of the certificates by which the client is trusted, and of the lists by which they are not
-//     revoked.
+//  3. A session ends an hour after its full handshake. OpenSSL gives it a new date with each ticket of TLS
+//     1.3, so the ticket contains its end: by our own clock, or by the system's with shared keys. Not even that
+//     is later than the end of the certificates by which the client is trusted, and of the lists by which they
+//     are not revoked.
 //  4. A ticket that cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake and new
 //     tickets follow.
 //  5. A resumed handshake gets one new ticket, because a client should use each ticket once (RFC 8446, C.4).
@@ -23,7 +23,8 @@
 //     both have the same settings (RFC 6066, 3).
 // 10. A source of keys is code of the program: it is asked before any lock is taken (`TLSEngine.addTickets`).
 // 11. A client in TLS 1.2 that knows no tickets gets a session identifier, and the context keeps the session
-//     (`IdentifiedSessions`): by the same rules, and once the peer is accepted.
+//     (`IdentifiedSessions`): by the same rules, and once the peer is accepted. OpenSSL says when a connection
+//     of the session has failed, and the context forgets it.
 // 12. A connection with an external pre-shared key gets no ticket: its client has the key.
 
 internal import COpenSSL
@@ -101,7 +102,10 @@ final class SessionTickets: Sendable {
         SSL_CTX_sess_set_get_cb(context) { ssl, identifier, count, isShared in
             // The reference is the caller's.
             isShared?.pointee = 0
-            return SessionTickets.of(ssl)?.find(UnsafeBufferPointer(start: identifier, count: Int(count)), for: ssl)
+            return SessionTickets.of(ssl)?.find(Array(UnsafeBufferPointer(start: identifier, count: Int(count))), for: ssl)
+        }
+        SSL_CTX_sess_set_remove_cb(context) { context, session in
+            if let context, let session { SessionTickets.of(context: context)?.identified.remove(session) }
         }
         if earlyDataLimit > 0 { try allowEarlyData(earlyDataLimit, on: context) }
     }
@@ -111,25 +115,30 @@ final class SessionTickets: Sendable {
     /// The peer is accepted.
     func establish(_ ssl: OpaquePointer) {
         guard SSL_version(ssl) == TLS1_2_VERSION, SSL_session_reused(ssl) == 0, !PreSharedKeyNegotiation.isUsed(on: ssl),
-            let session = SSL_get1_session(ssl)
+            let session = SSL_get_session(ssl), SSL_SESSION_has_ticket(session) == 0, setEnd(of: ssl),
+            let end = Stamp(of: session)?.end
         else { return }
-        guard SSL_SESSION_has_ticket(session) == 0, setEnd(of: ssl) else { return SSL_SESSION_free(session) }
-        identified.store(session)
+        identified.store(session, until: end, at: clock())
     }
 
-    private func find(_ identifier: UnsafeBufferPointer<UInt8>, for ssl: OpaquePointer?) -> OpaquePointer? {
-        guard let handle = identified.session(identifier), handle.isResumable, isAlive(handle.session, for: ssl) else {
+    private func find(_ identifier: [UInt8], for ssl: OpaquePointer?) -> OpaquePointer? {
+        guard let session = identified.session(identifier, at: clock()) else { return nil }
+        guard isAlive(session, for: ssl) else {
+            SSL_SESSION_free(session)
             return nil
         }
-        return SSL_SESSION_up_ref(handle.session) == 1 ? handle.session : nil
+        return session
     }
 
     /// The index of `SSL_CTX_set_app_data`.
     private static let place: Int32 = 0
 
     static func of(_ ssl: OpaquePointer?) -> SessionTickets? {
-        guard let ssl, let tickets = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), place) else { return nil }
-        return Unmanaged<SessionTickets>.fromOpaque(tickets).takeUnretainedValue()
+        ssl.flatMap { of(context: SSL_get_SSL_CTX($0)) }
+    }
+
+    private static func of(context: OpaquePointer) -> SessionTickets? {
+        SSL_CTX_get_ex_data(context, place).map { Unmanaged<SessionTickets>.fromOpaque($0).takeUnretainedValue() }
     }
 
     // MARK: - Keys
@@ -185,8 +194,14 @@ final class SessionTickets: Sendable {
         let end = Stamp(of: session)?.end ?? now + min(TicketKeyRing.period, secondsOfEvidence(for: ssl))
         // The time that is left becomes the ticket's lifetime, which the client receives. OpenSSL cannot make
         // a ticket with none, and would end the connection.
-        guard SSL_SESSION_set_timeout(session, max(1, end - now)) == 1 else { return false }
+        guard SSL_SESSION_set_timeout(session, max(1, end - now) + age(of: session)) == 1 else { return false }
         return Stamp(end: end, issued: earlyData == nil ? -1 : now, name: facts(ssl).name).put(into: session)
+    }
+
+    /// The seconds since the date from which OpenSSL counts the timeout: in TLS 1.2 a new ticket does not
+    /// change it.
+    private func age(of session: OpaquePointer) -> Int {
+        min(max(0, Int(time(nil)) - Int(COpenSSL_sessionTime(session))), TicketKeyRing.period)
     }
 
     private func isAlive(_ session: OpaquePointer?, for ssl: OpaquePointer?) -> Bool {
