@@ -117,6 +117,21 @@ private final class WorkingPair {
         #expect(pair.clientWork == 0 && pair.serverWork == 1)
     }
 
+    /// Rule 3 of the workers: there is no time for the signature.
+    @Test(arguments: versions) func aClientLearnsThatNoThreadSigns(_ version: TLSVersion) throws {
+        var fixture = try Fixture(version)
+        fixture.server.identity = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa3072).identity()
+        let pair = try WorkingPair(fixture)
+        _ = pair.client.handshake()
+        #expect(WorkingPair.carry(from: pair.client, to: pair.server))
+        guard case .awaitingWork(let work) = pair.server.handshake() else { throw TestFailure(what: "work") }
+        let server = work.finish()
+        server.refuseWork()
+        #expect(server.handshake().error?.code == .closedDuringHandshake && server.write("data").error != nil)
+        #expect(WorkingPair.carry(from: server, to: pair.client))
+        #expect(pair.client.handshake().error?.alert == .internalError)
+    }
+
     @Test(arguments: versions) func aClientsLongKeySignsElsewhere(_ version: TLSVersion) throws {
         var fixture = try Fixture(version)
         try fixture.askForClientCertificate()

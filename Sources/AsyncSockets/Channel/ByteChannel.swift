@@ -331,6 +331,12 @@ final class ByteChannel {
         if case .lent(let lent) = layer, lent === work { layer = .tls(work.finish()) }
     }
 
+    /// No thread does the work: the handshake is over.
+    func refuse(_ work: HandshakeWork) {
+        takeBack(work)
+        if case .tls(let engine) = layer { engine.refuseWork() }
+    }
+
     // MARK: - Closing
 
     /// Sends our FIN, and the close_notify before it; false when that has to wait for room.

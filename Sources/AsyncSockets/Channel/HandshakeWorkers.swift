@@ -1,9 +1,12 @@
 // Rules of the workers:
 //  1. Steps wait by key: those of one key in the order in which they came, and the keys take turns.
-//  2. A key occupies all workers but one. So a key that is slow, such as one in a token, leaves the others a
-//     worker, however many handshakes with it are asked for.
-//  3. A step that would wait too long, by the time that the steps before it have taken, is refused, and its
-//     handshake with it: clients without credentials must not make a queue that takes minutes.
+//  2. A slow private key occupies all workers but one. So a token leaves the others a worker, however many
+//     handshakes with it are asked for; two slow keys may occupy all. Verifying takes the processor alone, and
+//     any worker.
+//  3. A step that would wait too long for a slow key is refused, and its handshake with it: clients without
+//     credentials must not make a queue that takes minutes. A step takes as long as the last ones of its key
+//     have taken, or as the one that runs has taken so far.
+//  4. The steps of handshakes that have ended do not count and do not run.
 
 internal import Dispatch
 internal import SocketBuffers
@@ -13,26 +16,61 @@ internal import SocketTLS
 /// The threads on which steps of handshakes run that take long: one for each processor, two at least, and
 /// none while there is nothing to do. The event loops stay free for the other connections.
 final class HandshakeWorkers: Sendable {
-    typealias Step = @Sendable () -> Void
+    private struct Step: Sendable {
+        let run: @Sendable () -> Void
+        let isCancelled: @Sendable () -> Bool
+    }
 
     /// The steps of one key.
     private struct Lane {
-        var waiting: [Step] = []
-        /// How many of `waiting` have begun.
-        var begun = 0
-        var running = 0
+        private var steps: [Step] = []
+        /// How many of `steps` have begun.
+        private var begun = 0
+        /// The steps of ended handshakes are taken away when so many wait.
+        private var tidyCount = 64
+        /// When those that run began.
+        private var beginnings: [Deadline] = []
         /// How long the last ones have taken on average.
-        var seconds = 0.0
+        private var seconds = 0.0
 
-        var waitingCount: Int { waiting.count - begun }
+        var waitingCount: Int { steps.count - begun }
+        var runningCount: Int { beginnings.count }
+        var isIdle: Bool { waitingCount == 0 && runningCount == 0 }
 
-        mutating func takeFirst() -> Step {
-            defer {
-                begun += 1
-                running += 1
-                if begun == waiting.count { (waiting, begun) = ([], 0) }
+        /// How long the steps that wait would take one worker.
+        func secondsOfWork(at now: Deadline) -> Double {
+            Double(waitingCount) * max(seconds, beginnings.first.map { now.seconds(since: $0) } ?? 0)
+        }
+
+        mutating func append(_ step: Step) {
+            if waitingCount >= tidyCount {
+                tidy()
+                tidyCount = max(64, 2 * waitingCount)
             }
-            return waiting[begun]
+            steps.append(step)
+        }
+
+        /// Rule 4.
+        mutating func tidy() {
+            steps = steps[begun...].filter { !$0.isCancelled() }
+            begun = 0
+        }
+
+        mutating func begin(at now: Deadline) -> Step? {
+            while begun < steps.count {
+                let step = steps[begun]
+                begun += 1
+                if begun == steps.count { (steps, begun) = ([], 0) }
+                guard !step.isCancelled() else { continue }
+                beginnings.append(now)
+                return step
+            }
+            return nil
+        }
+
+        mutating func finish(_ beginning: Deadline, at now: Deadline) {
+            if let index = beginnings.firstIndex(of: beginning) { beginnings.remove(at: index) }
+            seconds += (now.seconds(since: beginning) - seconds) / (seconds == 0 ? 1 : 4)
         }
     }
 
@@ -47,6 +85,9 @@ final class HandshakeWorkers: Sendable {
     /// As long as clients usually wait for a handshake.
     static let usualLimit = 30.0
 
+    /// As many keys are remembered while they have no steps.
+    private static let keptLanes = 64
+
     private let state: Locked<State>
     private let count: Int
     private let limit: Double
@@ -58,15 +99,22 @@ final class HandshakeWorkers: Sendable {
         state = Locked(State(idle: queues))
     }
 
-    /// How many steps of one key run at once.
-    private var share: Int { max(1, count - 1) }
+    /// How many steps of `key` may run at once.
+    private func share(of key: WorkKey) -> Int {
+        switch key {
+        case .signing: max(1, count - 1)
+        case .verifying: count
+        }
+    }
 
-    /// Does a step of a handshake in the turn of its key, on another thread; false when it would wait for too
-    /// long, and is refused.
-    func perform(_ key: WorkKey, _ step: @escaping Step) -> Bool {
+    /// Does a step of a handshake in the turn of its key, on another thread, unless the handshake has ended by
+    /// then; false when it would wait for too long, and is refused.
+    func perform(
+        _ key: WorkKey, isCancelled: @escaping @Sendable () -> Bool = { false }, _ step: @escaping @Sendable () -> Void
+    ) -> Bool {
         let isAccepted = state.withLock { state in
-            if let lane = state.lanes[key], Double(lane.waitingCount) * lane.seconds > limit * Double(share) { return false }
-            state.lanes[key, default: Lane()].waiting.append(step)
+            guard hasTime(for: key, &state) else { return false }
+            state.lanes[key, default: Lane()].append(Step(run: step, isCancelled: isCancelled))
             if !state.turns.contains(key) { state.turns.append(key) }
             return true
         }
@@ -74,34 +122,45 @@ final class HandshakeWorkers: Sendable {
         return isAccepted
     }
 
+    /// Rule 3.
+    private func hasTime(for key: WorkKey, _ state: inout State) -> Bool {
+        guard case .signing = key, state.lanes[key] != nil else { return true }
+        let (now, most) = (Deadline.now, limit * Double(share(of: key)))
+        func isTooMuch() -> Bool { state.lanes[key].map { $0.secondsOfWork(at: now) > most } ?? false }
+        guard isTooMuch() else { return true }
+        state.lanes[key]?.tidy()
+        return !isTooMuch()
+    }
+
     /// Has idle workers begin.
     private func begin() {
-        while let (queue, key, step) = state.withLock({ takeNext(&$0) }) {
+        while let (queue, key, step, beginning) = state.withLock({ takeNext(&$0) }) {
             queue.async { [self] in
-                let beginning = Deadline.now
-                step()
-                let seconds = Deadline.now.seconds(since: beginning)
-                state.withLock { finish(key, queue, seconds, &$0) }
+                step.run()
+                state.withLock { finish(key, queue, beginning, &$0) }
                 begin()
             }
         }
     }
 
-    private func finish(_ key: WorkKey, _ queue: DispatchQueue, _ seconds: Double, _ state: inout State) {
+    private func finish(_ key: WorkKey, _ queue: DispatchQueue, _ beginning: Deadline, _ state: inout State) {
         state.idle.append(queue)
-        guard var lane = state.lanes[key] else { return }
-        lane.running -= 1
-        lane.seconds += (seconds - lane.seconds) / (lane.seconds == 0 ? 1 : 4)
-        state.lanes[key] = lane.running == 0 && lane.waitingCount == 0 ? nil : lane
+        state.lanes[key]?.finish(beginning, at: .now)
+        // The next burst begins with what is known of the key.
+        if state.lanes.count > Self.keptLanes, state.lanes[key]?.isIdle == true { state.lanes[key] = nil }
     }
 
-    private func takeNext(_ state: inout State) -> (DispatchQueue, WorkKey, Step)? {
-        let index = state.turns.firstIndex { state.lanes[$0]?.running ?? 0 < share }
-        guard let index, let queue = state.idle.popLast() else { return nil }
-        let key = state.turns.remove(at: index)
-        guard let step = state.lanes[key]?.takeFirst() else { return nil }
-        if state.lanes[key]?.waitingCount ?? 0 > 0 { state.turns.append(key) }
-        return (queue, key, step)
+    private func takeNext(_ state: inout State) -> (DispatchQueue, WorkKey, Step, Deadline)? {
+        while let index = state.turns.firstIndex(where: { state.lanes[$0]?.runningCount ?? 0 < share(of: $0) }),
+            let queue = state.idle.last
+        {
+            let (key, now) = (state.turns.remove(at: index), Deadline.now)
+            guard let step = state.lanes[key]?.begin(at: now) else { continue }
+            state.idle.removeLast()
+            if state.lanes[key]?.waitingCount ?? 0 > 0 { state.turns.append(key) }
+            return (queue, key, step, now)
+        }
+        return nil
     }
 }
 

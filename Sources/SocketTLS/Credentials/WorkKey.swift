@@ -1,17 +1,23 @@
 internal import SocketBuffers
+internal import Synchronization
 
-/// The private key that a handshake needs; for tests, any number.
-package struct WorkKey: Hashable, Sendable {
-    private let number: Int
+/// The steps of handshakes that wait for the same thing take turns with the others.
+package enum WorkKey: Hashable, Sendable {
+    /// They need this private key, which is slow. The number is a digest of its public key.
+    case signing(Int)
+    /// They verify chains for this context, which has no slow key.
+    case verifying(Int)
 
-    package init(_ number: Int) {
-        self.number = number
-    }
+    private static let lastContext = Atomic(0)
 
-    /// Equal for certificates with the same public key.
-    init(_ certificate: Certificate?) {
+    /// - Parameter slow: The certificate of a slow key; equal for certificates with the same public key.
+    init(_ slow: Certificate?) {
+        guard let slow else {
+            self = .verifying(Self.lastContext.add(1, ordering: .relaxed).newValue)
+            return
+        }
         var fields = DigestFields()
-        fields.append(certificate?.publicKeySHA256 ?? [])
-        number = fields.digest.prefix(8).reduce(0) { $0 << 8 | Int($1) }
+        fields.append(slow.publicKeySHA256)
+        self = .signing(fields.digest.prefix(8).reduce(0) { $0 << 8 | Int($1) })
     }
 }

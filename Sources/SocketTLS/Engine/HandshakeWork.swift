@@ -18,7 +18,7 @@ internal import Synchronization
 package final class HandshakeWork: @unchecked Sendable {
     // Unchecked: by rule 3.
     private let engine: TLSEngine
-    private let isCancelled = Atomic(false)
+    private let cancellation = Atomic(false)
 
     /// Work with the same key may have to wait for it.
     package let key: WorkKey
@@ -30,13 +30,15 @@ package final class HandshakeWork: @unchecked Sendable {
 
     /// Computes, on any thread, once.
     package func perform() {
-        if !isCancelled.load(ordering: .relaxed) { engine.performWork() }
+        if !isCancelled { engine.performWork() }
     }
 
     /// The connection has ended: `perform()` does nothing if it has not begun.
     package func cancel() {
-        isCancelled.store(true, ordering: .relaxed)
+        cancellation.store(true, ordering: .relaxed)
     }
+
+    package var isCancelled: Bool { cancellation.load(ordering: .relaxed) }
 
     /// The engine, for its owner; call its `handshake()` next.
     package func finish() -> TLSEngine {
@@ -63,6 +65,14 @@ extension TLSEngine {
         bio.limitsOutput = true
         defer { bio.limitsOutput = false }
         events.work = .done(perform())
+    }
+
+    /// No thread does the work: the handshake has failed. A client whose ClientHello is not answered yet gets
+    /// the alert internal_error; later ones would have to be encrypted.
+    package func refuseWork() {
+        guard case .handshaking = phase, case .wanted = events.work else { return }
+        if events.isServer, SSL_get_state(ssl) == TLS_ST_SR_CLNT_HELLO { sendPlaintextAlert(.internalError) }
+        phase = .failed(TLSError(.closedDuringHandshake, "This side gave up the TLS handshake."))
     }
 
     private func perform() -> OpenSSLCall.Outcome {

@@ -24,14 +24,18 @@ extension TLSEngine {
         if bio.isHeld {
             // In TLS 1.2, before this side's ChangeCipherSpec, an alert is a record in plaintext (RFC 5246,
             // 7.2).
-            let record: [UInt8] = [21, 3, 3, 0, 2, 2, TLSAlert.badCertificate.rawValue]
-            record.withUnsafeBytes { output.append($0) }
-            events.sawAlert(.badCertificate, isFatal: true, isOurs: true)
+            sendPlaintextAlert(.badCertificate)
         } else if events.isServer, SSL_version(ssl) == TLS1_3_VERSION {
             sendAlert(.badCertificate)
         }
         if events.sentAlert == nil { _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) } }
         return fail("SSL_do_handshake", [])
+    }
+
+    func sendPlaintextAlert(_ alert: TLSAlert) {
+        let record: [UInt8] = [21, 3, 3, 0, 2, 2, alert.rawValue]
+        record.withUnsafeBytes { output.append($0) }
+        events.sawAlert(alert, isFatal: true, isOurs: true)
     }
 
     /// Sends an alert of a server of TLS 1.3 after OpenSSL's handshake.

@@ -9,8 +9,8 @@ import Testing
 
 /// Steps of handshakes with several keys, of which one is slow.
 @Suite(.timeLimit(.minutes(20))) struct HandshakeWorkersTests {
-    private let slow = WorkKey(1)
-    private let fast = WorkKey(2)
+    private let slow = WorkKey.signing(1)
+    private let fast = WorkKey.signing(2)
 
     /// Steps that wait, until the test has seen what it wants.
     private final class Gate: Sendable {
@@ -46,9 +46,9 @@ import Testing
         let workers = HandshakeWorkers(count: 1)
         let gate = Gate()
         let order = Locked<[Int]>([])
-        #expect(workers.perform(WorkKey(0)) { gate.wait() })
+        #expect(workers.perform(.signing(0)) { gate.wait() })
         try await eventually("it is busy") { gate.begun.withLock { $0 } == 1 }
-        for key in [1, 1, 1, 1, 2, 2, 3] { #expect(workers.perform(WorkKey(key)) { order.withLock { $0.append(key) } }) }
+        for key in [1, 1, 1, 1, 2, 2, 3] { #expect(workers.perform(.signing(key)) { order.withLock { $0.append(key) } }) }
         gate.open(for: 1)
         try await eventually("all have run") { order.withLock { $0.count } == 7 }
         #expect(order.withLock { $0 } == [1, 2, 3, 1, 2, 1, 1])
@@ -74,5 +74,56 @@ import Testing
         gate.open(for: acceptedCount + 1)
         try await eventually("all have run") { gate.begun.withLock { $0 } == acceptedCount + 1 }
         try await eventually("there is room again") { workers.perform(slow) {} }
+    }
+
+    /// Nothing is known of the key yet, and its first step does not end.
+    @Test func aKeyThatHangsRefusesSteps() async throws {
+        let workers = HandshakeWorkers(count: 2, limit: 0.05)
+        let gate = Gate()
+        #expect(workers.perform(slow) { gate.wait() })
+        try await eventually("it hangs") { gate.begun.withLock { $0 } == 1 }
+        let accepted = Locked(0)
+        try await eventually("a step is refused") {
+            guard workers.perform(slow, { gate.wait() }) else { return true }
+            accepted.withLock { $0 += 1 }
+            return false
+        }
+        #expect(workers.perform(fast) {})
+        gate.open(for: accepted.withLock { $0 } + 1)
+        try await eventually("all have run") { gate.begun.withLock { $0 } == accepted.withLock { $0 } + 1 }
+    }
+
+    /// They neither run nor wait.
+    @Test func stepsOfEndedHandshakesDoNotCount() async throws {
+        let workers = HandshakeWorkers(count: 2, limit: 1)
+        let gate = Gate()
+        let (isOver, token) = (Locked(false), Token())
+        #expect(workers.perform(slow) { gate.wait() })
+        try await eventually("it is busy") { gate.begun.withLock { $0 } == 1 }
+        // The first step takes longer and longer, so that in the end they would wait for too long.
+        try await eventually("no more are accepted") {
+            !workers.perform(slow, isCancelled: { isOver.withLock { $0 } }, { token.use() })
+        }
+        isOver.withLock { $0 = true }
+        #expect(workers.perform(slow) { gate.begun.withLock { $0 += 1 } })
+        gate.open(for: 1)
+        try await eventually("the last one has run") { gate.begun.withLock { $0 } == 2 }
+        #expect(token.uses == 0)
+    }
+
+    private final class Token: Sendable {
+        private let count = Locked(0)
+        var uses: Int { count.withLock { $0 } }
+        func use() { count.withLock { $0 += 1 } }
+    }
+
+    /// Whatever they cost: it is the processor's time, and each handshake has its own limit.
+    @Test func verifyingTakesAnyWorker() async throws {
+        let workers = HandshakeWorkers(count: 2, limit: 0)
+        let gate = Gate()
+        for _ in 0..<20 { #expect(workers.perform(.verifying(1)) { gate.wait() }) }
+        try await eventually("both work") { gate.begun.withLock { $0 } == 2 }
+        gate.open(for: 20)
+        try await eventually("all have run") { gate.begun.withLock { $0 } == 20 }
     }
 }
