@@ -133,6 +133,13 @@ import Testing
 
     // MARK: - Rule 3
 
+    /// A read has the truncation; our side is finished afterwards.
+    @Test(arguments: [true, false]) func aTruncationIsNotToldAgainAtTheEnd(hasRead: Bool) {
+        var it = Transcript(reads: hasRead ? [.waiting] : [], allowsHalfClose: true)
+        #expect(it.hear(.truncated) == [.closeReadSide] + (hasRead ? [.abandonRead(.truncated)] : []))
+        #expect(it.hear(.finishedWriting) == [.close(hasRead ? nil : .truncated)])
+    }
+
     /// Whether half-close is allowed, whether our side is finished, and how the peer's side has ended.
     @Test(arguments: [false, true], [false, true])
     func anEndOfThePeersSideLeavesAnOpenSideOpen(isAllowed: Bool, isFinished: Bool) {

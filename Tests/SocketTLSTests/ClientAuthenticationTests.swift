@@ -39,6 +39,23 @@ import Testing
         session?.peerCertificates.first?.subject.contains("alice") == true ? "alice" : nil
     }
 
+    /// The client's Certificate is there, and its Finished will not come: nothing can be written any more.
+    @Test func aClientThatEndsInTheMiddleOfItsAnswerEndsTheConnection() throws {
+        let pair = try connected()
+        _ = try pair.server.requestClientCertificate(isRequired: true)
+        pair.carryAll()
+        #expect(pair.client.readAll().end.isIncomplete)
+        let answer = Array(pair.client.output.readableBytes)
+        let firstRecord = 5 + Int(answer[3]) << 8 + Int(answer[4])
+        try #require(firstRecord < answer.count)
+        pair.server.receive(Array(answer[..<firstRecord]))
+        #expect(pair.server.readAll().end.isIncomplete)
+        #expect(pair.server.write("too early").isIncomplete)
+        pair.server.receiveEndOfFile()
+        #expect(pair.server.readAll().end.error?.code == .truncated)
+        #expect(pair.server.write("too late").error?.code == .truncated)
+    }
+
     // MARK: - Who decides
 
     @Test func aClientIsKnownWhenItWasAsked() throws {

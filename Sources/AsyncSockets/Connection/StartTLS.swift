@@ -8,6 +8,8 @@ extension TLSUpgrade {
     enum Step {
         /// Nothing, until something else happens.
         case waiting
+        /// A task's `startTLS` waits for the writes before it, which may take so many seconds for a byte.
+        case waitsForWrites(seconds: Double)
         /// Go on in another turn.
         case more
         /// So many of the bytes that were received belong to the handshake.
@@ -46,7 +48,10 @@ extension TLSUpgrade {
         var drained: DrainedQueues = []
         if case .startTLS = reads.front { drained.insert(.startingReadTLS) }
         if writes.isAtStartTLS { drained.insert(.startingWriteTLS) }
-        guard !drained.isEmpty, let request = note(drained) else { return .waiting }
+        guard !drained.isEmpty, let request = note(drained) else {
+            guard let seconds = taskTimeout, !writes.isAtStartTLS else { return .waiting }
+            return .waitsForWrites(seconds: seconds)
+        }
         if request.settings.bytesBufferedAtUpgrade == .reject {
             // The kernel is asked, whatever the last event said: a late injection may be there without an
             // event.

@@ -163,9 +163,6 @@ extension StreamConnection {
             request.waiter?.complete(.failure(Self.readIsWaiting))
             return close(Self.readIsWaiting)
         }
-        if request.waiter != nil, !writes.isEmpty {
-            clock = PhaseClock(.earlierWrites(writes.position), seconds: request.settings.handshakeTimeout)
-        }
         waiters.add(secured: request.waiter, decidesTrust: request.waiterDecidesTrust)
         upgrade.queue(request)
         reads.appendStartTLS()
@@ -183,6 +180,9 @@ extension StreamConnection {
         if case .secure = upgrade, clock == nil || !awaitsClient(channel) { return false }
         switch upgrade.advance(over: channel, reads, writes, to: record.withLock { $0.snapshot.endpoint?.value }) {
         case .waiting: return false
+        case .waitsForWrites(let seconds):
+            if clock == nil { clock = PhaseClock(.earlierWrites(writes.position), seconds: seconds) }
+            return false
         case .more: askForTurn()
         case .failed(let error): close(error)
         case .began(let settings, let earlyByteCount):
@@ -238,11 +238,13 @@ extension StreamConnection {
     }
 
     private func perform(_ work: HandshakeWork) {
-        let isAccepted = HandshakeWorkers.shared.perform(work.key) { [weak self] in
+        let isAccepted = HandshakeWorkers.shared.perform(work.key, isCancelled: { work.isCancelled }) { [weak self] in
             work.perform()
             self?.post(.worked(work))
         }
-        if !isAccepted { close(.tooManyHandshakes) }
+        guard !isAccepted else { return }
+        if case .connected(let channel) = phase { channel.refuse(work) }
+        close(.tooManyHandshakes)
     }
 
     func takeBack(_ work: HandshakeWork) {
@@ -320,6 +322,8 @@ extension StreamConnection {
         case .connect: close(.timeout(.connectTimeout, "connect", seconds: clock.seconds))
         case .earlierWrites(let position):
             let now = writes.position
+            // What it waits for now is a read, which has its own time.
+            if writes.isAtStartTLS { return self.clock = nil }
             if now == position { return close(.stuckBeforeTLS(seconds: clock.seconds)) }
             self.clock = PhaseClock(.earlierWrites(now), seconds: clock.seconds)
         case .handshake:

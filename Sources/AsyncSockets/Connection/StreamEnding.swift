@@ -170,7 +170,10 @@ struct StreamEnding {
         }
         if let writeFailure, writeFailure.isFileBroken { return .close(writeFailure.error) }
         let isHalfOpen = isHalfOpen(situation)
-        if let readEnd, isExhausted(situation), !isHalfOpen { return .close(readEnd.error) }
+        if let readEnd, isExhausted(situation), !isHalfOpen {
+            if case .truncated = readEnd, hasReportedReadSide { return .close(untoldTruncation) }
+            return .close(readEnd.error)
+        }
         if let writeFailure, !mayStillRead(situation) {
             return .close(isHalfOpen ? writeFailure.error : readEnd?.error ?? writeFailure.error)
         }
@@ -237,7 +240,9 @@ struct StreamEnding {
     /// Rule 9.
     func parting(with error: AsyncSocketError?) -> Parting {
         if let writeFailure, writeFailure.isFileBroken { return .reset }
-        let isLastWordOurs = error?.tls != nil || error?.code == .handshakeTimeout || intent?.contains(.afterWrites) == true
+        let isLastWordOurs =
+            error?.tls != nil || error?.code == .handshakeTimeout || error?.code == .tooManyHandshakes
+            || intent?.contains(.afterWrites) == true
         return isLastWordOurs ? .lingering : .atOnce
     }
 }

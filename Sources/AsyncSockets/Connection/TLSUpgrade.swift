@@ -63,6 +63,12 @@ enum TLSUpgrade {
         return all == .both ? request : nil
     }
 
+    /// How long a task gives the writes before its `startTLS`, for each byte; nil for a delegate's.
+    var taskTimeout: Double? {
+        guard case .queuedTLS(let request, _) = self, request.waiter != nil else { return nil }
+        return request.settings.handshakeTimeout
+    }
+
     mutating func begin() {
         guard case .queuedTLS = self else { return }
         self = .handshaking

@@ -337,7 +337,11 @@ extension TLSEngine {
             noteClientAnswer()
             guard hasRunDry, case .established = phase else { return .incomplete }
             isTruncated = true
-            return .truncated(truncation("SSL_read_ex"))
+            let error = truncation("SSL_read_ex")
+            // Half of the client's answer is here: nothing could be written any more.
+            guard isAmidClientAnswer else { return .truncated(error) }
+            phase = .failed(error)
+            return .failed(error)
         case .wantsWrite:
             hasUnsentAnswer = true
             return .incomplete
