@@ -7,7 +7,7 @@ internal import Synchronization
 /// keep its loop for good, so each operation asks `isUsedUp(by:)` when it is over, and `renew()` lets the
 /// others go first. The clock is read from a job's third operation on, and after a job behind which others
 /// wait: a job that reads one message and writes another one reads no clock. While operations are short it is
-/// read after every eighth one.
+/// read after every fourth one.
 package final class JobBudget {
     // Confined to the loop's thread, which reaches it by `key`; `user` is atomic.
 
@@ -71,7 +71,7 @@ package final class JobBudget {
         let now = Deadline.now.nanoseconds
         if start == 0 { start = now }
         let isShort = lastLook > 0 && now - lastLook < Self.shortTime * interval
-        (lastLook, interval) = (now, isShort ? 8 : 1)
+        (lastLook, interval) = (now, isShort ? 4 : 1)
         operationsLeft = Int(interval) - 1
         return now - start >= Self.time
     }
