@@ -44,21 +44,33 @@ final class PEMReader {
             openSSLStack: entries.map(\.text))
     }
 
-    /// The rounds of key derivation of each encrypted private key, without decrypting one.
+    /// The rounds of key derivation of each encrypted private key, without decrypting one. A block that cannot
+    /// be read is passed over, since OpenSSL may pass over it too.
     func roundsOfKeys() -> [Int] {
         var all: [Int] = []
+        // Each attempt takes at least a line.
+        for _ in 0..<text.bytes.count {
+            let (rounds, entries) = nextRounds()
+            if let rounds { all.append(rounds) }
+            if entries.last?.isEndOfPEM == true { break }
+        }
+        return all
+    }
+
+    /// Those of the next block, unless it has another kind or cannot be read.
+    private func nextRounds() -> (rounds: Int?, entries: [OpenSSLError]) {
         var (name, header, data): (UnsafeMutablePointer<CChar>?, UnsafeMutablePointer<CChar>?, UnsafeMutablePointer<UInt8>?)
         var count = 0
-        while OpenSSLCall.attempt({ PEM_read_bio(bio, &name, &header, &data, &count) == 1 ? true : nil }).value == true {
-            if let name, String(cString: name) == "ENCRYPTED PRIVATE KEY" {
-                all.append(KeyDerivation.rounds(ofKey: UnsafeRawBufferPointer(start: data, count: count)))
-            }
+        let (block, entries) = OpenSSLCall.attempt { PEM_read_bio(bio, &name, &header, &data, &count) == 1 ? name : nil }
+        guard let block else { return (nil, entries) }
+        defer {
             COpenSSL_free(name)
             COpenSSL_free(header)
             // It may be a key in the clear.
             CRYPTO_clear_free(data, count, "", 0)
         }
-        return all
+        guard String(cString: block) == "ENCRYPTED PRIVATE KEY" else { return (nil, []) }
+        return (KeyDerivation.rounds(ofKey: UnsafeRawBufferPointer(start: data, count: count)), [])
     }
 
     /// The first private key, or nil if it cannot be read; the errors say why.

@@ -98,8 +98,13 @@ import Testing
         let pem =
             "-----BEGIN ENCRYPTED PRIVATE KEY-----\n" + Data(bad).base64EncodedString(options: .lineLength64Characters)
             + "\n-----END ENCRYPTED PRIVATE KEY-----\n"
+        // OpenSSL may pass over a block that it cannot read.
+        let broken = "-----BEGIN PRIVATE KEY-----\n%%%%\n-----END PRIVATE KEY-----\n"
+        let foreign = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n"
         for error in [
             thrown { try PrivateKey(der: bad, passphrase: "sesame") }, thrown { try PrivateKey(pem: pem, passphrase: "sesame") },
+            thrown { try PrivateKey(pem: broken + pem, passphrase: "sesame") },
+            thrown { try PrivateKey(pem: broken + foreign + broken + pem, passphrase: "sesame") },
         ] {
             #expect(error?.code == .invalidPrivateKey)
             #expect(error?.message.contains("rounds of key derivation") == true, "\(String(describing: error))")
