@@ -192,7 +192,6 @@ import Testing
     /// A responder that never answers does not keep a connection.
     @Test func aResponderHasTheTimeOfTheHandshake() async throws {
         var server = try settings()
-        server.handshakeTimeout = 0.3
         server.earlyDataResponder = TLSEarlyDataResponder { _ in
             let (stream, continuation) = AsyncStream<Void>.makeStream()
             for await _ in stream {}
@@ -206,6 +205,7 @@ import Testing
         link.client.readData(toLength: 1, withTimeout: 60, tag: 0)
         #expect(try await link.atClient.readText() == "!")
         let peer = try await SocketPair()
+        server.handshakeTimeout = 0.3
         let tls = server
         async let upgrade = outcome { try await peer.server.startTLS(settings: tls) }
         let early = try client(#require(link.client.tlsSession?.resumable), sending: "early")

@@ -1,9 +1,14 @@
 internal import Dispatch
+internal import Foundation
+
+/// Seconds: five minutes, since a busy machine takes its time. Scripts/mutants gives less, because it looks for
+/// hangs.
+private let patience = ProcessInfo.processInfo.environment["TEST_PATIENCE"].flatMap { Double($0) } ?? 300
 
 /// Waits for a state that no event announces: looks each millisecond, on a timer, so that it takes no time
 /// from others.
 ///
-/// - Throws: `Unexpected` after five minutes: a busy machine takes its time.
+/// - Throws: `Unexpected` when `patience` is over.
 package func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {
     let (ticks, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
     let timer = DispatchSource.makeTimerSource()
@@ -14,7 +19,7 @@ package func eventually(_ what: String, _ condition: () async throws -> Bool) as
     let start = ContinuousClock.now
     for await _ in ticks {
         if try await condition() { return }
-        if start.duration(to: .now) > .seconds(300) { break }
+        if start.duration(to: .now) > .seconds(patience) { break }
     }
-    throw Unexpected(description: "waited five minutes in vain until \(what)")
+    throw Unexpected(description: "waited \(patience) seconds in vain until \(what)")
 }
