@@ -45,36 +45,9 @@ import Testing
         let (peer, other) = try RawSocket.pair()
         let socket = try AsyncSocket(adopting: other.duplicate())
         let text = try await read(from: peer, socket) { peer in
-            Self.sendWithDescriptor("abc", to: peer)
+            sendWithDescriptor(Array("abc".utf8), to: peer)
             send(peer, "def", 3, 0)
         }
         #expect(text == "abcdef")
-    }
-
-    /// Passes standard input along (`SCM_RIGHTS`).
-    private static func sendWithDescriptor(_ text: String, to peer: CInt) {
-        struct Passing {
-            var header = cmsghdr()
-            var descriptor: CInt = 0
-            var padding: CInt = 0
-        }
-        var passing = Passing()
-        passing.header.cmsg_len = MemoryLayout<cmsghdr>.size + MemoryLayout<CInt>.size
-        passing.header.cmsg_level = SOL_SOCKET
-        passing.header.cmsg_type = CInt(SCM_RIGHTS)
-        var bytes = Array(text.utf8)
-        bytes.withUnsafeMutableBytes { bytes in
-            withUnsafeMutableBytes(of: &passing) { passing in
-                var part = iovec(iov_base: bytes.baseAddress, iov_len: bytes.count)
-                withUnsafeMutablePointer(to: &part) { part in
-                    var message = msghdr()
-                    message.msg_iov = part
-                    message.msg_iovlen = 1
-                    message.msg_control = passing.baseAddress
-                    message.msg_controllen = passing.count
-                    #expect(sendmsg(peer, &message, 0) == bytes.count)
-                }
-            }
-        }
     }
 }

@@ -241,7 +241,7 @@ final class ByteChannel {
     }
 
     /// The number of bytes that the kernel took, if it took any; otherwise notes why it did not.
-    private func note(_ answer: SocketDescriptor.SendAnswer) -> Int? {
+    func note(_ answer: SocketDescriptor.SendAnswer) -> Int? {
         switch answer {
         case .bytes(let count): return count
         case .wouldBlock: output = .full

@@ -1,0 +1,48 @@
+import AsyncSocketsTesting
+import FoundationEssentials
+import Glibc
+import SocketBuffers
+import SocketTLS
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Bytes that are in the kernel while nothing says so.
+@Suite struct LateBytesTests {
+    /// The loop has said that there is nothing. Then bytes come, and a reset, and a send meets it first.
+    @Test func whatCameBeforeAFailedSendIsRead() throws {
+        let (end, peer) = try ChannelEnd.tcp()
+        #expect(end.fill().isNothing && !end.channel.mayReceive)
+        try peer.send("last words")
+        try end.wait(for: Int16(POLLIN))
+        peer.resetWhenClosed()
+        _ = consume peer
+        try end.wait(for: Int16(POLLHUP))
+        end.write(Data("hello"))
+        #expect(end.submit().isBlocked && end.told.writeFailure?.error.code == .connectionReset)
+        // In pieces: that one is short says nothing any more.
+        #expect(end.channel.mayReceive && end.fill(limit: 4).isBytes && end.takeText() == "last")
+        #expect(end.channel.mayReceive && end.fill().isBytes && end.takeText() == " words")
+        #expect(end.channel.mayReceive && end.fill().isNothing)
+        #expect(end.told.readError?.code == .connectionReset)
+    }
+
+    /// A record comes in so many pieces that the channel lets others go first: it says that it is not done.
+    @Test(arguments: TLSVersion.tested) func aRecordInManyPiecesAsksForAnotherTurn(_ version: TLSVersion) throws {
+        let wire = try ChannelWire.secure(version)
+        _ = try wire.receive(at: wire.client)
+        for text in ["hello, channel", "and again, the same"] {
+            wire.server.write(Data(text))
+            #expect(wire.server.submit().isAll)
+            try wire.carryDown(inPieces: ByteChannel.roundsPerTurn * 2 + 2)
+            var answers: [Bool] = []
+            while wire.client.reads.isEmpty, answers.count < 10 {
+                let answer = wire.client.fill()
+                if case .more = answer { answers.append(true) } else { answers.append(answer.isBytes) }
+            }
+            #expect(answers == [true, true, true], "\(answers)")
+            #expect(wire.client.takeText() == text)
+        }
+    }
+}

@@ -1,0 +1,49 @@
+import AsyncSocketsTesting
+import FoundationEssentials
+import Glibc
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// A kernel that has no memory to send with (ENOBUFS, ENOMEM): no event says when it has.
+@Suite(.timeLimit(.minutes(20))) struct ShortageTests {
+    @Test func aSendIsTriedAgainAfterItsTimeAndNotBefore() throws {
+        let (end, peer) = try ChannelEnd.pair()
+        let before = Deadline.now
+        #expect(end.channel.note(SocketDescriptor.SendAnswer.exhausted) == nil)
+        let retry = try #require(end.channel.retry)
+        #expect(retry > before)
+        end.write(Data("hello"))
+        #expect(end.submit().isBlocked)
+        // An event for the other direction, or one from before, changes nothing.
+        end.channel.note([.readable, .writable])
+        end.channel.retryIfDue(at: before)
+        #expect(end.submit().isBlocked && end.channel.retry == retry && !peer.hasInput)
+        end.channel.retryIfDue(at: retry)
+        #expect(end.channel.retry == nil && end.submit().isAll)
+        #expect(try peer.receiveText() == "hello")
+        // It may happen again.
+        #expect(end.channel.note(SocketDescriptor.SendAnswer.exhausted) == nil)
+        end.channel.retryIfDue(at: try #require(end.channel.retry))
+        #expect(end.channel.retry == nil)
+    }
+
+    /// Nothing else happens on the connection: its own clock has it go on.
+    @Test(arguments: [false, true]) func aWriteGoesOnByItself(isSecure: Bool) async throws {
+        let pair = try await SocketPair(isSecure: isSecure)
+        for text in ["first", "second"] {
+            let connection = try #require(pair.client.connection)
+            try await eventually("the turn is free") {
+                guard connection.turn.enterIfFree() else { return false }
+                defer { connection.turn.leaveOrDrain(connection) }
+                guard case .connected(let channel) = connection.phase else { return false }
+                return channel.note(SocketDescriptor.SendAnswer.exhausted) == nil
+            }
+            let write = Task.immediate { try await pair.client.write(text, timeout: .seconds(10)) }
+            #expect(try await pair.server.read(exactly: text.utf8.count, timeout: .seconds(10)) == Data(text))
+            try await write.value
+        }
+    }
+}
