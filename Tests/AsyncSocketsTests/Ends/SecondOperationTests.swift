@@ -15,20 +15,23 @@ import Testing
                 .send("first"), .wait(for: mayGoOn), .send("last"), .expectEnd,
             ])
         let settings = isSecure ? try TestCertificates.client() : nil
-        try await AsyncSocket.withConnection(to: "127.0.0.1", port: peer.port, tls: settings) { socket in
-            #expect(try await socket.read(exactly: 5, timeout: .seconds(60)) == Data("first"))
-            for seconds in [0.02, 0.05] {
-                #expect(await outcome { try await socket.read(exactly: 4, timeout: .seconds(seconds)) } == .failed(.readTimeout))
+        try await untilStopped(peer) {
+            try await AsyncSocket.withConnection(to: "127.0.0.1", port: peer.port, tls: settings) { socket in
+                #expect(try await socket.read(exactly: 5, timeout: .seconds(60)) == Data("first"))
+                for seconds in [0.02, 0.05] {
+                    #expect(
+                        await outcome { try await socket.read(exactly: 4, timeout: .seconds(seconds)) } == .failed(.readTimeout))
+                }
+                // Without a limit, it is still there long after the limits of those before.
+                let clock = ContinuousClock()
+                let beginning = clock.now
+                let helper = Task {
+                    try await eventually("time passes") { clock.now - beginning > .milliseconds(200) }
+                    mayGoOn.fire()
+                }
+                #expect(try await socket.read(exactly: 4) == Data("last"))
+                try await helper.value
             }
-            // Without a limit, it is still there long after the limits of those before.
-            let clock = ContinuousClock()
-            let beginning = clock.now
-            let helper = Task {
-                try await eventually("time passes") { clock.now - beginning > .milliseconds(200) }
-                mayGoOn.fire()
-            }
-            #expect(try await socket.read(exactly: 4) == Data("last"))
-            try await helper.value
         }
         _ = try await peer.finish()
     }
@@ -39,7 +42,10 @@ import Testing
             let cancelled = Task.immediate { try await socket.read(timeout: .seconds(60)) }
             cancelled.cancel()
             #expect(await cancelled.outcome == .cancelled)
-            #expect(await outcome { try await socket.read(timeout: .milliseconds(10)) } == .failed(.readTimeout))
+            let late = await outcome {
+                try await withDeadline(.seconds(10)) { try await socket.read(timeout: .milliseconds(10)) }
+            }
+            #expect(late == .failed(.readTimeout))
         }
         // A delegate's read behind a task's that was cancelled.
         let recorder = Recorder()
@@ -47,6 +53,25 @@ import Testing
         let cancelled = Task.immediate { try await socket.read() }
         socket.readData(withTimeout: 0.05, tag: 1)
         cancelled.cancel()
+        let error = try await untilStopped(peer) { try await recorder.disconnected() }
+        #expect(error?.code == .readTimeout)
+        peer.stop()
+    }
+
+    /// Reads behind it come and go, and its own time goes on.
+    @Test func aCancelledReadLeavesTheClockOfTheOneBeforeIt() async throws {
+        let (socket, peer) = try await connectedSocket([.wait(for: try TestSignal())])
+        let recorder = Recorder()
+        socket.setInlineDelegate(recorder)
+        socket.readData(withTimeout: 0.1, tag: 1)
+        let start = ContinuousClock.now
+        while socket.isConnected, start.duration(to: .now) < .seconds(5) {
+            let behind = Task.immediate { try await socket.read() }
+            behind.cancel()
+            _ = await behind.result
+        }
+        #expect(!socket.isConnected)
+        socket.disconnect()
         #expect(try await recorder.disconnected()?.code == .readTimeout)
         peer.stop()
     }
@@ -116,30 +141,39 @@ import Testing
         let accepted = try AsyncSocket(adopting: listener.accepted().duplicate())
         try asking.beginTLS(settings: isServer ? server : client)
         recorder = nil
-        let answer = Task.immediate { try await accepted.startTLS(settings: isServer ? client : server) }
-        let outcome = await answer.outcome
-        // In TLS 1.3 a client is done before the server has judged it.
-        if outcome == .served {
-            #expect(isServer)
-            await #expect(throws: AsyncSocketError.self) { try await accepted.read(exactly: 1) }
+        let outcome = await outcome {
+            try await withDeadline(.seconds(10)) {
+                try await accepted.startTLS(settings: isServer ? client : server)
+                // In TLS 1.3 a client is done before the server has judged it.
+                _ = try await accepted.read(exactly: 1)
+            }
         }
+        // Otherwise it would not end.
+        try #require(outcome == .failed(.tls))
         try await eventually("it has ended") { !asking.isConnected }
         #expect(!asking.isSecure)
     }
 
-    /// One place for handshakes, and a client that wastes it.
-    @Test func aFailedHandshakeGivesItsPlaceBack() async throws {
-        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+    /// One place for handshakes and headers, and clients that waste it.
+    @Test(arguments: [false, true]) func aFailedHandshakeGivesItsPlaceBack(hasHeader: Bool) async throws {
+        let listener = try SocketListener(
+            port: 0, interface: "127.0.0.1", tls: TestCertificates.server(),
+            proxyProtocol: hasHeader ? .required(from: .anyone) : nil)
         listener.maximumHandshakes = 1
+        let header = Data(try ProxyHeader.local.encoded(as: .version1))
         try await serving(listener, { try await $0.write("hello") }) { _ in
-            for round in 0..<5 {
+            for round in 0..<6 {
                 let bad = try RawSocket.connected(to: .loopback(port: listener.localPort))
-                try bad.send(round % 2 == 0 ? "GET / HTTP/1.1\r\n\r\n" : "")
-                if round % 2 == 1 { bad.finish() }
+                if hasHeader, round % 3 == 2 { try bad.send(header) }
+                if round % 3 > 0 { try bad.send("GET / HTTP/1.1\r\n\r\n") } else { bad.finish() }
                 _ = try? bad.receiveAll()
                 let socket = AsyncSocket()
-                try await socket.connect(to: "127.0.0.1", port: listener.localPort, tls: TestCertificates.client())
-                #expect(try await socket.read(exactly: 5) == Data("hello"))
+                try await withDeadline(.seconds(10)) {
+                    try await socket.connect(to: "127.0.0.1", port: listener.localPort)
+                    if hasHeader { try await socket.write(header) }
+                    try await socket.startTLS(settings: TestCertificates.client())
+                    #expect(try await socket.read(exactly: 5) == Data("hello"))
+                }
                 socket.disconnect()
             }
         }

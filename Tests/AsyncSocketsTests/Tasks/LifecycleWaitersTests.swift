@@ -1,0 +1,72 @@
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// The waiters for the connection, for TLS, and for the end, each with a time of its own.
+@Suite struct LifecycleWaitersTests {
+    private let patient = CountingWaiter<Void>()
+    private let slow = CountingWaiter<Void>(timeout: 7200, .writeTimeout)
+    private let quick = CountingWaiter<HandshakeNews>(timeout: 3600, .handshakeTimeout)
+    private let start = Deadline.now
+
+    private func time(_ seconds: Double) throws -> Deadline {
+        try #require(Deadline(after: seconds, from: start))
+    }
+
+    private var waiters: LifecycleWaiters {
+        var waiters = LifecycleWaiters()
+        waiters.add(connected: patient)
+        waiters.add(ended: slow)
+        waiters.add(secured: quick, decidesTrust: false)
+        return waiters
+    }
+
+    /// Each is late when its own time is over, in whichever order they came.
+    @Test func eachIsLateAtItsOwnTime() throws {
+        var waiters = waiters
+        #expect(waiters.deadline == quick.deadline)
+        let early = waiters.late(at: try time(3599))
+        #expect(early == nil)
+        let (first, error) = try #require(waiters.late(at: try time(3605)))
+        let isQuick = first === quick
+        #expect(isQuick && (error as? AsyncSocketError)?.code == .handshakeTimeout)
+        waiters.remove(first)?(error)
+        #expect(quick.outcomes == [.failed(.handshakeTimeout)] && patient.outcomes.isEmpty)
+        let between = waiters.late(at: try time(7199))
+        #expect(between == nil && waiters.deadline == slow.deadline)
+        let (second, _) = try #require(waiters.late(at: try time(7205)))
+        let isSlow = second === slow
+        #expect(isSlow)
+        waiters.remove(second)?(error)
+        let last = waiters.late(at: try time(1_000_000))
+        #expect(last == nil && waiters.deadline == nil && !waiters.isEmpty && patient.outcomes.isEmpty)
+        // It waits here no longer.
+        waiters.remove(second)?(error)
+        #expect(slow.outcomes.count == 1)
+    }
+
+    @Test func theEndAnswersEachOnce() {
+        var waiters = waiters
+        for _ in 0..<2 { waiters.answerEnd(AsyncSocketError.closing("test")) }
+        #expect(waiters.isEmpty && waiters.deadline == nil)
+        #expect(patient.outcomes == [.failed(.closed)] && quick.outcomes == [.failed(.closed)])
+        #expect(slow.outcomes == [.served])
+    }
+
+    /// A step answers those who wait for it, oldest first, and no other.
+    @Test func aStepAnswersOneWhoWaitsForIt() {
+        var waiters = waiters
+        let second = CountingWaiter<Void>()
+        waiters.add(connected: second)
+        var answers = [waiters.answerConnected()]
+        #expect(patient.outcomes == [.served] && second.outcomes.isEmpty)
+        for _ in 0..<2 { answers.append(waiters.answerConnected()) }
+        #expect(answers == [true, true, false] && second.outcomes == [.served])
+        let error = AsyncSocketError.closing("test")
+        answers = [waiters.refuseSecured(error), waiters.refuseSecured(error), waiters.answerSecured(.secured(nil))]
+        #expect(answers == [true, false, false] && quick.outcomes == [.failed(.closed)])
+        #expect(slow.outcomes.isEmpty && !waiters.isEmpty)
+    }
+}

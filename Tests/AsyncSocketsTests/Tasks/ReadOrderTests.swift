@@ -1,0 +1,90 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Reads are served in the order in which they were asked for, whatever each of them waits for.
+@Suite(.timeLimit(.minutes(20))) struct ReadOrderTests {
+    /// The ways to read that could be served at once with the bytes of another read.
+    enum Second: CaseIterable, Sendable {
+        case any, exactly, line, frame, borrowed, chunks, frames
+
+        func read(_ socket: AsyncSocket) async throws -> String {
+            switch self {
+            case .any: String(decoding: try #require(await socket.read()), as: UTF8.self)
+            case .exactly: String(decoding: try await socket.read(exactly: 2), as: UTF8.self)
+            case .line: try #require(await socket.readLine()) + "\n"
+            case .frame: try #require(await socket.readFrame(Pairs()))
+            case .borrowed:
+                try #require(await socket.withNextBytes { $0.withUnsafeBytes { String(decoding: $0, as: UTF8.self) } })
+            case .chunks:
+                String(decoding: try #require(await socket.chunks.first { _ in true }), as: UTF8.self)
+            case .frames: try #require(await socket.frames(Pairs()).first { _ in true })
+            }
+        }
+    }
+
+    /// Frames of two bytes.
+    private struct Pairs: Framing {
+        let maximumFrameLength = 2
+        func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<String> {
+            guard bytes.byteCount >= 2 else { return .incomplete(minimumLength: 2) }
+            return .frame(bytes.withUnsafeBytes { String(decoding: $0.prefix(2), as: UTF8.self) }, length: 2)
+        }
+        func encode(_ frame: String, into bytes: inout Data) throws(AsyncSocketError) { bytes += Data(frame) }
+    }
+
+    /// A read to a delimiter leaves what has come in the buffer, where another one could find it.
+    @Test(arguments: Second.allCases, [false, true])
+    func noReadOvertakesOneThatHasBytesAlready(_ second: Second, isSecure: Bool) async throws {
+        let maySend = try TestSignal()
+        let (socket, peer) = try await connectedSocket(
+            [.send("abcd"), .wait(for: maySend), .send("ef\ng\n"), .expectEnd], isSecure: isSecure)
+        let first = Task.immediate { try await socket.readLine() }
+        try await eventually("a part is there") { socket.readProgress?.bytesDone == 4 }
+        let later = Task.immediate { try await withDeadline(.seconds(10)) { try await second.read(socket) } }
+        maySend.fire()
+        #expect(try await first.value == "abcdef")
+        #expect(try await later.value == "g\n")
+        try await socket.close()
+        _ = try await peer.finish()
+    }
+
+    /// A read that could be served at once waits behind those that wait.
+    @Test func aReadIsServedAtOnceOnlyIfNoOtherWaits() {
+        let reads = ReadHalf()
+        reads.append(ReadPacket(goal: .delimiter(Data("\n")), timeout: -1, tag: 1))
+        Data("abc").withUnsafeBytes { reads.preBuffer.append($0) }
+        var second = ReadPacket(goal: .anyBytes, timeout: -1, completion: .answered)
+        #expect(reads.serveAtOnce(&second) == nil)
+        Data("\nd").withUnsafeBytes { reads.preBuffer.append($0) }
+        #expect(reads.serveAtOnce(&second) == nil)
+        guard case .complete(Data("abc\n"), _) = reads.serve() else { return #expect(Bool(false), "the first is served") }
+        guard case .complete(Data("d"), _) = reads.serveAtOnce(&second) else {
+            return #expect(Bool(false), "the second is served")
+        }
+    }
+
+    /// The same for a delegate's reads.
+    @Test func aTasksReadDoesNotOvertakeADelegates() async throws {
+        let maySend = try TestSignal()
+        let (socket, peer) = try await connectedSocket([.send("abcd"), .wait(for: maySend), .send("ef\ng\n"), .expectEnd])
+        let recorder = Recorder()
+        socket.setInlineDelegate(recorder)
+        socket.readData(to: Data("\n"), tag: 1)
+        try await eventually("a part is there") { socket.readProgress?.bytesDone == 4 }
+        for second in [Second.any, .borrowed] {
+            let early = Task.immediate { try await withDeadline(.milliseconds(20)) { try await second.read(socket) } }
+            #expect(await early.outcome == .failed(.deadlineExceeded))
+        }
+        maySend.fire()
+        #expect(try await recorder.readText() == "abcdef\n")
+        #expect(try await Second.exactly.read(socket) == "g\n")
+        try await socket.close()
+        _ = try await peer.finish()
+    }
+}
