@@ -12,8 +12,11 @@ import Testing
     private static func listener(
         _ proxyProtocol: SocketListener.ProxyProtocol = .required(from: .anyone), isSecure: Bool = false
     ) throws -> SocketListener {
-        try SocketListener(
-            port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil, proxyProtocol: proxyProtocol)
+        var settings = try TestCertificates.server()
+        // A listener's connections have no plaintext: a hello that comes with the header is the handshake.
+        settings.bytesBufferedAtUpgrade = .reject
+        return try SocketListener(
+            port: 0, interface: "127.0.0.1", tls: isSecure ? settings : nil, proxyProtocol: proxyProtocol)
     }
 
     private static func header() throws -> ProxyHeader {
@@ -104,6 +107,21 @@ import Testing
             let client = try RawSocket.connected(to: try #require(listener.localAddress))
             try client.send(try ProxyHeader.local.encoded(as: version))
             #expect(try client.receive(through: "\n") == "\(try client.localAddress) true false\n")
+        }
+    }
+
+    /// The specification: a receiver that does not support the transport uses the real address.
+    @Test func theSourceOfDatagramsIsNotTheClient() async throws {
+        let listener = try Self.listener()
+        let stream = try Self.header()
+        let (source, destination) = (try #require(stream.source), try #require(stream.destination))
+        try await serving(listener, Self.serve) { _ in
+            for header in [ProxyHeader(source: source, destination: destination, transport: .datagram), .unknown, stream] {
+                let client = try RawSocket.connected(to: try #require(listener.localAddress))
+                try client.send(try header.encoded(as: .version2))
+                let address = header == stream ? "192.0.2.7:4711" : "\(try client.localAddress)"
+                #expect(try client.receive(through: "\n") == "\(address) true false\n")
+            }
         }
     }
 

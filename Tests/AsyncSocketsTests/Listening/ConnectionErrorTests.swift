@@ -1,0 +1,54 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Which errors of a listener's connections its user learns of.
+@Suite(.timeLimit(.minutes(20))) struct ConnectionErrorTests {
+    private struct Failure: Error {}
+
+    /// How the body of a connection ends. The last two come when the listener cuts it.
+    enum Ending: CaseIterable, Sendable {
+        case cancelsItself, asksWhenCancelled, fails, isCut, failsWhenCut
+    }
+
+    /// A connection that gives itself up has an error like any other; one that the listener ends has none.
+    @Test(arguments: Ending.allCases) func theErrorsOfAConnectionAreItsOwn(_ ending: Ending) async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        let errors = Findings<String>()
+        let hasBegun = try TestSignal()
+        let report = { @Sendable (error: any Error, _: AsyncSocket) in
+            errors.add((error as? AsyncSocketError)?.code.description ?? "\(type(of: error))")
+        }
+        try await serving(
+            listener, onError: report,
+            { socket in
+                hasBegun.fire()
+                switch ending {
+                case .cancelsItself: throw CancellationError()
+                case .asksWhenCancelled:
+                    let read = Task.immediate { for try await _ in socket.chunks {} }
+                    read.cancel()
+                    try await read.value
+                case .fails: throw Failure()
+                case .isCut: _ = try await socket.read()
+                case .failsWhenCut:
+                    _ = try? await socket.read()
+                    throw Failure()
+                }
+            }
+        ) { _ in
+            let client = try RawSocket.connected(to: try #require(listener.localAddress))
+            try await hasBegun.wait()
+            if ending == .isCut || ending == .failsWhenCut { await listener.shutdown(within: .zero) }
+            _ = try? client.receiveAll()
+        }
+        let expected: [Ending: [String]] = [
+            .cancelsItself: ["CancellationError"], .asksWhenCancelled: ["cancelled"], .fails: ["Failure"], .isCut: [],
+            .failsWhenCut: ["Failure"],
+        ]
+        #expect(errors.all == expected[ending])
+    }
+}

@@ -1,0 +1,119 @@
+import SocketBuffers
+import SocketTestSupport
+import Synchronization
+import Testing
+
+@testable import AsyncSockets
+
+/// The queue between a listener and the tasks that ask it for sockets.
+@Suite(.timeLimit(.minutes(20)), .ownThreads) struct ReadySocketTests {
+    private let queue = SocketQueue()
+
+    /// A task waits for room; whether it has found some.
+    private func ask() -> Locked<Bool> {
+        let hasRoom = Locked(false)
+        Task.immediate { [queue] in
+            await queue.room()
+            hasRoom.withLock { $0 = true }
+        }
+        return hasRoom
+    }
+
+    /// Whether it finds room soon.
+    private func findsRoom(_ hasRoom: Locked<Bool>) async throws -> Bool {
+        let start = ContinuousClock.now
+        try await eventually("there is room") { hasRoom.withLock { $0 } || start.duration(to: .now) > .seconds(5) }
+        return hasRoom.withLock { $0 }
+    }
+
+    private func fill(ready: Int, expected: Int) {
+        for _ in 0..<ready { queue.put(AsyncSocket()) }
+        queue.noteExpected(expected)
+    }
+
+    /// Sixteen in all, however many of them are ready. A socket that is taken makes room, and so does one
+    /// that was expected and has failed.
+    @Test(arguments: 0...16) func sixteenAreAcceptedAhead(ready: Int) async throws {
+        fill(ready: ready, expected: max(15 - ready, 0))
+        if ready < 16 {
+            #expect(try await findsRoom(ask()))
+            queue.noteExpected(1)
+        }
+        let hasRoom = ask()
+        #expect(!hasRoom.withLock { $0 })
+        if ready > 0 { #expect(try await queue.next() != nil) } else { queue.noteExpected(-1) }
+        #expect(try await findsRoom(hasRoom))
+    }
+
+    /// The expected socket is ready: it counts once.
+    @Test func whatWasExpectedAndIsReadyCountsOnce() async throws {
+        fill(ready: 15, expected: 1)
+        queue.put(AsyncSocket())
+        queue.noteExpected(-1)
+        let hasRoom = ask()
+        #expect(!hasRoom.withLock { $0 })
+        for _ in 0..<16 { #expect(try await queue.next() != nil) }
+        #expect(try await findsRoom(hasRoom))
+    }
+
+    @Test func afterAStopNothingWaitsForRoom() async throws {
+        fill(ready: 10, expected: 10)
+        let hasRoom = ask()
+        #expect(!hasRoom.withLock { $0 })
+        queue.stop()
+        #expect(try await findsRoom(hasRoom))
+        #expect(try await findsRoom(ask()))
+    }
+
+    /// Those that are ready come before the end.
+    @Test func theEndComesBehindTheLastSocket() async throws {
+        fill(ready: 2, expected: 0)
+        queue.end()
+        for _ in 0..<2 { #expect(try await queue.next() != nil) }
+        for _ in 0..<2 { #expect(try await queue.next() == nil) }
+    }
+
+    // MARK: - Cancellation
+
+    /// The socket goes to a task that still waits.
+    @Test func aCancelledTaskGetsNoSocket() async throws {
+        let tasks = (0..<3).map { _ in Task.immediate { [queue] in try await queue.next() } }
+        for task in [tasks[0], tasks[2]] {
+            task.cancel()
+            #expect(await task.outcome == .failed(.cancelled))
+        }
+        let sockets = [AsyncSocket(), AsyncSocket()]
+        for socket in sockets { queue.put(socket) }
+        #expect(try await tasks[1].value === sockets[0])
+        #expect(try await queue.next() === sockets[1])
+        #expect(!queue.isAwaited)
+    }
+
+    /// How far a task has come, for another thread that waits for it.
+    private final class Progress: Sendable {
+        let hasBegun = Atomic(false), mayAsk = Atomic(false), hasEnded = Atomic(false)
+    }
+
+    /// At every point between the call and the wait.
+    @Test func aTaskThatIsCancelledWhileItAsksDoesNotWait() async throws {
+        for round in 0..<2000 {
+            let (queue, progress) = (SocketQueue(), Progress())
+            let task = Task {
+                defer { progress.hasEnded.store(true, ordering: .releasing) }
+                progress.hasBegun.store(true, ordering: .releasing)
+                while !progress.mayAsk.load(ordering: .acquiring) {}
+                return try await queue.next()
+            }
+            while !progress.hasBegun.load(ordering: .acquiring) { await Task.yield() }
+            progress.mayAsk.store(true, ordering: .releasing)
+            for _ in 0..<round % 100 { _ = queue.isAwaited }
+            task.cancel()
+            // From here on it never waits.
+            var wasAwaited = false
+            while !progress.hasEnded.load(ordering: .acquiring), !wasAwaited { wasAwaited = queue.isAwaited }
+            #expect(!wasAwaited)
+            queue.end()
+            #expect(await task.outcome == .failed(.cancelled))
+        }
+    }
+}

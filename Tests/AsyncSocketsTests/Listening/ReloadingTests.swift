@@ -1,0 +1,81 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// When a listener reads its settings again.
+@Suite(.timeLimit(.minutes(20))) struct ReloadingTests {
+    private struct Unusable: Error {}
+
+    /// The settings, usable or not, and how often they were asked for.
+    private final class Source: Sendable {
+        private let state: Locked<(isUsable: Bool, count: Int)>
+
+        init(isUsable: Bool) { state = Locked((isUsable, 0)) }
+
+        var count: Int { state.withLock { $0.count } }
+
+        func makeUsable(_ isUsable: Bool) { state.withLock { $0.isUsable = isUsable } }
+
+        func settings() throws -> TLSSettings {
+            let isUsable = state.withLock { state in
+                state.count += 1
+                return state.isUsable
+            }
+            guard isUsable else { throw Unusable() }
+            return try TestCertificates.server()
+        }
+    }
+
+    /// Settings that fail are tried again without a change of the files, which is told once; those that are
+    /// there are read again after a change, and not before.
+    @Test func settingsAreReadAfterAChangeAndUntilTheyAreUsable() async throws {
+        let folder = try TemporaryFolder()
+        try Data("1".utf8).write(to: folder.url("file"), options: .atomic)
+        let source = Source(isUsable: false)
+        let errors = Findings<String>()
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+        let path = folder.path("file")
+        let watching = Task {
+            try await listener.reloadTLS(
+                from: [path], every: .milliseconds(1), onError: { errors.add("\(type(of: $0))") }
+            ) { try source.settings() }
+        }
+        try await eventually("it is tried again") { source.count >= 5 }
+        #expect(errors.all == ["Unusable"])
+        source.makeUsable(true)
+        let count = try await settled(source)
+        // Nothing has changed, so nothing is read, for many intervals.
+        try await passes(.milliseconds(50))
+        #expect(source.count == count)
+        for round in 2...3 {
+            source.makeUsable(round == 2)
+            try Data(String(repeating: "x", count: round).utf8).write(to: folder.url("file"), options: .atomic)
+            try await eventually("the change is seen") { source.count > count + round - 2 }
+        }
+        try await eventually("it is tried again") { source.count >= count + 5 }
+        #expect(errors.all == ["Unusable", "Unusable"])
+        watching.cancel()
+        #expect(await watching.outcome == .cancelled)
+        listener.close()
+    }
+
+    /// Waits until it is asked for no more; how often it was.
+    private func settled(_ source: Source) async throws -> Int {
+        var last = -1
+        var since = ContinuousClock.now
+        try await eventually("it is asked for no more") {
+            if source.count != last { (last, since) = (source.count, .now) }
+            return since.duration(to: .now) > .milliseconds(50)
+        }
+        return last
+    }
+
+    private func passes(_ time: Duration) async throws {
+        let start = ContinuousClock.now
+        try await eventually("time passes") { start.duration(to: .now) > time }
+    }
+}
