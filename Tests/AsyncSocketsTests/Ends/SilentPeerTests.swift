@@ -1,0 +1,194 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// A peer that sends nothing and reads nothing, an operation that waits, and another one behind it: that one
+/// ends in its time, and its error says why.
+@Suite(.timeLimit(.minutes(20))) struct SilentPeerTests {
+    /// The operation that waits already, without a limit.
+    enum First: CaseIterable, Sendable {
+        case nothing, read, line, delegatesRead, write, file, delegatesWrite, startTLS, request
+
+        /// On a secure connection, or on a plain one.
+        func isPossible(isSecure: Bool) -> Bool {
+            switch self {
+            case .startTLS: !isSecure
+            case .request: isSecure
+            default: true
+            }
+        }
+
+        var isTasksRead: Bool { self == .read || self == .line }
+        var isWrite: Bool { self == .write || self == .file || self == .delegatesWrite }
+    }
+
+    /// The operation behind it.
+    enum Second: CaseIterable, Sendable {
+        case read, exactly, until, line, toEnd, frame, borrowed, chunks, lines, frames
+        case write, file, frameOut
+        case startTLS, request, close, connect
+
+        var isRead: Bool {
+            switch self {
+            case .read, .exactly, .until, .line, .toEnd, .frame, .borrowed, .chunks, .lines, .frames: true
+            default: false
+            }
+        }
+
+        var isWrite: Bool { self == .write || self == .file || self == .frameOut }
+
+        /// It has a parameter for its time, or settings that have one.
+        var hasOwnLimit: Bool { self != .chunks && self != .lines && self != .frames }
+    }
+
+    /// More than the kernels of both sides take.
+    private static let much = Data(count: 16 << 20)
+    private static let format = LengthPrefixed<UInt32>(maxLength: 64 << 20)
+
+    private struct Place {
+        let socket: AsyncSocket
+        let peer: ScriptedPeer
+        let file: String
+        let delegate = Recorder()
+    }
+
+    /// A socket and its peer. With TLS the socket is the server, which may ask for a certificate.
+    private func connected(isSecure: Bool, handshakeTimeout: TimeInterval, in folder: TemporaryFolder) async throws -> Place {
+        let silence = ScriptedPeer.Step.wait(for: try TestSignal())
+        guard isSecure else {
+            let (socket, peer) = try await connectedSocket([silence])
+            return Place(socket: socket, peer: peer, file: folder.path("file"))
+        }
+        var (client, server) = try TestCertificates.mutual(.onRequest)
+        client.allowsPostHandshakeAuthentication = true
+        server.handshakeTimeout = handshakeTimeout
+        let (socket, peer) = try await connectedSocket([.startTLS(client), silence])
+        try await socket.startTLS(settings: server)
+        return Place(socket: socket, peer: peer, file: folder.path("file"))
+    }
+
+    /// Begins the first operation; the tasks that wait.
+    private func begin(_ first: First, _ place: Place, readTimeout: TimeInterval) async throws -> [Task<Void, any Error>] {
+        let socket = place.socket
+        switch first {
+        case .nothing: return []
+        case .read: return [Task.immediate { _ = try await socket.read() }]
+        case .line: return [Task.immediate { _ = try await socket.readLine() }]
+        case .write: return [Task.immediate { try await socket.write(Self.much) }]
+        case .file: return [Task.immediate { [file = place.file] in try await socket.write(contentsOfFile: file) }]
+        case .startTLS: return [Task.immediate { try await socket.startTLS(settings: TestCertificates.client()) }]
+        case .request: return [Task.immediate { _ = try await socket.requestClientCertificate() }]
+        case .delegatesRead, .delegatesWrite:
+            socket.setInlineDelegate(place.delegate)
+            if first == .delegatesRead {
+                socket.readData(toLength: 1, withTimeout: readTimeout, tag: 1)
+            } else {
+                socket.write(Self.much, tag: 1)
+            }
+            return []
+        }
+    }
+
+    /// Performs the second operation.
+    private func perform(_ second: Second, _ place: Place, timeout: Duration?) async throws {
+        let (socket, format) = (place.socket, Self.format)
+        switch second {
+        case .read: _ = try await socket.read(timeout: timeout)
+        case .exactly: _ = try await socket.read(exactly: 3, timeout: timeout)
+        case .until: _ = try await socket.read(until: Data("."), timeout: timeout)
+        case .line: _ = try await socket.readLine(timeout: timeout)
+        case .toEnd: _ = try await socket.readToEnd(timeout: timeout)
+        case .frame: _ = try await socket.readFrame(format, timeout: timeout)
+        case .borrowed: _ = try await socket.withNextBytes(timeout: timeout) { $0.byteCount }
+        case .chunks: for try await _ in socket.chunks {}
+        case .lines: for try await _ in socket.lines {}
+        case .frames: for try await _ in socket.frames(format) {}
+        case .write: try await socket.write(Self.much, timeout: timeout)
+        case .file: try await socket.write(contentsOfFile: place.file, timeout: timeout)
+        case .frameOut: try await socket.write(Self.much, as: format, timeout: timeout)
+        case .startTLS:
+            var settings = try TestCertificates.client()
+            settings.handshakeTimeout = timeout == nil ? 60 : 0.05
+            try await socket.startTLS(settings: settings)
+        case .request: _ = try await socket.requestClientCertificate()
+        case .close: try await socket.close(timeout: timeout ?? .seconds(60))
+        case .connect: try await socket.connect(to: "127.0.0.1", port: place.peer.port, timeout: timeout)
+        }
+    }
+
+    /// The result of the second operation. One that does not end is an issue, and ends with its connection.
+    private func outcome(_ second: Second, _ place: Place, _ limit: Limit) async throws -> (Outcome, String) {
+        let task = Task.immediate {
+            switch limit {
+            case .own: try await perform(second, place, timeout: .milliseconds(30))
+            case .deadline: try await withDeadline(.milliseconds(30)) { try await perform(second, place, timeout: nil) }
+            }
+        }
+        let hasEnded = Locked(false)
+        let watching = Task {
+            _ = await task.result
+            hasEnded.withLock { $0 = true }
+        }
+        let start = ContinuousClock.now
+        try await eventually("it ends") { hasEnded.withLock { $0 } || start.duration(to: .now) > .seconds(10) }
+        if !hasEnded.withLock({ $0 }) { Issue.record("\(second) has not ended") }
+        place.socket.disconnect()
+        await watching.value
+        switch await task.result {
+        case .success: return (.served, "")
+        case .failure(let error): return (Outcome(error), (error as? AsyncSocketError)?.message ?? "")
+        }
+    }
+
+    /// How the second operation is limited: by its own parameter or settings, or by what is around it.
+    enum Limit: CaseIterable, Sendable { case own, deadline }
+
+    /// The right result, and some words of the reason.
+    private func expectation(_ first: First, _ second: Second, _ limit: Limit, isSecure: Bool) -> (Outcome, String) {
+        func late(_ code: AsyncSocketError.Code, _ word: String = "in time") -> (Outcome, String) {
+            limit == .own ? (.failed(code), word) : (.failed(.deadlineExceeded), "deadline")
+        }
+        switch second {
+        case _ where second.isRead: return late(.readTimeout)
+        case _ where second.isWrite: return late(.writeTimeout)
+        case .connect: return (.failed(.badConfiguration), "disconnect it first")
+        // Only what was written can keep it waiting.
+        case .close: return first.isWrite ? late(.writeTimeout) : (.served, "")
+        case .request where !isSecure: return (.failed(.badConfiguration), "not secure")
+        case .request where first == .request: return (.failed(.tls), "the request before is not over")
+        case .startTLS where isSecure || first == .startTLS:
+            return (.failed(.badConfiguration), "called on this connection before")
+        case .startTLS where first.isTasksRead: return (.failed(.badConfiguration), "a read is waiting")
+        case .startTLS where first.isWrite: return late(.handshakeTimeout, "the writes before it did not leave")
+        // A delegate's read has a time of its own, and ends the connection.
+        case .startTLS where first == .delegatesRead && limit == .own: return (.failed(.readTimeout), "within 0.05 seconds")
+        default: return late(.handshakeTimeout, "within 0.05 seconds")
+        }
+    }
+
+    @Test(arguments: First.allCases, [false, true])
+    func everyOperationEndsBehindAnother(_ first: First, isSecure: Bool) async throws {
+        guard first.isPossible(isSecure: isSecure) else { return }
+        let folder = try TemporaryFolder()
+        try Self.much.write(to: folder.url("file"))
+        for second in Second.allCases {
+            for limit in Limit.allCases where limit == .deadline || second.hasOwnLimit {
+                let place = try await connected(
+                    isSecure: isSecure, handshakeTimeout: limit == .own && second == .request ? 0.05 : 60, in: folder)
+                let tasks = try await begin(first, place, readTimeout: limit == .own && second == .startTLS ? 0.05 : -1)
+                let (outcome, message) = try await outcome(second, place, limit)
+                let (expected, word) = expectation(first, second, limit, isSecure: isSecure)
+                #expect(
+                    outcome == expected && (word.isEmpty || message.contains(word)), "\(second), \(limit): \(outcome), \(message)"
+                )
+                // The operation before it has an answer too.
+                for task in tasks { #expect(await task.outcome != .served) }
+                place.peer.stop()
+            }
+        }
+    }
+}
