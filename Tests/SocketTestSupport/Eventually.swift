@@ -1,8 +1,8 @@
 internal import Dispatch
 internal import Foundation
 
-/// Seconds: five minutes, since a busy machine takes its time. Scripts/mutants gives less, because it looks for
-/// hangs.
+/// Seconds: five minutes, since a busy machine takes its time. Scripts/mutants gives less, because it looks
+/// for hangs.
 private let patience = ProcessInfo.processInfo.environment["TEST_PATIENCE"].flatMap { Double($0) } ?? 300
 
 /// Waits for a state that no event announces: looks each millisecond, on a timer, so that it takes no time

@@ -1,8 +1,8 @@
 // Rules of the workers:
 //  1. Steps wait by key: those of one key in the order in which they came, and the keys take turns.
-//  2. A slow private key occupies all workers but one. So a token leaves the others a worker, however many
-//     handshakes with it are asked for; two slow keys may occupy all. Verifying takes the processor alone, and
-//     any worker.
+//  2. A slow private key occupies at most the workers but one. So a token leaves the others a worker, however
+//     many handshakes with it are asked for. Two slow keys may occupy each worker. Verifying needs the
+//     processor alone, and takes any worker.
 //  3. A step that would wait too long for a slow key is refused, and its handshake with it: clients without
 //     credentials must not make a queue that takes minutes. A step takes as long as the last ones of its key
 //     have taken, or as the one that runs has taken so far.
@@ -107,8 +107,8 @@ final class HandshakeWorkers: Sendable {
         }
     }
 
-    /// Does a step of a handshake in the turn of its key, on another thread, unless the handshake has ended by
-    /// then; false when it would wait for too long, and is refused.
+    /// Does a step of a handshake in the turn of its key, on another thread, unless the handshake has ended
+    /// by then; false when it would wait for too long, and is refused.
     func perform(
         _ key: WorkKey, isCancelled: @escaping @Sendable () -> Bool = { false }, _ step: @escaping @Sendable () -> Void
     ) -> Bool {

@@ -180,9 +180,7 @@ extension StreamConnection {
         if case .secure = upgrade, clock == nil || !awaitsClient(channel) { return false }
         switch upgrade.advance(over: channel, reads, writes, to: record.withLock { $0.snapshot.endpoint?.value }) {
         case .waiting: return false
-        case .waitsForWrites(let seconds):
-            if clock == nil { clock = PhaseClock(.earlierWrites(writes.position), seconds: seconds) }
-            return false
+        case .waitsForWrites(let seconds): clock = clock ?? PhaseClock(.earlierWrites(writes.position), seconds: seconds)
         case .more: askForTurn()
         case .failed(let error): close(error)
         case .began(let settings, let earlyByteCount):
@@ -242,8 +240,8 @@ extension StreamConnection {
             work.perform()
             self?.post(.worked(work))
         }
-        guard !isAccepted else { return }
-        if case .connected(let channel) = phase { channel.refuse(work) }
+        guard !isAccepted, case .connected(let channel) = phase else { return }
+        channel.refuse(work)
         close(.tooManyHandshakes)
     }
 
@@ -322,7 +320,7 @@ extension StreamConnection {
         case .connect: close(.timeout(.connectTimeout, "connect", seconds: clock.seconds))
         case .earlierWrites(let position):
             let now = writes.position
-            // What it waits for now is a read, which has its own time.
+            // It waits for a read now.
             if writes.isAtStartTLS { return self.clock = nil }
             if now == position { return close(.stuckBeforeTLS(seconds: clock.seconds)) }
             self.clock = PhaseClock(.earlierWrites(now), seconds: clock.seconds)

@@ -15,8 +15,8 @@ package final class IdentifiedSessions: Sendable {
 
     private struct State {
         var entries: [[UInt8]: Entry] = [:]
-        /// From `oldest` on, the identifiers in the order in which they came. A removed session leaves its own
-        /// behind.
+        /// From `oldest` on, the identifiers in the order in which they came. A removed session leaves its
+        /// identifier behind.
         var identifiers: [[UInt8]] = []
         var oldest = 0
         var byteCount = 0

@@ -5,9 +5,9 @@
 //     its session id context is another one, at random or, with shared keys, a digest of the settings.
 //  2. A key of the context encrypts for an hour and decrypts for one more, counted from its first ticket.
 //  3. A session ends an hour after its full handshake. OpenSSL gives it a new date with each ticket of TLS
-//     1.3, so the ticket contains its end: by our own clock, or by the system's with shared keys. Not even that
-//     is later than the end of the certificates by which the client is trusted, and of the lists by which they
-//     are not revoked.
+//     1.3, so the ticket contains its end: by our own clock, or by the system's with shared keys. Not even
+//     that is later than the end of the certificates by which the client is trusted, and of the lists by
+//     which they are not revoked.
 //  4. A ticket that cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake and new
 //     tickets follow.
 //  5. A resumed handshake gets one new ticket, because a client should use each ticket once (RFC 8446, C.4).
@@ -23,8 +23,8 @@
 //     both have the same settings (RFC 6066, 3).
 // 10. A source of keys is code of the program: it is asked before any lock is taken (`TLSEngine.addTickets`).
 // 11. A client in TLS 1.2 that knows no tickets gets a session identifier, and the context keeps the session
-//     (`IdentifiedSessions`): by the same rules, and once the peer is accepted. OpenSSL says when a connection
-//     of the session has failed, and the context forgets it.
+//     (`IdentifiedSessions`): by the same rules, and once the peer is accepted. OpenSSL says when a
+//     connection of the session has failed, and the context forgets it.
 // 12. A connection with an external pre-shared key gets no ticket: its client has the key.
 
 internal import COpenSSL

@@ -44,8 +44,8 @@ final class PEMReader {
             openSSLStack: entries.map(\.text))
     }
 
-    /// The rounds of key derivation of each encrypted private key, without decrypting one. A block that cannot
-    /// be read is passed over, since OpenSSL may pass over it too.
+    /// The rounds of key derivation of each encrypted private key, without decrypting one. A block that
+    /// cannot be read is passed over, since OpenSSL may pass over it too.
     func roundsOfKeys() -> [Int] {
         var all: [Int] = []
         // Each attempt takes at least a line.
