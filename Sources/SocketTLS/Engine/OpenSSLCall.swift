@@ -44,7 +44,10 @@ package enum OpenSSLCall {
     static func perform(on ssl: OpaquePointer, _ body: () -> Int32) -> Outcome {
         OpenSSLError.clearQueue()
         let result = body()
-        if result > 0 { return .success }
+        if result > 0 {
+            assert(ERR_peek_error() == 0, "a success left an error: \(OpenSSLError.drainQueue().map(\.text))")
+            return .success
+        }
         let reason = SSL_get_error(ssl, result)
         let entries = OpenSSLError.drainQueue()
         switch reason {
