@@ -41,8 +41,8 @@ import Testing
                 guard case .connected(let channel) = connection.phase else { return false }
                 return channel.note(SocketDescriptor.SendAnswer.exhausted) == nil
             }
-            let write = Task.immediate { try await pair.client.write(text, timeout: .seconds(10)) }
-            #expect(try await pair.server.read(exactly: text.utf8.count, timeout: .seconds(10)) == Data(text))
+            let write = Task.immediate { try await pair.client.write(text, timeout: .seconds(300)) }
+            #expect(try await pair.server.read(exactly: text.utf8.count, timeout: .seconds(300)) == Data(text))
             try await write.value
         }
     }

@@ -23,7 +23,8 @@ import Testing
     /// Where each of ten reads is told, with the delegate moving to a second queue.
     private func places(_ move: Move, toAnother: Bool) async throws -> [String] {
         let queues = [queue("first"), queue("second")]
-        let peer = try ScriptedPeer.listening([.send("0123456789"), .expectEnd])
+        let areQueued = try TestSignal()
+        let peer = try ScriptedPeer.listening([.wait(for: areQueued), .send("0123456789"), .expectEnd])
         let places = Locked<[String]>([])
         let (old, new) = (Locked<Recorder?>(nil), Recorder { _, _ in note("new") })
         @Sendable func note(_ who: String) {
@@ -42,6 +43,8 @@ import Testing
         queues[0].suspend()
         for tag in 0..<10 { socket.readData(toLength: 1, tag: tag) }
         socket.readData(toLength: 1, tag: 10)
+        // One block has all the events.
+        areQueued.fire()
         try await eventually("all bytes have come") { socket.readProgress?.tag == 10 }
         if move == .before { socket.setDelegate(toAnother ? new : first, delegateQueue: queues[1]) }
         queues[0].resume()

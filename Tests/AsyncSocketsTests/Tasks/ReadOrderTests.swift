@@ -46,7 +46,7 @@ import Testing
             [.send("abcd"), .wait(for: maySend), .send("ef\ng\n"), .expectEnd], isSecure: isSecure)
         let first = Task.immediate { try await socket.readLine() }
         try await eventually("a part is there") { socket.readProgress?.bytesDone == 4 }
-        let later = Task.immediate { try await withDeadline(.seconds(10)) { try await second.read(socket) } }
+        let later = Task.immediate { try await withDeadline(.seconds(300)) { try await second.read(socket) } }
         maySend.fire()
         #expect(try await first.value == "abcdef")
         #expect(try await later.value == "g\n")

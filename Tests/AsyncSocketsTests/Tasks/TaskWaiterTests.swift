@@ -19,7 +19,9 @@ import Testing
             let data = try await withUnsafeThrowingContinuation { continuation in
                 if order == .waitFirst { waiter.wait(with: continuation) }
                 waiter.complete(.success(Data([UInt8(number)])))
-                if order == .answerFirst { waiter.wait(with: continuation) }
+                guard order == .answerFirst else { return }
+                #expect(waiter.earlyAnswer != nil)
+                waiter.wait(with: continuation)
             }
             #expect(data == Data([UInt8(number)]))
         }

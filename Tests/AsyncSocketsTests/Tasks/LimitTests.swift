@@ -1,0 +1,59 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Limits of time, length and number, and where they end.
+@Suite(.timeLimit(.minutes(20))) struct LimitTests {
+    /// The bytes are there, so that the read fails without waiting.
+    @Test func aReadThatIsTooLongEndsTheConnection() async throws {
+        for isSecure in [false, true] {
+            let pair = try await SocketPair(isSecure: isSecure)
+            try await pair.client.write("a line that is much too long\n")
+            #expect(try await pair.server.read(exactly: 2) == Data("a "))
+            #expect(await outcome { try await pair.server.readLine(maxLength: 5) } == .failed(.readMaxedOut))
+            #expect(pair.server.isDisconnected)
+            #expect(await outcome { try await pair.server.read() } == .failed(.readMaxedOut))
+        }
+    }
+
+    /// A read that takes longer than connecting was allowed to.
+    @Test func theTimeOfConnectingEndsWithTheConnection() async throws {
+        let peer = try ScriptedPeer.listening([.wait(for: try TestSignal())])
+        let socket = AsyncSocket()
+        try await socket.connect(to: "127.0.0.1", port: peer.port, timeout: .seconds(5))
+        #expect(await outcome { try await socket.read(timeout: .milliseconds(5300)) } == .failed(.readTimeout))
+        peer.stop()
+    }
+
+    @Test func aDisconnectSendsTheWriteBeforeIt() async throws {
+        let peer = try ScriptedPeer.listening([.expect("last words"), .expectEnd])
+        let socket = AsyncSocket()
+        try await socket.connect(to: "127.0.0.1", port: peer.port)
+        socket.write(Data("last words".utf8), tag: 1)
+        socket.disconnect()
+        #expect(try await peer.finish().texts == ["last words"])
+    }
+
+    @Test func aListenerHandlesOneHandshakeAtLeast() async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+        listener.maximumHandshakes = 0
+        #expect(listener.maximumHandshakes == 1)
+        let running = Task { try await listener.run { try await $0.write("hello") } }
+        try await AsyncSocket.withConnection(to: "127.0.0.1", port: listener.localPort, tls: TestCertificates.client()) {
+            #expect(try await $0.read(exactly: 5) == Data("hello"))
+        }
+        await listener.shutdown(within: .seconds(60))
+        try await running.value
+    }
+
+    @Test(arguments: [TLSSettings.TrustEvaluation.delegate, .manual])
+    func aListenerThatNeedsADecisionDoesNotBeginWithoutOne(_ evaluation: TLSSettings.TrustEvaluation) async throws {
+        var settings = try TestCertificates.mutual(.required).server
+        settings.trustEvaluation = evaluation
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
+        #expect(await outcome { try await listener.run { _ in } } == .failed(.badConfiguration))
+    }
+}
