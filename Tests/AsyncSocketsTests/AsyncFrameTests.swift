@@ -98,6 +98,29 @@ import Testing
         #expect(try await pair.server.readFrame(framing) == nil)
     }
 
+    /// The delimiter is there already.
+    @Test func aDelimitedFrameThatComesAtOnceMayBeTooLong() {
+        let framing = Delimited(by: Data("\n"), maxLength: 3)
+        for (text, isTooLong) in [("abc\n", false), ("abcd\n", true)] {
+            let error = thrownError { () throws(AsyncSocketError) in _ = try framing.decode(Array(text.utf8).span.bytes) }
+            #expect(error?.code == (isTooLong ? .readMaxedOut : nil))
+        }
+    }
+
+    @Test func aFrameWithItsDelimiterIsNotWritten() {
+        let framing = Delimited(by: Data("||"))
+        for (text, isRefused) in [("||", true), ("a||", true), ("a||b", true), ("a|b|", false)] {
+            var bytes = Data()
+            let error = thrownError { () throws(AsyncSocketError) in try framing.encode(Data(text.utf8), into: &bytes) }
+            #expect(error?.blame == (isRefused ? .caller : nil) && bytes.isEmpty == isRefused, "\(text)")
+        }
+    }
+
+    private func thrownError(_ body: () throws(AsyncSocketError) -> Void) -> AsyncSocketError? {
+        do throws(AsyncSocketError) { try body() } catch { return error }
+        return nil
+    }
+
     @Test func aShortPrefixBoundsTheLength() {
         #expect(LengthPrefixed<UInt8>(maxLength: 1000).maxLength == 255)
         #expect(LengthPrefixed<UInt8>(maxLength: -1).maxLength == 0)

@@ -61,6 +61,26 @@ import Testing
         #expect(try await reader.next() == "thanks")
     }
 
+    /// A client that has ended its side cannot answer.
+    @Test func aClientThatHasEndedItsSideIsNotAsked() async throws {
+        let pair = try await connected()
+        pair.server.autoDisconnectOnClosedReadStream = false
+        pair.client.disconnectAfterWriting()
+        #expect(try await pair.server.read() == nil)
+        let result = await outcome { try await pair.server.requestClientCertificate() }
+        #expect(result == .failed(.closedByPeer))
+    }
+
+    @Test func aRefusalNamesTheRequest() async throws {
+        let pair = try await connected()
+        let reading = Task.immediate { try await pair.client.read() }
+        let error = await #expect(throws: AsyncSocketError.self) {
+            _ = try await pair.server.requestClientCertificate { _ in false }
+        }
+        #expect(error?.operation == "requestClientCertificate" && error?.tls != nil)
+        _ = await reading.outcome
+    }
+
     @Test func aReaderMayWaitMeanwhile() async throws {
         let pair = try await connected()
         let read = Task.immediate { try await pair.server.read(exactly: 5) }

@@ -42,8 +42,11 @@ import Testing
         ) { _ in
             let client = try RawSocket.connected(to: try #require(listener.localAddress))
             try await hasBegun.wait()
-            if ending == .isCut || ending == .failsWhenCut { await listener.shutdown(within: .zero) }
+            let isCut = ending == .isCut || ending == .failsWhenCut
+            if isCut { await listener.shutdown(within: .zero) }
             _ = try? client.receiveAll()
+            // Before the listener ends the others.
+            if !isCut { try await eventually("it is reported") { !errors.all.isEmpty } }
         }
         let expected: [Ending: [String]] = [
             .cancelsItself: ["CancellationError"], .asksWhenCancelled: ["cancelled"], .fails: ["Failure"], .isCut: [],
