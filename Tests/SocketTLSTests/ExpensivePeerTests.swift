@@ -192,9 +192,15 @@ import Testing
     @Test(arguments: versions, Side.allCases)
     func aKeyAnywhereInTheChainCounts(version: TLSVersion, role: Side) throws {
         let honest = try ForgedKey(curve: "P-256")
-        let large = try ForgedCertificate(ForgedKey(rsaBits: 9000), signer: honest)
-        let result = try handshake(version, role, certificate: ForgedCertificate(honest), chain: [large])
-        #expect(result.error?.code == .certificateTooLarge)
+        let keys = [
+            try ForgedKey(rsaBits: 9000), try ForgedKey(rsaBits: 9000, kind: "RSA-PSS"),
+            try ForgedKey(rsaBits: 2048, exponentBits: 2000, kind: "RSA-PSS"),
+        ]
+        for key in keys {
+            let large = try ForgedCertificate(key, signer: honest)
+            let result = try handshake(version, role, certificate: ForgedCertificate(honest), chain: [large])
+            #expect(result.error?.code == .certificateTooLarge)
+        }
     }
 
     /// Also in an authority of the chain.

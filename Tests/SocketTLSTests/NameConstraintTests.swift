@@ -21,6 +21,11 @@ import Testing
         #expect(error?.message.contains("\"*.example.org\"") == true)
     }
 
+    @Test(arguments: ["*.Example.org", "*.EXAMPLE.ORG"]) func theLettersOfAWildcardHaveNoCase(name: String) throws {
+        #expect(try error("critical,excluded;DNS:secret.example.org", names: [name])?.verifyCode == X509_V_ERR_EXCLUDED_VIOLATION)
+        #expect(try error("critical,excluded;DNS:secret.example.net", names: [name]) == nil)
+    }
+
     @Test(arguments: ["example.net", "a.secret.example.org", "ample.org", "secretexample.org", "other.example.com"])
     func aWildcardElsewhereIsAccepted(domain: String) throws {
         #expect(try error("critical,excluded;DNS:\(domain)", names: ["*.example.org"]) == nil)

@@ -81,4 +81,13 @@ import Testing
         #expect(try fixture(.tls13, stapled).clientError() == nil)
         #expect(stapled != identity)
     }
+
+    /// A client would still take it for five minutes, because clocks differ.
+    @Test(arguments: versions) func aResponseThatHasEndedIsNotStapled(version: TLSVersion) throws {
+        for (seconds, code) in [(-60, X509_V_ERR_OCSP_VERIFY_NEEDED), (3600, nil)] {
+            let response = try chain.intermediate.response(about: chain.leaf, .init(seconds: seconds))
+            let fixture = try fixture(version, chain.leaf.identity.stapling(ocspResponse: response))
+            #expect(try fixture.clientError()?.verifyCode == code, "\(seconds)")
+        }
+    }
 }

@@ -56,8 +56,9 @@ import Testing
         #expect(refused?.verifyCode == X509_V_ERR_OCSP_VERIFY_NEEDED)
     }
 
-    @Test(arguments: versions) func aCertificateThatMustStapleNeedsAResponse(version: TLSVersion) throws {
-        let extensions = HandmadeCertificate.server() + [(NID_tlsfeature, "status_request")]
+    @Test(arguments: versions, ["status_request", "status_request_v2,status_request"])
+    func aCertificateThatMustStapleNeedsAResponse(version: TLSVersion, features: String) throws {
+        let extensions = HandmadeCertificate.server() + [(NID_tlsfeature, features)]
         let leaf = try HandmadeCertificate("Server", extensions, signedBy: chain.intermediate)
         let refused = try error(nil, version, .requested, leaf: leaf).error
         #expect(refused?.verifyCode == X509_V_ERR_OCSP_VERIFY_NEEDED)
@@ -69,6 +70,26 @@ import Testing
         let refused = try error(response).error
         #expect(refused?.code == .certificateRejected)
         #expect(refused?.message.contains("not valid now") == true)
+    }
+
+    /// By five minutes, at both ends.
+    @Test func theClockOfTheResponderMayDiffer() throws {
+        let response = try chain.intermediate.response(about: chain.leaf, .init(hours: -10 ..< -8))
+        for (seconds, isAccepted) in [(-10 * 3600 - 360, false), (-10 * 3600 - 240, true), (-8 * 3600 + 240, true)] {
+            let error = try error(response) { $0.verificationTime = Date() + Double(seconds) }.error
+            #expect((error == nil) == isAccepted, "\(seconds): \(String(describing: error))")
+        }
+        let late = try error(response) { $0.verificationTime = Date() - 8 * 3600 + 360 }.error
+        #expect(late?.message.contains("not valid now") == true)
+    }
+
+    /// The client's certificate may be anywhere in the response.
+    @Test(arguments: versions) func theAnswerIsFoundBehindOthers(version: TLSVersion) throws {
+        let other = try HandmadeCertificate("Other", HandmadeCertificate.server(), signedBy: chain.intermediate)
+        #expect(try error(chain.intermediate.response(about: chain.leaf, .init(behind: [other])), version).error == nil)
+        let revoked = try chain.intermediate.response(
+            about: chain.leaf, .init(status: V_OCSP_CERTSTATUS_REVOKED, behind: [other, other]))
+        #expect(try error(revoked, version).error?.code == .certificateRevoked)
     }
 
     @Test func theTimeOfVerificationCountsForResponsesToo() throws {

@@ -1,4 +1,5 @@
 import AsyncSocketsTesting
+import COpenSSL
 import Glibc
 import SocketTLS
 import Testing
@@ -22,6 +23,23 @@ import Testing
             let untrusted = try fixture.pair()
             untrusted.shakeHands()
             #expect(untrusted.clientError?.code == .unknownIssuer)
+        }
+    }
+
+    /// In a process of its own too: lists of one client are unknown to the next one.
+    @Test func theSystemsRootsHaveNoListsOfOthers() async {
+        await #expect(processExitsWith: .success) {
+            let chain = try HandmadeCertificate.chain()
+            let roots = try TemporaryFile(MemoryBIO.text { PEM_write_bio_X509($0, chain.root.x509) } ?? "")
+            setenv("SSL_CERT_FILE", roots.path, 1)
+            var fixture = try Fixture(leaf: chain.leaf, roots: [])
+            fixture.client.trustRoots = .system
+            #expect(try fixture.clientError() == nil)
+            let lists = try [chain.root, chain.intermediate].map { try TemporaryFile(bytes: $0.revocationList()) }
+            fixture.client.revocationLists = lists.map { .file(path: $0.path) }
+            #expect(try fixture.clientError() == nil)
+            fixture.client.revocationLists.removeLast()
+            #expect(try fixture.clientError()?.code == .certificateRejected)
         }
     }
 }

@@ -59,9 +59,9 @@ import Testing
     }
 
     /// Bytes that contain the identifier of a described curve are not decoded.
-    @Test func aResponseWithADescribedCurveIsRefused() throws {
+    @Test(arguments: [1, 2] as [UInt8]) func aResponseWithADescribedCurveIsRefused(kindOfField: UInt8) throws {
         let chain = try HandmadeCertificate.chain()
-        let identifier: [UInt8] = [0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x01, 0x01]
+        let identifier: [UInt8] = [0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x01, kindOfField]
         let strange = try HandmadeCertificate("Other", HandmadeCertificate.authority, raw: [("1.2.3.4", identifier)])
         #expect(
             try fault(of: response(chain, extra: [strange]), chain.leaf, chain.intermediate, chain.root)

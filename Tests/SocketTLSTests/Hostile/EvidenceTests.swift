@@ -77,6 +77,22 @@ import Testing
         #expect(try manual(settings, response: nil).error == nil)
     }
 
+    /// The callback may accept an unknown root; then only the peer's own key is evidence.
+    @Test(arguments: versions, [true, false])
+    func aReportedPinCountsOnlyInWhatIsTrusted(version: TLSVersion, isRootKnown: Bool) throws {
+        var fixture = try fixture(version)
+        if !isRootKnown { fixture.client.trustRoots = try Fixture.stranger.roots }
+        fixture.client.trustEvaluation = .manual
+        fixture.client.onlyReportsPins = true
+        for (pinned, matches) in [(chain.intermediate, isRootKnown), (chain.leaf, true)] {
+            fixture.client.pins = [try pinned.certificate.publicKeySHA256]
+            let pair = try fixture.pair()
+            pair.decideClientTrust = { _ in true }
+            pair.shakeHands()
+            #expect(pair.client.session?.matchesPins == matches, "\(String(describing: pair.clientError))")
+        }
+    }
+
     // MARK: - The end of evidence
 
     /// A full handshake, and the session that it leaves.

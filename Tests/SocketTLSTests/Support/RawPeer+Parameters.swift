@@ -55,10 +55,10 @@ final class ForgedKey {
     let pointer: OpaquePointer
 
     /// A random modulus and an exponent of this many bits: its signatures are not valid.
-    init(rsaBits: Int32, exponentBits: Int32 = 17) throws {
+    init(rsaBits: Int32, exponentBits: Int32 = 17, kind: String = "RSA") throws {
         let (modulus, exponent, secret) = (BN_new(), BN_new(), BN_new())
         let builder = OSSL_PARAM_BLD_new()
-        let context = EVP_PKEY_CTX_new_from_name(nil, "RSA", nil)
+        let context = EVP_PKEY_CTX_new_from_name(nil, kind, nil)
         defer {
             for number in [modulus, exponent, secret] { BN_free(number) }
             OSSL_PARAM_BLD_free(builder)

@@ -56,6 +56,8 @@ extension HandmadeCertificate {
         /// Nil for the issuer itself.
         var responder: HandmadeCertificate?
         var digest = EVP_sha1()
+        /// Certificates about which the response says first that they are good.
+        var behind: [HandmadeCertificate] = []
     }
 
     /// An OCSP response about `subject` by this authority.
@@ -69,6 +71,11 @@ extension HandmadeCertificate {
             OCSP_CERTID_free(identifier)
             ASN1_STRING_free(begin)
             ASN1_STRING_free(end)
+        }
+        for other in answer.behind {
+            let identifier = OCSP_cert_to_id(answer.digest, other.x509, x509)
+            defer { OCSP_CERTID_free(identifier) }
+            OCSP_basic_add1_status(basic, identifier, V_OCSP_CERTSTATUS_GOOD, 0, nil, begin, end)
         }
         let isRevoked = answer.status == V_OCSP_CERTSTATUS_REVOKED
         OCSP_basic_add1_status(
