@@ -51,4 +51,36 @@ import Testing
         #expect(!beforeAsking)
         #expect(gate.ruling == .undecided)
     }
+
+    private static let modes = [TLSSettings.TrustEvaluation.builtIn, .delegate, .manual]
+
+    /// Rule 10.
+    @Test(arguments: modes, modes)
+    func settingsOfANameDoNotSkipTheQuestion(around: TLSSettings.TrustEvaluation, named: TLSSettings.TrustEvaluation) {
+        var settings = TLSSettings.client(serverName: "example.org")
+        settings.trustEvaluation = named
+        let gate = TrustGate(around).replaced(by: settings)
+        #expect(gate.evaluation == (named == .builtIn && around != .builtIn ? .delegate : named))
+    }
+
+    /// Only settings that ask for nothing change when someone is to be asked.
+    @Test(arguments: modes) func anotherCertificateIsJudgedInTheSameMode(mode: TLSSettings.TrustEvaluation) {
+        #expect(TrustGate(mode).renewed(asks: false).evaluation == mode)
+        #expect(TrustGate(mode).renewed(asks: true).evaluation == (mode == .builtIn ? .delegate : mode))
+    }
+
+    /// Rule 13.
+    @Test(arguments: modes) func theCallbackIsAskedAboutAnExpectedKey(mode: TLSSettings.TrustEvaluation) {
+        for isAccepted in [true, false] {
+            var gate = TrustGate(mode)
+            let trust = PeerTrust(peer: .server, chain: [], verdict: .trusted, serverName: nil, publicKey: [7])
+            let ruling = gate.judge(publicKey: [7], isExpected: true, trust)
+            #expect(ruling == (mode == .builtIn ? .accept : .undecided))
+            #expect((gate.takeQuestion() == nil) == (mode == .builtIn))
+            guard mode != .builtIn else { continue }
+            let isFirst = gate.decide(isAccepted, .rejected)
+            #expect(isFirst && gate.ruling == (isAccepted ? .accept : .refuse))
+            #expect(gate.acceptedPublicKey == (isAccepted ? [7] : nil))
+        }
+    }
 }
