@@ -266,12 +266,23 @@ import Testing
         }
     }
 
-    /// The date of the verdict is behind the format and the scope, and the verdict.
+    /// The date of the verdict is behind the format and the scope, the verdict, and the number of faults.
+    private func bytes(of date: Int64) throws -> [UInt8] {
+        var bytes = try #require(try converse().session?.resumable).bytes
+        let place = 8 + "AsyncSockets session 2".utf8.count + 8 + 32 + 8 + 8
+        bytes.replaceSubrange(place..<place + 8, with: withUnsafeBytes(of: date.bigEndian, Array.init))
+        return bytes
+    }
+
+    /// A session in a file is not younger when it comes back.
+    @Test func bytesKeepTheDateOfTheVerdict() throws {
+        let bytes = try bytes(of: Int64(Date().timeIntervalSince1970) - 3600)
+        #expect(try TLSResumableSession(bytes: bytes).bytes == bytes)
+    }
+
     @Test(arguments: [Int64.max, .min, 1 << 62, 200_000_000_000])
     func aDateThatIsNoneIsRefused(_ date: Int64) throws {
-        var bytes = try #require(try converse().session?.resumable).bytes
-        let place = 8 + "AsyncSockets session 1".utf8.count + 8 + 32 + 8
-        bytes.replaceSubrange(place..<place + 8, with: withUnsafeBytes(of: date.bigEndian, Array.init))
+        let bytes = try bytes(of: date)
         let error = #expect(throws: TLSError.self) { try TLSResumableSession(bytes: bytes) }
         #expect(error?.code == .invalidSession)
     }
@@ -319,6 +330,11 @@ import Testing
         var taken = 0
         while memory.take(for: all[0]) != nil { taken += 1 }
         #expect(taken == 6)
+        // The oldest one goes, and the latest one is taken first.
+        let sessions = try (0..<8).map { _ in try #require(try converse().session?.resumable) }
+        for session in sessions { memory.store(session, for: all[1]) }
+        for session in sessions.dropFirst(2).reversed() { #expect(memory.take(for: all[1]) === session) }
+        #expect(memory.take(for: all[1]) == nil)
         memory.removeAll()
         #expect(memory.count == 0)
     }

@@ -69,4 +69,17 @@ import Testing
         #expect(pair.isComplete)
         #expect(try pair.exchange([1, 2, 3], from: .client) == [1, 2, 3])
     }
+
+    /// A file that is written twice within a second has another stamp.
+    @Test func aChangeWithinASecondIsSeen() throws {
+        let file = try TemporaryFile("roots")
+        func stamp(_ nanoseconds: Int) -> FileStamp {
+            let times = [timespec](repeating: timespec(tv_sec: 1_700_000_000, tv_nsec: nanoseconds), count: 2)
+            #expect(utimensat(AT_FDCWD, file.path, times, 0) == 0)
+            return FileStamp(path: file.path)
+        }
+        let first = stamp(0)
+        #expect(stamp(500_000_000) != first)
+        #expect(stamp(0) == first)
+    }
 }

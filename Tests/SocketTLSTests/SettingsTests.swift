@@ -194,6 +194,36 @@ import Testing
         #expect(try TLSContext.context(for: settings, in: cache) !== context)
     }
 
+    /// With names whose settings issue tickets, a context that issues none itself counts among these.
+    @Test func aContextWhoseNamesIssueTicketsCountsAmongThose() throws {
+        let (fixture, cache) = (try Fixture(), ContextCache(limit: 3))
+        var (named, settings) = (fixture.server, fixture.server)
+        named.sessionTicketCount = 1
+        settings.serverNames = try TLSServerNames([Fixture.host: named])
+        let context = try TLSContext.context(for: settings, in: cache)
+        for number in 0..<20 { try use(fixture.client, number, in: cache) }
+        #expect(try TLSContext.context(for: settings, in: cache) === context)
+        for number in 0..<3 { try use(named, number, in: cache) }
+        #expect(try TLSContext.context(for: settings, in: cache) !== context)
+    }
+
+    @Test func theContextThatWasUsedLongestAgoLeavesTheCache() throws {
+        let (fixture, cache) = (try Fixture(), ContextCache(limit: 3))
+        func context(_ number: Int) throws -> TLSContext {
+            var settings = fixture.client
+            settings.applicationProtocols = ["protocol \(number)"]
+            return try TLSContext.context(for: settings, in: cache)
+        }
+        let first = try context(0)
+        let second = try context(1)
+        _ = try context(2)
+        #expect(try context(0) === first)
+        // The fourth takes the place of the second.
+        let fourth = try context(3)
+        #expect(try context(0) === first && context(3) === fourth)
+        #expect(try context(1) !== second)
+    }
+
     private func use(_ settings: TLSSettings, _ number: Int, in cache: ContextCache) throws {
         var settings = settings
         settings.applicationProtocols = ["protocol \(number)"]

@@ -3,6 +3,7 @@ import COpenSSL
 import Foundation
 import SocketBuffers
 import SocketTLS
+import SocketTestSupport
 import Testing
 
 @Suite struct SessionTicketTests {
@@ -223,6 +224,35 @@ import Testing
             let other = try server(others)
             try RawPeer.client(version, of: other, resuming: session, showing: clientPEM()).expectResumption(
                 false, by: other)
+        }
+    }
+
+    private static func lines(_ numbers: UInt8...) -> String {
+        numbers.map { Data(repeating: $0, count: 80).base64EncodedString() }.joined(separator: "\n")
+    }
+
+    /// Each time, and not only the first one.
+    @Test func aFileThatChangesIsReadAgain() async throws {
+        let file = try TemporaryFile(Self.lines(1, 2, 3))
+        let keys = try TLSTicketKeyFile(path: file.path)
+        for number in 3...5 as ClosedRange<UInt8> {
+            let next = try TemporaryFile(Self.lines(number - 1, number, number + 1))
+            try #require(rename(next.path, file.path) == 0)
+            try await eventually("the key is \(number)") { keys.keys.current.name[0] == number }
+        }
+    }
+
+    /// Half a file may have the size and the date of the whole one.
+    @Test func aFileThatCouldNotBeReadIsTriedAgain() throws {
+        let file = try TemporaryFile(Self.lines(1, 2, 3))
+        let keys = try TLSTicketKeyFile(path: file.path)
+        let times = [timespec](repeating: timespec(tv_sec: 1_700_000_000, tv_nsec: 0), count: 2)
+        let good = Self.lines(2, 3, 4)
+        for (text, key) in [(String(repeating: "x", count: good.utf8.count), 2), (good, 3)] as [(String, UInt8)] {
+            try file.replace(with: text)
+            #expect(utimensat(AT_FDCWD, file.path, times, 0) == 0)
+            keys.reload()
+            #expect(keys.keys.current.name[0] == key && (keys.failure == nil) == (key == 3))
         }
     }
 
