@@ -24,13 +24,17 @@ import Testing
     /// What a server of ours says to it, in records of at most 16 KiB.
     private func error(for hello: [UInt8]) throws -> TLSError? {
         let server = try Fixture().engine(.server)
+        receive(hello, on: server)
+        return server.handshake().error
+    }
+
+    private func receive(_ hello: [UInt8], on server: TLSEngine) {
         var message = [1] + Self.list(3, hello)
         while !message.isEmpty {
             let record = [22, 3, 1] + Self.list(2, Array(message.prefix(16_384)))
             record.withUnsafeBytes { server.received.append($0) }
             message.removeFirst(min(16_384, message.count))
         }
-        return server.handshake().error
     }
 
     private static func shares(_ count: Int) -> (type: UInt8, contents: [UInt8]) {
@@ -71,5 +75,18 @@ import Testing
             let error = try #require(try error(for: Array(whole.prefix(count))))
             #expect(error.blame == .peer)
         }
+    }
+
+    /// A server with names reads the message itself: one of 16 KiB and more fills a record.
+    @Test(arguments: [16_383, 16_384, 16_385, 30_000]) func aRecordOfTheGreatestLengthIsRead(size: Int) throws {
+        let name = (type: UInt8(0), contents: Self.list(2, [0] + Self.list(2, Array("example.org".utf8))))
+        let short = Self.hello(extensions: [Self.versions, name, (21, [])])
+        let hello = Self.hello(extensions: [Self.versions, name, (21, [UInt8](repeating: 0, count: size - 4 - short.count))])
+        var fixture = try Fixture()
+        fixture.server.serverNames = TLSServerNames { _ in nil }
+        let server = try fixture.engine(.server)
+        receive(hello, on: server)
+        guard case .awaitingSettings(.settings(_, let offer)) = server.handshake() else { throw TestFailure(what: "no question") }
+        #expect(offer.serverName == "example.org")
     }
 }

@@ -90,6 +90,19 @@ import Testing
         }
     }
 
+    /// The policy may leave nothing but TLS 1.3, where identities are longer and hashes others.
+    @Test func aPolicyOfTLS13AllowsWhatTLS12DoesNot() throws {
+        let fixture = try PreSharedKeyFixture()
+        for base in [fixture.client, fixture.server] {
+            var settings = base
+            settings.minimumVersion = .tls12
+            settings.preSharedKeys = TLSPreSharedKeys(try PreSharedKeyFixture.key("a", PreSharedKeyFixture.bytes, .sha384))
+            #expect(complaint(settings)?.contains("SHA-384") == true)
+            settings.policy.minimumVersion = .tls13
+            #expect(complaint(settings) == nil)
+        }
+    }
+
     /// What differs in its keys is never the same context.
     @Test func contextsDifferByTheirKeys() throws {
         let cache = ContextCache(limit: 64)

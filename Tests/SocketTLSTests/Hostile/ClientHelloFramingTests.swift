@@ -152,4 +152,19 @@ import Testing
         #expect(engine.session == nil)
         #expect(error != nil)
     }
+
+    /// Nothing waits for the rest, wherever the message ends.
+    @Test(arguments: versions) func anEndInTheMiddleOfTheMessageIsAnError(version: TLSVersion) throws {
+        let source = try pair(version, .plain)
+        _ = source.client.handshake()
+        let flight = Array(source.client.output.readableBytes)
+        for count in [1, 4, 5, 20, flight.count - 1] {
+            let pair = try pair(version, .plain)
+            pair.inject(Array(flight.prefix(count)), to: .server)
+            #expect(pair.server.handshake().isIncomplete)
+            pair.server.receiveEndOfFile()
+            let error = pair.server.handshake().error
+            #expect(error?.code == .closedDuringHandshake, "\(count): \(String(describing: error))")
+        }
+    }
 }
