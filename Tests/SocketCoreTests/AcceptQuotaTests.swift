@@ -21,6 +21,21 @@ import Testing
         return descriptor
     }
 
+    /// A permit for which no connection came leaves room for the next one.
+    @Test func unusedPermitsDoNotCountAsAcceptedAhead() async throws {
+        let loop = try EventLoop()
+        let quota = AcceptQuota(aheadLimit: 1, loop: loop)
+        let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
+        var iterator = accepted.makeAsyncIterator()
+        for _ in 0..<5 {
+            let client = try Self.connect(to: acceptor.localAddress)
+            let connection = try #require(await iterator.next())
+            quota.noteTaken(1)
+            for descriptor in [client, connection] { descriptor.close() }
+        }
+        acceptor.close()
+    }
+
     /// The listener looks at the quota once for each connection that comes and twice for each permit that is
     /// returned; it does not spin.
     @Test func aFullListenerAsksOnlyWhenThereIsAReasonTo() async throws {

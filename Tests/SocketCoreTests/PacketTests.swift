@@ -87,6 +87,17 @@ import Testing
         #expect(isMaxedOut(packet.take(from: buffer)))
     }
 
+    @Test func theLimitOfAReadToTheEndIsOnItsSum() {
+        let buffer = buffer("abc")
+        var packet = ReadPacket(goal: .end, maxLength: 5, timeout: -1, tag: 0)
+        for text in ["de", ""] {
+            #expect(!isMaxedOut(packet.take(from: buffer)) && buffer.isEmpty)
+            append(text, to: buffer)
+        }
+        append("f", to: buffer)
+        #expect(isMaxedOut(packet.take(from: buffer)))
+    }
+
     @Test func progressIsReportedOnceForEachByte() {
         let buffer = buffer("ab")
         var packet = ReadPacket(goal: .length(9), timeout: -1, tag: 0)
