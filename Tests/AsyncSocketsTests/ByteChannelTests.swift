@@ -110,12 +110,7 @@ import Testing
 
     /// The kernel tells of a reset once, and has told the write.
     @Test func aResetThatAWriteHasMetIsNoOrderlyEnd() throws {
-        let (end, peer) = try ChannelEnd.tcp()
-        try peer.send("last words")
-        try end.wait(for: Int16(POLLIN))
-        peer.resetWhenClosed()
-        _ = consume peer
-        try end.wait(for: Int16(POLLHUP))
+        let end = try ChannelEnd.reset(behind: "last words")
         end.write(Data("hello"))
         #expect(end.submit().isBlocked)
         #expect(end.told.writeFailure?.error.errno == ECONNRESET)

@@ -146,7 +146,11 @@ final class HandshakeWorkers: Sendable {
     private func finish(_ key: WorkKey, _ queue: DispatchQueue, _ beginning: Deadline, _ state: inout State) {
         state.idle.append(queue)
         state.lanes[key]?.finish(beginning, at: .now)
-        // The next burst begins with what is known of the key.
+        forgetIfIdle(key, &state)
+    }
+
+    /// A few keys are kept: their next burst begins with what is known of them.
+    private func forgetIfIdle(_ key: WorkKey, _ state: inout State) {
         if state.lanes.count > Self.keptLanes, state.lanes[key]?.isIdle == true { state.lanes[key] = nil }
     }
 
@@ -155,7 +159,10 @@ final class HandshakeWorkers: Sendable {
             let queue = state.idle.last
         {
             let (key, now) = (state.turns.remove(at: index), Deadline.now)
-            guard let step = state.lanes[key]?.begin(at: now) else { continue }
+            guard let step = state.lanes[key]?.begin(at: now) else {
+                forgetIfIdle(key, &state)
+                continue
+            }
             state.idle.removeLast()
             if state.lanes[key]?.waitingCount ?? 0 > 0 { state.turns.append(key) }
             return (queue, key, step, now)

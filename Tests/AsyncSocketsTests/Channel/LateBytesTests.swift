@@ -12,13 +12,9 @@ import Testing
 @Suite struct LateBytesTests {
     /// The loop has said that there is nothing. Then bytes come, and a reset, and a send meets it first.
     @Test func whatCameBeforeAFailedSendIsRead() throws {
-        let (end, peer) = try ChannelEnd.tcp()
-        #expect(end.fill().isNothing && !end.channel.mayReceive)
-        try peer.send("last words")
-        try end.wait(for: Int16(POLLIN))
-        peer.resetWhenClosed()
-        _ = consume peer
-        try end.wait(for: Int16(POLLHUP))
+        let end = try ChannelEnd.reset(behind: "last words") { end in
+            #expect(end.fill().isNothing && !end.channel.mayReceive)
+        }
         end.write(Data("hello"))
         #expect(end.submit().isBlocked && end.told.writeFailure?.error.code == .connectionReset)
         // In pieces: that one is short says nothing any more.

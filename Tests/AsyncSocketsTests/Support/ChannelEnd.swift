@@ -32,6 +32,18 @@ final class ChannelEnd {
         return (ChannelEnd(socket, of: .ipv4), try listener.accepted())
     }
 
+    /// A channel whose peer has sent `text`, which is in the kernel, and reset the connection behind it.
+    static func reset(behind text: String, _ beforeBytes: (ChannelEnd) throws -> Void = { _ in }) throws -> ChannelEnd {
+        let (end, peer) = try tcp()
+        try beforeBytes(end)
+        try peer.send(text)
+        try end.wait(for: Int16(POLLIN))
+        peer.resetWhenClosed()
+        _ = consume peer
+        try end.wait(for: Int16(POLLHUP))
+        return end
+    }
+
     /// A channel, and the raw socket at the other end of a socket pair.
     static func pair() throws -> (ChannelEnd, RawSocket) {
         let (mine, other) = try RawSocket.pair()
