@@ -149,7 +149,7 @@ import Testing
 
             func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
                 children.withLock { $0.append(newSocket) }
-                newSocket.readData(toLength: 1, withTimeout: 60, tag: 0)
+                newSocket.readData(toLength: 1, withTimeout: 300, tag: 0)
                 newSocket.perform { _ in self.note() }
             }
 
@@ -176,7 +176,7 @@ import Testing
     func anAcceptedSocketThatNoOneKeepsIsClosedAndOnceLogged(_ delivery: Link.Delivery) async throws {
         final class Careless: AsyncSocketDelegate, Sendable {
             func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
-                newSocket.readData(withTimeout: 60, tag: 0)
+                newSocket.readData(withTimeout: 300, tag: 0)
             }
         }
         LogRecorder.install()
@@ -205,7 +205,7 @@ import Testing
                     if kept.isEmpty { kept.append(newSocket) }
                     return kept.count == 1 && kept[0] === newSocket
                 }
-                if isFirst { newSocket.write(Data("welcome"), withTimeout: 60, tag: 0) } else { newSocket.disconnect() }
+                if isFirst { newSocket.write(Data("welcome"), withTimeout: 300, tag: 0) } else { newSocket.disconnect() }
             }
         }
         let choosy = Choosy()

@@ -227,7 +227,7 @@ import Testing
         var chunks = socket.chunks(atMost: 5).makeAsyncIterator()
         #expect(try await chunks.next() == Data("four\n".utf8))
         #expect(try await socket.read(exactly: 4) == Data("five".utf8))
-        let rest = try await withDeadline(.seconds(60)) { try await socket.read() }
+        let rest = try await withDeadline(.seconds(300)) { try await socket.read() }
         #expect(rest == Data(" and six".utf8))
         #expect(!hasSuspended)
         await other.value

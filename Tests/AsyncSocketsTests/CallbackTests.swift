@@ -24,7 +24,7 @@ import Testing
             }
         }
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try await recorder.connected()
         for tag in 0..<10 { #expect(try await recorder.wrote() == tag) }
         #expect(counts.withLock { $0 } == (1...10).map { $0 * chunk.count })
@@ -42,7 +42,7 @@ import Testing
             guard case .read(_, tag: 1) = told else { return }
             let hasPosted = DispatchSemaphore(value: 0)
             Thread.detachNewThread {
-                socket.readData(toLength: 1, withTimeout: 60, tag: 3)
+                socket.readData(toLength: 1, withTimeout: 300, tag: 3)
                 hasPosted.signal()
             }
             hasPosted.wait()
@@ -50,10 +50,10 @@ import Testing
             progress.withLock { $0.append(now) }
         }
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try await recorder.connected()
-        socket.readData(toLength: 3, withTimeout: 60, tag: 1)
-        socket.readData(toLength: 10, withTimeout: 60, tag: 2)
+        socket.readData(toLength: 3, withTimeout: 300, tag: 1)
+        socket.readData(toLength: 10, withTimeout: 300, tag: 2)
         areQueued.fire()
         #expect(try await recorder.readText() == "abc")
         try await eventually("the delegate has asked") { progress.withLock { $0.count } == 1 }
@@ -82,7 +82,7 @@ import Testing
             socket.disconnect()
         }
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try await recorder.connected()
         try await deallocated.wait()
         let told = await recorder.next()
@@ -99,9 +99,9 @@ import Testing
             if case .read(_, tag: 1) = told { _ = holder.withLock { holder in holder.take() } }
         }
         var socket: AsyncSocket? = AsyncSocket(inlineDelegate: recorder)
-        try socket?.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket?.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try await recorder.connected()
-        for tag in 1...2 { socket?.readData(toLength: 1, withTimeout: 60, tag: tag) }
+        for tag in 1...2 { socket?.readData(toLength: 1, withTimeout: 300, tag: tag) }
         holder.withLock { $0 = socket }
         socket = nil
         go.fire()

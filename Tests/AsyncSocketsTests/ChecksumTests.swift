@@ -20,7 +20,9 @@ import Testing
 
         mutating func add(_ data: Data) {
             count += data.count
-            for byte in data { value = (value ^ UInt64(byte)) &* 0x100_0000_01B3 }
+            data.withUnsafeBytes { bytes in
+                for byte in bytes { value = (value ^ UInt64(byte)) &* 0x100_0000_01B3 }
+            }
         }
     }
 
@@ -50,8 +52,8 @@ import Testing
             let message = Message(number, seed: seed)
             checksum.add(message.line)
             checksum.add(message.body)
-            socket.write(message.line, withTimeout: 60, tag: 0)
-            socket.write(message.body, withTimeout: 60, tag: 0)
+            socket.write(message.line, withTimeout: 300, tag: 0)
+            socket.write(message.body, withTimeout: 300, tag: 0)
         }
         return checksum
     }
@@ -61,12 +63,12 @@ import Testing
     private func readAll(from socket: AsyncSocket, _ recorder: Recorder) async throws -> Checksum {
         var checksum = Checksum()
         for number in 0..<Self.rounds {
-            socket.readData(to: .lineEnd, withTimeout: 60, maxLength: 64, tag: 0)
+            socket.readData(to: .lineEnd, withTimeout: 300, maxLength: 64, tag: 0)
             let line = try await recorder.readData()
             checksum.add(line)
             let words = String(decoding: line.dropLast(2), as: UTF8.self).split(separator: " ")
             try #require(words.first == "\(number)" && words.count == 2, "round \(number): \(words)")
-            socket.readData(toLength: try #require(Int(words[1])), withTimeout: 60, tag: 0)
+            socket.readData(toLength: try #require(Int(words[1])), withTimeout: 300, tag: 0)
             checksum.add(try await recorder.readData())
         }
         return checksum
@@ -89,7 +91,7 @@ import Testing
         #expect(fromClient != fromServer)
         // Only the end follows it.
         link.client.disconnectAfterWriting()
-        link.server.readData(withTimeout: 60, tag: 1)
+        link.server.readData(withTimeout: 300, tag: 1)
         #expect(try await link.atServer.disconnected()?.code == .closedByPeer)
     }
 }

@@ -238,11 +238,11 @@ import Testing
         var server = server
         server.trustEvaluation = .delegate
         try await link.secure(client: client, server: server)
-        link.server.readData(withTimeout: 60, tag: 1)
+        link.server.readData(withTimeout: 300, tag: 1)
         try link.server.beginClientCertificateRequest()
         let (trust, answer) = try await link.atServer.asked()
         #expect(trust.peer == .client && trust.leaf?.commonName == "alice")
-        link.client.write(Data("after"), withTimeout: 60, tag: 0)
+        link.client.write(Data("after"), withTimeout: 300, tag: 0)
         answer(isAccepted)
         guard isAccepted else {
             #expect(try await link.atServer.disconnected()?.tls?.code == .trustRejected)
@@ -259,7 +259,7 @@ import Testing
         var server = server
         server.trustEvaluation = .delegate
         try await link.secure(client: client, server: server)
-        link.server.readData(withTimeout: 60, tag: 1)
+        link.server.readData(withTimeout: 300, tag: 1)
         try link.server.beginClientCertificateRequest()
         let (_, first) = try await link.atServer.asked()
         first(true)
@@ -279,8 +279,8 @@ import Testing
         try link.server.beginClientCertificateRequest()
         guard case .failure(let error) = try await link.atServer.requestedCertificate() else { throw Refused() }
         #expect(error.tls?.code == .postHandshakeAuthenticationUnavailable)
-        link.client.write(Data("still here"), withTimeout: 60, tag: 0)
-        link.server.readData(withTimeout: 60, tag: 1)
+        link.client.write(Data("still here"), withTimeout: 300, tag: 0)
+        link.server.readData(withTimeout: 300, tag: 1)
         #expect(try await link.atServer.readText() == "still here")
     }
 }

@@ -56,7 +56,7 @@ import Testing
         let peer = try ScriptedPeer.listening(start + steps)
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try await recorder.connected()
         if isSecure {
             try socket.beginTLS(settings: TestCertificates.client())

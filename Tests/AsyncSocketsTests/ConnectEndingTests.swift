@@ -40,12 +40,12 @@ import Testing
         let client = AsyncSocket(inlineDelegate: recorder)
         for round in 0..<300 {
             // Loopback connects at once: the attempt's completion is on its way when the disconnect comes.
-            try client.connect(toAddress: address, withTimeout: 60)
+            try client.connect(toAddress: address, withTimeout: 300)
             client.disconnect()
             #expect(try await recorder.disconnected() == nil)
-            try client.connect(toAddress: address, withTimeout: 60)
+            try client.connect(toAddress: address, withTimeout: 300)
             try await recorder.connected()
-            client.write(Data("\(round % 10)"), withTimeout: 60, tag: round)
+            client.write(Data("\(round % 10)"), withTimeout: 300, tag: round)
             var peer = try listener.accepted()
             while try peer.peerAddress != client.localAddress { peer = try listener.accepted() }
             #expect(try peer.receive(atLeast: 1) == "\(round % 10)")
@@ -73,7 +73,7 @@ import Testing
         await iterator.next()
         client.disconnect()
         #expect(try await recorder.disconnected() == nil)
-        try client.connect(toAddress: second.localAddress, withTimeout: 60)
+        try client.connect(toAddress: second.localAddress, withTimeout: 300)
         try await recorder.connected()
         gate.signal()
         // The resolver has one thread: its next answer comes after the late one.
@@ -102,7 +102,7 @@ import Testing
         let clients = recorders.map { AsyncSocket(inlineDelegate: $0) }
         for (number, client) in clients.enumerated() {
             client.resolver = resolver
-            try client.connect(toHost: "\(number).test", onPort: 1, withTimeout: 60)
+            try client.connect(toHost: "\(number).test", onPort: 1, withTimeout: 300)
         }
         var iterator = begun.makeAsyncIterator()
         #expect(await iterator.next() == "0.test")

@@ -142,7 +142,7 @@ import Testing
         let recorder = Recorder()
         let client = AsyncSocket.client(of: [try .loopback("::1", port: 1)], delegate: recorder)
         client.isIPv6Enabled = false
-        try client.connect(toHost: host, onPort: 1, withTimeout: 60)
+        try client.connect(toHost: host, onPort: 1, withTimeout: 300)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .noUsableAddress && error.blame == .caller)
         #expect(error.message.contains("IPv6"))
@@ -168,7 +168,7 @@ import Testing
             let listener = try RawSocket.listening(on: .loopback(host, port: RawSocket.freePort()))
             let recorder = Recorder()
             let client = AsyncSocket(inlineDelegate: recorder)
-            try client.connect(toHost: "localhost", onPort: try listener.localPort, withTimeout: 60)
+            try client.connect(toHost: "localhost", onPort: try listener.localPort, withTimeout: 300)
             try await recorder.connected()
             #expect(client.connectedHost == host)
         }
@@ -181,7 +181,7 @@ import Testing
         let port = try RawSocket.freePort()
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toHost: host, onPort: port, viaInterface: "lo:\(port)", withTimeout: 60)
+        try client.connect(toHost: host, onPort: port, viaInterface: "lo:\(port)", withTimeout: 300)
         guard case .disconnected(let error?) = await recorder.next() else {
             Issue.record("connected")
             return

@@ -21,11 +21,11 @@ import Testing
         ])
         let recorder = Recorder(recordsProgress: true)
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.connected()
         try await recorder.secured()
-        socket.write(Data(count: 64 << 20), withTimeout: 60, tag: 0)
+        socket.write(Data(count: 64 << 20), withTimeout: 300, tag: 0)
         guard case .wrotePartial = await recorder.next() else { throw Unexpected(description: "no progress") }
         full.fire()
         let error = try #require(try await recorder.disconnected())
@@ -43,13 +43,13 @@ import Testing
         ])
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.connected()
         try await recorder.secured()
         var told = Told.wrote(tag: 0)
         while case .wrote = told {
-            socket.write(Data("more"), withTimeout: 60, tag: 0)
+            socket.write(Data("more"), withTimeout: 300, tag: 0)
             told = await recorder.next()
         }
         guard case .disconnected(let error?) = told else { throw Unexpected(description: "\(told)") }
@@ -72,7 +72,7 @@ import Testing
         let count = 30_000
         let link = try await Link.make(delivery)
         for tag in 0..<count { link.client.readData(toLength: 1, withTimeout: -1, tag: tag) }
-        link.server.write(Data((0..<count).map { UInt8(truncatingIfNeeded: $0) }), withTimeout: 60, tag: 0)
+        link.server.write(Data((0..<count).map { UInt8(truncatingIfNeeded: $0) }), withTimeout: 300, tag: 0)
         for expected in 0..<count {
             guard case .read(let data, let tag) = await link.atClient.next() else {
                 throw Unexpected(description: "no data after \(expected)")
@@ -96,8 +96,8 @@ import Testing
     private func growthWithAnAnnouncedLength() async throws -> Int {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         let before = try addressSpace()
-        link.client.readData(toLength: 1 << 40, withTimeout: 60, tag: 0)
-        link.server.write(Data("abc"), withTimeout: 60, tag: 0)
+        link.client.readData(toLength: 1 << 40, withTimeout: 300, tag: 0)
+        link.server.write(Data("abc"), withTimeout: 300, tag: 0)
         try await link.atClient.readProgress(to: 3, tag: 0)
         #expect(link.client.readProgress?.total == 1 << 40)
         return try addressSpace() - before
@@ -117,23 +117,23 @@ import Testing
         let peer = try ScriptedPeer.listening(start + [.send(text, inPiecesOf: 1000)])
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         if version != nil { try socket.beginTLS(settings: TestCertificates.client()) }
         try await recorder.connected()
         if version != nil { try await recorder.secured() }
-        socket.readData(to: .lineEnd, withTimeout: 60, maxLength: .mebibytes(2), tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: 300, maxLength: .mebibytes(2), tag: 0)
         #expect(try await recorder.readText() == text)
     }
 
     @Test(arguments: ["afterReading", "afterWriting", "afterBoth", "at once"])
     func startTLSOnAConnectionThatIsEndingIsTheCallersError(how: String) async throws {
         let link = try await Link.make()
-        link.client.readData(withTimeout: 60, tag: 0)
+        link.client.readData(withTimeout: 300, tag: 0)
         switch how {
         case "afterReading": link.client.disconnectAfterReading()
         case "afterBoth": link.client.disconnectAfterReadingAndWriting()
         case "afterWriting":
-            link.client.write(Data(count: 64 << 20), withTimeout: 60, tag: 0)
+            link.client.write(Data(count: 64 << 20), withTimeout: 300, tag: 0)
             link.client.disconnectAfterWriting()
         default: link.client.disconnect()
         }
@@ -149,10 +149,10 @@ import Testing
     func aCloseNotifyIsNotCutByAFullSendBuffer(_ version: TLSVersion) async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
-        link.client.write(Data(count: 64 << 20), withTimeout: 60, tag: 0)
+        link.client.write(Data(count: 64 << 20), withTimeout: 300, tag: 0)
         guard case .wrotePartial = await link.atClient.next() else { throw Unexpected(description: "no progress") }
         link.client.disconnect()
-        link.server.readData(toLength: 64 << 20, withTimeout: 60, tag: 0)
+        link.server.readData(toLength: 64 << 20, withTimeout: 300, tag: 0)
         #expect(try await link.atServer.disconnected()?.code == .closedByPeer)
     }
 }

@@ -14,7 +14,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.stay(on: loop)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try await recorder.connected()
         withExtendedLifetime(socket) {}
     }
@@ -31,10 +31,10 @@ import Testing
         }
         let socket = AsyncSocket(delegate: recorder, delegateQueue: queue)
         socket.stay(on: loop)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try await recorder.connected()
         queue.suspend()
-        for tag in 1...3 { socket.readData(toLength: 1, withTimeout: 60, tag: tag) }
+        for tag in 1...3 { socket.readData(toLength: 1, withTimeout: 300, tag: tag) }
         try await eventually("the first byte has come") { socket.readProgress?.tag == 2 }
         try await pass(loop, to: other)
         queue.async { order.withLock { $0.append("block") } }
@@ -64,11 +64,11 @@ import Testing
             places.withLock { $0.append(DispatchQueue.getSpecific(key: Self.key)) }
         }
         let socket = AsyncSocket(recorder, calledOn: queues[0])
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try await recorder.connected()
         for (tag, queue) in queues.enumerated() {
             socket.call(recorder, on: queue)
-            socket.readData(toLength: 1, withTimeout: 60, tag: tag)
+            socket.readData(toLength: 1, withTimeout: 300, tag: tag)
             _ = try await recorder.readData()
         }
         #expect(places.withLock { $0 } == ["first", "second", nil])
@@ -107,9 +107,9 @@ import Testing
             return tag == 0 ? queue : nil
         }
         let socket = AsyncSocket(inlineDelegate: mover)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try await recorder.connected()
-        for tag in 0..<3 { socket.readData(toLength: 1, withTimeout: 60, tag: tag) }
+        for tag in 0..<3 { socket.readData(toLength: 1, withTimeout: 300, tag: tag) }
         areQueued.fire()
         for _ in 0..<3 { _ = try await recorder.readData() }
         #expect(places.withLock { $0 } == [nil, "queue", "queue"])
@@ -205,12 +205,12 @@ import Testing
         }
         let (socket, other) = (AsyncSocket(inlineDelegate: recorder), AsyncSocket(inlineDelegate: blocker))
         for socket in [socket, other] { socket.stay(on: loop) }
-        try socket.connect(toHost: "127.0.0.1", onPort: peers[0].port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peers[0].port, withTimeout: 300)
         try await recorder.connected()
-        try other.connect(toHost: "127.0.0.1", onPort: peers[1].port, withTimeout: 60)
+        try other.connect(toHost: "127.0.0.1", onPort: peers[1].port, withTimeout: 300)
         try await isBusy.wait()
         socket.disconnect()
-        try socket.connect(toHost: "127.0.0.1", onPort: peers[2].port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peers[2].port, withTimeout: 300)
         socket.call(recorder, on: namedQueue("queue"))
         mayGoOn.signal()
         #expect(try await recorder.disconnected() == nil)
@@ -243,11 +243,11 @@ import Testing
                 group.addTask {
                     let recorder = Recorder()
                     let socket = AsyncSocket(inlineDelegate: recorder)
-                    try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 60)
+                    try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
                     try await recorder.connected()
-                    for character in text { socket.write(Data(String(character).utf8), withTimeout: 60, tag: 0) }
+                    for character in text { socket.write(Data(String(character).utf8), withTimeout: 300, tag: 0) }
                     for _ in text { _ = try await recorder.wrote() }
-                    socket.readData(toLength: text.utf8.count, withTimeout: 60, tag: 1)
+                    socket.readData(toLength: text.utf8.count, withTimeout: 300, tag: 1)
                     return try await recorder.readText()
                 }
             }

@@ -14,7 +14,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = false
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         if let version { try socket.beginTLS(settings: TestCertificates.client().only(version)) }
         try await recorder.connected()
         if version != nil { try await recorder.secured() }
@@ -31,11 +31,11 @@ import Testing
     func afterThePeersLastByteWritingGoesOn(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect(
             [.send("that is all\r\n")] + finish(version) + [.expect("and this is our answer")], tls: version)
-        socket.readData(to: .lineEnd, withTimeout: 60, tag: 1)
+        socket.readData(to: .lineEnd, withTimeout: 300, tag: 1)
         #expect(try await recorder.readText() == "that is all\r\n")
         try await recorder.readStreamClosed()
         #expect(socket.isConnected)
-        socket.write(Data("and this is our answer"), withTimeout: 60, tag: 2)
+        socket.write(Data("and this is our answer"), withTimeout: 300, tag: 2)
         #expect(try await recorder.wrote() == 2)
         socket.disconnectAfterWriting()
         #expect(try await recorder.disconnected() == nil)
@@ -46,7 +46,7 @@ import Testing
     @Test(arguments: layers)
     func d18AReadBehindTheEndOfTheReadStreamEndsAtOnceAndAlone(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc")] + finish(version) + [.expect("ok")], tls: version)
-        socket.readData(toLength: 5, withTimeout: 60, tag: 1)
+        socket.readData(toLength: 5, withTimeout: 300, tag: 1)
         try await recorder.readStreamClosed()
         let early = try await recorder.notRead()
         #expect((early.data, early.tag) == (Data("abc"), 1))
@@ -54,7 +54,7 @@ import Testing
         socket.readData(withTimeout: -1, tag: 2)
         let late = try await recorder.notRead()
         #expect((late.data, late.tag) == (Data(), 2))
-        socket.write(Data("ok"), withTimeout: 60, tag: 3)
+        socket.write(Data("ok"), withTimeout: 300, tag: 3)
         #expect(try await recorder.wrote() == 3)
         socket.disconnectAfterWriting()
         #expect(try await recorder.disconnected() == nil)
@@ -66,8 +66,8 @@ import Testing
         let areQueued = try TestSignal()
         let (socket, recorder, peer) = try await connect(
             [.send("abc"), .wait(for: areQueued)] + finish(version) + [.expect("ok")], tls: version)
-        socket.readData(toLength: 5, withTimeout: 60, tag: 1)
-        socket.readDataToEnd(withTimeout: 60, tag: 2)
+        socket.readData(toLength: 5, withTimeout: 300, tag: 1)
+        socket.readDataToEnd(withTimeout: 300, tag: 2)
         areQueued.fire()
         try await recorder.readStreamClosed()
         for expected in [(Data("abc"), 1), (Data(), 2)] {
@@ -75,7 +75,7 @@ import Testing
             #expect((told.data, told.tag) == expected)
             #expect(told.error.code == .closedByPeer)
         }
-        socket.write(Data("ok"), withTimeout: 60, tag: 3)
+        socket.write(Data("ok"), withTimeout: 300, tag: 3)
         #expect(try await recorder.wrote() == 3)
         socket.disconnectAfterWriting()
         #expect(try await recorder.disconnected() == nil)
@@ -86,10 +86,10 @@ import Testing
     func d18OurSideCanBeClosedWhileReadingGoesOn(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect(
             [.expect("the question"), .expectEnd, .send("the answer\r\n")] + finish(version), tls: version)
-        socket.write(Data("the question"), withTimeout: 60, tag: 1)
+        socket.write(Data("the question"), withTimeout: 300, tag: 1)
         socket.closeWriteStream()
-        socket.write(Data("not any more"), withTimeout: 60, tag: 2)
-        socket.readData(to: .lineEnd, withTimeout: 60, tag: 3)
+        socket.write(Data("not any more"), withTimeout: 300, tag: 2)
+        socket.readData(to: .lineEnd, withTimeout: 300, tag: 3)
         #expect(try await recorder.readText() == "the answer\r\n")
         // Both sides are closed now.
         #expect(try await recorder.disconnected()?.code == .closedByPeer)
@@ -117,7 +117,7 @@ import Testing
     @Test(arguments: [TLSVersion.tls12, .tls13])
     func aTruncationIsToldToTheRead(_ version: TLSVersion) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc"), .finish, .expect("ok"), .expectEnd], tls: version)
-        socket.readData(toLength: 5, withTimeout: 60, tag: 1)
+        socket.readData(toLength: 5, withTimeout: 300, tag: 1)
         try await recorder.readStreamClosed()
         let told = try await recorder.notRead()
         #expect((told.data, told.error.code) == (Data("abc"), .truncated))
@@ -140,7 +140,7 @@ import Testing
     @Test func withoutTheSettingTheConnectionEndsWithThePeersLastByte() async throws {
         let (socket, recorder, _) = try await connect([.send("abc"), .finish])
         socket.autoDisconnectOnClosedReadStream = true
-        socket.readData(toLength: 3, withTimeout: 60, tag: 1)
+        socket.readData(toLength: 3, withTimeout: 300, tag: 1)
         #expect(try await recorder.readText() == "abc")
         #expect(try await recorder.disconnected()?.code == .closedByPeer)
     }

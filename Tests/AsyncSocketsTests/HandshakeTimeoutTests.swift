@@ -14,7 +14,7 @@ import Testing
         ])
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try client.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         var settings = try TestCertificates.client()
         settings.handshakeTimeout = 0.1
         try client.beginTLS(settings: settings)

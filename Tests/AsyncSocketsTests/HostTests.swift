@@ -32,7 +32,7 @@ import Testing
         #expect(try await SocketAddress.lookUp(host: "[::1]", port: 7).map(\.description) == ["[::1]:7"])
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toHost: "[::1]", onPort: try #require(address.port), withTimeout: 60)
+        try client.connect(toHost: "[::1]", onPort: try #require(address.port), withTimeout: 300)
         try await recorder.connected()
         #expect(client.connectedAddress == address)
     }
@@ -67,7 +67,7 @@ import Testing
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
         client.resolver = resolver
-        try client.connect(toHost: "some.example", onPort: 1, withTimeout: 60)
+        try client.connect(toHost: "some.example", onPort: 1, withTimeout: 300)
         let told = try await recorder.disconnected()
         let thrown = await #expect(throws: AsyncSocketError.self) {
             try await SocketAddress.lookUp(host: "some.example", port: 1, asking: resolver)

@@ -10,8 +10,8 @@ import Testing
         let peer = try ScriptedPeer.listening([.send("one\r\ntwo\r\n"), .expectEnd])
         let session = Session()
         let socket = AsyncSocket(delegate: session, delegateQueue: .main)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
-        for tag in 1...2 { socket.readData(to: AsyncSocket.crlf, withTimeout: 60, tag: tag) }
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        for tag in 1...2 { socket.readData(to: AsyncSocket.crlf, withTimeout: 300, tag: tag) }
         socket.disconnectAfterReading()
         for await _ in session.end.stream {}
         #expect(session.events == ["one", "two", "the end"])

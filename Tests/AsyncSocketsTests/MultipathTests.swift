@@ -20,11 +20,11 @@ import Testing
         let client = AsyncSocket(inlineDelegate: recorders[1])
         client.usesMultipathTCP = atClient
         #expect(!client.isMultipathTCP)
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
         try await recorders[1].connected()
         let child = try await recorders[0].accepted()
-        child.write(Data("over any path"), withTimeout: 60, tag: 0)
-        client.readData(toLength: 13, withTimeout: 60, tag: 0)
+        child.write(Data("over any path"), withTimeout: 300, tag: 0)
+        client.readData(toLength: 13, withTimeout: 300, tag: 0)
         #expect(try await recorders[1].readText() == "over any path")
         let isUsed = atClient && atListener && Self.kernelHasMultipathTCP
         #expect(client.isMultipathTCP == isUsed)

@@ -9,9 +9,9 @@ import Testing
 @Suite(.timeLimit(.minutes(20))) struct OriginalInterfaceTests {
     @Test func theDelimitersOfTheOriginalAreThere() async throws {
         let link = try await Link.make()
-        link.server.write(Data("one\r\ntwo\nthree\rfour\0"), withTimeout: 60, tag: 0)
+        link.server.write(Data("one\r\ntwo\nthree\rfour\0"), withTimeout: 300, tag: 0)
         for delimiter in [AsyncSocket.crlf, AsyncSocket.lf, AsyncSocket.cr, AsyncSocket.zero] {
-            link.client.readData(to: delimiter, withTimeout: 60, tag: 0)
+            link.client.readData(to: delimiter, withTimeout: 300, tag: 0)
         }
         for expected in ["one\r\n", "two\n", "three\r", "four\0"] {
             #expect(try await link.atClient.readText() == expected)
@@ -82,7 +82,7 @@ import Testing
         for (queue, name) in [(noter.queues.1, "second"), (nil, "none"), (noter.queues.0, "first")] {
             socket.call(noter, on: queue)
             #expect(socket.delegateQueue === queue)
-            socket.write(Data("x"), withTimeout: 60, tag: 0)
+            socket.write(Data("x"), withTimeout: 300, tag: 0)
             #expect(await names.next() == name)
         }
         withExtendedLifetime(atListener) {}
@@ -121,7 +121,7 @@ import Testing
         #expect(first.elapsed >= 0.05)
         #expect(second.elapsed > first.elapsed)
         #expect(second.bytesDone > 0 && second.bytesDone < 64 << 20)
-        link.server.readData(toLength: 64 << 20, withTimeout: 60, tag: 0)
+        link.server.readData(toLength: 64 << 20, withTimeout: 300, tag: 0)
         #expect(try await link.atServer.readData().count == 64 << 20)
         var written = patient.written.stream.makeAsyncIterator()
         #expect(await written.next() == 7)

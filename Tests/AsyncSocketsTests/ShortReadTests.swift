@@ -18,7 +18,7 @@ import Testing
             if case .read(_, tag: 0) = told { burst(peer.descriptor) }
         }
         socket.changeDelegate(to: recorder)
-        socket.readData(toLength: 2, withTimeout: 60, tag: 0)
+        socket.readData(toLength: 2, withTimeout: 300, tag: 0)
         socket.readData(toLength: 6, withTimeout: 10, tag: 1)
         try peer.send("go")
         #expect(try await recorder.readText() == "go")

@@ -76,7 +76,7 @@ import Testing
         var marks = noter.marks.stream.makeAsyncIterator()
         let high = try #require(await marks.next())
         #expect(high.isHigh && high.count >= 1 << 20)
-        link.server.readData(toLength: 32 << 20, withTimeout: 60)
+        link.server.readData(toLength: 32 << 20, withTimeout: 300)
         let low = try #require(await marks.next())
         #expect(!low.isHigh && low.count <= 1 << 19)
         #expect(try await link.atServer.readData().count == 32 << 20)
@@ -144,8 +144,8 @@ import Testing
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
         try socket.beginTLS(settings: TestCertificates.client())
         socket.write(Data("a secret"), tag: 0)
-        socket.readData(toLength: 7, withTimeout: 60)
-        socket.readData(withTimeout: 60)
+        socket.readData(toLength: 7, withTimeout: 300)
+        socket.readData(withTimeout: 300)
         while true { if case .disconnected = await recorder.next() { break } }
         let logged = lines.withLock { $0 }
         #expect(logged.map(\.message) == ["connecting", "connected", "TLS handshake begins", "TLS established", "closed"])

@@ -14,16 +14,16 @@ import Testing
         let listener = try RawSocket.listening(on: folder.address("a socket"))
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toPath: path, withTimeout: 60)
+        try client.connect(toPath: path, withTimeout: 300)
         #expect(try await recorder.connectedTo() == path)
         #expect(client.connectedPath == path)
         #expect(client.connectedAddress?.unixPath == path)
         #expect(client.connectedHost == nil && client.connectedPort == 0 && !client.isIPv4 && !client.isIPv6)
         let peer = try listener.accepted()
         try peer.send("over a path")
-        client.readData(toLength: 11, withTimeout: 60, tag: 0)
+        client.readData(toLength: 11, withTimeout: 300, tag: 0)
         #expect(try await recorder.readText() == "over a path")
-        client.write(Data("and back"), withTimeout: 60, tag: 0)
+        client.write(Data("and back"), withTimeout: 300, tag: 0)
         #expect(try peer.receive(atLeast: 8) == "and back")
         withExtendedLifetime(folder) {}
     }
@@ -34,7 +34,7 @@ import Testing
         let listener = try RawSocket.listening(on: address)
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toAddress: address, withTimeout: 60)
+        try client.connect(toAddress: address, withTimeout: 300)
         guard case .connected(let host, port: 0) = await recorder.next() else {
             Issue.record("not told")
             return
@@ -42,7 +42,7 @@ import Testing
         #expect(host == "unix:@\(name)")
         #expect(client.connectedPath == nil && client.connectedAddress?.abstractName == name)
         let peer = try listener.accepted()
-        client.write(Data("abstract"), withTimeout: 60, tag: 0)
+        client.write(Data("abstract"), withTimeout: 300, tag: 0)
         #expect(try peer.receive(atLeast: 8) == "abstract")
     }
 
@@ -51,7 +51,7 @@ import Testing
         let path = folder.path("missing")
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toPath: path, withTimeout: 60)
+        try client.connect(toPath: path, withTimeout: 300)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectFailed && error.errno == ENOENT)
         #expect(error.message.contains(path))
@@ -87,7 +87,7 @@ import Testing
         try await eventually("the loop is empty") { loop.registrationCount == 0 }
         let recorder = Recorder(recordsSteps: true)
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toPath: path, withTimeout: 60)
+        try client.connect(toPath: path, withTimeout: 300)
         guard case .progressed(.trying) = await recorder.next() else {
             Issue.record("not tried")
             return
@@ -107,15 +107,15 @@ import Testing
         let listener = try RawSocket.listening(on: folder.address("tls"))
         let (atClient, atServer) = (Recorder(), Recorder())
         let client = AsyncSocket(inlineDelegate: atClient)
-        try client.connect(toPath: path, withTimeout: 60)
+        try client.connect(toPath: path, withTimeout: 300)
         _ = try await atClient.connectedTo()
         let server = try AsyncSocket(adopting: listener.accepted().duplicate(), inlineDelegate: atServer)
         #expect(server.connectedPath == nil && server.connectedAddress?.family == .unix)
         try server.beginTLS(settings: TestCertificates.server())
         try client.beginTLS(settings: TestCertificates.client())
-        client.write(Data("secret"), withTimeout: 60, tag: 0)
+        client.write(Data("secret"), withTimeout: 300, tag: 0)
         try await atServer.secured()
-        server.readData(toLength: 6, withTimeout: 60, tag: 0)
+        server.readData(toLength: 6, withTimeout: 300, tag: 0)
         #expect(try await atServer.readText() == "secret")
         withExtendedLifetime((client, server, folder)) {}
     }

@@ -12,7 +12,7 @@ import Testing
         if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         link.client.maximumPendingWriteBytes = .mebibytes(1)
         // The peer reads nothing: the kernel takes some, and the rest waits.
-        for tag in 0..<64 { link.client.write(Data(count: 1 << 20), withTimeout: 60, tag: tag) }
+        for tag in 0..<64 { link.client.write(Data(count: 1 << 20), withTimeout: 300, tag: tag) }
         let error = try #require(try await link.atClient.disconnected())
         #expect(error.code == .writeQueueFull)
         #expect(error.blame == .caller)
@@ -24,8 +24,8 @@ import Testing
     @Test func aWriteAboveTheLimitIsTakenWhenNothingElseWaits() async throws {
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = 10
-        link.client.write(Data(count: Self.more), withTimeout: 60, tag: 1)
-        link.server.readData(toLength: Self.more, withTimeout: 60, tag: 0)
+        link.client.write(Data(count: Self.more), withTimeout: 300, tag: 1)
+        link.server.readData(toLength: Self.more, withTimeout: 300, tag: 0)
         #expect(try await link.atServer.readData().count == Self.more)
         #expect(try await link.atClient.wrote() == 1)
     }
@@ -33,8 +33,8 @@ import Testing
     @Test func aSecondWriteBehindOneAboveTheLimitIsRefused() async throws {
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = 10
-        link.client.write(Data(count: Self.more), withTimeout: 60, tag: 1)
-        link.client.write(Data(count: 1), withTimeout: 60, tag: 2)
+        link.client.write(Data(count: Self.more), withTimeout: 300, tag: 1)
+        link.client.write(Data(count: 1), withTimeout: 300, tag: 2)
         #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
     }
 
@@ -42,13 +42,13 @@ import Testing
     func anyLimitIsALimit(limit: ByteLimit) async throws {
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = limit
-        link.client.write(Data(count: Self.more), withTimeout: 60, tag: 1)
-        link.client.write(Data(count: 1), withTimeout: 60, tag: 2)
+        link.client.write(Data(count: Self.more), withTimeout: 300, tag: 1)
+        link.client.write(Data(count: 1), withTimeout: 300, tag: 2)
         guard limit == .unlimited || limit == .bytes(.max) || limit == .mebibytes(.max) else {
             #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
             return
         }
-        link.server.readData(toLength: Self.more + 1, withTimeout: 60, tag: 0)
+        link.server.readData(toLength: Self.more + 1, withTimeout: 300, tag: 0)
         #expect(try await link.atServer.readData().count == Self.more + 1)
     }
 
@@ -67,7 +67,7 @@ import Testing
             link.client.write(Data("end"), tag: 3)
         }
         let count = 3 * (32 << 20) + 3
-        link.server.readData(toLength: count, withTimeout: 60, tag: 0)
+        link.server.readData(toLength: count, withTimeout: 300, tag: 0)
         #expect(try await link.atServer.readData().count == count)
     }
 
@@ -75,8 +75,8 @@ import Testing
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = 1000
         for tag in 0..<1000 {
-            link.server.readData(toLength: 1000, withTimeout: 60, tag: tag)
-            link.client.write(Data(count: 1000), withTimeout: 60, tag: tag)
+            link.server.readData(toLength: 1000, withTimeout: 300, tag: tag)
+            link.client.write(Data(count: 1000), withTimeout: 300, tag: tag)
             #expect(try await link.atClient.wrote() == tag)
         }
         #expect(link.client.isConnected)
@@ -89,9 +89,9 @@ import Testing
         // The first is more than the kernels of both sides take: while no one reads, more than a MiB of it
         // waits.
         let writes = [64 << 20] + Array(repeating: 1 << 18, count: 8)
-        for count in writes { link.client.write(Data(count: count), withTimeout: 60, tag: 0) }
+        for count in writes { link.client.write(Data(count: count), withTimeout: 300, tag: 0) }
         let written = writes.reduce(0, +)
-        link.server.readData(toLength: written, withTimeout: 60, tag: 1)
+        link.server.readData(toLength: written, withTimeout: 300, tag: 1)
         #expect(try await link.atServer.readData().count == written)
         var marks: [Int] = []
         for _ in writes {
@@ -124,15 +124,15 @@ import Testing
             try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         }
         try await withFile(Self.contents) { file in
-            link.client.write(Data("before "), withTimeout: 60, tag: 1)
-            try link.client.write(contentsOfFile: file.path, withTimeout: 60, tag: 2)
-            link.client.write(Data(" between "), withTimeout: 60, tag: 3)
-            try link.client.write(contentsOfFile: file.path, offset: 1000, length: 70_000, withTimeout: 60, tag: 4)
-            link.client.write(Data(" after"), withTimeout: 60, tag: 5)
+            link.client.write(Data("before "), withTimeout: 300, tag: 1)
+            try link.client.write(contentsOfFile: file.path, withTimeout: 300, tag: 2)
+            link.client.write(Data(" between "), withTimeout: 300, tag: 3)
+            try link.client.write(contentsOfFile: file.path, offset: 1000, length: 70_000, withTimeout: 300, tag: 4)
+            link.client.write(Data(" after"), withTimeout: 300, tag: 5)
         }
         // The file is deleted by now; it was opened when it was queued.
         let expected = Data("before ") + Self.contents + Data(" between ") + Self.contents[1000..<71_000] + Data(" after")
-        link.server.readData(toLength: expected.count, withTimeout: 60, tag: 0)
+        link.server.readData(toLength: expected.count, withTimeout: 300, tag: 0)
         #expect(try await link.atServer.readData() == expected)
         for tag in 1...5 { #expect(try await link.atClient.wrote() == tag) }
     }
@@ -142,7 +142,7 @@ import Testing
         try await withFile(Data("abc")) { file in
             for (offset, length) in [(4, nil), (-1, nil), (0, 4), (2, 2), (0, -1), (1, .max), (.min, nil)] as [(Int, Int?)] {
                 let error = #expect(throws: AsyncSocketError.self, "\(offset), \(String(describing: length))") {
-                    try link.client.write(contentsOfFile: file.path, offset: offset, length: length, withTimeout: 60, tag: 0)
+                    try link.client.write(contentsOfFile: file.path, offset: offset, length: length, withTimeout: 300, tag: 0)
                 }
                 #expect(error?.code == .badParameter)
             }
@@ -154,7 +154,7 @@ import Testing
     func whatIsNoRegularFileIsRefusedAtOnce(path: String) async throws {
         let link = try await Link.make()
         let error = #expect(throws: AsyncSocketError.self) {
-            try link.client.write(contentsOfFile: path, withTimeout: 60, tag: 0)
+            try link.client.write(contentsOfFile: path, withTimeout: 300, tag: 0)
         }
         #expect(error?.code == (path.hasPrefix("/nowhere") ? .system : .badParameter))
     }
@@ -165,9 +165,9 @@ import Testing
         if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         try await withFile(Data(count: 64 << 20)) { file in
             // The kernel is full long before the end of the file.
-            try link.client.write(contentsOfFile: file.path, withTimeout: 60, tag: 0)
+            try link.client.write(contentsOfFile: file.path, withTimeout: 300, tag: 0)
             try FileHandle(forWritingTo: file).truncate(atOffset: 1000)
-            link.server.readData(toLength: 64 << 20, withTimeout: 60, tag: 0)
+            link.server.readData(toLength: 64 << 20, withTimeout: 300, tag: 0)
             let error = try #require(try await link.atClient.disconnected())
             #expect(error.errno == ENODATA)
             #expect(error.code == .system)
@@ -204,9 +204,9 @@ import Testing
         let peer = try ScriptedPeer.listening([.expect("\0\0\0"), .fire(reading), .reset])
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try await withFile(Data(count: 64 << 20)) { file in
-            try socket.write(contentsOfFile: file.path, withTimeout: 60, tag: 0)
+            try socket.write(contentsOfFile: file.path, withTimeout: 300, tag: 0)
             let error = try #require(try await recorder.disconnected())
             #expect(error.code == .connectionReset, "\(error)")
         }

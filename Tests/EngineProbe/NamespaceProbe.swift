@@ -62,7 +62,7 @@ enum NamespaceProbe {
         let party = Party()
         let client = AsyncSocket(inlineDelegate: party)
         configure(client)
-        try client.connect(toHost: name, onPort: port, viaInterface: interface, withTimeout: 60)
+        try client.connect(toHost: name, onPort: port, viaInterface: interface, withTimeout: 300)
         let outcome = try party.outcomes.next()
         guard outcome == host else {
             let error = party.errors.withLock { $0 }.map { "\($0)" } ?? "no error"

@@ -35,7 +35,7 @@ import Testing
         for _ in 0..<100 {
             let recorder = Recorder()
             let socket = AsyncSocket(inlineDelegate: recorder)
-            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 60)
+            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
             try await recorder.connected()
             // "51688 → 24999 [SYN]"
             let sign = "\(socket.localPort) → \(port) [SYN]"

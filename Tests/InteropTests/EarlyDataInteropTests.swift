@@ -34,7 +34,7 @@ import Testing
         let (socket, recorder) = try await Loopback.connect(to: port, of: server)
         try socket.beginTLS(settings: settings)
         try await recorder.secured()
-        socket.readData(withTimeout: 60, tag: 0)
+        socket.readData(withTimeout: 300, tag: 0)
         try await eventually("a ticket is there") { socket.tlsSession?.resumable != nil }
         let session = try #require(socket.tlsSession?.resumable)
         #expect(session.maximumEarlyDataBytes == 1000 && socket.tlsSession?.earlyData == .notOffered)

@@ -39,7 +39,7 @@ import Testing
     private func materialOfDelegate(_ port: UInt16, _ settings: TLSSettings) async throws -> [UInt8] {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
         try await recorder.connected()
         try socket.beginTLS(settings: settings)
         try await recorder.secured()

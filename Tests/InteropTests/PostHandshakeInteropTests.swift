@@ -23,7 +23,7 @@ import Testing
         let (socket, recorder) = try await Loopback.connect(to: port, of: server)
         try socket.beginTLS(settings: settings)
         try await recorder.secured()
-        socket.readData(withTimeout: 60, tag: 0)
+        socket.readData(withTimeout: 300, tag: 0)
         // The command has to come at the beginning of a line that is all there is.
         try server.write("c\n")
         // It has our certificate and our signature, or could not ask.
@@ -31,7 +31,7 @@ import Testing
         try await eventually("the server asks, or cannot") { server.printed.contains(answer) }
         try server.write("hello\n")
         #expect(try await recorder.readText() == "hello\n")
-        socket.write(Data("over\n".utf8), withTimeout: 60, tag: 0)
+        socket.write(Data("over\n".utf8), withTimeout: 300, tag: 0)
         try await eventually("data goes on") { server.printed.contains("over") }
         socket.disconnect()
     }

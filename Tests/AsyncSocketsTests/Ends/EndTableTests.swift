@@ -135,7 +135,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = disconnects
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try await recorder.connected()
         if let settings = try row.client() {
             try socket.beginTLS(settings: settings)

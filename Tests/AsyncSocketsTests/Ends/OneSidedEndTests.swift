@@ -54,15 +54,15 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = false
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.connected()
         try await recorder.secured()
-        socket.readData(to: .lineEnd, withTimeout: 60, tag: 1)
+        socket.readData(to: .lineEnd, withTimeout: 300, tag: 1)
         #expect(try await recorder.readText() == "a question\r\n")
         try await recorder.readStreamClosed()
         if reads {
-            socket.readData(withTimeout: 60, tag: 2)
+            socket.readData(withTimeout: 300, tag: 2)
             let told = try await recorder.notRead()
             #expect((told.tag, told.error.code) == (2, .truncated))
         }

@@ -112,10 +112,10 @@ import Testing
         case .frameOut: try await socket.write(Self.much, as: format, timeout: timeout)
         case .startTLS:
             var settings = try TestCertificates.client()
-            settings.handshakeTimeout = timeout == nil ? 60 : 0.05
+            settings.handshakeTimeout = timeout == nil ? 300 : 0.05
             try await socket.startTLS(settings: settings)
         case .request: _ = try await socket.requestClientCertificate()
-        case .close: try await socket.close(timeout: timeout ?? .seconds(60))
+        case .close: try await socket.close(timeout: timeout ?? .seconds(300))
         case .connect: try await socket.connect(to: "127.0.0.1", port: place.peer.port, timeout: timeout)
         }
     }
@@ -178,7 +178,7 @@ import Testing
         for second in Second.allCases {
             for limit in Limit.allCases where limit == .deadline || second.hasOwnLimit {
                 let place = try await connected(
-                    isSecure: isSecure, handshakeTimeout: limit == .own && second == .request ? 0.05 : 60, in: folder)
+                    isSecure: isSecure, handshakeTimeout: limit == .own && second == .request ? 0.05 : 300, in: folder)
                 let tasks = try await begin(first, place, readTimeout: limit == .own && second == .startTLS ? 0.05 : -1)
                 let (outcome, message) = try await outcome(second, place, limit)
                 let (expected, word) = expectation(first, second, limit, isSecure: isSecure)

@@ -25,7 +25,7 @@ import Testing
     /// A delegate's reads are what `startTLS` waits for.
     @Test func startTLSBehindADelegatesReadWaitsForIt() async throws {
         let link = try await Link.make()
-        link.client.readData(to: .lineEnd, withTimeout: 60, tag: 1)
+        link.client.readData(to: .lineEnd, withTimeout: 300, tag: 1)
         try await link.client.readWaits()
         let upgrade = Task.immediate { try await link.client.startTLS(settings: TestCertificates.client()) }
         link.server.write(Data("ready\r\n"), tag: 1)

@@ -51,7 +51,7 @@ enum ProxyScript: CaseIterable, Sendable {
 
 extension AsyncSocket {
     /// Connects to the host of `ProxyScript` through a scripted proxy.
-    func connect(through peer: ScriptedPeer, _ kind: ProxyScript, timeout: Double = 60) throws {
+    func connect(through peer: ScriptedPeer, _ kind: ProxyScript, timeout: Double = 300) throws {
         proxy = kind.proxy(on: peer.port)
         try connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: timeout)
     }

@@ -47,7 +47,7 @@ import Testing
             try await $0.read(exactly: 5)
         }
         #expect(bytes == Data("hello".utf8))
-        await listener.shutdown(within: .seconds(60))
+        await listener.shutdown(within: .seconds(300))
         try await running.value
     }
 
