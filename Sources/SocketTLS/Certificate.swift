@@ -52,7 +52,7 @@ public struct Certificate: Sendable, Hashable {
     /// Throws `invalidCertificate` if the file cannot be read or has none.
     public static func certificates(file path: String) throws(TLSError) -> [Certificate] {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
-        if contents.isDER { return [try Certificate(der: Array(contents.bytes))] }
+        if contents.isDER { return [try Certificate(der: contents.copy)] }
         return try nonEmpty(read(contents), "The file \"\(path.printable)\"")
     }
 

@@ -129,7 +129,9 @@ import Testing
                 group.addTask {
                     var begun = 0
                     for _ in 0..<250 {
-                        if (try? socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: 300)) != nil { begun += 1 }
+                        if (try? socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: 300)) != nil {
+                            begun += 1
+                        }
                         socket.disconnect()
                     }
                     return begun

@@ -59,7 +59,7 @@ import Testing
     @Test func aSecretIsGoneWithItsOwner() throws {
         let text = String((0..<4096).map { _ in Character(UnicodeScalar(UInt8.random(in: 97...122))) })
         var secret: SecretBytes? = SecretBytes(text)
-        let address = UInt(bitPattern: try #require(secret?.bytes.baseAddress))
+        let address = UInt(bitPattern: try #require(secret?.keptBytes.baseAddress))
         #expect(Self.memory(at: address, count: 4096) == Array(text.utf8))
         secret = nil
         // The allocator writes only to the beginning of free memory.

@@ -54,9 +54,13 @@ extension TLSUpgrade {
         }
         if request.settings.bytesBufferedAtUpgrade == .reject {
             // The kernel is asked, whatever the last event said: a late injection may be there without an
-            // event.
-            channel.expectBytes()
-            _ = channel.fill(reads.preBuffer, limit: ReadHalf.readAheadLimit)
+            // event. It may have more of an alert than it gave at first.
+            var count: Int
+            repeat {
+                count = reads.preBuffer.count
+                channel.expectBytes()
+                _ = channel.fill(reads.preBuffer, limit: ReadHalf.readAheadLimit)
+            } while count < reads.preBuffer.count && reads.preBuffer.count < AsyncSocketError.alertLength
             guard reads.preBuffer.isEmpty else { return .failed(.early(reads.preBuffer.readableBytes)) }
         }
         do throws(TLSError) {
@@ -90,9 +94,12 @@ extension TLSUpgrade {
 }
 
 extension AsyncSocketError {
+    /// Of an alert as a record in plaintext (RFC 8446, section 5.1).
+    fileprivate static let alertLength = 7
+
     /// An alert is the server's answer, in TLS already; anything else is plaintext.
     fileprivate static func early(_ bytes: UnsafeRawBufferPointer) -> AsyncSocketError {
-        if bytes.count >= 7, bytes.prefix(2).elementsEqual([21, 3]), bytes[3...5].elementsEqual([0, 2, 2]) {
+        if bytes.count >= alertLength, bytes.prefix(2).elementsEqual([21, 3]), bytes[3...5].elementsEqual([0, 2, 2]) {
             return AsyncSocketError(
                 TLSError(TLSAlert(rawValue: bytes[6]), during: "the TLS handshake", operation: "startTLS"), operation: "startTLS")
         }

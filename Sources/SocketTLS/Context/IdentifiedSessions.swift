@@ -24,7 +24,7 @@ package final class IdentifiedSessions: Sendable {
         var waitingCount: Int { identifiers.count - oldest }
 
         mutating func remove(_ identifier: [UInt8]) {
-            if let entry = entries.removeValue(forKey: identifier) { byteCount -= entry.bytes.bytes.count }
+            if let entry = entries.removeValue(forKey: identifier) { byteCount -= entry.bytes.count }
         }
 
         mutating func removeOldest() {
@@ -82,9 +82,9 @@ package final class IdentifiedSessions: Sendable {
             return state.entries[identifier]
         }
         guard let bytes = entry?.bytes else { return nil }
-        return withExtendedLifetime(bytes) {
-            var cursor = bytes.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
-            return d2i_SSL_SESSION(nil, &cursor, bytes.bytes.count)
+        return bytes.withBytes { bytes in
+            var cursor = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+            return d2i_SSL_SESSION(nil, &cursor, bytes.count)
         }
     }
 

@@ -30,8 +30,9 @@ public final class TLSTicketKey: @unchecked Sendable {
 
     /// Takes 80 bytes.
     init(_ bytes: SecretBytes) {
-        name = Array(bytes.bytes.prefix(Self.nameLength))
-        secret = SecretBytes(copying: bytes.bytes.dropFirst(Self.nameLength))
+        (name, secret) = bytes.withBytes { bytes in
+            (Array(bytes.prefix(Self.nameLength)), SecretBytes(copying: bytes.dropFirst(Self.nameLength)))
+        }
         birth = 0
     }
 
@@ -48,9 +49,9 @@ public final class TLSTicketKey: @unchecked Sendable {
     // Both point into the key: use them inside `withExtendedLifetime`.
 
     /// For HMAC-SHA256.
-    var forAuthentication: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: secret.bytes[..<32]) }
+    var forAuthentication: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: secret.keptBytes[..<32]) }
     /// For AES-256.
-    var forCipher: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: secret.bytes[32...]) }
+    var forCipher: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: secret.keptBytes[32...]) }
 }
 
 /// Where servers get the keys of their session tickets, so that several processes resume each other's

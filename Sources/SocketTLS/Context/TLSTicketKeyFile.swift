@@ -73,10 +73,13 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
 
     private static func read(_ path: String) throws(TLSError) -> TLSTicketKeys {
         let file = try SecretBytes.contents(ofFile: path, or: .invalidSettings)
-        let lines = file.bytes.split { $0 == 0x0A || $0 == 0x0D }
-        guard lines.count == 3 else { throw invalid(path, "has \(lines.count) lines instead of three") }
-        var keys: [TLSTicketKey] = []
-        for line in lines { keys.append(try TLSTicketKey(decoded(line, path))) }
+        let keys = try file.withBytes { bytes throws(TLSError) in
+            let lines = bytes.split { $0 == 0x0A || $0 == 0x0D }
+            guard lines.count == 3 else { throw invalid(path, "has \(lines.count) lines instead of three") }
+            var keys: [TLSTicketKey] = []
+            for line in lines { keys.append(try TLSTicketKey(decoded(line, path))) }
+            return keys
+        }
         guard Set(keys.map(\.name)).count == 3 else { throw invalid(path, "names a key twice") }
         return TLSTicketKeys(current: keys[1], others: [keys[0], keys[2]])
     }
@@ -88,10 +91,12 @@ public final class TLSTicketKeyFile: TLSTicketKeySource {
         }
         let block = SecretBytes(count: 81)
         let text = UnsafeRawBufferPointer(rebasing: line).assumingMemoryBound(to: UInt8.self)
-        let count = EVP_DecodeBlock(
-            block.writableBytes.assumingMemoryBound(to: UInt8.self).baseAddress, text.baseAddress, Int32(text.count))
+        let count = withExtendedLifetime(block) {
+            EVP_DecodeBlock(
+                block.writableBytes.assumingMemoryBound(to: UInt8.self).baseAddress, text.baseAddress, Int32(text.count))
+        }
         guard count == 81 else { throw invalid(path, "has a line that is not 80 bytes in Base64") }
-        return SecretBytes(copying: block.bytes.prefix(80))
+        return block.withBytes { SecretBytes(copying: $0.prefix(80)) }
     }
 
     private static func invalid(_ path: String, _ complaint: String) -> TLSError {

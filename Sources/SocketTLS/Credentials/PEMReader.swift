@@ -7,7 +7,7 @@ final class PEMReader {
     private let bio: OpaquePointer
 
     init(_ text: SecretBytes, passphrase: PassphraseSource = PassphraseSource(nil), or code: TLSError.Code) throws(TLSError) {
-        let bytes = text.bytes
+        let bytes = text.keptBytes
         guard let count = Int32(exactly: bytes.count) else {
             throw TLSError(
                 code, "The PEM text has \(bytes.count) bytes, more than OpenSSL can read.", operation: "BIO_new_mem_buf")
@@ -49,7 +49,7 @@ final class PEMReader {
     func roundsOfKeys() -> [Int] {
         var all: [Int] = []
         // Each attempt takes at least a line.
-        for _ in 0..<text.bytes.count {
+        for _ in 0..<text.count {
             let (rounds, entries) = nextRounds()
             if let rounds { all.append(rounds) }
             if entries.last?.isEndOfPEM == true { break }

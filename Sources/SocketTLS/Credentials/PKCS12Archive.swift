@@ -22,8 +22,10 @@ final class PKCS12Archive {
     init(_ bytes: SecretBytes, source: String, allowsLegacyAlgorithms: Bool) throws(TLSError) {
         let library = allowsLegacyAlgorithms ? try LegacyLibrary() : nil
         archive = try OpenSSLCall.require("d2i_PKCS12", or: .invalidCertificate, "\(source) is not in PKCS#12 form.") {
-            var cursor = bytes.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
-            return d2i_PKCS12(nil, &cursor, bytes.bytes.count)
+            bytes.withBytes { bytes in
+                var cursor = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+                return d2i_PKCS12(nil, &cursor, bytes.count)
+            }
         }
         self.library = library
         self.source = source
@@ -49,6 +51,7 @@ final class PKCS12Archive {
             COpenSSL_sk_X509_free(others)
         }
         let secret = try opening(passphrase)
+        defer { withExtendedLifetime(secret) {} }
         // OpenSSL decrypts the parts once more.
         let previous = library.map { OSSL_LIB_CTX_set0_default($0.context) }
         let hidden = PKCS12Encryption.hiddenRounds(of: archive, secret?.text)
@@ -87,7 +90,7 @@ final class PKCS12Archive {
     }
 
     private func verifies(_ secret: SecretBytes?) -> Bool {
-        attempt { PKCS12_verify_mac(archive, secret?.text, -1) }.isDone
+        withExtendedLifetime(secret) { attempt { PKCS12_verify_mac(archive, secret?.text, -1) }.isDone }
     }
 
     /// Runs a call that returns 1 on success, with the algorithms that this archive may use.
@@ -123,8 +126,8 @@ final class PKCS12Archive {
 }
 
 extension SecretBytes {
-    /// The bytes as a C string, if a NUL ends them.
-    fileprivate var text: UnsafePointer<CChar>? { bytes.baseAddress?.assumingMemoryBound(to: CChar.self) }
+    /// The bytes as a C string, if a NUL ends them; the caller keeps this object.
+    fileprivate var text: UnsafePointer<CChar>? { keptBytes.baseAddress?.assumingMemoryBound(to: CChar.self) }
 }
 
 extension Certificate {

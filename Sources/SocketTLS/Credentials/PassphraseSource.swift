@@ -84,10 +84,12 @@ final class PassphraseSource {
 
     fileprivate func copy(to buffer: UnsafeMutablePointer<CChar>, size: Int) -> Int32 {
         guard let secret = terminated() else { return -1 }
-        let bytes = secret.bytes.dropLast()
-        guard bytes.count <= size else { return -1 }
-        for (offset, byte) in bytes.enumerated() { buffer[offset] = CChar(bitPattern: byte) }
-        return Int32(bytes.count)
+        let count = secret.count - 1
+        guard count <= size else { return -1 }
+        secret.withBytes { bytes in
+            for offset in 0..<count { buffer[offset] = CChar(bitPattern: bytes[offset]) }
+        }
+        return Int32(count)
     }
 }
 

@@ -29,10 +29,9 @@ extension PrivateKey {
     /// An encrypted key begins with an algorithm, and every other form with a version number: so the form is
     /// known before anything is decrypted.
     init(der: SecretBytes, _ passphrase: PassphraseSource, source: String) throws(TLSError) {
-        let isEncrypted = Self.isEncrypted(der.bytes)
-        try KeyDerivation.check(
-            KeyDerivation.sum([KeyDerivation.rounds(ofKey: der.bytes)]), source, operation: "d2i_PKCS8PrivateKey_bio")
-        let (key, entries) = isEncrypted ? Self.decrypt(der.bytes, passphrase) : Self.decode(der.bytes)
+        let (isEncrypted, rounds) = der.withBytes { (Self.isEncrypted($0), KeyDerivation.rounds(ofKey: $0)) }
+        try KeyDerivation.check(KeyDerivation.sum([rounds]), source, operation: "d2i_PKCS8PrivateKey_bio")
+        let (key, entries) = der.withBytes { isEncrypted ? Self.decrypt($0, passphrase) : Self.decode($0) }
         guard let key else {
             throw passphrase.failure(
                 encrypted: "\(source) has an encrypted private key", otherwise: "\(source) has no private key in DER form.",

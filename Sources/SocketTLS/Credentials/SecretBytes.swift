@@ -54,14 +54,30 @@ final class SecretBytes {
         storage.deallocate()
     }
 
-    var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(storage) }
+    var count: Int { storage.count }
+
+    /// The bytes, which are there while `body` runs, even if nothing else keeps this object.
+    func withBytes<Result, Failure>(
+        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        defer { withExtendedLifetime(self) {} }
+        return try body(UnsafeRawBufferPointer(storage))
+    }
+
+    /// The bytes, for an owner that keeps this object for as long as OpenSSL uses them.
+    var keptBytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(storage) }
+
+    /// A copy, which is not wiped.
+    var copy: [UInt8] { withBytes { Array($0) } }
 
     /// Whether the bytes are one SEQUENCE in DER. No PEM text is.
     var isDER: Bool {
-        guard bytes.count > 2, bytes[0] == 0x30 else { return false }
-        guard bytes[1] > 0x80 else { return bytes.count == 2 + Int(bytes[1]) }
-        let digits = bytes.dropFirst(2).prefix(Int(bytes[1] & 0x7F))
-        return digits.count <= 4 && bytes.count == 2 + digits.count + digits.reduce(0) { $0 << 8 | Int($1) }
+        withBytes { bytes in
+            guard bytes.count > 2, bytes[0] == 0x30 else { return false }
+            guard bytes[1] > 0x80 else { return bytes.count == 2 + Int(bytes[1]) }
+            let digits = bytes.dropFirst(2).prefix(Int(bytes[1] & 0x7F))
+            return digits.count <= 4 && bytes.count == 2 + digits.count + digits.reduce(0) { $0 << 8 | Int($1) }
+        }
     }
 
     /// Reads a whole file. Errors have `code`, which says what the file should contain.

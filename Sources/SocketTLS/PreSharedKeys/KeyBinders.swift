@@ -39,7 +39,7 @@ struct KeyBinders {
             transcript = [254, 0, 0, UInt8(first.count)] + first + messages[1]
         }
         transcript += hello.dropLast(list.byteCountOfBinders)
-        let early = digest.code([UInt8](repeating: 0, count: digest.count), Array(key.secret.bytes))
+        let early = digest.code([UInt8](repeating: 0, count: digest.count), key.secret.copy)
         let binderKey = digest.expand(early, "ext binder", digest.hash([]))
         let expected = digest.code(digest.expand(binderKey, "finished", []), digest.hash(transcript))
         let binder = list.binders[index]

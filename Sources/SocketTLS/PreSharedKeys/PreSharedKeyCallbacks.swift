@@ -55,7 +55,7 @@ enum PreSharedKeyCallbacks {
         // A server that asks for another ClientHello has chosen a cipher suite already.
         if let digest, EVP_MD_get_type(digest) != key.hash.digest { return 0 }
         // The context, which the engine holds, keeps the key.
-        identity.pointee = UnsafePointer(key.stableIdentity.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self))
+        identity.pointee = UnsafePointer(key.stableIdentity.keptBytes.baseAddress?.assumingMemoryBound(to: UInt8.self))
         count.pointee = key.identity.count
         session.pointee = PreSharedKeyNegotiation.session(with: key, for: ssl)
         return session.pointee == nil ? 0 : 1
@@ -73,9 +73,9 @@ enum PreSharedKeyCallbacks {
     }
 
     private static func copy(_ key: TLSPreSharedKey, to buffer: UnsafeMutableRawBufferPointer) -> UInt32 {
-        guard key.secret.bytes.count <= buffer.count else { return 0 }
-        buffer.copyMemory(from: key.secret.bytes)
-        return UInt32(key.secret.bytes.count)
+        guard key.secret.count <= buffer.count else { return 0 }
+        key.secret.withBytes { buffer.copyMemory(from: $0) }
+        return UInt32(key.secret.count)
     }
 
     // MARK: - Servers

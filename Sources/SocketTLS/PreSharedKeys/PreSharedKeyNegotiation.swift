@@ -90,9 +90,10 @@ final class PreSharedKeyNegotiation {
     /// OpenSSL's queue, for the outer call.
     static func session(with key: TLSPreSharedKey, for ssl: OpaquePointer) -> OpaquePointer? {
         guard let session = SSL_SESSION_new() else { return nil }
-        let secret = key.secret.bytes
         let isSet =
-            SSL_SESSION_set1_master_key(session, secret.baseAddress?.assumingMemoryBound(to: UInt8.self), secret.count) == 1
+            key.secret.withBytes { secret in
+                SSL_SESSION_set1_master_key(session, secret.baseAddress?.assumingMemoryBound(to: UInt8.self), secret.count) == 1
+            }
             && SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, key.hash.cipherSuite)) == 1
             && SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1
             && SSL_SESSION_set1_ticket_appdata(session, mark, mark.count) == 1

@@ -88,10 +88,11 @@ public final class TLSPreSharedKey: @unchecked Sendable, Hashable {
 
     /// True for the same identity, key and hash algorithm. The time it takes does not depend on the key.
     public static func == (left: TLSPreSharedKey, right: TLSPreSharedKey) -> Bool {
-        let (one, other) = (left.secret.bytes, right.secret.bytes)
-        return left === right
-            || (left.identity == right.identity && left.hash == right.hash && one.count == other.count
-                && CRYPTO_memcmp(one.baseAddress, other.baseAddress, one.count) == 0)
+        left === right
+            || (left.identity == right.identity && left.hash == right.hash && left.secret.count == right.secret.count
+                && left.secret.withBytes { one in
+                    right.secret.withBytes { other in CRYPTO_memcmp(one.baseAddress, other.baseAddress, one.count) == 0 }
+                })
     }
 
     /// Hashes the identity, and not the key.

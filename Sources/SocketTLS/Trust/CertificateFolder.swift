@@ -31,7 +31,7 @@ struct CertificateFolder {
         var certificates: [Certificate] = []
         for file in try readableFiles() {
             let contents = try SecretBytes.contents(ofFile: file, or: .invalidCertificate)
-            let found = contents.isDER ? [try Certificate(der: Array(contents.bytes))] : try Self.read(contents, of: file)
+            let found = contents.isDER ? [try Certificate(der: contents.copy)] : try Self.read(contents, of: file)
             for certificate in found where known.insert(certificate).inserted { certificates.append(certificate) }
         }
         guard !certificates.isEmpty else {

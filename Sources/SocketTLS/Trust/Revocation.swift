@@ -67,8 +67,10 @@ struct Revocation: Hashable, Sendable {
             let list = try OpenSSLCall.require(
                 "d2i_X509_CRL", or: .invalidCertificate, "The file \"\(path.printable)\" is no list of revoked certificates."
             ) {
-                var cursor = contents.bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
-                return d2i_X509_CRL(nil, &cursor, contents.bytes.count)
+                contents.withBytes { bytes in
+                    var cursor = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+                    return d2i_X509_CRL(nil, &cursor, bytes.count)
+                }
             }
             defer { X509_CRL_free(list) }
             try Self.add(list, of: path, to: store)
@@ -120,7 +122,7 @@ struct Revocation: Hashable, Sendable {
             let files = try source.files
             fields.append(files.count)
             for file in files {
-                fields.append(Array(try SecretBytes.contents(ofFile: file, or: .invalidCertificate).bytes))
+                fields.append(try SecretBytes.contents(ofFile: file, or: .invalidCertificate).copy)
             }
         }
     }

@@ -49,7 +49,9 @@ import Testing
         let later = Task.immediate { try await withDeadline(.seconds(300)) { try await second.read(socket) } }
         maySend.fire()
         #expect(try await first.value == "abcdef")
-        #expect(try await later.value == "g\n")
+        // The kernel may give a part of what has come, which some ways to read return.
+        let rest = try await later.value
+        #expect(!rest.isEmpty && "g\n".hasPrefix(rest), "\(rest)")
         try await socket.close()
         _ = try await peer.finish()
     }
