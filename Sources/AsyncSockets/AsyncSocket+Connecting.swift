@@ -107,7 +107,14 @@ extension AsyncSocket {
 
     private func connect(to destination: Destination, timeout: TimeInterval) throws(AsyncSocketError) {
         guard !timeout.isNaN else { throw .badParameter("connect", "the timeout is not a number") }
-        try makeConnection("connect").post(.connect(destination, timeout: timeout))
+        try makeConnection(to: destination).post(.connect(destination, timeout: timeout))
+    }
+
+    /// A new connection of a client, with nothing to do yet.
+    func makeConnection(to destination: Destination) throws(AsyncSocketError) -> StreamConnection {
+        let connection = try makeConnection("connect")
+        connection.record.withLock { $0.claims.host = destination.host }
+        return connection
     }
 
     /// To the target or, with a proxy, to the proxy. Only IP connections have proxies.

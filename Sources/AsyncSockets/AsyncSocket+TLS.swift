@@ -112,6 +112,7 @@ extension AsyncSocket {
         // The turn answers a waiter: it knows why the connection has ended.
         guard try claimUpgrade(of: connection) || waiter != nil else { return false }
         do throws(TLSError) {
+            let settings = settings.expecting(connection.record.withLock { $0.claims.host })
             let context = try TLSContext.context(for: settings)
             let request = TLSRequest(
                 settings: settings, context: context, waiter: waiter, waiterDecidesTrust: decidesTrust,

@@ -37,7 +37,7 @@ extension TLSSettings {
     private func validateRole() throws(TLSError) {
         switch role {
         case .client(let serverName):
-            _ = try ServerName(serverName)
+            _ = try Self.name(serverName)
             if clientCertificates != .none { throw Self.invalid("clientCertificates is for servers") }
             if !additionalIdentities.isEmpty { throw Self.invalid("additionalIdentities is for servers") }
             if serverNames != nil { throw Self.invalid("serverNames is for servers") }
@@ -47,6 +47,14 @@ extension TLSSettings {
             if identity == nil, !requiresPreSharedKey { throw Self.invalid("a server needs an identity") }
             try validateKindsOfKeys()
         }
+    }
+
+    /// Checks the name that a client expects.
+    static func name(_ serverName: String?) throws(TLSError) -> ServerName {
+        guard let serverName else {
+            throw invalid("the connection was not made to a host, so client(serverName:) must say which name to expect")
+        }
+        return try ServerName(serverName)
     }
 
     /// OpenSSL keeps one identity for each kind of key: a second one would replace the first silently.

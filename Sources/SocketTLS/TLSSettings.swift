@@ -2,11 +2,12 @@ public import FoundationEssentials
 
 /// How one side of a connection uses TLS.
 ///
-/// Start from `client(serverName:)` or `server(identity:)` and change what differs. The defaults are safe:
-/// TLS 1.2 or newer, and a client verifies the server's certificate against the system's roots and its name.
+/// Start from `client`, `client(serverName:)` or `server(identity:)` and change what differs. The defaults
+/// are safe: TLS 1.2 or newer, and a client verifies the server's certificate against the system's roots and
+/// its name.
 public struct TLSSettings: Sendable, Hashable {
     /// The side of the handshake.
-    public let role: Role
+    public private(set) var role: Role
     /// This side's certificate and key. A server requires one; a client shows it if it is asked.
     public var identity: TLSIdentity?
     /// A server's identities beside `identity`, each with another kind of key: RSA beside ECDSA, for
@@ -200,6 +201,23 @@ public struct TLSSettings: Sendable, Hashable {
         TLSSettings(role: .client(serverName: serverName), identity: nil, bytesBufferedAtUpgrade: .reject)
     }
 
+    /// Settings of a client that expects the host that the program connected to, as if its name or address
+    /// were given to `client(serverName:)`.
+    ///
+    /// With a proxy that is the host behind it. A connection without one, such as that to a path or an
+    /// accepted one, needs a name: `startTLS` throws `invalidSettings`.
+    public static var client: TLSSettings {
+        TLSSettings(role: .client(serverName: nil), identity: nil, bytesBufferedAtUpgrade: .reject)
+    }
+
+    /// The same, with `host` as the server's name unless a name was given.
+    package func expecting(_ host: String?) -> TLSSettings {
+        guard case .client(serverName: nil) = role else { return self }
+        var named = self
+        named.role = .client(serverName: host)
+        return named
+    }
+
     /// Settings of a server that shows `identity`.
     public static func server(identity: TLSIdentity) -> TLSSettings {
         TLSSettings(role: .server, identity: identity, bytesBufferedAtUpgrade: .feedToTLS)
@@ -215,8 +233,9 @@ public struct TLSSettings: Sendable, Hashable {
 extension TLSSettings {
     /// A side of the handshake.
     public enum Role: Sendable, Hashable {
-        /// The side that begins, and the name or address that it expects.
-        case client(serverName: String)
+        /// The side that begins, and the name or address that it expects; nil: the host that the program
+        /// connected to.
+        case client(serverName: String?)
         /// The side that answers.
         case server
     }

@@ -22,7 +22,7 @@ func serve(names: Set<String>, onPort port: UInt16) async throws {
 // Article: client
 /// The greeting of the server above, for the holder of a certificate.
 func greeting(from host: String, port: UInt16, as identity: TLSIdentity) async throws -> String? {
-    var settings = TLSSettings.client(serverName: host)
+    var settings = TLSSettings.client
     settings.identity = identity
     return try await AsyncSocket.withConnection(to: host, port: port, tls: settings) { socket in
         try await socket.readLine(timeout: .seconds(10))

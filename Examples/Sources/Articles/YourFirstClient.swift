@@ -13,7 +13,7 @@ struct Greeting {
 
     /// The first line of a server that speaks first, over TLS; nil if it closes the connection instead.
     static func greeting(of host: String, port: UInt16) async throws -> String? {
-        try await AsyncSocket.withConnection(to: host, port: port, tls: .client(serverName: host)) { socket in
+        try await AsyncSocket.withConnection(to: host, port: port, tls: .client) { socket in
             try await socket.readLine(timeout: .seconds(10))
         }
     }

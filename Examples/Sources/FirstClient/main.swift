@@ -32,7 +32,7 @@ let greeter = Greeter()  // the socket does not keep it alive
 let socket = AsyncSocket(delegate: greeter, delegateQueue: .main)
 do {
     try socket.connect(toHost: host, onPort: port, withTimeout: 10)
-    try socket.beginTLS(settings: .client(serverName: host))
+    try socket.beginTLS(settings: .client)
     socket.readData(to: AsyncSocket.crlf, withTimeout: 10, maxLength: 1_000)
     dispatchMain()
 } catch {

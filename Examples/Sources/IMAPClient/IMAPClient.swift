@@ -18,7 +18,7 @@ struct IMAPClient {
             var server = Conversation(socket)
             _ = try await server.readResponse()  // the greeting
             try await server.say("STARTTLS")
-            try await socket.startTLS(settings: .client(serverName: host))
+            try await socket.startTLS(settings: .client)
             try await server.say("LOGIN \(user.quoted()) \(password.quoted())")
             let facts = try await server.say("SELECT \(mailbox.quoted())")
             guard !facts.contains(where: { $0.text == "* 0 EXISTS" }) else { return [] }

@@ -78,7 +78,7 @@ final class Submission: AsyncSocketDelegate {
     /// The server has agreed: data was plaintext until now, and is encrypted from here on.
     private func upgrade() {
         do {
-            try socket.beginTLS(settings: .client(serverName: host))
+            try socket.beginTLS(settings: .client)
             say("EHLO \(name)", expecting: .secureHello)  // forget what the server said in plaintext
         } catch {
             giveUp("startTLS: \(error)")

@@ -29,7 +29,7 @@ struct SMTPClient {
                 throw ConversationError("the server offers no STARTTLS")  // or an attacker has removed the offer
             }
             try await server.say("STARTTLS", expecting: "220")
-            let session = try await socket.startTLS(settings: .client(serverName: host))
+            let session = try await socket.startTLS(settings: .client)
             print("secure: \(session.protocolVersion), \(session.cipherSuite)")
             try await server.say("EHLO \(name)", expecting: "250")  // forget what the server said in plaintext
             try await server.say("MAIL FROM:<\(mail.sender)>", expecting: "250")

@@ -15,7 +15,7 @@ try await AsyncSocket.withConnection(to: host, port: port) { socket in
     try await socket.write("a STARTTLS\r\n")
     guard try await socket.readLine()?.hasPrefix("a OK") == true else { return }
 
-    let session = try await socket.startTLS(settings: .client(serverName: host))  // encrypted from here on
+    let session = try await socket.startTLS(settings: .client)  // encrypted from here on
     print("secure: \(session.protocolVersion), \(session.cipherSuite)")
 
     try await socket.write("b CAPABILITY\r\nc LOGOUT\r\n")

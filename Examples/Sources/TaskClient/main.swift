@@ -9,7 +9,7 @@ import AsyncSockets
 
 let host = CommandLine.arguments[1]
 let port = UInt16(CommandLine.arguments[2]) ?? 443
-try await AsyncSocket.withConnection(to: host, port: port, tls: .client(serverName: host)) { socket in
+try await AsyncSocket.withConnection(to: host, port: port, tls: .client) { socket in
     try await socket.write("GET / HTTP/1.0\r\nHost: \(host)\r\n\r\n")
     for try await line in socket.lines { print(line) }
 }

@@ -15,49 +15,67 @@ extension AsyncSocket {
     ///   - host: A name, or an IPv4 or IPv6 address.
     ///   - port: A TCP port, 1 to 65535.
     ///   - interface: Where the connection leaves from; nil: any interface.
-    ///   - tls: How to use TLS from the first byte; nil: not at all, or later by `startTLS(settings:trust:)`.
+    ///   - proxy: The way to the host; it becomes the socket's `proxy`. Nil: the socket's `proxy`, if it
+    ///     has one.
+    ///   - tls: How to use TLS from the first byte: `.client` for a server whose certificate is for `host`.
+    ///     Nil: not at all, or later by `startTLS(settings:trust:)`.
+    ///   - trust: Decides about the server's certificate, as in `startTLS(settings:trust:)`.
     ///   - timeout: The time for resolving and connecting, 30 seconds by default; nil: no limit. The TLS
     ///     handshake has its own, `TLSSettings.handshakeTimeout`.
     /// - Throws: `CancellationError` when the task is cancelled, or an `AsyncSocketError`: what
     ///   `connect(toHost:onPort:viaInterface:withTimeout:)` throws or delivers, and what
-    ///   `startTLS(settings:trust:)` throws.
+    ///   `startTLS(settings:trust:)` throws; `.badParameter` for settings of a server, and for `trust`
+    ///   without `tls`.
     public nonisolated(nonsending) func connect(
-        to host: String, port: UInt16, via interface: String? = nil, tls: TLSSettings? = nil,
-        timeout: Duration? = .seconds(30)
+        to host: String, port: UInt16, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
+        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
-        try await connect(tls, timeout) { try destination(host, port, via: interface) }
+        try await connect(proxy, tls, trust, timeout) { try destination(host, port, via: interface) }
     }
 
     /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual
-    /// machine. See `connect(to:port:via:tls:timeout:)`.
+    /// machine. See `connect(to:port:via:proxy:tls:trust:timeout:)`.
     public nonisolated(nonsending) func connect(
-        to address: SocketAddress, via interface: String? = nil, tls: TLSSettings? = nil,
-        timeout: Duration? = .seconds(30)
+        to address: SocketAddress, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
+        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
-        try await connect(tls, timeout) { try destination(address, via: interface) }
+        try await connect(proxy, tls, trust, timeout) { try destination(address, via: interface) }
     }
 
-    /// Connects to the Unix-domain socket at a path. See `connect(to:port:via:tls:timeout:)`.
+    /// Connects to the Unix-domain socket at a path. See `connect(to:port:via:proxy:tls:trust:timeout:)`.
     public nonisolated(nonsending) func connect(
-        toPath path: String, tls: TLSSettings? = nil, timeout: Duration? = .seconds(30)
+        toPath path: String, tls: TLSSettings? = nil,
+        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
-        try await connect(tls, timeout) {
+        try await connect(nil, tls, trust, timeout) {
             try destination(SocketAddress.ofSocket(at: path, "connect"), via: nil)
         }
     }
 
     private nonisolated(nonsending) func connect(
-        _ tls: TLSSettings?, _ timeout: Duration?, to makeDestination: () throws -> Destination
+        _ proxy: Proxy?, _ tls: TLSSettings?, _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?,
+        _ timeout: Duration?, to makeDestination: () throws -> Destination
     ) async throws {
         let limit = OperationLimit(nil)
         try limit.check(.connect)
-        if let tls { try AsyncSocketError.check(tls) }
+        try Self.check(tls, hasTrust: trust != nil)
+        if let proxy { self.proxy = proxy }
         let destination = try makeDestination()
-        let connection = try makeConnection("connect")
+        if let tls { try AsyncSocketError.check(tls.expecting(destination.host)) }
+        let connection = try makeConnection(to: destination)
         let waiter = DoneWaiter(.connect, limit)
         connection.post(.connect(destination, timeout: timeout.map { max($0.inSeconds, 0) } ?? -1, waiter: waiter))
         try await waiter.value(from: connection)
-        if let tls { try await startTLS(settings: tls) }
+        if let tls { try await startTLS(settings: tls, trust: trust) }
+    }
+
+    private static func check(_ tls: TLSSettings?, hasTrust: Bool) throws(AsyncSocketError) {
+        if hasTrust, tls == nil { throw .badParameter("connect", "trust is for connections with TLS: give the parameter tls") }
+        if tls?.role == .server {
+            throw .badParameter(
+                "connect",
+                "tls needs settings of a client, such as .client: for the other role connect without, and call startTLS")
+        }
     }
 
     // MARK: - Scopes
@@ -65,8 +83,8 @@ extension AsyncSocket {
     /// Connects, calls `body` with the socket, and closes the connection on every way out.
     ///
     /// ```swift
-    /// let greeting = try await AsyncSocket.withConnection(to: "mail.example.org", port: 587) { socket in
-    ///     try await socket.readLine()
+    /// let greeting = try await AsyncSocket.withConnection(to: "mail.example.org", port: 993, tls: .client) {
+    ///     try await $0.readLine()
     /// }
     /// ```
     ///
@@ -75,39 +93,62 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address.
     ///   - port: A TCP port, 1 to 65535.
-    ///   - tls: How to use TLS from the first byte; nil: not at all, or later by `startTLS(settings:trust:)`.
+    ///   - interface: Where the connection leaves from; nil: any interface.
+    ///   - proxy: The way to the host; nil: nothing, unless `configure` sets one.
+    ///   - tls: How to use TLS from the first byte: `.client` for a server whose certificate is for `host`.
+    ///     Nil: not at all, or later by `startTLS(settings:trust:)`.
+    ///   - trust: Decides about the server's certificate, as in `startTLS(settings:trust:)`.
     ///   - timeout: The time for resolving and connecting, 30 seconds by default; nil: no limit.
     ///   - executor: Where `body` runs, unless it is isolated to an actor: on the connection's event loop by
     ///     default, which is fastest. Nil: where the caller runs. For work that computes for long or blocks,
     ///     `.custom(globalConcurrentExecutor)`: the caller may run on a loop too.
-    ///   - configure: Sets what the socket needs before it connects: a proxy, options, a logger.
+    ///   - configure: Sets what the socket needs before it connects: options, a logger.
     ///   - body: What to do with the connection.
     /// - Returns: What `body` returns.
-    /// - Throws: What `connect(to:port:via:tls:timeout:)`, `configure` and `body` throw.
+    /// - Throws: What `connect(to:port:via:proxy:tls:trust:timeout:)`, `configure` and `body` throw.
     public nonisolated(nonsending) static func withConnection<Result>(
-        to host: String, port: UInt16, tls: TLSSettings? = nil, timeout: Duration? = .seconds(30),
+        to host: String, port: UInt16, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
+        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
     ) async throws -> Result {
         let socket = AsyncSocket()
         try configure(socket)
         return try await socket.run(on: executor) { () async throws -> Result in
-            try await socket.connect(to: host, port: port, tls: tls, timeout: timeout)
+            try await socket.connect(
+                to: host, port: port, via: interface, proxy: proxy, tls: tls, trust: trust, timeout: timeout)
             return try await socket.closing(after: body)
         }
     }
 
     /// Connects to an address, calls `body` with the socket, and closes the connection on every way out: see
-    /// `withConnection(to:port:tls:timeout:executor:configure:_:)`.
+    /// `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
     public nonisolated(nonsending) static func withConnection<Result>(
-        to address: SocketAddress, tls: TLSSettings? = nil, timeout: Duration? = .seconds(30),
+        to address: SocketAddress, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
+        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
     ) async throws -> Result {
         let socket = AsyncSocket()
         try configure(socket)
         return try await socket.run(on: executor) { () async throws -> Result in
-            try await socket.connect(to: address, tls: tls, timeout: timeout)
+            try await socket.connect(to: address, via: interface, proxy: proxy, tls: tls, trust: trust, timeout: timeout)
+            return try await socket.closing(after: body)
+        }
+    }
+
+    /// Connects to the Unix-domain socket at a path, calls `body` with the socket, and closes the connection
+    /// on every way out: see `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
+    public nonisolated(nonsending) static func withConnection<Result>(
+        toPath path: String, tls: TLSSettings? = nil,
+        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
+        executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
+        _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
+    ) async throws -> Result {
+        let socket = AsyncSocket()
+        try configure(socket)
+        return try await socket.run(on: executor) { () async throws -> Result in
+            try await socket.connect(toPath: path, tls: tls, trust: trust, timeout: timeout)
             return try await socket.closing(after: body)
         }
     }

@@ -54,6 +54,8 @@ struct CallerClaims {
     var isClosing = false
     /// `closeWriteStream()` was called.
     var isWriteStreamClosing = false
+    /// The host that the caller connects to; nil for a path and for an accepted connection.
+    var host: String?
     /// `startTLS` was called: a connection allows that once.
     var isUpgradeClaimed = false
 }

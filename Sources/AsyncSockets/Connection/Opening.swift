@@ -146,6 +146,9 @@ struct Destination: Sendable {
         }
     }
 
+    /// The host, behind a proxy if there is one; nil for a path.
+    var host: String? { tunnel?.host ?? target.hostAndPort?.host }
+
     /// The destination in error messages.
     var name: String {
         switch target {

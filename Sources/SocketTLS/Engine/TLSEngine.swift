@@ -103,7 +103,7 @@ package final class TLSEngine {
     ) throws(TLSError) {
         let serverName: ServerName?
         switch settings.role {
-        case .client(let name): serverName = try ServerName(name)
+        case .client(let name): serverName = try TLSSettings.name(name)
         case .server: serverName = nil
         }
         let gate = TrustGate(settings)

@@ -8,7 +8,7 @@ func capabilities(of host: String) async throws -> String? {
             _ = try await socket.readLine()
             try await socket.write("a STARTTLS\r\n")
             guard try await socket.readLine()?.hasPrefix("a OK") == true else { throw NoTLS() }
-            try await socket.startTLS(settings: .client(serverName: host))
+            try await socket.startTLS(settings: .client)
             return nil
         }
     }
