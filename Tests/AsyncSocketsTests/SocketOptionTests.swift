@@ -240,6 +240,10 @@ import Testing
 
     @Test func smallWritesGoOutAtOnceUnlessTheUserSaysOtherwise() async throws {
         let link = try await Link.make()
+        // An accepted connection begins when the delegate has its socket.
+        link.client.write(Data("a"), tag: 1)
+        link.server.readData(tag: 1)
+        #expect(try await link.atServer.readText() == "a")
         for socket in [link.client, link.server] { #expect(await kernelValue(Self.tcp, TCP_NODELAY, of: socket) == 1) }
         withExtendedLifetime(link) {}
     }
