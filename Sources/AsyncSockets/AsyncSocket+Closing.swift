@@ -21,18 +21,27 @@ extension AsyncSocket {
 
     /// Ends the connection once the reads that are queued now are complete. Later reads and writes are
     /// dropped.
+    ///
+    /// The wait has no limit of its own: give the reads one. A read that is late ends the connection with its
+    /// error.
     public func disconnectAfterReading() {
         disconnect(.afterReads)
     }
 
     /// Ends the connection once the writes that are queued now are complete. Later reads and writes are
     /// dropped.
+    ///
+    /// The wait has no limit of its own: give the writes one. A write that is late ends the connection with
+    /// its error.
     public func disconnectAfterWriting() {
         disconnect(.afterWrites)
     }
 
     /// Ends the connection once the reads and writes that are queued now are complete. Later ones are
     /// dropped.
+    ///
+    /// The wait has no limit of its own: give the reads and writes one. One that is late ends the connection
+    /// with its error.
     public func disconnectAfterReadingAndWriting() {
         disconnect([.afterReads, .afterWrites])
     }
@@ -49,6 +58,9 @@ extension AsyncSocket {
     /// (RFC 8446, 6.1). Later writes are dropped. The connection ends when the peer closes its side too, or
     /// with one of the `disconnect` methods. A peer that speaks TLS 1.2 may answer a close_notify by closing
     /// at once (RFC 5246, 7.2.1).
+    ///
+    /// Neither the wait for the writes nor the wait for the peer has a limit of its own: give the writes one,
+    /// and read to the end with one (`readDataToEnd(withTimeout:maxLength:tag:)`).
     public func closeWriteStream() {
         guard let connection else { return }
         connection.record.withLock { $0.claims.isWriteStreamClosing = true }

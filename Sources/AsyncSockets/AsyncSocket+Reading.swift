@@ -12,8 +12,10 @@ extension AsyncSocket {
     /// `socketDidDisconnect(_:withError:)` says why.
     ///
     /// - Parameters:
-    ///   - timeout: Seconds from the moment when this is the oldest incomplete read; negative (the default):
-    ///     no limit. `socket(_:shouldTimeoutReadWithTag:elapsed:bytesDone:)` then decides what happens.
+    ///   - timeout: Seconds from the moment when this is the oldest incomplete read, on a connection that is
+    ///     established and behind no handshake; negative (the default): no limit. While it waits behind
+    ///     another read, or a `beginTLS`, the time of that one counts. When the time is over,
+    ///     `socket(_:shouldTimeoutReadWithTag:elapsed:bytesDone:)` decides what happens.
     ///   - buffer: Where to put the bytes; nil: in new memory.
     ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with
     ///     `.badParameter`.

@@ -10,6 +10,9 @@ extension AsyncSocket {
     /// established. `socketDidSecure(_:)` follows, or `socketDidDisconnect(_:withError:)` with an error that
     /// says who is to blame and what was wrong.
     ///
+    /// `TLSSettings.handshakeTimeout` counts from the beginning of the handshake. The wait for the reads and
+    /// writes before it has no limit of its own: give those one, or a silent peer keeps the connection.
+    ///
     /// Bytes that the peer sends before the handshake are never delivered as if they had come after it: a
     /// client refuses them (`.bytesBufferedAtUpgrade`, by `TLSSettings.bytesBufferedAtUpgrade`), a server
     /// takes them as the start of the handshake. So read the reply to a STARTTLS command up to its delimiter,

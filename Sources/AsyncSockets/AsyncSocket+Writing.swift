@@ -12,8 +12,10 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - data: The bytes. They are not copied.
-    ///   - timeout: Seconds from the moment when this is the oldest incomplete write; negative: no limit.
-    ///     `socket(_:shouldTimeoutWriteWithTag:elapsed:bytesDone:)` then decides what happens.
+    ///   - timeout: Seconds from the moment when this is the oldest incomplete write, on a connection that is
+    ///     established and behind no handshake; negative: no limit. While it waits behind another write, or a
+    ///     `beginTLS`, the time of that one counts. When the time is over,
+    ///     `socket(_:shouldTimeoutWriteWithTag:elapsed:bytesDone:)` decides what happens.
     ///   - tag: Comes back with the completion.
     public func write(_ data: Data, withTimeout timeout: TimeInterval, tag: Int = 0) {
         withConnection { $0.write(WritePacket(data: data, timeout: timeout, completion: .delegate(tag: tag))) }
