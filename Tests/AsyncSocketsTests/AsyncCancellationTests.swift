@@ -164,6 +164,24 @@ import Testing
         try await closing.value
     }
 
+    /// The kernel of a socket pair is full until the peer reads. It has the beginning of the first write.
+    @Test func aCancelledWriteThatTheKernelHasBegunGoesOn() async throws {
+        let (peer, other) = try RawSocket.pair()
+        let socket = try AsyncSocket(adopting: other.duplicate())
+        for text in ["first", "second"] {
+            let write = Task.immediate { try await socket.write(text == "first" ? Self.more : Data(text)) }
+            write.cancel()
+            #expect(await write.outcome == .cancelled)
+        }
+        let kept = Task.immediate { try await socket.write("kept") }
+        let closing = Task.immediate { try await socket.close() }
+        var received = Data()
+        while case let piece = try peer.receive(), !piece.isEmpty { received += piece }
+        #expect(received == Self.more + Data("kept"))
+        #expect(await kept.outcome == .served)
+        try await closing.value
+    }
+
     @Test(arguments: [false, true])
     func aCancelledFileIsGoneOrGoesOn(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)

@@ -56,6 +56,27 @@ import Testing
         #expect(error?.code == .closedByPeer)
     }
 
+    /// The connection has ended in order, and a part of a frame went with it.
+    @Test func aFrameThatIsDroppedAtTheEndIsAnError() async throws {
+        let listener = try RawSocket.listening()
+        let socket = AsyncSocket()
+        try await socket.connect(to: "127.0.0.1", port: listener.localPort)
+        socket.autoDisconnectOnClosedReadStream = true
+        socket.failedWriteGrace = 0.01
+        var peer: RawSocket? = try listener.accepted()
+        try peer?.send([0, 0, 0, 5, 1, 2])
+        try await socket.hasBuffered(6)
+        peer = nil
+        try await socket.turn("the end is known") { $0.ending.readEnd != nil }
+        // The peer has left: a write fails, and the connection ends by the end that came first.
+        while await outcome(of: { try await socket.write("x") }) == .served {}
+        #expect(socket.isDisconnected)
+        for _ in 0..<2 {
+            let result = await outcome { try await socket.readFrame(LengthPrefixed<UInt32>()) }
+            #expect(result == .failed(.closedByPeer))
+        }
+    }
+
     @Test func aFrameThatIsTooLongIsRefusedBeforeItComes() async throws {
         let pair = try await SocketPair()
         let framing = LengthPrefixed<UInt32>(maxLength: 100)

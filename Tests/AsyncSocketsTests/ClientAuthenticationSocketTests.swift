@@ -67,8 +67,31 @@ import Testing
         pair.server.autoDisconnectOnClosedReadStream = false
         pair.client.disconnectAfterWriting()
         #expect(try await pair.server.read() == nil)
-        let result = await outcome { try await pair.server.requestClientCertificate() }
-        #expect(result == .failed(.closedByPeer))
+        // Nor has the first request been sent, which a second one would find.
+        for _ in 0..<2 {
+            let result = await outcome { try await pair.server.requestClientCertificate() }
+            #expect(result == .failed(.closedByPeer))
+        }
+    }
+
+    /// The client has had enough, and never sees the request. Our side goes on, without a clock.
+    @Test func aClientThatEndsItsSideInsteadIsWaitedForNoLonger() async throws {
+        let pair = try await connected()
+        pair.server.autoDisconnectOnClosedReadStream = false
+        let write = Task.immediate { try await pair.server.write(Data(repeating: 1, count: 64 << 20)) }
+        try await eventually("the client has had enough") { (pair.server.writeProgress?.bytesDone ?? 0) > 1 << 20 }
+        let request = Task.immediate { try await pair.server.requestClientCertificate() }
+        try await pair.server.turn("the request is outstanding") { $0.clock != nil }
+        pair.client.closeWriteStream()
+        #expect(await request.outcome == .failed(.closedByPeer))
+        var hasClock = true
+        try await pair.server.turn("the turn is free") {
+            hasClock = $0.clock != nil
+            return true
+        }
+        #expect(!hasClock && pair.server.isConnected)
+        pair.server.disconnect()
+        #expect(await write.outcome == .failed(.closed))
     }
 
     @Test func aRefusalNamesTheRequest() async throws {

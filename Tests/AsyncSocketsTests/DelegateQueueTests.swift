@@ -219,6 +219,28 @@ import Testing
         withExtendedLifetime(other) {}
     }
 
+    /// The delegate needs no queue by then, and the one that it had is suspended.
+    @Test func theEndDoesNotWaitForTheQueueOfItsTime() async throws {
+        let peers = try (0..<2).map { _ in try ScriptedPeer.listening([.wait(for: TestSignal())]) }
+        let (recorder, queue) = (Recorder(), DispatchQueue(label: "first"))
+        let socket = AsyncSocket(delegate: recorder, delegateQueue: queue)
+        try socket.connect(toHost: "127.0.0.1", onPort: peers[0].port, withTimeout: 300)
+        try await recorder.connected()
+        queue.sync {}
+        queue.suspend()
+        defer { queue.resume() }
+        // Inside the turn of the first connection, which ends when this has returned.
+        socket.perform { _ in
+            socket.disconnect()
+            try? socket.connect(toHost: "127.0.0.1", onPort: peers[1].port, withTimeout: 300)
+            socket.setInlineDelegate(recorder)
+        }
+        try await eventually("the end and the beginning are told") { recorder.unread.count == 2 }
+        #expect(try await recorder.disconnected() == nil)
+        try await recorder.connected()
+        socket.disconnect()
+    }
+
     /// Many connections share one queue, which gets one block for a batch of events: each byte arrives once
     /// and in order.
     @Test func connectionsThatShareAQueueKeepTheirOrder() async throws {

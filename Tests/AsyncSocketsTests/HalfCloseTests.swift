@@ -82,6 +82,24 @@ import Testing
         _ = try await peer.finish()
     }
 
+    /// Asked for when the end was delivered already.
+    @Test(arguments: layers)
+    func aReadToTheEndBehindTheEndIsCompleteAndEmpty(_ version: TLSVersion?) async throws {
+        let (socket, recorder, peer) = try await connect([.send("abc")] + finish(version) + [.expect("ok")], tls: version)
+        socket.readDataToEnd(withTimeout: 300, tag: 1)
+        #expect(try await recorder.readText() == "abc")
+        try await recorder.readStreamClosed()
+        for tag in 2...3 {
+            socket.readDataToEnd(withTimeout: 300, tag: tag)
+            #expect(try await recorder.readText() == "")
+        }
+        socket.write(Data("ok"), withTimeout: 300, tag: 4)
+        #expect(try await recorder.wrote() == 4)
+        socket.disconnectAfterWriting()
+        #expect(try await recorder.disconnected() == nil)
+        _ = try await peer.finish()
+    }
+
     @Test(arguments: layers)
     func d18OurSideCanBeClosedWhileReadingGoesOn(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect(

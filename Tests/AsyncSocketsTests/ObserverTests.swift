@@ -104,6 +104,28 @@ import Testing
         #expect(times.trustSeconds >= waited && times.seconds > times.trustSeconds)
     }
 
+    /// The server takes its time when the client has decided: that is the client's handshake, not its decision.
+    @Test func theTimeOfADecisionEndsWithIt() async throws {
+        let observer = ObservationRecorder()
+        let link = try await Link.make(observer: observer)
+        var (client, server) = try TestCertificates.mutual()
+        client.trustEvaluation = .delegate
+        server.trustEvaluation = .delegate
+        try link.startTLS(client: client.only(.tls12), server: server.only(.tls12))
+        try await link.atClient.asked().1(true)
+        let (_, answer) = try await link.atServer.asked()
+        let clock = SuspendingClock()
+        let asked = clock.now
+        try await eventually("some time has passed") { asked.duration(to: clock.now) > .milliseconds(100) }
+        let waited = asked.duration(to: clock.now) / .seconds(1)
+        answer(true)
+        try await link.atClient.secured()
+        link.client.disconnect()
+        let about = await observer.untilEnds(2).about(.client)
+        guard about.count == 3, case .secured(_, _, _, let times) = about[1] else { throw Unexpected(description: "\(about)") }
+        #expect(times.trustSeconds > 0 && times.seconds - times.trustSeconds >= waited, "\(times)")
+    }
+
     @Test func aDecisionThatDoesNotComeEndsWithTheHandshake() async throws {
         let observer = ObservationRecorder()
         let link = try await Link.make(observer: observer)

@@ -83,6 +83,19 @@ import Testing
         #expect(errors.all.allSatisfy { $0.contains("cancelled") })
     }
 
+    /// The tasks run where the caller of `run` does, and their group is what ends them.
+    @Test func aShutdownCutsTasksThatRunWithTheirCallerToo() async throws {
+        let listener = try Self.listener()
+        let running = Task { try await listener.run(executor: nil) { try await $0.echo() } }
+        let clients = [try await Self.client(of: listener), try await Self.client(of: listener)]
+        listener.beginShutdown(within: .milliseconds(20))
+        try await eventually("none is served") { listener.reception.servedCount == 0 }
+        try await running.value
+        for client in clients {
+            await #expect(throws: (any Error).self) { if try await client.read() == nil { throw CancellationError() } }
+        }
+    }
+
     @Test func aCancelledShutdownCutsAtOnce() async throws {
         let listener = try Self.listener()
         let running = Task { try await listener.run { try await $0.echo() } }

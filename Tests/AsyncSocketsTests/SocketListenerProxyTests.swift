@@ -137,9 +137,13 @@ import Testing
     func aConnectionWithoutAValidHeaderEnds(_ index: Int) async throws {
         let (bytes, word) = Self.faults[index]
         let listener = try Self.listener()
-        let (errors, bodies) = (Findings<AsyncSocketError?>(), Findings<Bool>())
+        let (errors, bodies, ends) = (Findings<AsyncSocketError?>(), Findings<Bool>(), Findings<Bool>())
         try await serving(
-            listener, onError: { error, _ in errors.add(error as? AsyncSocketError) }, { _ in bodies.add(true) }
+            listener,
+            onError: { error, socket in
+                ends.add(socket.isDisconnected)
+                errors.add(error as? AsyncSocketError)
+            }, { _ in bodies.add(true) }
         ) { _ in
             let client = try RawSocket.connected(to: try #require(listener.localAddress))
             try client.send(bytes)
@@ -150,7 +154,7 @@ import Testing
         let error = try #require(errors.all.first ?? nil)
         #expect(error.code == .proxyFailed && error.blame == .peer)
         #expect(error.message.contains(word), "\(error.message)")
-        #expect(bodies.all.isEmpty)
+        #expect(bodies.all.isEmpty && ends.all == [true])
     }
 
     @Test(arguments: ["", "PROXY TCP4 192"])

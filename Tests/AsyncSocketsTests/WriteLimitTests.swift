@@ -82,6 +82,21 @@ import Testing
         #expect(link.client.isConnected)
     }
 
+    /// They wait for the end of the callback, and yet they count only if the kernel does not take them.
+    @Test func whatACallbackWritesLeavesBeforeItIsTooMuch() async throws {
+        let listener = try RawSocket.listening()
+        let recorder = Recorder { socket, told in
+            guard case .connected = told else { return }
+            for tag in 0..<10 { socket.write(Data(count: 1000), withTimeout: 300, tag: tag) }
+        }
+        let socket = AsyncSocket(inlineDelegate: recorder)
+        socket.maximumPendingWriteBytes = 1500
+        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try await recorder.connected()
+        for tag in 0..<10 { #expect(try await recorder.wrote() == tag) }
+        #expect(socket.isConnected)
+    }
+
     @Test func d13TheHighWaterMarkIsToldOnceUntilHalfOfItIsLeft() async throws {
         let link = try await Link.make()
         link.client.writeHighWaterMark = 1 << 20

@@ -2,7 +2,8 @@ internal import AsyncSocketsTesting
 internal import Glibc
 internal import SocketCore
 
-/// A listener whose process runs out of descriptors: it pauses, longer each time, and loses no connection.
+/// A listener whose process runs out of descriptors: it pauses, longer each time up to a second, and loses no
+/// connection. A second shortage begins with a short pause again.
 enum DescriptorProbe {
     private enum Told: Sendable {
         case accepted(SocketDescriptor, from: SocketAddress)
@@ -12,14 +13,24 @@ enum DescriptorProbe {
     static func run() throws {
         let mailbox = Mailbox<Told>()
         let acceptor = try listen { mailbox.put($0) }
-        let client = try connect(to: acceptor.localAddress)
-        guard case .accepted(let first, _) = try mailbox.next() else { throw ProbeFailure(description: "paused at once") }
-        let second = try connectInVain(to: acceptor.localAddress, mailbox)
-        client.close()
-        first.close()
+        for _ in 0..<2 {
+            var taken: [CInt] = []
+            let client = try connect(to: acceptor.localAddress)
+            guard case .accepted(let first, _) = try mailbox.next() else { throw ProbeFailure(description: "paused at once") }
+            let second = try connectInVain(to: acceptor.localAddress, mailbox, &taken)
+            client.close()
+            first.close()
+            try expect(second, mailbox)
+            second.close()
+            for descriptor in taken { close(descriptor) }
+        }
+    }
+
+    /// Now there is a descriptor for it.
+    private static func expect(_ client: SocketDescriptor, _ mailbox: Mailbox<Told>) throws {
         while true {
             guard case .accepted(_, let peer) = try mailbox.next() else { continue }
-            guard peer == second.localAddress else { throw ProbeFailure(description: "another connection came: \(peer)") }
+            guard peer == client.localAddress else { throw ProbeFailure(description: "another connection came: \(peer)") }
             return
         }
     }
@@ -46,8 +57,9 @@ enum DescriptorProbe {
     ///
     /// libdispatch opens a file now and then. One that it closes too late leaves one descriptor too many,
     /// one that it opens too late takes the last: all is done again.
-    private static func connectInVain(to address: SocketAddress, _ mailbox: Mailbox<Told>) throws -> SocketDescriptor {
-        var taken: [CInt] = []
+    private static func connectInVain(
+        to address: SocketAddress, _ mailbox: Mailbox<Told>, _ taken: inout [CInt]
+    ) throws -> SocketDescriptor {
         for _ in 0..<8 {
             try useUpDescriptors(&taken)
             let connection: SocketDescriptor
@@ -73,11 +85,11 @@ enum DescriptorProbe {
         if let last = taken.popLast() { close(last) }
     }
 
-    /// Three pauses in a row, each twice as long as the one before, and each kept: nil. Or else the
-    /// connection that came.
+    /// Pauses in a row, each twice as long as the one before and a second at most, and each kept: nil. Or
+    /// else the connection that came.
     private static func acceptedInsteadOfPausing(in mailbox: Mailbox<Told>) throws -> SocketDescriptor? {
         var previous: (seconds: Double, at: Deadline)?
-        for expected in [0.05, 0.1, 0.2] {
+        for expected in [0.05, 0.1, 0.2, 0.4, 0.8, 1] {
             let error: SystemError, seconds: Double, time: Deadline
             switch try mailbox.next() {
             case .accepted(let connection, _): return connection

@@ -279,6 +279,40 @@ import Testing
         loop.deregister(second)
     }
 
+    /// Each job takes longer than a batch may: what comes during the first waits for no more than two.
+    @Test func longJobsDoNotHoldUpEvents() async throws {
+        let loop = try EventLoop()
+        let gate = Gate()
+        let (count, counts) = (Locked(0), Locked<[Int]>([]))
+        let registration = loop.register(Handler { _ in counts.withLock { $0.append(count.withLock { $0 }) } })
+        await gate.close(loop)
+        let tasks = (0..<50).map { number in
+            Task(executorPreference: loop) {
+                count.withLock { $0 += 1 }
+                if number % 25 == 0 { loop.resume(registration) }
+                let end = ContinuousClock.now + .microseconds(1500)
+                while ContinuousClock.now < end {}
+            }
+        }
+        gate.open()
+        for task in tasks { await task.value }
+        let before = counts.withLock { $0 }
+        #expect(before.count == 2 && before[0] <= 3 && before[1] <= 28, "\(before)")
+        loop.deregister(registration)
+    }
+
+    /// Nothing else has the loop come round: a timer would take two milliseconds each time.
+    @Test func aTaskThatGaveUpItsTurnGoesOnByItself() async throws {
+        let loop = try EventLoop()
+        try await eventually("a thousand turns need no timer") {
+            let start = ContinuousClock.now
+            await Task(executorPreference: loop) {
+                for _ in 0..<1000 { await JobBudget.renew() }
+            }.value
+            return start.duration(to: .now) < .seconds(1)
+        }
+    }
+
     // MARK: - The end of a loop
 
     @Test func aLoopThatIsReleasedRunsTheJobsThatWait() async throws {

@@ -22,16 +22,22 @@ import Testing
         #expect(try await pair.server.read() == nil)
     }
 
-    /// A delegate's reads are what `startTLS` waits for.
+    /// A delegate's reads are what `startTLS` waits for. The kernel would take the write, which waits too.
     @Test func startTLSBehindADelegatesReadWaitsForIt() async throws {
         let link = try await Link.make()
         link.client.readData(to: .lineEnd, withTimeout: 300, tag: 1)
         try await link.client.readWaits()
         let upgrade = Task.immediate { try await link.client.startTLS(settings: TestCertificates.client()) }
+        let write = Task.immediate { try await link.client.write("secret\r\n") }
         link.server.write(Data("ready\r\n"), tag: 1)
         try link.server.beginTLS(settings: TestCertificates.server())
         #expect(try await link.atClient.readText() == "ready\r\n")
         #expect(try await upgrade.value.cipherSuite.isEmpty == false)
+        try await write.value
+        #expect(try await link.atServer.wrote() == 1)
+        try await link.atServer.secured()
+        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 2)
+        #expect(try await link.atServer.readText() == "secret\r\n")
     }
 
     /// Writes that do not leave: the peer reads nothing.

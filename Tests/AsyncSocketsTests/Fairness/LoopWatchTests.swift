@@ -77,5 +77,24 @@ import Testing
         loop.deregister(registrations.1)
     }
 
+    /// While it is held on, another loop is held, for long enough to be reported.
+    @Test func aLoopThatIsHeldOnIsReportedOnce() async throws {
+        LogRecorder.install()
+        let handlers = ["held on", "held later", "held last"].map { Handler($0) }
+        var loops: [(EventLoop, LoopRegistration)] = []
+        for handler in handlers {
+            let loop = try EventLoop(label: "held")
+            let registration = loop.register(handler)
+            loops.append((loop, registration))
+            loop.resume(registration)
+            _ = try await warning("test", handler.name)
+        }
+        for handler in handlers {
+            #expect(Self.warnings("test", handler.name).count == 1)
+            handler.release.signal()
+        }
+        for (loop, registration) in loops { loop.deregister(registration) }
+    }
+
     private static func block(_ release: DispatchSemaphore) { release.wait() }
 }

@@ -65,6 +65,15 @@ import Testing
         #expect(try await findsRoom(ask()))
     }
 
+    /// Some that are taken leave the order of the others.
+    @Test func theSocketsComeInTheOrderInWhichTheyWereReady() async throws {
+        let sockets = (0..<6).map { _ in AsyncSocket() }
+        for socket in sockets[..<3] { queue.put(socket) }
+        #expect(try await queue.next() === sockets[0])
+        for socket in sockets[3...] { queue.put(socket) }
+        for socket in sockets[1...] { #expect(try await queue.next() === socket) }
+    }
+
     /// Those that are ready come before the end.
     @Test func theEndComesBehindTheLastSocket() async throws {
         fill(ready: 2, expected: 0)

@@ -6,11 +6,15 @@ import SocketTestSupport
 extension AsyncSocket {
     /// Waits until the socket holds `count` bytes that no read has taken.
     func hasBuffered(_ count: Int) async throws {
-        try await eventually("\(count) bytes are buffered") {
-            // The buffer belongs to the turn.
+        try await turn("\(count) bytes are buffered") { $0.reads.preBuffer.count == count }
+    }
+
+    /// Waits until `condition` is true of the connection, whose state belongs to the turn.
+    func turn(_ what: String, _ condition: (StreamConnection) -> Bool) async throws {
+        try await eventually(what) {
             guard let connection, connection.turn.enterIfFree() else { return false }
             defer { connection.turn.leaveOrDrain(connection) }
-            return connection.reads.preBuffer.count == count
+            return condition(connection)
         }
     }
 }

@@ -28,13 +28,18 @@ import Testing
         peer.stop()
     }
 
-    @Test func aDisconnectSendsTheWriteBeforeIt() async throws {
+    /// Also when both come in the same turn.
+    @Test(arguments: [false, true]) func aDisconnectSendsTheWriteBeforeIt(isOneTurn: Bool) async throws {
         let peer = try ScriptedPeer.listening([.expect("."), .expectEnd])
         let socket = AsyncSocket()
         try await socket.connect(to: "127.0.0.1", port: peer.port)
         // One byte: a kernel that takes a part takes all of it.
-        socket.write(Data(".".utf8), tag: 1)
-        socket.disconnect()
+        let say = { @Sendable in
+            socket.write(Data(".".utf8), tag: 1)
+            socket.disconnect()
+        }
+        // Inside the turn, which receives both afterwards.
+        if isOneTurn { socket.perform { _ in say() } } else { say() }
         #expect(try await peer.finish().texts == ["."])
     }
 

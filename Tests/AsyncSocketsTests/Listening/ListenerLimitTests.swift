@@ -1,0 +1,95 @@
+import AsyncSocketsTesting
+import FoundationEssentials
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// The limits of a listener, and connections that wait at one of them.
+@Suite(.timeLimit(.minutes(20))) struct ListenerLimitTests {
+    private func listener(isSecure: Bool, maximumConnections: Int? = nil) throws -> SocketListener {
+        try SocketListener(
+            port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil,
+            maximumConnections: maximumConnections)
+    }
+
+    private func client(of listener: SocketListener) async throws -> AsyncSocket {
+        let client = AsyncSocket()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort)
+        return client
+    }
+
+    private func expectEcho(_ client: AsyncSocket) async throws {
+        try await client.write("hello\n")
+        #expect(try await client.readLine() == "hello")
+    }
+
+    /// A higher limit lets the next one in, and a lower one closes nothing.
+    @Test func aLimitOfConnectionsMayChange() async throws {
+        let listener = try listener(isSecure: false, maximumConnections: 1)
+        try await serving(listener, { try await $0.echo() }) { _ in
+            var clients = [try await client(of: listener)]
+            try await expectEcho(clients[0])
+            for limit in 2...3 {
+                let refusals = listener.reception.quota.refusalCount
+                clients.append(try await client(of: listener))
+                try await eventually("it waits") { listener.reception.quota.refusalCount > refusals }
+                listener.maximumConnections = limit
+                try await eventually("it is served") { listener.reception.servedCount == limit }
+                try await expectEcho(clients[limit - 1])
+            }
+            listener.maximumConnections = 1
+            for client in clients { try await expectEcho(client) }
+        }
+    }
+
+    /// Nothing is taken that would only wait for a place, until one is free.
+    @Test func theSequenceTakesNothingWithoutAFreeHandshake() async throws {
+        let listener = try listener(isSecure: true)
+        listener.maximumHandshakes = 1
+        let asking = Task {
+            var iterator = listener.connections.makeAsyncIterator()
+            return try await iterator.next()
+        }
+        try await eventually("it accepts") { listener.queue.isAwaited }
+        let (address, slots) = (try #require(listener.localAddress), listener.preparation.slots)
+        var silent: [RawSocket?] = [try .connected(to: address)]
+        try await eventually("it shakes hands") { slots.takenCount == 1 }
+        // Taken if the accepting task has looked for a place before the first one had it.
+        silent.append(try .connected(to: address))
+        try await eventually("the accepting task waits behind all others") {
+            slots.waitingCount == listener.reception.servedCount
+        }
+        let count = listener.reception.servedCount
+        for _ in 0..<5 { silent.append(try .connected(to: address)) }
+        try await eventually("they are accepted") { listener.reception.quota.openCount == 7 }
+        // The accepting task runs on this loop, and has had its chance to take them.
+        for _ in 0..<3 { await Task(executorPreference: listener.reception.loop) {}.value }
+        #expect(listener.reception.servedCount == count)
+        for index in 0..<2 { silent[index] = nil }
+        try await eventually("the others are taken") { listener.reception.servedCount == 5 }
+        await listener.shutdown(within: .zero)
+        #expect(try await asking.value == nil)
+    }
+
+    /// Nothing more is accepted then, so those that are there need not wait for each other.
+    @Test func aShutdownLetsInThoseThatWaitForAPlace() async throws {
+        let listener = try listener(isSecure: true)
+        listener.maximumHandshakes = 1
+        listener.listener.start()
+        let clients = [try await client(of: listener), try await client(of: listener)]
+        try await eventually("both are accepted") { listener.reception.quota.openCount == 2 }
+        let running = Task { try await listener.run { try await $0.echo() } }
+        try await eventually("one has the place") {
+            listener.preparation.slots.takenCount == 1 && listener.reception.servedCount == 2
+        }
+        listener.beginShutdown()
+        try await eventually("both have one") { listener.preparation.slots.takenCount == 2 }
+        for client in clients {
+            try await client.startTLS(settings: .ofTests())
+            try await expectEcho(client)
+            try await client.close()
+        }
+        try await running.value
+    }
+}

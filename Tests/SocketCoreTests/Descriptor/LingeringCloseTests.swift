@@ -1,0 +1,31 @@
+import AsyncSocketsTesting
+import SocketCore
+import SocketTestSupport
+import Testing
+
+/// A connection that closes slowly, and its last bytes.
+@Suite(.timeLimit(.minutes(20))) struct LingeringCloseTests {
+    /// The peer has ended its side, and the kernel takes a part: the rest follows while the peer reads. A
+    /// round that has taken as long as the grace period says nothing.
+    @Test(arguments: [400_000, 1_000_000]) func theRestFollowsThoughThePeerHasEnded(count: Int) async throws {
+        let loop = try EventLoop()
+        let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ $0 >> 11) }
+        try await eventually("a round is quick enough") {
+            let start = ContinuousClock.now
+            let (peer, descriptor) = try pair()
+            peer.finish()
+            bytes.withUnsafeBytes { LingeringClose.begin(with: descriptor, sending: $0, on: loop) }
+            var received: [UInt8] = []
+            while case let piece = try peer.receive(), !piece.isEmpty { received += piece }
+            let isQuick = start.duration(to: .now) < .seconds(4)
+            if isQuick { #expect(received == bytes) }
+            return isQuick
+        }
+        try await eventually("it has left the loop") { loop.registrationCount == 0 }
+    }
+
+    private func pair() throws -> (peer: RawSocket, own: SocketDescriptor) {
+        let (peer, own) = try RawSocket.pair()
+        return (peer, SocketDescriptor(takingOver: own.duplicate()))
+    }
+}
