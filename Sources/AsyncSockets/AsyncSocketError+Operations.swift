@@ -96,3 +96,24 @@ extension AsyncSocketError {
             message: "more than \(limit) bytes would wait to be written: write less, or raise maximumPendingWriteBytes")
     }
 }
+
+extension AsyncSocketError {
+    /// Throws when the arguments of a client do not fit together.
+    static func check(_ tls: TLSSettings?, hasTrust: Bool) throws(AsyncSocketError) {
+        if hasTrust, tls == nil { throw .badParameter("connect", "trust is for connections with TLS: give the parameter tls") }
+        if tls?.role == .server {
+            throw .badParameter(
+                "connect",
+                "tls needs settings of a client, such as .client: for the other role connect without, and call startTLS")
+        }
+    }
+
+    /// Throws when the settings are unusable.
+    static func check(_ settings: TLSSettings) throws(AsyncSocketError) {
+        do throws(TLSError) {
+            _ = try TLSContext.context(for: settings)
+        } catch {
+            throw AsyncSocketError(error, operation: "startTLS")
+        }
+    }
+}

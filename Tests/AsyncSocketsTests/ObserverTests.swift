@@ -104,7 +104,8 @@ import Testing
         #expect(times.trustSeconds >= waited && times.seconds > times.trustSeconds)
     }
 
-    /// The server takes its time when the client has decided: that is the client's handshake, not its decision.
+    /// The server takes its time when the client has decided: that belongs to the client's handshake, and not
+    /// to its decision.
     @Test func theTimeOfADecisionEndsWithIt() async throws {
         let observer = ObservationRecorder()
         let link = try await Link.make(observer: observer)

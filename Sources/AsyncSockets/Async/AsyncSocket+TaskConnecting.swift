@@ -58,7 +58,7 @@ extension AsyncSocket {
     ) async throws {
         let limit = OperationLimit(nil)
         try limit.check(.connect)
-        try Self.check(tls, hasTrust: trust != nil)
+        try AsyncSocketError.check(tls, hasTrust: trust != nil)
         if let proxy { self.proxy = proxy }
         let destination = try makeDestination()
         if let tls { try AsyncSocketError.check(tls.expecting(destination.host)) }
@@ -67,15 +67,6 @@ extension AsyncSocket {
         connection.post(.connect(destination, timeout: timeout.map { max($0.inSeconds, 0) } ?? -1, waiter: waiter))
         try await waiter.value(from: connection)
         if let tls { try await startTLS(settings: tls, trust: trust) }
-    }
-
-    private static func check(_ tls: TLSSettings?, hasTrust: Bool) throws(AsyncSocketError) {
-        if hasTrust, tls == nil { throw .badParameter("connect", "trust is for connections with TLS: give the parameter tls") }
-        if tls?.role == .server {
-            throw .badParameter(
-                "connect",
-                "tls needs settings of a client, such as .client: for the other role connect without, and call startTLS")
-        }
     }
 
     // MARK: - Scopes
@@ -93,12 +84,7 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address.
     ///   - port: A TCP port, 1 to 65535.
-    ///   - interface: Where the connection leaves from; nil: any interface.
-    ///   - proxy: The way to the host; nil: nothing, unless `configure` sets one.
-    ///   - tls: How to use TLS from the first byte: `.client` for a server whose certificate is for `host`.
-    ///     Nil: not at all, or later by `startTLS(settings:trust:)`.
-    ///   - trust: Decides about the server's certificate, as in `startTLS(settings:trust:)`.
-    ///   - timeout: The time for resolving and connecting, 30 seconds by default; nil: no limit.
+    ///   - interface: See `connect(to:port:via:proxy:tls:trust:timeout:)`, as for the next four.
     ///   - executor: Where `body` runs, unless it is isolated to an actor: on the connection's event loop by
     ///     default, which is fastest. Nil: where the caller runs. For work that computes for long or blocks,
     ///     `.custom(globalConcurrentExecutor)`: the caller may run on a loop too.
@@ -171,17 +157,6 @@ extension AsyncSocket {
             // A preference counts from the next suspension on, and so far there need not have been one.
             if (executor as? EventLoop)?.isCurrent != true { await Task.yield() }
             return try await body()
-        }
-    }
-}
-
-extension AsyncSocketError {
-    /// Throws when the settings are unusable.
-    static func check(_ settings: TLSSettings) throws(AsyncSocketError) {
-        do throws(TLSError) {
-            _ = try TLSContext.context(for: settings)
-        } catch {
-            throw AsyncSocketError(error, operation: "startTLS")
         }
     }
 }
