@@ -91,6 +91,22 @@ extension AsyncSocket {
         localAddress?.port ?? 0
     }
 
+    /// The PROXY header with which the connection began: who connected to the proxy, and what the proxy knows
+    /// of it. Nil on every connection but those that a `SocketListener` with `ProxyProtocol` accepts from its
+    /// sources. It stays after the connection's end.
+    public internal(set) var proxyHeader: ProxyHeader? {
+        get { state.withLock { $0.extras?.value.proxyHeader } }
+        set { changeExtras { $0.proxyHeader = newValue } }
+    }
+
+    /// The address of the client: what the PROXY header says, and otherwise `connectedAddress`.
+    ///
+    /// The second when there is no header, or it names no client, as that of a proxy's health check.
+    public var originalAddress: SocketAddress? {
+        guard let proxyHeader, proxyHeader.transport == .stream else { return connectedAddress }
+        return proxyHeader.source ?? connectedAddress
+    }
+
     private var record: ConnectionRecord? {
         connection?.record.withLock { $0 }
     }

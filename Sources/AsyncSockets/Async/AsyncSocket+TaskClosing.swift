@@ -31,6 +31,39 @@ extension AsyncSocket {
         if countsRefusedWrites, let cancellation { throw cancellation }
         if countsRefusedWrites || lost.isAnswered { throw lost.error }
     }
+
+    /// Calls `body`, and closes the connection on every way out.
+    ///
+    /// One function, and not several: what a task keeps for each of them stays as long as `body` runs.
+    func closing<Result>(
+        isolation: isolated (any Actor)? = #isolation,
+        after body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
+    ) async throws -> Result {
+        let connection = connection
+        // Nil when the connection belongs to another task already: then each read has a handler of its own.
+        var waiter = connection?.scope.begin()
+        do {
+            let result = try await withTaskCancellationHandler(
+                operation: {
+                    // Without it the body would run beside the caller's actor.
+                    _ = isolation
+                    return try await body(self)
+                },
+                onCancel: { [waiter] in
+                    guard let waiter else { return }
+                    waiter.cancel()
+                    connection?.post(.cancel(waiter))
+                }, isolation: isolation)
+            if waiter != nil { connection?.scope.end() }
+            waiter = nil
+            try await finish()
+            return result
+        } catch {
+            if waiter != nil { connection?.scope.end() }
+            disconnect()
+            throw error
+        }
+    }
 }
 
 extension StreamConnection {

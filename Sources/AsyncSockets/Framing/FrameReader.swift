@@ -1,0 +1,76 @@
+internal import SocketBuffers
+internal import SocketCore
+
+/// Reads frames out of the buffer, one after the other.
+final class FrameReader<Format: Framing>: @unchecked Sendable {
+    // Unchecked: a reader belongs to one read at a time, which writes the frame before its task goes on.
+    let maxLength: Int
+    private let framing: Format
+    private let resumable: (any ResumableFraming<Format.Frame>)?
+    private var frame: Format.Frame?
+    private var seen = 0
+    private(set) lazy var goal = ReadPacket.Goal.reader(reader)
+    private lazy var reader = BufferReader { [unowned self] in take(from: $0, isFirstLook: $1) }
+
+    init(_ framing: Format) {
+        self.framing = framing
+        resumable = framing as? any ResumableFraming<Format.Frame>
+        maxLength = framing.maximumFrameLength
+    }
+
+    private func take(from buffer: PreBuffer, isFirstLook: Bool) -> BufferReader.Step {
+        if isFirstLook { seen = 0 }
+        do throws(AsyncSocketError) {
+            switch try decode(buffer.readableBytes.bytes) {
+            case .incomplete(let minimum):
+                seen = buffer.count
+                return .needs(minimum)
+            case .frame(let frame, let length):
+                guard (0...buffer.count).contains(length) else {
+                    throw .badParameter("read", "the framing took \(length) of \(buffer.count) bytes")
+                }
+                self.frame = frame
+                buffer.consume(length)
+                return .done
+            }
+        } catch {
+            return .failed(error)
+        }
+    }
+
+    private func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Format.Frame> {
+        guard let resumable else { return try framing.decode(bytes) }
+        return try resumable.decode(bytes, seen: seen)
+    }
+
+    func takeFrame() -> Format.Frame? {
+        defer { frame = nil }
+        return frame
+    }
+}
+
+extension StreamConnection {
+    /// The next frame; nil after an orderly end.
+    nonisolated(nonsending) func readFrame<Format>(
+        _ reader: FrameReader<Format>, _ limit: OperationLimit
+    ) async throws -> Format.Frame? {
+        do {
+            _ = try await read(reader.goal, reader.maxLength, limit)
+            return reader.takeFrame()
+        } catch let error as AsyncSocketError where error.isOrderlyEnd {
+            // Bytes of a frame that is not complete are still there, or were when the connection ended.
+            if try await hasUnreadBytes(limit) || record.withLock({ $0.snapshot.hasDroppedBytes }) { throw error }
+            return nil
+        }
+    }
+
+    /// After an orderly end.
+    private nonisolated(nonsending) func hasUnreadBytes(_ limit: OperationLimit) async throws -> Bool {
+        do {
+            _ = try await read(.arrival, 1, limit)
+            return true
+        } catch let error as AsyncSocketError where error.isOrderlyEnd {
+            return false
+        }
+    }
+}
