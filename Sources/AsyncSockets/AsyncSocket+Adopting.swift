@@ -18,12 +18,25 @@ extension AsyncSocket {
     /// - Throws: `.badParameter` with an errno: EBADF or ENOTSOCK, ESOCKTNOSUPPORT when it is not a TCP or
     ///   Unix-domain stream, EAFNOSUPPORT for another family, ENOTCONN when it listens or is not connected
     ///   (any more); `.system` when there is no event loop for it.
-    public convenience init(
-        adopting descriptor: Int32, delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue,
+    public convenience init<Delegate: AsyncSocketDelegate & SendableMetatype>(
+        adopting descriptor: Int32, delegate: Delegate?, delegateQueue: DispatchQueue,
         socketQueue: DispatchQueue? = nil
     ) throws(AsyncSocketError) {
         let peer = try Self.peer(of: descriptor)
         self.init(delegate: delegate, delegateQueue: delegateQueue, socketQueue: socketQueue)
+        try adopt(descriptor, of: peer)
+    }
+
+    /// A socket whose delegate is called on the main queue, for a connection that other code has made: see
+    /// `init(delegate:socketQueue:)`.
+    ///
+    /// - Throws: What `init(adopting:delegate:delegateQueue:socketQueue:)` throws.
+    @MainActor
+    public convenience init(
+        adopting descriptor: Int32, delegate: any AsyncSocketDelegate, socketQueue: DispatchQueue? = nil
+    ) throws(AsyncSocketError) {
+        let peer = try Self.peer(of: descriptor)
+        self.init(delegate: delegate, socketQueue: socketQueue)
         try adopt(descriptor, of: peer)
     }
 

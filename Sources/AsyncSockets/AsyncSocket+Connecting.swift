@@ -79,9 +79,10 @@ extension AsyncSocket {
 
     /// What is to be reached, checked; by way of the proxy, if there is one.
     func destination(
-        _ host: String, _ port: UInt16, via interface: String?
+        _ host: String, _ port: some BinaryInteger, via interface: String?
     ) throws(AsyncSocketError) -> Destination {
         try AsyncSocketError.checkHost(host, "connect")
+        let port = try AsyncSocketError.port(port, "connect")
         guard port > 0 else { throw .badParameter("connect", "no one listens on port 0: give a port from 1 to 65535") }
         return try destination(.host(host, port: port), routePolicy(via: interface))
     }

@@ -21,7 +21,7 @@ extension AsyncSocket {
                 try state.options.set(option, to: value)
             }
         } catch {
-            throw AsyncSocketError(option: error, operation: "setOption")
+            throw AsyncSocketError(refusal: error, operation: "setOption")
         }
     }
 
@@ -39,7 +39,7 @@ extension AsyncSocket {
             }
             if let value { return value }
         } catch {
-            throw AsyncSocketError(option: error, operation: "option")
+            throw AsyncSocketError(refusal: error, operation: "option")
         }
         throw .badConfiguration("option", "the socket has no connection, and \(option.name) was not set: set it first")
     }
@@ -129,7 +129,8 @@ extension AsyncSocket.Occupation {
 }
 
 extension AsyncSocketError {
-    fileprivate init(option error: SystemError, operation: String) {
+    /// The kernel has refused what the caller asked for.
+    init(refusal error: SystemError, operation: String) {
         self.init(error, operation: operation)
         guard Self.misuses.contains(error.errno) else { return }
         code = .badParameter

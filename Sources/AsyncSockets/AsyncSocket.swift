@@ -54,10 +54,10 @@ public final class AsyncSocket: Sendable {
 
     /// A socket whose delegate is called on a queue.
     ///
-    /// The delegate needs no lock and need not be `Sendable`: all its calls come one after the other. Use a
-    /// queue of your own, or `.main` for a delegate on the main actor: the compiler cannot see that any other
-    /// queue is wrong for it. (Where the main actor is the default isolation of a target, write `nonisolated
-    /// final class` for a delegate with a queue of your own.) Keep a reference to the delegate and to the
+    /// The delegate needs no lock and need not be `Sendable`: all its calls come one after the other. One on
+    /// the main actor does not compile here: `init(delegate:socketQueue:)` calls it there. (Where the main
+    /// actor is the default isolation of a target, write `nonisolated final class` for a delegate with a
+    /// queue of your own.) Keep a reference to the delegate and to the
     /// socket: neither keeps the other. A queue that is blocked in a callback holds one of the 64 threads
     /// that libdispatch has for the whole process: give many sockets one queue rather than each socket its
     /// own, and never wait in a callback.
@@ -68,10 +68,21 @@ public final class AsyncSocket: Sendable {
     ///     queue; a global queue traps at run time.
     ///   - socketQueue: A serial queue on which the socket runs; nil (recommended): the event loops. It may
     ///     target another queue, and sockets may share it. It must not be a concurrent queue.
-    public convenience init(
-        delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue, socketQueue: DispatchQueue? = nil
+    public convenience init<Delegate: AsyncSocketDelegate & SendableMetatype>(
+        delegate: Delegate?, delegateQueue: DispatchQueue, socketQueue: DispatchQueue? = nil
     ) {
+        // Generic, since only so does the compiler refuse a conformance that is isolated to the main actor.
         self.init(DelegateSlot(delegate, queue: delegateQueue), socketQueue: socketQueue)
+    }
+
+    /// A socket whose delegate is called on the main queue, such as one that is isolated to the main actor.
+    ///
+    /// - Parameters:
+    ///   - delegate: The object that gets the callbacks. The socket holds it weakly: keep it.
+    ///   - socketQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
+    @MainActor
+    public convenience init(delegate: any AsyncSocketDelegate, socketQueue: DispatchQueue? = nil) {
+        self.init(DelegateSlot(delegate, queue: .main), socketQueue: socketQueue)
     }
 
     /// A socket whose delegate is called on the socket's event loop, without a change of thread: the fastest
@@ -88,8 +99,6 @@ public final class AsyncSocket: Sendable {
     public convenience init<Delegate: AsyncSocketDelegate & Sendable>(
         inlineDelegate: Delegate?, socketQueue: DispatchQueue? = nil
     ) {
-        // Generic, since only so does the compiler refuse a delegate on the main actor, whose conformance is
-        // isolated to it.
         self.init(DelegateSlot(inlineDelegate, queue: nil), socketQueue: socketQueue)
     }
 
@@ -121,12 +130,18 @@ public final class AsyncSocket: Sendable {
     /// A connection delivers on the new queue once the callback in progress on the old one has returned.
     ///
     /// - Parameters:
-    ///   - delegate: Held weakly; nil: no one gets the callbacks.
+    ///   - delegate: Held weakly; `removeDelegate()` sets none.
     ///   - delegateQueue: A serial queue, as for `init(delegate:delegateQueue:socketQueue:)`.
-    public func setDelegate(_ delegate: (any AsyncSocketDelegate)?, delegateQueue: DispatchQueue) {
-        delegateQueue.requireSerial()
-        serveDelegate()
-        replaceAudience(with: DelegateSlot(delegate, queue: delegateQueue))
+    public func setDelegate<Delegate: AsyncSocketDelegate & SendableMetatype>(
+        _ delegate: Delegate?, delegateQueue: DispatchQueue
+    ) {
+        replaceAudience(with: DelegateSlot(delegate, queue: delegateQueue), servesDelegate: true)
+    }
+
+    /// Sets another delegate, which is called on the main queue: see `setDelegate(_:delegateQueue:)`.
+    @MainActor
+    public func setDelegate(_ delegate: any AsyncSocketDelegate) {
+        replaceAudience(with: DelegateSlot(delegate, queue: .main), servesDelegate: true)
     }
 
     /// Sets another delegate, which is called on the event loop, as with `init(inlineDelegate:socketQueue:)`.
@@ -134,14 +149,7 @@ public final class AsyncSocket: Sendable {
     ///
     /// - Parameter inlineDelegate: Held weakly; nil: no one gets the callbacks.
     public func setInlineDelegate<Delegate: AsyncSocketDelegate & Sendable>(_ inlineDelegate: Delegate?) {
-        serveDelegate()
-        replaceAudience(with: DelegateSlot(inlineDelegate, queue: nil))
-    }
-
-    /// From now on the socket has the defaults of one with a delegate.
-    private func serveDelegate() {
-        guard configuration.isServingTasks else { return }
-        autoDisconnectOnClosedReadStream = true
+        replaceAudience(with: DelegateSlot(inlineDelegate, queue: nil), servesDelegate: true)
     }
 
     /// The queue on which the delegate is called; nil: the socket's event loop.
@@ -154,7 +162,10 @@ public final class AsyncSocket: Sendable {
         replaceAudience(with: DelegateSlot(nil, queue: nil))
     }
 
-    private func replaceAudience(with audience: DelegateSlot) {
+    private func replaceAudience(with audience: DelegateSlot, servesDelegate: Bool = false) {
+        audience.queue?.requireSerial()
+        // From now on the socket has the defaults of one with a delegate.
+        if servesDelegate, configuration.isServingTasks { autoDisconnectOnClosedReadStream = true }
         let occupation = state.withLock { state in
             state.audience = audience
             return state.occupation

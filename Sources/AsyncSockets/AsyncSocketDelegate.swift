@@ -10,12 +10,12 @@ public import FoundationEssentials
 /// make to the socket.
 ///
 /// The protocol is not `Sendable`: a delegate with a queue may have state without locks. A delegate on the
-/// main actor has a conformance that is isolated to it, and the main queue:
+/// main actor has a conformance that is isolated to it, and is called on the main queue:
 ///
 /// ```swift
 /// @MainActor final class Session { … }
 /// extension Session: @MainActor AsyncSocketDelegate { … }
-/// let socket = AsyncSocket(delegate: session, delegateQueue: .main)
+/// let socket = AsyncSocket(delegate: session)
 /// ```
 public protocol AsyncSocketDelegate: AnyObject {
     // MARK: Connecting and accepting

@@ -11,6 +11,16 @@ extension AsyncSocketError {
         }
     }
 
+    /// The port with that number.
+    ///
+    /// - Throws: `.badParameter` for a number that no port has.
+    static func port(_ number: some BinaryInteger, _ operation: String) throws(AsyncSocketError) -> UInt16 {
+        guard let port = UInt16(exactly: number) else {
+            throw .badParameter(operation, "\(number) is not a port: they are from 0 to 65535")
+        }
+        return port
+    }
+
     init(_ error: ResolveError) {
         let kind =
             switch error.query.families {

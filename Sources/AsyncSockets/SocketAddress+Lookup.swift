@@ -10,11 +10,11 @@ extension SocketAddress {
     ///
     /// - Parameters:
     ///   - host: A name or an address, as `connect(toHost:onPort:)` takes them.
-    ///   - port: The port that the addresses get.
+    ///   - port: The port that the addresses get, 0 to 65535.
     /// - Throws: `AsyncSocketError` with `.hostNotFound` or, for a host that is empty or not a name,
     ///   `.badParameter`; `CancellationError` when the task is cancelled.
-    public static func lookUp(host: String, port: UInt16) async throws -> [SocketAddress] {
-        try await lookUp(host: host, port: port, asking: .system)
+    public static func lookUp(host: String, port: some BinaryInteger) async throws -> [SocketAddress] {
+        try await lookUp(host: host, port: AsyncSocketError.port(port, "resolve"), asking: .system)
     }
 
     /// The same from another resolver, for tests.

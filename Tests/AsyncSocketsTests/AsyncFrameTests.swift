@@ -196,7 +196,8 @@ import Testing
 
     @Test func borrowedBytesWorkOnAQueueToo() async throws {
         let listener = try RawSocket.listening()
-        let socket = AsyncSocket(delegate: nil, delegateQueue: .main, socketQueue: DispatchQueue(label: "socket"))
+        let socket = AsyncSocket(
+            delegate: nil as Recorder?, delegateQueue: .main, socketQueue: DispatchQueue(label: "socket"))
         try await socket.connect(to: "127.0.0.1", port: listener.localPort)
         let peer = try listener.accepted()
         try peer.send("hello")

@@ -9,7 +9,7 @@ import Testing
     @MainActor @Test func aDelegateOnTheMainActorReads() async throws {
         let peer = try ScriptedPeer.listening([.send("one\r\ntwo\r\n"), .expectEnd])
         let session = Session()
-        let socket = AsyncSocket(delegate: session, delegateQueue: .main)
+        let socket = AsyncSocket(delegate: session)
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         for tag in 1...2 { socket.readData(to: AsyncSocket.crlf, withTimeout: 300, tag: tag) }
         socket.disconnectAfterReading()

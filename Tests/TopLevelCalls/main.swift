@@ -29,10 +29,25 @@ _ = try await socket.withNextBytes { $0.byteCount }
 try await socket.write(Data(bytes))
 try await socket.write(bytes)
 try await socket.write("text")
+try await socket.writeLine("text")
 try await socket.write(bytes.span.bytes)
 try await socket.write(ProxyHeader(source: address, destination: address))
 try await socket.write(Data(bytes), as: LengthPrefixed<UInt8>())
 try await socket.write(contentsOfFile: "/etc/hostname")
+
+let (input, output) = (socket.input, socket.output)
+_ = try await input.read()
+_ = try await input.read(exactly: 3)
+_ = try await input.read(until: Data(bytes))
+_ = try await input.readLine()
+_ = try await input.readFrame(LengthPrefixed<UInt8>())
+_ = try await input.readToEnd()
+try await output.write(Data(bytes))
+try await output.write(bytes)
+try await output.write("text")
+try await output.writeLine("text")
+try await output.write(Data(bytes), as: LengthPrefixed<UInt8>())
+try await output.write(contentsOfFile: "/etc/hostname")
 
 _ = try await socket.startTLS(settings: tls)
 _ = try await socket.requestClientCertificate()
@@ -40,5 +55,6 @@ try await socket.close()
 
 let listener = try SocketListener(port: 7)
 try await listener.run { _ in }
+try await listener.run(untilSignals: [SIGTERM]) { _ in }
 try await listener.reloadTLS(from: []) { tls }
 await listener.shutdown()

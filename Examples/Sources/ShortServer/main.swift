@@ -7,11 +7,17 @@
 
 // README: server
 import AsyncSockets
+import Foundation
 
-let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
-let listener = try SocketListener(port: 4433, tls: .server(identity: identity), maximumConnections: 1_000)
-
-try await listener.run { socket in  // a task for each connection, which ends with it
-    for try await line in socket.lines { try await socket.write("\(line)\r\n", timeout: .seconds(30)) }
+do {
+    let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
+    let listener = try SocketListener(port: 4433, tls: .server(identity: identity), maximumConnections: 1_000)
+    // A task for each connection, which ends with it.
+    try await listener.run(untilSignals: [SIGTERM, SIGINT], within: .seconds(10)) { socket in
+        for try await line in socket.lines { try await socket.writeLine(line, timeout: .seconds(30)) }
+    }
+} catch {
+    print("failed: \(error)")
+    exit(EXIT_FAILURE)
 }
 // README: end

@@ -13,7 +13,7 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address.
-    ///   - port: A TCP port, 1 to 65535.
+    ///   - port: A TCP port, 1 to 65535, of any type of integer.
     ///   - interface: Where the connection leaves from; nil: any interface.
     ///   - proxy: The way to the host; it becomes the socket's `proxy`. Nil: the socket's `proxy`, if it
     ///     has one.
@@ -27,7 +27,7 @@ extension AsyncSocket {
     ///   `startTLS(settings:trust:)` throws; `.badParameter` for settings of a server, and for `trust`
     ///   without `tls`.
     public nonisolated(nonsending) func connect(
-        to host: String, port: UInt16, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
+        to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
         trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
         try await connect(proxy, tls, trust, timeout) { try destination(host, port, via: interface) }
@@ -83,7 +83,7 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address.
-    ///   - port: A TCP port, 1 to 65535.
+    ///   - port: A TCP port, 1 to 65535, of any type of integer.
     ///   - interface: See `connect(to:port:via:proxy:tls:trust:timeout:)`, as for the next four.
     ///   - executor: Where `body` runs, unless it is isolated to an actor: on the connection's event loop by
     ///     default, which is fastest. Nil: where the caller runs. For work that computes for long or blocks,
@@ -93,7 +93,7 @@ extension AsyncSocket {
     /// - Returns: What `body` returns.
     /// - Throws: What `connect(to:port:via:proxy:tls:trust:timeout:)`, `configure` and `body` throw.
     public nonisolated(nonsending) static func withConnection<Result>(
-        to host: String, port: UInt16, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
+        to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
         trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result

@@ -43,6 +43,24 @@ extension AsyncSocket {
         if answer.mustSuspend { try await connection.finish(answer) }
     }
 
+    /// Writes a line of text as UTF-8, and its end.
+    ///
+    /// - Parameters:
+    ///   - line: The line. One with a carriage return or a line feed in it is refused: with text of a
+    ///     stranger it would be two lines, and the second one the stranger's command.
+    ///   - end: The bytes that end it: CR LF, as in most protocols, by default.
+    ///   - timeout: As for `write(_:timeout:)`.
+    /// - Throws: `.badParameter` for a line with an end in it, and otherwise what `write(_:timeout:)`
+    ///   throws.
+    public nonisolated(nonsending) func writeLine(
+        _ line: String, endingWith end: String = "\r\n", timeout: Duration? = nil
+    ) async throws {
+        guard !line.utf8.contains(where: { $0 == 0x0A || $0 == 0x0D }) else {
+            throw AsyncSocketError.badParameter("write", "the line contains a carriage return or a line feed")
+        }
+        try await write(line + end, timeout: timeout)
+    }
+
     /// Writes a header of the PROXY protocol, for a program that passes connections on: before everything
     /// else, TLS included.
     ///

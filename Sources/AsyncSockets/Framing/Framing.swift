@@ -34,14 +34,19 @@ public enum FrameDecoding<Frame> {
 
 extension FrameDecoding: Sendable where Frame: Sendable {}
 
-/// Frames with their length before them, as an unsigned integer in network byte order.
+/// Frames with their length before them, as an unsigned integer.
 public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & BitwiseCopyable & Sendable>: Framing {
     /// The most bytes of a frame, without its prefix.
     public let maxLength: Int
+    /// In which order the bytes of the prefix come.
+    public let order: ByteOrder
 
-    /// - Parameter maxLength: The most bytes of a frame, without its prefix; 1 MiB by default. A frame that
-    ///   announces more ends the connection before it is received.
-    public init(maxLength: Int = 1 << 20) {
+    /// - Parameters:
+    ///   - maxLength: The most bytes of a frame, without its prefix; 1 MiB by default. A frame that announces
+    ///     more ends the connection before it is received.
+    ///   - order: In which order the bytes of the prefix come: network byte order by default.
+    public init(maxLength: Int = 1 << 20, order: ByteOrder = .bigEndian) {
+        self.order = order
         let most = Swift.min(Int(clamping: Length.max), .max - MemoryLayout<Length>.size)
         self.maxLength = Swift.min(Swift.max(maxLength, 0), most)
     }
@@ -53,8 +58,9 @@ public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & Bitwi
 
     /// The frame behind the prefix.
     public func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Data> {
-        guard bytes.byteCount >= prefixLength else { return .incomplete(minimumLength: prefixLength) }
-        let announced = Length(bigEndian: bytes.unsafeLoadUnaligned(as: Length.self))
+        guard let announced = bytes.integer(Length.self, at: 0, order: order) else {
+            return .incomplete(minimumLength: prefixLength)
+        }
         guard let count = Int(exactly: announced), count <= maxLength else { throw .frameTooLong("\(announced)", maxLength) }
         let end = prefixLength + count
         guard bytes.byteCount >= end else { return .incomplete(minimumLength: end) }
@@ -64,8 +70,7 @@ public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & Bitwi
     /// The length of `frame`, and `frame`.
     public func encode(_ frame: Data, into bytes: inout Data) throws(AsyncSocketError) {
         guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength, blame: .caller) }
-        var prefix = Length(frame.count).bigEndian
-        Swift.withUnsafeBytes(of: &prefix) { bytes.append(contentsOf: $0) }
+        try bytes.append(integer: Length(frame.count), order: order)
         bytes.append(frame)
     }
 }

@@ -5,13 +5,14 @@ internal import SocketTLS
 
 /// How an accepted connection becomes a socket that its task can use.
 struct Preparation: Sendable {
-    /// Its configuration, options and logger are those of every accepted socket. It is never in use itself.
+    /// Every accepted socket gets its configuration, options and logger. It is never in use itself.
     let model: AsyncSocket
     /// The settings for the next connection; always nil without TLS.
     private let tls: Locked<TLSSettings?>
     private let hasTLS: Bool
     /// Handshakes, and the headers before them.
     let slots = HandshakeSlots(limit: 4096)
+    let failures = FailureLog()
     private let trust: SocketListener.TrustDecision?
     private let proxyProtocol: SocketListener.ProxyProtocol?
 

@@ -19,7 +19,8 @@ extension SocketListener {
     ///
     /// Each socket is ready: its PROXY header has come, and with `tls` it is secure. It is yours: it closes
     /// with the last reference to it at the latest, and outlives the listener. Handshakes hold up no one; a
-    /// connection that fails before it is ready is logged at the level `debug` and never appears.
+    /// connection that fails before it is ready never appears; it is logged at the level `notice`, one line a
+    /// second of each kind of error at most.
     ///
     /// Accepting begins with the first element that is asked for. It pauses while 16 ready sockets wait, and
     /// at `maximumConnections`. A loop that you leave loses nothing: the next one goes on, until the

@@ -5,7 +5,6 @@
 //  3. The error of a connection ends that connection, and nothing else.
 //  4. Cancelling the accepting task, or the deadline of a shutdown, cancels the tasks of all connections.
 
-internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 
@@ -25,8 +24,9 @@ extension SocketListener {
     ///     where nothing may block. Nil: where the caller runs. For work that computes for long or blocks,
     ///     `.custom(globalConcurrentExecutor)`.
     ///   - onError: Gets the error of each connection that did not end in good order, and its socket, which
-    ///     is closed by then: `connectedAddress` is still known. It is called in the connection's task. All
-    ///     errors are logged at the level `debug` too.
+    ///     is closed by then: `connectedAddress` is still known. It is called in the connection's task.
+    ///     Without it the errors are logged with the peer's address, those before `body` at the level
+    ///     `notice` and those of `body` at `warning`, one line a second of each kind at most.
     ///   - body: What to do with a connection.
     /// - Throws: `CancellationError`, and `.badConfiguration` when the listener is in use, or its use has
     ///   ended.
@@ -46,7 +46,7 @@ extension SocketListener {
                 do {
                     try await socket.closing(after: body)
                 } catch {
-                    preparation.report(error, of: accepted, socket, onError)
+                    preparation.report(error, of: accepted, in: .body, socket, onError)
                 }
             }
         } onCancel: {
@@ -111,20 +111,19 @@ extension Preparation {
             return socket
         } catch {
             opened?.disconnect()
-            report(error, of: accepted, opened, onError)
+            report(error, of: accepted, in: .handshake, opened, onError)
             return nil
         }
     }
 
     /// A connection has ended with an error, unless it was the listener that has ended it.
     func report(
-        _ error: any Error, of accepted: AcceptedConnection, _ socket: AsyncSocket?,
+        _ error: any Error, of accepted: AcceptedConnection, in stage: FailureLog.Stage, _ socket: AsyncSocket?,
         _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
     ) {
         let isCancelled = error is CancellationError || (error as? AsyncSocketError)?.code == .cancelled
         if isCancelled, Task.isCancelled { return }
-        model.logger.debug(
-            "the task of a connection has failed", metadata: ["peer": "\(accepted.peer)", "error": "\(error)"])
+        failures.note(error, of: accepted.peer, in: stage, isHandled: onError != nil, model.logger)
         if let socket { return onError?(error, socket) ?? () }
         if let error = error as? AsyncSocketError { accepted.deliver(.failed(error)) }
     }

@@ -27,7 +27,8 @@ public final class SocketListener: Sendable {
     /// Listens on a port.
     ///
     /// - Parameters:
-    ///   - port: The port; 0 lets the kernel choose a free one, the same for IPv4 and IPv6.
+    ///   - port: The port, of any type of integer; 0 lets the kernel choose a free one, the same for IPv4 and
+    ///     IPv6.
     ///   - interface: A name (`eth0`: all its addresses), an address (`127.0.0.1`, `::1`), or `localhost` or
     ///     `loopback` for both of these; nil: every interface.
     ///   - tls: How to use TLS from the first byte; nil: not at all, or later by `startTLS(settings:trust:)`.
@@ -36,16 +37,17 @@ public final class SocketListener: Sendable {
     ///   - configure: Sets what the listener and every accepted socket get: options, `isIPv6Enabled`,
     ///     `writeHighWaterMark`, `logger`. The socket that it gets is only a model.
     ///   - trust: Decides about a client's certificate: see `startTLS(settings:trust:)`.
-    /// - Throws: An `AsyncSocketError`: `.badParameter` when there is no such interface, or for settings of a
-    ///   client; `.tls` for unusable settings; `.badConfiguration` when every family of the addresses is
-    ///   disabled, or no one decides about certificates; `.system` with an `errno` when it cannot listen on
-    ///   an address; and what `configure` throws.
+    /// - Throws: An `AsyncSocketError`: `.badParameter` when there is no such interface or port, or for
+    ///   settings of a client; `.tls` for unusable settings; `.badConfiguration` when every family of the
+    ///   addresses is disabled, or no one decides about certificates; `.system` with an `errno` when it
+    ///   cannot listen on an address; and what `configure` throws.
     public convenience init(
-        port: UInt16, interface: String? = nil, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
+        port: some BinaryInteger, interface: String? = nil, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
+        let port = try AsyncSocketError.port(port, "accept")
         try self.init(model, tls, trust, proxyProtocol, on: .addresses(model.addresses(of: interface, port: port)))
     }
 

@@ -50,7 +50,7 @@ import Testing
         queues[0].resume()
         try await eventually("all is told") { places.withLock { $0.count == 10 } }
         old.withLock { $0 = nil }
-        socket.setDelegate(nil, delegateQueue: queues[1])
+        socket.removeDelegate()
         socket.disconnect()
         return places.withLock { $0 }
     }

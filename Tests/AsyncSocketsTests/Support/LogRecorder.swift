@@ -22,6 +22,13 @@ enum LogRecorder {
         _ = isInstalled
     }
 
+    /// A logger whose lines have the metadata `test`: for sockets that get it.
+    static func logger(of test: String) -> Logger {
+        var logger = Logger(label: "test") { _ in Handler() }
+        logger[metadataKey: "test"] = "\(test)"
+        return logger
+    }
+
     /// The lines about one listener.
     static func lines(about listener: SocketAddress) -> [Line] {
         lines("listener", "\(listener)")
@@ -42,9 +49,8 @@ enum LogRecorder {
         }
 
         func log(event: LogEvent) {
-            lines.withLock {
-                $0.append(Line(level: event.level, message: "\(event.message)", metadata: event.metadata ?? [:]))
-            }
+            let metadata = metadata.merging(event.metadata ?? [:]) { $1 }
+            lines.withLock { $0.append(Line(level: event.level, message: "\(event.message)", metadata: metadata)) }
         }
     }
 }

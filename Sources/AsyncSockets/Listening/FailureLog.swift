@@ -1,0 +1,58 @@
+internal import Logging
+internal import SocketBuffers
+internal import SocketCore
+
+/// The failed connections of a listener in its log: at most one line a second of a kind, so that peers
+/// cannot fill the log. The others are counted, and logged at the level `debug`.
+final class FailureLog: Sendable {
+    /// How far a connection has come.
+    enum Stage: String {
+        case handshake
+        case body
+
+        /// Strangers fail in handshakes all the time; an error of the body is one of the program's.
+        var level: Logger.Level { self == .handshake ? .notice : .warning }
+    }
+
+    private struct Line {
+        var next: ContinuousClock.Instant
+        var omitted = 0
+    }
+
+    private let lines = Locked<[String: Line]>([:])
+
+    /// Kinds of errors that are told apart: a peer may choose the kind, and each takes memory.
+    private static let maximumKinds = 64
+
+    /// - Parameter isHandled: The program takes the errors itself: nothing above `debug` is logged.
+    func note(
+        _ error: any Error, of peer: SocketAddress, in stage: Stage, isHandled: Bool, _ logger: Logger,
+        at now: ContinuousClock.Instant = .now
+    ) {
+        var metadata: Logger.Metadata = ["peer": "\(peer)", "stage": "\(stage.rawValue)", "error": "\(error)"]
+        var level = Logger.Level.debug
+        if !isHandled, let omitted = takeLine(of: "\(stage) \(Self.kind(of: error))", at: now) {
+            level = stage.level
+            if omitted > 0 { metadata["omitted"] = "\(omitted)" }
+        }
+        logger.log(level: level, "the task of a connection has failed", metadata: metadata)
+    }
+
+    /// How many errors of the kind were omitted since its last line; nil: its second is not over.
+    private func takeLine(of kind: String, at now: ContinuousClock.Instant) -> Int? {
+        lines.withLock { lines in
+            let key = lines[kind] != nil || lines.count < Self.maximumKinds ? kind : "others"
+            guard now >= lines[key, default: Line(next: now)].next else {
+                lines[key]?.omitted += 1
+                return nil
+            }
+            defer { lines[key] = Line(next: now + .seconds(1)) }
+            return lines[key]?.omitted ?? 0
+        }
+    }
+
+    private static func kind(of error: any Error) -> String {
+        guard let error = error as? AsyncSocketError else { return "\(type(of: error))" }
+        return error.tls.map { "\(error.code) \($0.code)" } ?? "\(error.code)"
+    }
+}

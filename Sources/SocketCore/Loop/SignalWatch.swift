@@ -1,0 +1,108 @@
+internal import CLinux
+internal import Dispatch
+internal import Glibc
+internal import SocketBuffers
+internal import Synchronization
+
+/// Tells of signals of the process (signal(7)) until `end()`. There may be several watches at a time, of the
+/// same signals too; when the last watch of a signal ends, the signal does what it did before.
+///
+/// A signal source of libdispatch keeps its handler when it is cancelled, so that the process would not hear
+/// the signal afterwards.
+package final class SignalWatch: Sendable {
+    fileprivate let signals: Set<CInt>
+    private let handler: @Sendable (CInt) -> Void
+
+    /// Calls `handler` on a queue of libdispatch for each of `signals`. The kernel joins equal signals that
+    /// come in quick succession.
+    ///
+    /// - Throws: EINVAL for a number without a signal, for one that cannot be caught (SIGKILL, SIGSTOP),
+    ///   and for one that says that the program is broken, such as SIGSEGV.
+    package init(_ signals: [CInt], handler: @escaping @Sendable (CInt) -> Void) throws(SystemError) {
+        self.signals = Set(signals)
+        self.handler = handler
+        if let wrong = signals.first(where: { !Self.canBeWatched($0) }) {
+            throw SystemError("sigaction", errno: EINVAL, detail: "a program cannot wait for the signal \(wrong)")
+        }
+        try watchedSignals.withLock { (watched) throws(SystemError) in try watched.add(self) }
+    }
+
+    private static func canBeWatched(_ signal: CInt) -> Bool {
+        (1...64).contains(signal)
+            && ![SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS].contains(signal)
+    }
+
+    /// Ends the watch. A call of the handler that has begun goes on.
+    package func end() {
+        watchedSignals.withLock { $0.remove(self) }
+    }
+
+    /// Called for each of `signals` that has come.
+    fileprivate func tell(_ arrived: UInt64) {
+        for signal in signals.sorted() where arrived & signal.bit != 0 { handler(signal) }
+    }
+}
+
+private let watchedSignals = Locked(WatchedSignals())
+/// A bit for each signal that has come and was not told.
+private let arrivedSignals = Atomic<UInt64>(0)
+/// The descriptor that wakes the source.
+private let signalBell = Atomic<CInt>(-1)
+
+/// Behind a lock: who watches what.
+private struct WatchedSignals {
+    /// The actions of signals before their first watch.
+    private var previousActions: [CInt: sigaction] = [:]
+    private var watches: [SignalWatch] = []
+    /// Made with the first watch, and kept.
+    private var source: (any DispatchSourceRead)?
+
+    mutating func add(_ watch: SignalWatch) throws(SystemError) {
+        if source == nil { source = try Self.makeSource() }
+        for signal in watch.signals where previousActions[signal] == nil {
+            var (action, previous) = (sigaction(), sigaction())
+            action.__sigaction_handler.sa_handler = noteSignal
+            action.sa_flags = CInt(SA_RESTART)
+            guard sigaction(signal, &action, &previous) == 0 else { throw SystemError("sigaction") }
+            previousActions[signal] = previous
+        }
+        watches.append(watch)
+    }
+
+    mutating func remove(_ watch: SignalWatch) {
+        watches.removeAll { $0 === watch }
+        for signal in watch.signals where !watches.contains(where: { $0.signals.contains(signal) }) {
+            if var previous = previousActions.removeValue(forKey: signal) { sigaction(signal, &previous, nil) }
+        }
+    }
+
+    private static func makeSource() throws(SystemError) -> any DispatchSourceRead {
+        let bell = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
+        guard bell >= 0 else { throw SystemError("eventfd") }
+        signalBell.store(bell, ordering: .releasing)
+        // Its first use allocates: not in the handler.
+        _ = arrivedSignals.load(ordering: .relaxed)
+        let source = DispatchSource.makeReadSource(fileDescriptor: bell, queue: .global())
+        source.setEventHandler {
+            var count: UInt64 = 0
+            _ = read(bell, &count, 8)
+            let arrived = arrivedSignals.exchange(0, ordering: .acquiringAndReleasing)
+            for watch in watchedSignals.withLock({ $0.watches }) { watch.tell(arrived) }
+        }
+        source.activate()
+        return source
+    }
+}
+
+/// The handler of signals, in which little is allowed (signal-safety(7)): it notes, and wakes.
+private func noteSignal(_ signal: CInt) {
+    let saved = errno
+    arrivedSignals.bitwiseOr(signal.bit, ordering: .releasing)
+    var one: UInt64 = 1
+    _ = write(signalBell.load(ordering: .relaxed), &one, 8)
+    errno = saved
+}
+
+extension CInt {
+    fileprivate var bit: UInt64 { 1 << UInt64(self - 1) }
+}

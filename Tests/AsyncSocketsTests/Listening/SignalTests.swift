@@ -1,0 +1,81 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// A listener that serves until a signal. These signals do nothing to a process that does not wait for them.
+@Suite(.serialized, .timeLimit(.minutes(20))) struct SignalTests {
+    private func listener() throws -> SocketListener {
+        try SocketListener(port: 0, interface: "127.0.0.1")
+    }
+
+    private func client(of listener: SocketListener) async throws -> AsyncSocket {
+        let client = AsyncSocket()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort)
+        try await client.write("hello\n")
+        #expect(try await client.readLine() == "hello")
+        return client
+    }
+
+    private func action(of signal: CInt) -> UnsafeRawPointer? {
+        var action = sigaction()
+        sigaction(signal, nil, &action)
+        return unsafeBitCast(action.__sigaction_handler.sa_handler, to: UnsafeRawPointer?.self)
+    }
+
+    /// The second time works as the first did.
+    @Test(arguments: [1, 2]) func aSignalEndsItInOrder(_ time: Int) async throws {
+        let listener = try listener()
+        let before = action(of: SIGURG)
+        let running = Task { try await listener.run(untilSignals: [SIGURG], within: nil) { try await $0.echo() } }
+        let client = try await client(of: listener)
+        #expect(action(of: SIGURG) != before)
+        kill(getpid(), SIGURG)
+        try await eventually("it accepts no more") { !listener.isListening }
+        // What is open goes on, and ends it.
+        try await client.write("more\n")
+        #expect(try await client.readLine() == "more")
+        try await client.close()
+        try await running.value
+        #expect(action(of: SIGURG) == before)
+    }
+
+    @Test func aSecondSignalCuts() async throws {
+        let listener = try listener()
+        let running = Task {
+            try await listener.run(untilSignals: [SIGURG, SIGWINCH], within: .seconds(3_600)) { try await $0.echo() }
+        }
+        let client = try await client(of: listener)
+        kill(getpid(), SIGURG)
+        try await eventually("it accepts no more") { !listener.isListening }
+        kill(getpid(), SIGWINCH)
+        try await running.value
+        let rest = await outcome(of: { try await client.readToEnd() })
+        #expect(rest == .served || "\(rest)".contains("closedByPeer"))
+    }
+
+    @Test func allListenersGetTheSignal() async throws {
+        let listeners = [try listener(), try listener()]
+        let running = listeners.map { listener in
+            Task { try await listener.run(untilSignals: [SIGURG], within: .zero) { try await $0.echo() } }
+        }
+        for listener in listeners { _ = try await client(of: listener) }
+        kill(getpid(), SIGURG)
+        for task in running { try await task.value }
+    }
+
+    @Test(arguments: [SIGKILL, SIGSTOP, SIGSEGV, 0, -1, 65, 1_000])
+    func otherSignalsAreRefused(_ signal: CInt) async throws {
+        let listener = try listener()
+        let error = await #expect(throws: AsyncSocketError.self) {
+            try await listener.run(untilSignals: [SIGURG, signal]) { _ in }
+        }
+        #expect(error?.code == .badParameter)
+        #expect(error?.message.contains("\(signal)") == true)
+        // It was not used.
+        #expect(listener.isListening)
+    }
+}

@@ -1,0 +1,89 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Lines that are written, the two halves of a connection, and ports of any type.
+@Suite(.timeLimit(.minutes(20))) struct HalvesTests {
+    @Test(arguments: [false, true]) func oneTaskReadsAndAnotherWrites(isSecure: Bool) async throws {
+        let pair = try await SocketPair(isSecure: isSecure)
+        let (input, output) = (pair.client.input, pair.client.output)
+        let reading = Task {
+            var lines: [String] = []
+            for try await line in input.lines { lines.append(line) }
+            return lines
+        }
+        let echo = Task {
+            for try await line in pair.server.lines { try await pair.server.writeLine("\(line)!", endingWith: "\n") }
+            try await pair.server.close()
+        }
+        let sent = (0..<1_000).map { "line \($0)" }
+        for line in sent { try await output.writeLine(line) }
+        output.close()
+        #expect(try await reading.value == sent.map { "\($0)!" })
+        try await echo.value
+    }
+
+    @Test func eachHalfHasTheMethodsOfItsDirection() async throws {
+        let pair = try await SocketPair()
+        let (input, output) = (pair.server.input, pair.client.output)
+        let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString).path
+        try Data("from a file".utf8).write(to: URL(filePath: file))
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        try await output.write(Data("one".utf8))
+        #expect(try await input.read(exactly: 3) == Data("one".utf8))
+        try await output.write([1, 2, 3])
+        #expect(try await input.read(atMost: 2) == Data([1, 2]))
+        #expect(try await input.read() == Data([3]))
+        try await output.writeLine("two")
+        #expect(try await input.read(until: AsyncSocket.crlf) == Data("two\r\n".utf8))
+        try await output.write("three\n")
+        #expect(try await input.readLine() == "three")
+        try await output.write(Data("four".utf8), as: LengthPrefixed<UInt8>())
+        #expect(try await input.readFrame(LengthPrefixed<UInt8>()) == Data("four".utf8))
+        try await output.write(contentsOfFile: file, offset: 5)
+        output.close()
+        #expect(try await input.readToEnd() == Data("a file".utf8))
+    }
+
+    /// With the text of a stranger, each of them would be two commands.
+    @Test(arguments: ["RCPT TO:<a@b>\r\nRSET", "a\n", "\r", "\n", "a\rb"])
+    func aLineHasNoEndInIt(_ line: String) async throws {
+        let pair = try await SocketPair()
+        let error = await #expect(throws: AsyncSocketError.self) { try await pair.client.writeLine(line) }
+        #expect(error?.code == .badParameter)
+        try await pair.client.writeLine("")
+        #expect(try await pair.server.read() == Data("\r\n".utf8))
+    }
+
+    @Test func aPortMayBeOfAnyType() async throws {
+        let listener = try SocketListener(port: 0 as Int8, interface: "127.0.0.1")
+        let url = try #require(URL(string: "echo://127.0.0.1:\(listener.localPort)/"))
+        try await serving(listener, { try await $0.echo() }) { _ in
+            let port: Int = try #require(url.port)
+            let line = try await AsyncSocket.withConnection(to: "127.0.0.1", port: port) { socket in
+                try await socket.writeLine("hello")
+                return try await socket.readLine()
+            }
+            #expect(line == "hello")
+        }
+    }
+
+    @Test(arguments: [-1, 65_536, Int.max, Int.min]) func otherNumbersAreNoPorts(_ port: Int) async throws {
+        let socket = AsyncSocket()
+        let errors = [
+            await #expect(throws: AsyncSocketError.self) { try await socket.connect(to: "127.0.0.1", port: port) },
+            await #expect(throws: AsyncSocketError.self) {
+                try await AsyncSocket.withConnection(to: "127.0.0.1", port: port) { _ in }
+            },
+            await #expect(throws: AsyncSocketError.self) { try await SocketAddress.lookUp(host: "127.0.0.1", port: port) },
+            #expect(throws: AsyncSocketError.self) { try SocketListener(port: port) },
+        ]
+        for error in errors {
+            #expect(error?.code == .badParameter)
+            #expect(error?.message.contains("\(port)") == true)
+        }
+    }
+}
