@@ -37,7 +37,7 @@ final class ChatServer {
         // The accepted sockets inherit these.
         listener.writeHighWaterMark = limits.waitingByteCount
         listener.maximumAcceptedConnections = limits.connectionCount
-        listener.setDelegate(self, delegateQueue: .main)
+        listener.setDelegate(self)
         try listener.accept(onPort: port)
         log("listening on port \(listener.localPort)")
     }
