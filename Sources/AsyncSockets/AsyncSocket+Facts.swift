@@ -47,9 +47,9 @@ extension AsyncSocket {
         connectedAddress?.host
     }
 
-    /// The peer's port; 0 while there is no connection, and for a Unix-domain one.
-    public var connectedPort: UInt16 {
-        connectedAddress?.port ?? 0
+    /// The peer's port; nil when `connectedHost` is.
+    public var connectedPort: UInt16? {
+        connectedAddress?.port
     }
 
     /// The path of the Unix-domain socket that the peer is bound to; nil for any other connection, and while

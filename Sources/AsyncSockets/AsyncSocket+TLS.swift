@@ -36,7 +36,7 @@ extension AsyncSocket {
     /// `socket(_:didRequestClientCertificate:)` follows: with what is known of the client, or with the reason
     /// why it could not be asked. If the settings ask for it, `socket(_:didReceive:completionHandler:)` comes
     /// before. A bad certificate, none where one is required, a refusal, and an answer that does not come
-    /// within `TLSSettings.handshakeTimeout` seconds end the connection. For what becomes of data meanwhile
+    /// within `TLSSettings.handshakeTimeout` end the connection. For what becomes of data meanwhile
     /// see `requestClientCertificate(isRequired:trust:)`.
     ///
     /// - Parameter isRequired: True: a client without a certificate is refused, with the alert

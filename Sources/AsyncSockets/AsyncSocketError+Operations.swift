@@ -11,6 +11,11 @@ extension AsyncSocketError {
         }
     }
 
+    /// Throws `.badParameter` for a read that could return no byte.
+    static func checkMaxLength(_ maxLength: Int) throws(AsyncSocketError) {
+        guard maxLength > 0 else { throw .badParameter("read", "maxLength must be at least 1, and is \(maxLength)") }
+    }
+
     /// The port with that number.
     ///
     /// - Throws: `.badParameter` for a number that no port has.

@@ -129,9 +129,6 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let writeTimeout = Code(description: "writeTimeout")
         /// The deadline of `withDeadline(_:_:)` passed before the operation was complete.
         public static let deadlineExceeded = Code(description: "deadlineExceeded")
-        /// The task was cancelled while it waited for the next element of a sequence. Everything else throws
-        /// `CancellationError` then; the error of a sequence has one type.
-        public static let cancelled = Code(description: "cancelled")
         /// The TLS handshake was not complete in time.
         public static let handshakeTimeout = Code(description: "handshakeTimeout")
         /// The trust callback gave no verdict in time.

@@ -13,8 +13,8 @@ extension TLSSettings {
         try validateEarlyData()
         try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
         try Self.validate(maximumCertificateChainLength, in: 1...100, "maximumCertificateChainLength")
-        try Self.validate(seconds: handshakeTimeout, "handshakeTimeout")
-        try Self.validate(seconds: trustTimeout, "trustTimeout")
+        try Self.validate(handshakeTimeout, "handshakeTimeout")
+        try Self.validate(trustTimeout, "trustTimeout")
         if let verificationTime, !(abs(verificationTime.timeIntervalSince1970) < 1e11) {
             throw Self.invalid("verificationTime is too far away")
         }
@@ -115,9 +115,9 @@ extension TLSSettings {
         }
     }
 
-    private static func validate(seconds: Double, _ name: String) throws(TLSError) {
-        guard seconds.isFinite, seconds > 0 else {
-            throw invalid("\(name) is \(seconds), and must be a finite number above zero")
+    private static func validate(_ time: Duration, _ name: String) throws(TLSError) {
+        guard time > .zero else {
+            throw invalid("\(name) is \(time), and must be more than zero")
         }
     }
 

@@ -176,12 +176,12 @@ public struct TLSSettings: Sendable, Hashable {
     public var maximumCertificateChainLength = 10
     /// Who decides about the peer's certificate; on a server for each name of `serverNames` too.
     public var trustEvaluation: TrustEvaluation = .builtIn
-    /// The seconds that the handshake may take from its beginning, without the time for the trust callback. A
+    /// How long the handshake may take from its beginning, without the time for the trust callback. A
     /// task's `startTLS` also gives the writes before it that long for each byte; a delegate's `beginTLS`
     /// waits for the reads and writes before it as long as those may take.
-    public var handshakeTimeout: Double = 30
-    /// The seconds that the trust callback may take.
-    public var trustTimeout: Double = 30
+    public var handshakeTimeout: Duration = .seconds(30)
+    /// How long the trust callback may take.
+    public var trustTimeout: Duration = .seconds(30)
     /// A file to which the secrets of every connection are appended, in the format of NSS, which Wireshark
     /// reads; nil, the default, for none. The variable SSLKEYLOGFILE is not read.
     ///

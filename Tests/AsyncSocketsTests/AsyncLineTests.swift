@@ -179,20 +179,28 @@ import Testing
         #expect(try await others.next() == "three")
     }
 
-    @Test(arguments: [false, true])
-    func aCancelledLoopThrowsTheSequencesError(isSecure: Bool) async throws {
-        let (socket, _) = try await connectedSocket([.send("one\r\ntw"), .wait(for: try TestSignal())], isSecure: isSecure)
-        let loop = Task.immediate { () -> AsyncSocketError? in
-            do throws(AsyncSocketError) {
-                for try await _ in socket.lines {}
-                return nil
-            } catch {
-                return error
-            }
+    /// As the reads do that they are made of.
+    @Test(arguments: [0, -1]) func aSequenceOfNothingIsRefused(_ length: Int) async throws {
+        let pair = try await SocketPair()
+        try await pair.client.write("one\n")
+        let chunks = await #expect(throws: AsyncSocketError.self) { for try await _ in pair.server.chunks(atMost: length) {} }
+        let lines = await #expect(throws: AsyncSocketError.self) {
+            for try await _ in pair.server.lines(maxLength: .bytes(length)) {}
         }
+        let read = await #expect(throws: AsyncSocketError.self) { _ = try await pair.server.read(atMost: length) }
+        for error in [chunks, lines, read] {
+            #expect(error?.code == .badParameter && error?.message.contains("is \(length)") == true)
+        }
+        #expect(try await pair.server.readLine() == "one")
+    }
+
+    @Test(arguments: [false, true])
+    func aCancelledLoopThrowsACancellationError(isSecure: Bool) async throws {
+        let (socket, _) = try await connectedSocket([.send("one\r\ntw"), .wait(for: try TestSignal())], isSecure: isSecure)
+        let loop = Task.immediate { for try await _ in socket.lines {} }
         try await eventually("two bytes are there") { socket.readProgress?.bytesDone == 2 }
         loop.cancel()
-        #expect(await loop.value?.code == .cancelled)
+        #expect(await loop.outcome == .cancelled)
         #expect(try await socket.read(exactly: 2) == Data("tw"))
     }
 }

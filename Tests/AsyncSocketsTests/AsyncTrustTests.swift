@@ -143,8 +143,8 @@ import Testing
 
         func settings() throws -> TLSSettings {
             var settings = try TestCertificates.client()
-            if self == .noVerdict { settings.trustTimeout = 0.05 }
-            if self == .silence { settings.handshakeTimeout = 0.05 }
+            if self == .noVerdict { settings.trustTimeout = .seconds(0.05) }
+            if self == .silence { settings.handshakeTimeout = .seconds(0.05) }
             if self == .badSettings { (settings.minimumVersion, settings.maximumVersion) = (.tls13, .tls12) }
             if self == .noOneDecides { settings.trustEvaluation = .manual }
             return settings

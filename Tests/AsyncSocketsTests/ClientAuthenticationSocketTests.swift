@@ -216,7 +216,7 @@ import Testing
 
     /// It reads no more, so it never sees the request.
     @Test func aClientThatDoesNotAnswerRunsOutOfTime() async throws {
-        let pair = try await connected(changed { $0.server.handshakeTimeout = 2 })
+        let pair = try await connected(changed { $0.server.handshakeTimeout = .seconds(2) })
         let write = Task.immediate { try await pair.server.write(Data(repeating: 1, count: 64 << 20)) }
         try await eventually("the client has had enough") { (pair.server.writeProgress?.bytesDone ?? 0) > 1 << 20 }
         let error = await #expect(throws: AsyncSocketError.self) { try await pair.server.requestClientCertificate() }
@@ -225,7 +225,7 @@ import Testing
     }
 
     @Test func aDecisionThatDoesNotComeEndsTheConnection() async throws {
-        let pair = try await connected(changed { $0.server.trustTimeout = 0.2 })
+        let pair = try await connected(changed { $0.server.trustTimeout = .seconds(0.2) })
         let never = try TestSignal()
         await expectTLS(.trustTimeout) {
             try await pair.server.requestClientCertificate { _ in

@@ -112,8 +112,8 @@ import Testing
         var settings: TLSSettings {
             get throws {
                 var settings = try TestCertificates.client()
-                if self == .silence { settings.handshakeTimeout = 0.05 }
-                if self == .noVerdict { settings.trustTimeout = 0.05 }
+                if self == .silence { settings.handshakeTimeout = .seconds(0.05) }
+                if self == .noVerdict { settings.trustTimeout = .seconds(0.05) }
                 if self == .refusal || self == .noVerdict { settings.trustEvaluation = .manual }
                 if self == .badSettings { (settings.minimumVersion, settings.maximumVersion) = (.tls13, .tls12) }
                 return settings

@@ -205,7 +205,7 @@ import Testing
         link.client.readData(toLength: 1, withTimeout: 300, tag: 0)
         #expect(try await link.atClient.readText() == "!")
         let peer = try await SocketPair()
-        server.handshakeTimeout = 0.3
+        server.handshakeTimeout = .seconds(0.3)
         let tls = server
         async let upgrade = outcome { try await peer.server.startTLS(settings: tls) }
         let early = try client(#require(link.client.tlsSession?.resumable), sending: "early")

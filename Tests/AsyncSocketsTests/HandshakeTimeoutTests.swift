@@ -16,7 +16,7 @@ import Testing
         let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         var settings = try TestCertificates.client()
-        settings.handshakeTimeout = 0.1
+        settings.handshakeTimeout = .seconds(0.1)
         try client.beginTLS(settings: settings)
         try await recorder.connected()
         let error = try await recorder.disconnected()
@@ -26,7 +26,7 @@ import Testing
 
     @Test func aServerTellsAClientThatSendsHalfAHello() async throws {
         var settings = try TestCertificates.server()
-        settings.handshakeTimeout = 0.1
+        settings.handshakeTimeout = .seconds(0.1)
         let impatient = settings
         let recorder = Recorder { _, told in
             if case .accepted(let socket) = told { #expect(throws: Never.self) { try socket.beginTLS(settings: impatient) } }

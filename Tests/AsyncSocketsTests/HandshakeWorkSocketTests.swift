@@ -64,8 +64,8 @@ import Testing
 
     @Test func aTimeoutMeanwhileIsATimeout() async throws {
         var (client, server) = try Self.settings(.tls13)
-        server.handshakeTimeout = 0.000_1
-        client.handshakeTimeout = 300
+        server.handshakeTimeout = .seconds(0.000_1)
+        client.handshakeTimeout = .seconds(300)
         let link = try await Link.make()
         try link.startTLS(client: client, server: server)
         let error = try await link.atServer.disconnected()

@@ -134,7 +134,7 @@ import Testing
         }
         try await recorder.connected()
         var settings = try TestCertificates.client()
-        (settings.handshakeTimeout, settings.trustTimeout) = (60, 60)
+        (settings.handshakeTimeout, settings.trustTimeout) = (.seconds(60), .seconds(60))
         client.readData(toLength: 1, withTimeout: seconds, tag: 0)
         client.write(Data("a"), withTimeout: seconds, tag: 0)
         let server = try await atListener.accepted()

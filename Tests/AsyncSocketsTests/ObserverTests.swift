@@ -132,7 +132,7 @@ import Testing
         let link = try await Link.make(observer: observer)
         var client = try TestCertificates.client()
         client.trustEvaluation = .delegate
-        client.trustTimeout = 0.05
+        client.trustTimeout = .seconds(0.05)
         try link.startTLS(client: client, server: TestCertificates.server())
         let about = await observer.untilEnds(2).about(.client)
         guard about.count == 3, case .notSecured(_, _, let error, let times) = about[1] else {
@@ -256,7 +256,7 @@ import Testing
             if secure { try? child.beginTLS(settings: server) }
             child.readDataToEnd(withTimeout: 300, tag: 0)
             // Some end after that, some with the peer.
-            if child.connectedPort.isMultiple(of: 3) { child.disconnectAfterReadingAndWriting() }
+            if child.connectedPort?.isMultiple(of: 3) == true { child.disconnectAfterReadingAndWriting() }
         }
         let listener = AsyncSocket(inlineDelegate: atListener)
         listener.observer = observer

@@ -78,7 +78,7 @@ import Testing
             case .missingRoots: settings.trustRoots = .file(path: "/no/such/file.pem")
             case .emptyRoots: settings.trustRoots = .certificates([])
             case .badVersion: (settings.minimumVersion, settings.maximumVersion) = (.tls13, .tls12)
-            case .badTimeout: settings.handshakeTimeout = .nan
+            case .badTimeout: settings.handshakeTimeout = .zero
             case .badProtocol: settings.applicationProtocols = [""]
             case .badName:
                 guard case .client = settings.role else { return Fault.badTimeout.applied(to: settings) }
@@ -139,7 +139,7 @@ import Testing
     @Test(arguments: Failure.allCases, Fault.allCases)
     func aRecklessClientTellsNoSecret(_ failure: Failure, _ fault: Fault) async throws {
         var settings = fault.applied(to: try TestCertificates.client())
-        if fault != .badTimeout { settings.handshakeTimeout = 0.3 }
+        if fault != .badTimeout { settings.handshakeTimeout = .seconds(0.3) }
         let peer = try ScriptedPeer.listening(stepsOfServer(failure), timeout: .seconds(5))
         let relay = try TamperingRelay(toPort: peer.port)
         let client = RecklessClient(settings)
@@ -160,7 +160,7 @@ import Testing
     @Test(arguments: clientFailures, Fault.allCases)
     func aRecklessServerTellsNoSecret(_ failure: Failure, _ fault: Fault) async throws {
         var settings = fault.applied(to: try TestCertificates.mutual().server)
-        if fault.isNone { settings.handshakeTimeout = 0.3 }
+        if fault.isNone { settings.handshakeTimeout = .seconds(0.3) }
         let server = RecklessServer(settings)
         let listener = AsyncSocket(inlineDelegate: server)
         try listener.accept(onInterface: "127.0.0.1", port: 0)

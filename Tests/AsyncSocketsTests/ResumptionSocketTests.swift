@@ -185,7 +185,7 @@ import Testing
     /// A function that never answers does not keep a connection.
     @Test func aFunctionHasTheTimeOfTheHandshake() async throws {
         var settings = try TestCertificates.server()
-        settings.handshakeTimeout = 0.2
+        settings.handshakeTimeout = .seconds(0.2)
         settings.serverNames = TLSServerNames { _ in
             let (stream, continuation) = AsyncStream<Void>.makeStream()
             for await _ in stream {}
@@ -208,7 +208,7 @@ import Testing
         #expect(listener.maximumHandshakes == 4096)
         listener.maximumHandshakes = 2
         var client = try TestCertificates.client()
-        client.handshakeTimeout = 0.3
+        client.handshakeTimeout = .seconds(0.3)
         let (impatient, patient) = (client, try TestCertificates.client())
         try await serving(listener, { try await $0.echo() }) { _ in
             let silent = try (0..<2).map { _ in try RawSocket.connected(to: .loopback(port: listener.localPort)) }

@@ -183,10 +183,10 @@ import Testing
         var (client, server) = try TestCertificates.mutual()
         if isClient {
             client.trustEvaluation = .delegate
-            client.trustTimeout = 0.05
+            client.trustTimeout = .seconds(0.05)
         } else {
             server.trustEvaluation = .delegate
-            server.trustTimeout = 0.05
+            server.trustTimeout = .seconds(0.05)
         }
         try link.startTLS(client: client, server: server)
         let asked = isClient ? link.atClient : link.atServer
@@ -247,7 +247,7 @@ import Testing
     func d8ASilentPeerEndsTheHandshakeInTime(isClient: Bool) async throws {
         let link = try await Link.make()
         var settings = isClient ? try TestCertificates.client() : try TestCertificates.server()
-        settings.handshakeTimeout = 0.1
+        settings.handshakeTimeout = .seconds(0.1)
         let (socket, recorder) = isClient ? (link.client, link.atClient) : (link.server, link.atServer)
         try socket.beginTLS(settings: settings)
         let error = try #require(try await recorder.disconnected())
@@ -259,7 +259,7 @@ import Testing
         let link = try await Link.make()
         var client = try TestCertificates.client()
         client.trustEvaluation = .delegate
-        client.handshakeTimeout = 3
+        client.handshakeTimeout = .seconds(3)
         try link.startTLS(client: client, server: TestCertificates.server())
         let (_, answer) = try await link.atClient.asked()
         // The clock of another socket runs longer than the handshake may take.
@@ -276,7 +276,7 @@ import Testing
         let link = try await Link.make()
         var (client, server) = try TestCertificates.mutual()
         client.trustEvaluation = .delegate
-        client.handshakeTimeout = 2.5
+        client.handshakeTimeout = .seconds(2.5)
         server.trustEvaluation = .delegate
         try link.startTLS(client: client.only(.tls12), server: server)
         let (_, answer) = try await link.atClient.asked()

@@ -47,7 +47,7 @@ enum TrustProbe {
         server.clientCertificates = .required
         server.trustRoots = try authority.roots
         server.trustEvaluation = .delegate
-        server.trustTimeout = pause
+        server.trustTimeout = .seconds(pause)
         var settings = TLSSettings.client(serverName: "localhost")
         settings.trustRoots = try authority.roots
         settings.identity = try authority.issue(.client(commonName: "alice")).identity()

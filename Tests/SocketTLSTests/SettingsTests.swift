@@ -38,13 +38,13 @@ import Testing
         #expect(complaint(.client(serverName: name)) == nil)
     }
 
-    @Test(arguments: [0, -1, Double.nan, .infinity])
+    @Test(arguments: [0, -1, -1e-18])
     func aTimeoutMustBeAboveZero(seconds: Double) {
         var settings = TLSSettings.client(serverName: "a")
-        settings.handshakeTimeout = seconds
+        settings.handshakeTimeout = .seconds(seconds)
         #expect(complaint(settings)?.code == .invalidSettings)
-        settings.handshakeTimeout = 1
-        settings.trustTimeout = seconds
+        settings.handshakeTimeout = .seconds(1)
+        settings.trustTimeout = .seconds(seconds)
         #expect(complaint(settings)?.message.contains("trustTimeout") == true)
     }
 
@@ -121,7 +121,7 @@ import Testing
         #expect(client.trustRoots == .system)
         #expect(client.trustEvaluation == .builtIn)
         #expect(client.bytesBufferedAtUpgrade == .reject)
-        #expect(client.handshakeTimeout == 30)
+        #expect(client.handshakeTimeout == .seconds(30))
         #expect(try Fixture().server.bytesBufferedAtUpgrade == .feedToTLS)
     }
 }
@@ -130,7 +130,7 @@ import Testing
     @Test func connectionsToDifferentServersShareAContext() throws {
         let first = try TLSContext.context(for: .client(serverName: "a.example.org"))
         var settings = TLSSettings.client(serverName: "b.example.org")
-        settings.handshakeTimeout = 7
+        settings.handshakeTimeout = .seconds(7)
         settings.trustEvaluation = .manual
         #expect(try TLSContext.context(for: settings) === first)
     }

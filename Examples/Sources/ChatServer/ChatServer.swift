@@ -32,7 +32,7 @@ final class ChatServer {
             identity: try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key"))
         settings.clientCertificates = .required
         settings.trustRoots = .file(path: "clients.pem")
-        settings.handshakeTimeout = limits.handshakeSeconds
+        settings.handshakeTimeout = .seconds(limits.handshakeSeconds)
         self.settings = settings
         // The accepted sockets inherit these.
         listener.writeHighWaterMark = limits.waitingByteCount

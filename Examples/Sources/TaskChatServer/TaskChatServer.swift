@@ -33,7 +33,7 @@ struct TaskChatServer {
         do {
             for try await line in socket.lines(maxLength: 1_024) { await room.say("\(name): \(line)", from: name) }
         } catch {
-            if !Task.isCancelled { reason = ": \(error.code)" }
+            if let error = error as? AsyncSocketError { reason = ": \(error.code)" }
         }
         log("\(name) left\(reason)")
         await room.leave(name)

@@ -40,10 +40,11 @@ extension AsyncSocket {
     /// The frames of a connection.
     ///
     /// It ends with an orderly end of the connection, and when `startTLS` begins. A loop that is left early
-    /// loses nothing. A cancelled task gets an error with the code `.cancelled`.
+    /// loses nothing. A cancelled task gets a `CancellationError`.
     public struct Frames<Format: Framing>: AsyncSequence, Sendable {
-        /// Why the connection has ended, or what is wrong with a frame.
-        public typealias Failure = AsyncSocketError
+        /// An `AsyncSocketError`, which says why the connection has ended or what is wrong with a frame, or a
+        /// `CancellationError`.
+        public typealias Failure = any Error
 
         fileprivate let socket: AsyncSocket
         fileprivate let framing: Format
@@ -61,7 +62,7 @@ extension AsyncSocket {
             /// The next frame; nil after the end.
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
-            ) async throws(AsyncSocketError) -> Format.Frame? {
+            ) async throws -> Format.Frame? {
                 guard let connection = try scope.openConnection() else { return nil }
                 do {
                     return try await connection.readFrame(reader, OperationLimit(nil))

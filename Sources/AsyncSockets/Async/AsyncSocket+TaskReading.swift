@@ -20,7 +20,7 @@ extension AsyncSocket {
     public nonisolated(nonsending) func read(
         atMost maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> Data? {
-        guard maxLength > 0 else { throw AsyncSocketError.badParameter("read", "at most \(maxLength) bytes are no read") }
+        try AsyncSocketError.checkMaxLength(maxLength)
         do {
             return try await read(.anyBytes, maxLength, timeout)
         } catch let error as AsyncSocketError where error.isOrderlyEnd {
@@ -74,7 +74,7 @@ extension AsyncSocket {
     public nonisolated(nonsending) func readLine(
         maxLength: ByteLimit = 65536, timeout: Duration? = nil
     ) async throws -> String? {
-        guard maxLength.count > 0 else { throw AsyncSocketError.badParameter("read", "maxLength must be at least 1") }
+        try AsyncSocketError.checkMaxLength(maxLength.count)
         guard let connection else { throw Self.notInUse("read") }
         return try await connection.readLine(LineReader(maxLength: maxLength.count), OperationLimit(timeout))
     }

@@ -59,7 +59,7 @@ extension AsyncSocket {
     /// follow, and each certificate takes the place of the one before. Session tickets are sent before the
     /// first request only.
     ///
-    /// The client has `TLSSettings.handshakeTimeout` seconds to answer. A bad certificate, none where one is
+    /// The client has `TLSSettings.handshakeTimeout` to answer. A bad certificate, none where one is
     /// required, a refusal and a cancellation end the connection.
     ///
     /// - Parameters:

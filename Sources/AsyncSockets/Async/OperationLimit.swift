@@ -1,3 +1,4 @@
+internal import SocketBuffers
 internal import SocketCore
 
 /// What a task waits for.
@@ -85,12 +86,5 @@ extension OperationLimit {
                 _ = isolation
                 return try await body()
             }, isolation: isolation)
-    }
-}
-
-extension Duration {
-    /// A number of seconds, for clocks that count in them.
-    var inSeconds: Double {
-        Double(components.seconds) + Double(components.attoseconds) / 1e18
     }
 }

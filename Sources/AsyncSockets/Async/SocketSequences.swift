@@ -16,7 +16,8 @@ extension AsyncSocket {
     /// ```
     public var chunks: Chunks { chunks(atMost: 65536) }
 
-    /// The bytes as they come, at most `maxLength` at a time, up to an orderly end.
+    /// The bytes as they come, at most `maxLength` at a time, up to an orderly end. A `maxLength` below 1
+    /// makes the loop throw `.badParameter`.
     public func chunks(atMost maxLength: Int) -> Chunks {
         Chunks(socket: self, maxLength: maxLength)
     }
@@ -36,17 +37,17 @@ extension AsyncSocket {
     /// The bytes of a connection as they come.
     ///
     /// It ends with an orderly end of the connection, and when `startTLS` begins. A loop that is left early
-    /// loses nothing. A cancelled task gets an error with the code `.cancelled`.
+    /// loses nothing. A cancelled task gets a `CancellationError`.
     public struct Chunks: AsyncSequence, Sendable {
-        /// Why the connection has ended.
-        public typealias Failure = AsyncSocketError
+        /// An `AsyncSocketError`: why the connection has ended. Or a `CancellationError`.
+        public typealias Failure = any Error
 
         fileprivate let socket: AsyncSocket
         fileprivate let maxLength: Int
 
         /// Begins at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(scope: SequenceScope(socket), maxLength: Swift.max(maxLength, 1))
+            Iterator(scope: SequenceScope(socket), maxLength: maxLength)
         }
 
         /// Reads one chunk after the other.
@@ -57,8 +58,9 @@ extension AsyncSocket {
             /// The next bytes; nil after the end.
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
-            ) async throws(AsyncSocketError) -> Data? {
+            ) async throws -> Data? {
                 guard let connection = try scope.openConnection() else { return nil }
+                try AsyncSocketError.checkMaxLength(maxLength)
                 do {
                     return try await connection.read(.anyBytes, maxLength, OperationLimit(nil))
                 } catch {
@@ -72,17 +74,17 @@ extension AsyncSocket {
     /// The lines of text of a connection.
     ///
     /// It ends with an orderly end of the connection, and when `startTLS` begins. A loop that is left early
-    /// loses nothing. A cancelled task gets an error with the code `.cancelled`.
+    /// loses nothing. A cancelled task gets a `CancellationError`.
     public struct Lines: AsyncSequence, Sendable {
-        /// Why the connection has ended.
-        public typealias Failure = AsyncSocketError
+        /// An `AsyncSocketError`: why the connection has ended. Or a `CancellationError`.
+        public typealias Failure = any Error
 
         fileprivate let socket: AsyncSocket
         fileprivate let maxLength: Int
 
         /// Begins at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(scope: SequenceScope(socket), line: LineReader(maxLength: Swift.max(maxLength, 1)))
+            Iterator(scope: SequenceScope(socket), line: LineReader(maxLength: maxLength))
         }
 
         /// Reads one line after the other.
@@ -93,8 +95,9 @@ extension AsyncSocket {
             /// The next line, without its end; nil after the end.
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
-            ) async throws(AsyncSocketError) -> String? {
+            ) async throws -> String? {
                 guard let connection = try scope.openConnection() else { return nil }
+                try AsyncSocketError.checkMaxLength(line.maxLength)
                 do {
                     return try await connection.readLine(line, OperationLimit(nil))
                 } catch {
@@ -126,10 +129,8 @@ struct SequenceScope {
 
     /// The error of the sequence; nil when it ends: in good order, or because this side has closed its
     /// connection and the socket has another one by now.
-    func failure(_ error: any Error) -> AsyncSocketError? {
-        guard let error = error as? AsyncSocketError else {
-            return AsyncSocketError(.cancelled, blame: .caller, operation: "read", message: "the task was cancelled")
-        }
+    func failure(_ error: any Error) -> (any Error)? {
+        guard let error = error as? AsyncSocketError else { return error }
         let isOver = error.code == .closed && socket.connection !== connection
         return error.isOrderlyEnd || isOver ? nil : error
     }

@@ -186,7 +186,8 @@ extension StreamConnection {
         case .began(let settings, let earlyByteCount):
             observation?.beginHandshake(as: settings.role, earlyByteCount)
             ending.note(.secured)
-            clock = PhaseClock(.handshake(thenTrust: settings.trustTimeout), seconds: settings.handshakeTimeout)
+            clock = PhaseClock(
+                .handshake(thenTrust: settings.trustTimeout.inSeconds), seconds: settings.handshakeTimeout.inSeconds)
             note("TLS handshake begins", ["as": settings.role == .server ? "server" : "client"])
             return true
         case .asksSettings(let question): ask(question)

@@ -11,6 +11,7 @@
 //     The same holds from a client's answer to `requestClientCertificate` to the decision about it.
 //  6. A failed handshake closes the connection; there is no way back to `.plaintext`.
 
+internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 internal import Synchronization
@@ -66,7 +67,7 @@ enum TLSUpgrade {
     /// How long a task gives the writes before its `startTLS`, for each byte; nil for a delegate's.
     var taskTimeout: Double? {
         guard case .queuedTLS(let request, _) = self, request.waiter != nil else { return nil }
-        return request.settings.handshakeTimeout
+        return request.settings.handshakeTimeout.inSeconds
     }
 
     mutating func begin() {

@@ -27,14 +27,14 @@ extension SocketListener {
     /// listener ends. Several tasks may ask; each socket goes to one of them.
     ///
     /// The sequence ends after `shutdown(within:)`, once the sockets that were ready are delivered. A
-    /// cancelled task gets an error with the code `.cancelled`, and the listener goes on. While `run` is
+    /// cancelled task gets a `CancellationError`, and the listener goes on. While `run` is
     /// used, or has been, there is an error with the code `.badConfiguration`.
     public var connections: Connections { Connections(listener: self) }
 
     /// The connections of a listener, as they come.
     public struct Connections: AsyncSequence, Sendable {
-        /// What can end it.
-        public typealias Failure = AsyncSocketError
+        /// An `AsyncSocketError`, or a `CancellationError`.
+        public typealias Failure = any Error
 
         fileprivate let listener: SocketListener
 
@@ -50,7 +50,7 @@ extension SocketListener {
             /// The next connection; nil after the end.
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
-            ) async throws(AsyncSocketError) -> AsyncSocket? {
+            ) async throws -> AsyncSocket? {
                 try listener.acceptForQueue()
                 return try await listener.queue.next()
             }

@@ -121,8 +121,7 @@ extension Preparation {
         _ error: any Error, of accepted: AcceptedConnection, in stage: FailureLog.Stage, _ socket: AsyncSocket?,
         _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
     ) {
-        let isCancelled = error is CancellationError || (error as? AsyncSocketError)?.code == .cancelled
-        if isCancelled, Task.isCancelled { return }
+        if error is CancellationError, Task.isCancelled { return }
         failures.note(error, of: accepted.peer, in: stage, isHandled: onError != nil, model.logger)
         if let socket { return onError?(error, socket) ?? () }
         if let error = error as? AsyncSocketError { accepted.deliver(.failed(error)) }

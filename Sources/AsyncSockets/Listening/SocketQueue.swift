@@ -2,7 +2,7 @@ internal import SocketBuffers
 
 /// Sockets that are ready, and the tasks that wait for one.
 final class SocketQueue: Sendable {
-    private typealias Waiter = UnsafeContinuation<Result<AsyncSocket?, AsyncSocketError>, Never>
+    private typealias Waiter = UnsafeContinuation<Result<AsyncSocket?, CancellationError>, Never>
 
     private struct State {
         /// No more will be accepted.
@@ -75,8 +75,8 @@ final class SocketQueue: Sendable {
 
     // MARK: - Taking
 
-    func next() async throws(AsyncSocketError) -> AsyncSocket? {
-        if Task.isCancelled { throw Self.cancelled }
+    func next() async throws(CancellationError) -> AsyncSocket? {
+        if Task.isCancelled { throw CancellationError() }
         let (answer, number) = state.withLock { state in
             state.lastNumber += 1
             return (Self.take(&state), state.lastNumber)
@@ -101,8 +101,8 @@ final class SocketQueue: Sendable {
     }
 
     private func wait(with waiter: Waiter, _ number: Int) {
-        let answer = state.withLock { state -> Result<AsyncSocket?, AsyncSocketError>? in
-            if state.cancelled.contains(number) { return .failure(Self.cancelled) }
+        let answer = state.withLock { state -> Result<AsyncSocket?, CancellationError>? in
+            if state.cancelled.contains(number) { return .failure(CancellationError()) }
             if let answer = Self.take(&state) { return .success(answer) }
             state.waiting.append((number, waiter))
             return nil
@@ -125,10 +125,6 @@ final class SocketQueue: Sendable {
             }
             return state.waiting.remove(at: index).waiter
         }
-        waiter?.resume(returning: .failure(Self.cancelled))
-    }
-
-    private static var cancelled: AsyncSocketError {
-        AsyncSocketError(.cancelled, blame: .caller, operation: "accept", message: "the task was cancelled")
+        waiter?.resume(returning: .failure(CancellationError()))
     }
 }

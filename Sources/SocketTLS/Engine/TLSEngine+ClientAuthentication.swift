@@ -27,7 +27,7 @@ final class ClientAuthentication {
     /// Nil where the settings ask no client later, by whatever name.
     init?(_ settings: TLSSettings) {
         guard settings.requestsClientCertificates || settings.serverNames != nil else { return nil }
-        (handshakeTimeout, trustTimeout) = (settings.handshakeTimeout, settings.trustTimeout)
+        (handshakeTimeout, trustTimeout) = (settings.handshakeTimeout.inSeconds, settings.trustTimeout.inSeconds)
     }
 }
 

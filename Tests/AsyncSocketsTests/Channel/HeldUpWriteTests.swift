@@ -17,7 +17,7 @@ import Testing
         client.resumption = .none
         server.resumption = .none
         // A wait in vain ends.
-        server.handshakeTimeout = 10
+        server.handshakeTimeout = .seconds(10)
     }
 
     /// A server that asks for a certificate, and a relay between it and its client.

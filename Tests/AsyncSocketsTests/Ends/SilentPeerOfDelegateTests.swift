@@ -106,7 +106,7 @@ import Testing
     private func connect(_ place: Place, isSecure: Bool, limit: Double) async throws -> Bool {
         var (client, server) = try TestCertificates.mutual(.onRequest)
         client.allowsPostHandshakeAuthentication = true
-        server.handshakeTimeout = limit
+        server.handshakeTimeout = .seconds(limit)
         let peer = try ScriptedPeer.listening((isSecure ? [.startTLS(client)] : []) + [.wait(for: try TestSignal())])
         place.peer = peer
         place.requestLimit = limit
@@ -132,7 +132,7 @@ import Testing
         case .file: try socket.write(contentsOfFile: place.file, withTimeout: limit, tag: tag)
         case .beginTLS:
             var settings = try TestCertificates.client()
-            settings.handshakeTimeout = limit
+            settings.handshakeTimeout = .seconds(limit)
             try socket.beginTLS(settings: settings)
         case .request: try socket.beginClientCertificateRequest()
         case .disconnect: socket.disconnect()

@@ -65,7 +65,7 @@ import Testing
         }
         var (client, server) = try TestCertificates.mutual(.onRequest)
         client.allowsPostHandshakeAuthentication = true
-        server.handshakeTimeout = handshakeTimeout
+        server.handshakeTimeout = .seconds(handshakeTimeout)
         let (socket, peer) = try await connectedSocket([.startTLS(client), silence])
         try await socket.startTLS(settings: server)
         return Place(socket: socket, peer: peer, file: folder.path("file"))
@@ -112,7 +112,7 @@ import Testing
         case .frameOut: try await socket.write(Self.much, as: format, timeout: timeout)
         case .startTLS:
             var settings = try TestCertificates.client()
-            settings.handshakeTimeout = timeout == nil ? 300 : 0.05
+            settings.handshakeTimeout = timeout == nil ? .seconds(300) : .seconds(0.05)
             try await socket.startTLS(settings: settings)
         case .request: _ = try await socket.requestClientCertificate()
         case .close: try await socket.close(timeout: timeout ?? .seconds(300))

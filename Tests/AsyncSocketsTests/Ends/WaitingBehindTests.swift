@@ -46,7 +46,7 @@ import Testing
         let write = Task.immediate { try await socket.write([UInt8](repeating: 0, count: 64 << 20)) }
         try await eventually("it waits") { socket.writeProgress != nil }
         var settings = try TestCertificates.client()
-        settings.handshakeTimeout = 0.2
+        settings.handshakeTimeout = .seconds(0.2)
         let error = await #expect(throws: AsyncSocketError.self) { try await socket.startTLS(settings: settings) }
         #expect(error?.code == .handshakeTimeout, "\(String(describing: error))")
         #expect(error?.message.contains("writes") == true, "\(String(describing: error))")

@@ -49,7 +49,7 @@ import Testing
             if !isCut { try await eventually("it is reported") { !errors.all.isEmpty } }
         }
         let expected: [Ending: [String]] = [
-            .cancelsItself: ["CancellationError"], .asksWhenCancelled: ["cancelled"], .fails: ["Failure"], .isCut: [],
+            .cancelsItself: ["CancellationError"], .asksWhenCancelled: ["CancellationError"], .fails: ["Failure"], .isCut: [],
             .failsWhenCut: ["Failure"],
         ]
         #expect(errors.all == expected[ending])

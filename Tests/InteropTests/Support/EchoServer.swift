@@ -18,7 +18,7 @@ final class EchoServer: AsyncSocketDelegate, Sendable {
     var port: UInt16 { listener.localPort }
 
     /// The ports of its clients.
-    var peers: [UInt16] { connections.withLock { $0.map(\.connectedPort) } }
+    var peers: [UInt16] { connections.withLock { $0.compactMap(\.connectedPort) } }
 
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
         connections.withLock { $0.append(newSocket) }

@@ -40,7 +40,7 @@ import Testing
     @Test func onlyConnectionsWhoseSettingsAgreeResume() throws {
         let session = try RawPeer.client(of: server()).session()
         var sameForTLS = fixture.server
-        sameForTLS.handshakeTimeout = 7
+        sameForTLS.handshakeTimeout = .seconds(7)
         let same = try server(sameForTLS)
         try RawPeer.client(of: same, resuming: session).expectResumption(true, by: same)
         var others = [fixture.server, fixture.server, fixture.server]

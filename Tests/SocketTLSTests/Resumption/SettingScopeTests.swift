@@ -74,8 +74,8 @@ import Testing
             ("maximumCertificateChainBytes", .refused, { $0.maximumCertificateChainBytes -= 1 }),
             ("maximumCertificateChainLength", .refused, { $0.maximumCertificateChainLength -= 1 }),
             ("keyLogFile", .refused, { $0.keyLogFile = log.path }),
-            ("handshakeTimeout", .resumed, { $0.handshakeTimeout = 1 }),
-            ("trustTimeout", .resumed, { $0.trustTimeout = 1 }),
+            ("handshakeTimeout", .resumed, { $0.handshakeTimeout = .seconds(1) }),
+            ("trustTimeout", .resumed, { $0.trustTimeout = .seconds(1) }),
         ]
     }
 

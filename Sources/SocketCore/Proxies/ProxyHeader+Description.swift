@@ -1,0 +1,29 @@
+extension ProxyHeader: CustomStringConvertible {
+    /// As in `192.0.2.1:4000 to 198.51.100.7:443, host "example.org", TLSv1.3, client certificate "alice"`.
+    ///
+    /// Texts of the sender are quoted, and their control characters escaped.
+    public var description: String {
+        var parts = [way]
+        if transport == .datagram { parts.append("datagrams") }
+        if let authority { parts.append("host \(authority.debugDescription)") }
+        if let clientTLS, clientTLS.flags.contains(.usesTLS) { parts += clientTLS.facts }
+        return parts.joined(separator: ", ")
+    }
+
+    private var way: String {
+        guard let source else { return isLocal ? "a connection of the proxy's own" : "an unknown client" }
+        return destination.map { "\(source) to \($0)" } ?? "\(source)"
+    }
+}
+
+extension ProxyHeader.ClientTLS {
+    fileprivate var facts: [String] {
+        // A version is text of the sender too.
+        let version = version.map { $0.allSatisfy { $0.isLetter || $0.isNumber || $0 == "." } ? $0 : $0.debugDescription }
+        let name = commonName.map { " \($0.debugDescription)" } ?? ""
+        guard flags.isSuperset(of: .presentedCertificate) || flags.isSuperset(of: .presentedCertificateInSession) else {
+            return [version ?? "TLS"]
+        }
+        return [version ?? "TLS", "\(hasVerifiedCertificate ? "" : "unverified ")client certificate\(name)"]
+    }
+}
