@@ -127,6 +127,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let readTimeout = Code(description: "readTimeout")
         /// A write was not complete in time.
         public static let writeTimeout = Code(description: "writeTimeout")
+        /// No byte has come or gone for the `idleTimeout` of a sequence or of a listener's `run`.
+        public static let idleTimeout = Code(description: "idleTimeout")
         /// The deadline of `withDeadline(_:_:)` passed before the operation was complete.
         public static let deadlineExceeded = Code(description: "deadlineExceeded")
         /// The TLS handshake was not complete in time.
@@ -191,6 +193,11 @@ extension AsyncSocketError {
 
     static func timeout(_ code: Code, _ operation: String, blame: Blame = .peer, seconds: Double) -> AsyncSocketError {
         AsyncSocketError(code, blame: blame, operation: operation, message: "it did not complete within \(seconds) seconds")
+    }
+
+    static func idle(for time: Duration) -> AsyncSocketError {
+        AsyncSocketError(
+            .idleTimeout, blame: .peer, operation: "read", message: "no byte has come or gone for \(time)")
     }
 
     static func stuckBeforeTLS(seconds: Double) -> AsyncSocketError {

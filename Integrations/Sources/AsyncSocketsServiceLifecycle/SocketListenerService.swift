@@ -32,8 +32,8 @@ public struct SocketListenerService: Service {
     ///   - gracePeriod: How long connections may take to finish after a graceful shutdown has begun; 10
     ///     seconds by default; nil: as long as they need. `maximumGracefulShutdownDuration` of the group ends
     ///     them too.
-    ///   - executor: As for `SocketListener.run(executor:onError:_:)`.
-    ///   - onError: As for `SocketListener.run(executor:onError:_:)`.
+    ///   - executor: As for `SocketListener.run(executor:idleTimeout:onError:_:)`.
+    ///   - onError: As for `SocketListener.run(executor:idleTimeout:onError:_:)`.
     ///   - body: What to do with a connection.
     public init(
         _ listener: SocketListener, gracePeriod: Duration? = .seconds(10),
@@ -51,7 +51,7 @@ public struct SocketListenerService: Service {
     ///
     /// Returns after a graceful shutdown, once all connections have ended.
     ///
-    /// - Throws: What `SocketListener.run(executor:onError:_:)` throws.
+    /// - Throws: What `SocketListener.run(executor:idleTimeout:onError:_:)` throws.
     public func run() async throws {
         try await withGracefulShutdownHandler {
             try await listener.run(executor: executor, onError: onError, body)

@@ -8,8 +8,12 @@ extension AsyncSocket {
     /// ```swift
     /// for try await frame in socket.frames(LengthPrefixed<UInt32>(maxLength: 65536)) { … }
     /// ```
-    public func frames<Format: Framing>(_ framing: Format) -> Frames<Format> {
-        Frames(socket: self, framing: framing)
+    ///
+    /// - Parameters:
+    ///   - framing: Where a frame ends.
+    ///   - idleTimeout: As for `chunks(atMost:idleTimeout:)`.
+    public func frames<Format: Framing>(_ framing: Format, idleTimeout: Duration? = nil) -> Frames<Format> {
+        Frames(socket: self, framing: framing, idleTimeout: idleTimeout)
     }
 
     /// The next frame; nil after an orderly end.
@@ -48,10 +52,11 @@ extension AsyncSocket {
 
         fileprivate let socket: AsyncSocket
         fileprivate let framing: Format
+        fileprivate let idleTimeout: Duration?
 
         /// Begins at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(scope: SequenceScope(socket), reader: FrameReader(framing))
+            Iterator(scope: SequenceScope(socket, idleTimeout), reader: FrameReader(framing))
         }
 
         /// Reads one frame after the other.

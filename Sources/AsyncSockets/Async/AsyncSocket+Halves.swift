@@ -27,11 +27,20 @@ public struct SocketInput: Sendable {
     /// The lines of text: see `AsyncSocket.lines`.
     public var lines: AsyncSocket.Lines { socket.lines }
 
-    /// The lines of text: see `AsyncSocket.lines(maxLength:)`.
-    public func lines(maxLength: ByteLimit) -> AsyncSocket.Lines { socket.lines(maxLength: maxLength) }
+    /// The bytes as they come: see `AsyncSocket.chunks(atMost:idleTimeout:)`.
+    public func chunks(atMost maxLength: Int = 65536, idleTimeout: Duration? = nil) -> AsyncSocket.Chunks {
+        socket.chunks(atMost: maxLength, idleTimeout: idleTimeout)
+    }
 
-    /// The frames: see `AsyncSocket.frames(_:)`.
-    public func frames<Format: Framing>(_ framing: Format) -> AsyncSocket.Frames<Format> { socket.frames(framing) }
+    /// The lines of text: see `AsyncSocket.lines(maxLength:idleTimeout:)`.
+    public func lines(maxLength: ByteLimit = 65536, idleTimeout: Duration? = nil) -> AsyncSocket.Lines {
+        socket.lines(maxLength: maxLength, idleTimeout: idleTimeout)
+    }
+
+    /// The frames: see `AsyncSocket.frames(_:idleTimeout:)`.
+    public func frames<Format: Framing>(_ framing: Format, idleTimeout: Duration? = nil) -> AsyncSocket.Frames<Format> {
+        socket.frames(framing, idleTimeout: idleTimeout)
+    }
 
     /// The next bytes: see `AsyncSocket.read(atMost:timeout:)`.
     public nonisolated(nonsending) func read(

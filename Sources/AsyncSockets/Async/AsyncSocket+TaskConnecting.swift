@@ -84,7 +84,11 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address.
     ///   - port: A TCP port, 1 to 65535, of any type of integer.
-    ///   - interface: See `connect(to:port:via:proxy:tls:trust:timeout:)`, as for the next four.
+    ///   - interface: Where the connection leaves from; nil: any interface.
+    ///   - proxy: The way to the host; nil: the socket's `proxy`, if `configure` sets one.
+    ///   - tls: How to use TLS from the first byte; nil: not at all, or later.
+    ///   - trust: Decides about the server's certificate.
+    ///   - timeout: The time for resolving and connecting, 30 seconds by default; nil: no limit.
     ///   - executor: Where `body` runs, unless it is isolated to an actor: on the connection's event loop by
     ///     default, which is fastest. Nil: where the caller runs. For work that computes for long or blocks,
     ///     `.custom(globalConcurrentExecutor)`: the caller may run on a loop too.

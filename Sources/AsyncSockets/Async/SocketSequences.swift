@@ -14,12 +14,18 @@ extension AsyncSocket {
     /// ```swift
     /// for try await bytes in socket.chunks { try await socket.write(bytes) }
     /// ```
-    public var chunks: Chunks { chunks(atMost: 65536) }
+    public var chunks: Chunks { chunks() }
 
     /// The bytes as they come, at most `maxLength` at a time, up to an orderly end. A `maxLength` below 1
     /// makes the loop throw `.badParameter`.
-    public func chunks(atMost maxLength: Int) -> Chunks {
-        Chunks(socket: self, maxLength: maxLength)
+    ///
+    /// - Parameters:
+    ///   - maxLength: The most bytes of a chunk.
+    ///   - idleTimeout: When no byte has come or gone for so long, the connection ends, and the loop
+    ///     throws `.idleTimeout`; nil: never. The time runs until the loop is left, while its body works too,
+    ///     and not during a handshake.
+    public func chunks(atMost maxLength: Int = 65536, idleTimeout: Duration? = nil) -> Chunks {
+        Chunks(socket: self, maxLength: maxLength, idleTimeout: idleTimeout)
     }
 
     /// The lines of text up to an orderly end, each of at most 64 KiB: see `readLine(maxLength:timeout:)`.
@@ -27,11 +33,15 @@ extension AsyncSocket {
     /// ```swift
     /// for try await line in socket.lines { print(line) }
     /// ```
-    public var lines: Lines { lines(maxLength: 65536) }
+    public var lines: Lines { lines() }
 
     /// The lines of text up to an orderly end, each of at most `maxLength` bytes with its end.
-    public func lines(maxLength: ByteLimit) -> Lines {
-        Lines(socket: self, maxLength: maxLength.count)
+    ///
+    /// - Parameters:
+    ///   - maxLength: The most bytes of a line with its end.
+    ///   - idleTimeout: As for `chunks(atMost:idleTimeout:)`.
+    public func lines(maxLength: ByteLimit = 65536, idleTimeout: Duration? = nil) -> Lines {
+        Lines(socket: self, maxLength: maxLength.count, idleTimeout: idleTimeout)
     }
 
     /// The bytes of a connection as they come.
@@ -44,10 +54,11 @@ extension AsyncSocket {
 
         fileprivate let socket: AsyncSocket
         fileprivate let maxLength: Int
+        fileprivate let idleTimeout: Duration?
 
         /// Begins at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(scope: SequenceScope(socket), maxLength: maxLength)
+            Iterator(scope: SequenceScope(socket, idleTimeout), maxLength: maxLength)
         }
 
         /// Reads one chunk after the other.
@@ -81,10 +92,11 @@ extension AsyncSocket {
 
         fileprivate let socket: AsyncSocket
         fileprivate let maxLength: Int
+        fileprivate let idleTimeout: Duration?
 
         /// Begins at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(scope: SequenceScope(socket), line: LineReader(maxLength: maxLength))
+            Iterator(scope: SequenceScope(socket, idleTimeout), line: LineReader(maxLength: maxLength))
         }
 
         /// Reads one line after the other.
@@ -114,11 +126,14 @@ struct SequenceScope {
     let socket: AsyncSocket
     private let connection: StreamConnection?
     private let isUpgraded: Bool
+    private let idle: IdleGuard?
 
-    init(_ socket: AsyncSocket) {
+    init(_ socket: AsyncSocket, _ idleTimeout: Duration?) {
         self.socket = socket
         connection = socket.connection
         isUpgraded = connection?.isUpgradeClaimed ?? false
+        let connection = connection
+        idle = idleTimeout.flatMap { connection?.endWhenIdle($0) }.map { IdleGuard($0) }
     }
 
     /// The connection to read from; nil when the sequence has ended.

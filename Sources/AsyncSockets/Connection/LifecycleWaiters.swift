@@ -22,6 +22,10 @@ struct LifecycleWaiters {
             }
         }
 
+        var isAbandoned: Bool {
+            if case .ended(let waiter) = self { waiter.isAbandoned } else { false }
+        }
+
         var lateError: any Error {
             switch self {
             case .connected(let waiter), .ended(let waiter): waiter.lateError
@@ -50,6 +54,8 @@ struct LifecycleWaiters {
     private var waiting: [Waiter] = []
 
     var isEmpty: Bool { waiting.isEmpty }
+    /// How many wait.
+    var count: Int { waiting.count }
 
     /// When the first of them stops to wait.
     var deadline: Deadline? {
@@ -66,6 +72,7 @@ struct LifecycleWaiters {
     }
 
     mutating func add(ended waiter: any OperationWaiter<Void>) {
+        waiting.removeAll { $0.isAbandoned }
         waiting.append(.ended(waiter))
     }
 

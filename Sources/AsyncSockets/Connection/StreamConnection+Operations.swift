@@ -27,6 +27,15 @@ extension StreamConnection {
     /// True when the delegate is being called here, and what it asks for can be done without a message.
     private var isOpenToCallback: Bool { turn.isOpen(within: self) && !isOver }
 
+    /// Ends the connection when no byte has moved for so long, except in a handshake, which has a time of its
+    /// own.
+    @discardableResult
+    func endWhenIdle(_ timeout: Duration) -> IdleWaiter<CarriedBytes> {
+        let waiter = IdleWaiter(timeout) { [unowned self] in upgrade.isOpenForData ? carried : nil }
+        post(.awaitEnd(waiter))
+        return waiter
+    }
+
     // MARK: - Answers
 
     func answer(_ completion: Completion<Data>, with data: consuming Data) {
@@ -184,7 +193,8 @@ extension StreamConnection {
         case .more: askForTurn()
         case .failed(let error): close(error)
         case .began(let settings, let earlyByteCount):
-            observation?.beginHandshake(as: settings.role, earlyByteCount)
+            observation?.beginHandshake(as: settings.role)
+            carried.giveBack(earlyByteCount)
             ending.note(.secured)
             clock = PhaseClock(
                 .handshake(thenTrust: settings.trustTimeout.inSeconds), seconds: settings.handshakeTimeout.inSeconds)

@@ -49,12 +49,12 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     @exclusivity(unchecked) var ending = StreamEnding()
     /// Something has changed that may let bytes move. Here, since it fits behind `ending`.
     @exclusivity(unchecked) var needsPump = false
-    /// Who waits for the connection, and for TLS.
     @exclusivity(unchecked) var waiters = LifecycleWaiters()
     /// The task that the socket belongs to.
     @exclusivity(unchecked) var scope = TaskScope()
     /// What the observer is told; nil when there is none.
     @exclusivity(unchecked) var observation: ConnectionObservation?
+    @exclusivity(unchecked) var carried = CarriedBytes()
     @exclusivity(unchecked) var armedDeadline: Deadline?
 
     init(for socket: AsyncSocket, as role: ConnectionRole, loop: EventLoop) {

@@ -3,8 +3,8 @@ public import FoundationEssentials
 /// How a protocol divides the stream into frames, both ways.
 ///
 /// A value without state: what is needed to find the end of a frame is in the bytes. Its methods may be
-/// called on an event loop, so they must be quick, and must not block. Use it with `AsyncSocket.frames(_:)`,
-/// `readFrame(_:timeout:)` and `write(_:as:timeout:)`.
+/// called on an event loop, so they must be quick, and must not block. Use it with
+/// `AsyncSocket.frames(_:idleTimeout:)`, `readFrame(_:timeout:)` and `write(_:as:timeout:)`.
 public protocol Framing: Sendable {
     /// What is sent and received.
     associatedtype Frame: Sendable

@@ -23,6 +23,8 @@ extension SocketListener {
     ///   - executor: Where `body` runs: on the event loop of the connection by default, which is fastest, and
     ///     where nothing may block. Nil: where the caller runs. For work that computes for long or blocks,
     ///     `.custom(globalConcurrentExecutor)`.
+    ///   - idleTimeout: When no byte of a connection has come or gone for so long, it ends, and `body` gets
+    ///     `.idleTimeout`; nil: never.
     ///   - onError: Gets the error of each connection that did not end in good order, and its socket, which
     ///     is closed by then: `connectedAddress` is still known. It is called in the connection's task.
     ///     Without it the errors are logged with the peer's address, those before `body` at the level
@@ -32,7 +34,7 @@ extension SocketListener {
     ///   ended.
     @concurrent
     public func run(
-        executor: ConnectionExecutor? = .eventLoop,
+        executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
         onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
         _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
     ) async throws {
@@ -43,6 +45,7 @@ extension SocketListener {
             let pause = { @Sendable (_: Int) async in if !preparation.isEmpty { await preparation.slots.room() } }
             await reception.serveArrivals(on: executor, after: pause) { accepted, loop in
                 guard let socket = await preparation.makeReady(accepted, on: loop, onError) else { return }
+                if let idleTimeout { socket.connection?.endWhenIdle(idleTimeout) }
                 do {
                     try await socket.closing(after: body)
                 } catch {

@@ -3,8 +3,8 @@ internal import SocketBuffers
 internal import SocketCore
 
 extension SocketListener {
-    /// Serves connections as `run(executor:onError:_:)` does, until one of `signals` comes; then it ends as
-    /// `shutdown(within:)` does.
+    /// Serves connections as `run(executor:idleTimeout:onError:_:)` does, until one of `signals` comes;
+    /// then it ends as `shutdown(within:)` does.
     ///
     /// ```swift
     /// try await listener.run(untilSignals: [SIGTERM, SIGINT], within: .seconds(30)) { socket in … }
@@ -18,19 +18,22 @@ extension SocketListener {
     ///   - signals: Numbers of signals (signal(7)), such as `SIGTERM`.
     ///   - time: How long the connections may take from the first signal on, 30 seconds by default; nil: as
     ///     long as they need.
-    ///   - executor: As for `run(executor:onError:_:)`, as for the next two.
-    /// - Throws: What `run(executor:onError:_:)` throws; `.badParameter` for a signal that a program cannot
-    ///   wait for, such as `SIGKILL`, and `.system` when descriptors have run out.
+    ///   - executor: As for `run(executor:idleTimeout:onError:_:)`, as for the next three.
+    ///   - idleTimeout: When a silent connection ends.
+    ///   - onError: Gets the error of each connection that did not end in good order.
+    ///   - body: What to do with a connection.
+    /// - Throws: What `run(executor:idleTimeout:onError:_:)` throws; `.badParameter` for a signal that a
+    ///   program cannot wait for, such as `SIGKILL`, and `.system` when descriptors have run out.
     @concurrent
     public func run(
         untilSignals signals: [Int32], within time: Duration? = .seconds(30),
-        executor: ConnectionExecutor? = .eventLoop,
+        executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
         onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
         _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
     ) async throws {
         let watch = try beginShutdown(onSignals: signals, within: time)
         defer { watch.end() }
-        try await run(executor: executor, onError: onError, body)
+        try await run(executor: executor, idleTimeout: idleTimeout, onError: onError, body)
     }
 
     private func beginShutdown(onSignals signals: [Int32], within time: Duration?) throws(AsyncSocketError) -> SignalWatch {

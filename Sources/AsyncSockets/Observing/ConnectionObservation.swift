@@ -2,8 +2,9 @@
 //  1. All calls to an observer are in this file. Those about a connection come inside its turn, with no lock
 //     held: what the observer asks of the socket is a message, which is served later.
 //  2. A connection has an observation from its beginning to its end, if its configuration has an observer.
-//     Without one it keeps a nil reference, and a round of the pump asks for it once.
-//  3. Bytes are counted where they enter the reader's buffer and leave the writer's queue: plain additions.
+//     Without one it keeps a nil reference.
+//  3. Bytes are counted on every connection, where they enter the reader's buffer and leave the writer's
+//     queue: plain additions.
 
 internal import SocketBuffers
 internal import SocketCore
@@ -17,8 +18,6 @@ final class ConnectionObservation {
     private let connection: ObservedConnection
     private let begin = Deadline.now
     private var handshake: Handshake?
-    fileprivate var bytesReceived = 0
-    fileprivate var bytesSent = 0
 
     private struct Handshake {
         let role: TLSSettings.Role
@@ -46,10 +45,8 @@ final class ConnectionObservation {
         observer.connectionDidBegin(connection)
     }
 
-    /// - Parameter earlyByteCount: The received bytes that belong to the handshake, not to the reader.
-    func beginHandshake(as role: TLSSettings.Role, _ earlyByteCount: Int) {
+    func beginHandshake(as role: TLSSettings.Role) {
         handshake = Handshake(role: role, begin: .now)
-        bytesReceived = max(bytesReceived - earlyByteCount, 0)
     }
 
     /// The handshake waits for the decision about the peer's certificate.
@@ -71,7 +68,7 @@ final class ConnectionObservation {
     /// The connection has ended.
     ///
     /// - Parameter role: The role in a handshake that was refused before it began.
-    fileprivate func end(_ error: AsyncSocketError?, refusing role: TLSSettings.Role?) {
+    fileprivate func end(_ error: AsyncSocketError?, refusing role: TLSSettings.Role?, _ carried: CarriedBytes) {
         let now = Deadline.now
         if let handshake = handshake.take() ?? role.map({ Handshake(role: $0, begin: now) }) {
             observer.connection(
@@ -80,7 +77,20 @@ final class ConnectionObservation {
         observer.connectionDidEnd(
             connection, withError: error,
             totals: ConnectionTotals(
-                bytesReceived: bytesReceived, bytesSent: bytesSent, seconds: now.seconds(since: begin)))
+                bytesReceived: carried.received, bytesSent: carried.sent, seconds: now.seconds(since: begin)))
+    }
+}
+
+/// The bytes that a connection has carried.
+struct CarriedBytes: Equatable, Sendable {
+    /// Those for the reader; with TLS, decrypted.
+    var received = 0
+    /// Those of the writer; with TLS, before they were encrypted.
+    var sent = 0
+
+    /// These have come, and belong to the handshake and not to the reader.
+    mutating func giveBack(_ count: Int) {
+        received = max(received - count, 0)
     }
 }
 
@@ -100,7 +110,7 @@ extension StreamConnection {
             var role: TLSSettings.Role?
             // Between the drained queues and the handshake there is time only to refuse it.
             if case .queuedTLS(let request, drained: .both) = upgrade { role = request.settings.role }
-            return observation.end(error, refusing: role)
+            return observation.end(error, refusing: role, carried)
         }
         switch ended {
         case .opening, .negotiating: configuration.value.observer?.connectDidFail(error)
@@ -111,19 +121,19 @@ extension StreamConnection {
     /// Fetches what the reads lack.
     @inline(__always)
     func fill(from channel: ByteChannel) -> ByteChannel.FillAnswer {
-        guard let observation else { return channel.fill(reads.preBuffer, limit: reads.room) }
         let before = reads.preBuffer.count
-        defer { observation.bytesReceived += reads.preBuffer.count - before }
-        return channel.fill(reads.preBuffer, limit: reads.room)
+        let answer = channel.fill(reads.preBuffer, limit: reads.room)
+        carried.received &+= reads.preBuffer.count - before
+        return answer
     }
 
     /// Hands on the next part of the writes.
     @inline(__always)
     func submit(to channel: ByteChannel) -> ByteChannel.SubmitAnswer {
-        guard let observation else { return channel.submit(writes) }
         let before = writes.waitingByteCount
-        defer { observation.bytesSent += before - writes.waitingByteCount }
-        return channel.submit(writes)
+        let answer = channel.submit(writes)
+        carried.sent &+= before - writes.waitingByteCount
+        return answer
     }
 }
 
@@ -132,7 +142,7 @@ extension StreamConnection {
     @inline(__always)
     func write(_ bytes: UnsafeRawBufferPointer, to channel: ByteChannel) -> Int {
         let count = channel.write(bytes)
-        if let observation { observation.bytesSent += count }
+        carried.sent &+= count
         return count
     }
 }

@@ -16,10 +16,16 @@ package protocol OperationWaiter<Value>: AnyObject, Sendable {
     var deadline: Deadline? { get }
     /// The answer when that time has come.
     var lateError: any Error { get }
+    /// Its answer is of no use any more.
+    var isAbandoned: Bool { get }
     /// The answer. Called inside the turn, once: resume a task, and run no user code.
     ///
     /// A cancellation finds an operation that was asked for before it.
     func complete(_ result: Result<Value, any Error>)
+}
+
+extension OperationWaiter {
+    package var isAbandoned: Bool { false }
 }
 
 /// Who is answered when an operation ends.

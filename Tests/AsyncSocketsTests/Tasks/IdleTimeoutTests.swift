@@ -1,0 +1,145 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Connections on which nothing moves.
+@Suite(.timeLimit(.minutes(20))) struct IdleTimeoutTests {
+    enum Loop: CaseIterable {
+        case chunks, lines, frames, input
+
+        /// Reads until the end; two elements come before the silence.
+        func run(_ socket: AsyncSocket, idleTimeout: Duration?) async throws -> Int {
+            var count = 0
+            switch self {
+            case .chunks: for try await _ in socket.chunks(atMost: 4, idleTimeout: idleTimeout) { count += 1 }
+            case .lines: for try await _ in socket.lines(idleTimeout: idleTimeout) { count += 1 }
+            case .frames:
+                for try await _ in socket.frames(Delimited(by: Data("\n".utf8)), idleTimeout: idleTimeout) { count += 1 }
+            case .input: for try await _ in socket.input.lines(idleTimeout: idleTimeout) { count += 1 }
+            }
+            return count
+        }
+    }
+
+    @Test(arguments: Loop.allCases, [false, true]) func silenceEndsTheLoop(_ loop: Loop, isSecure: Bool) async throws {
+        let pair = try await SocketPair(isSecure: isSecure)
+        try await pair.client.write("one\ntwo\n")
+        let error = await #expect(throws: AsyncSocketError.self) {
+            _ = try await loop.run(pair.server, idleTimeout: .milliseconds(50))
+        }
+        #expect(error?.code == .idleTimeout)
+        #expect(error?.message.contains("0.05 seconds") == true)
+        // The connection has ended, not the loop alone.
+        let later = await outcome(of: { _ = try await pair.server.read() })
+        #expect(later == .failed(.idleTimeout))
+        #expect(try await pair.client.readToEnd().isEmpty)
+    }
+
+    @Test(arguments: Loop.allCases) func withoutALimitSilenceEndsNothing(_ loop: Loop) async throws {
+        let pair = try await SocketPair()
+        let reading = Task { try await loop.run(pair.server, idleTimeout: nil) }
+        try await pair.server.readWaits()
+        #expect(pair.server.connection?.waiters.isEmpty == true)
+        try await pair.client.write("one\ntwo\n")
+        try await pair.client.close()
+        #expect(try await reading.value == 2)
+    }
+
+    /// Inside the turn: the deadline of a watch, after what has moved.
+    private func deadline(of waiter: IdleWaiter<CarriedBytes>, _ socket: AsyncSocket) async -> Deadline? {
+        await withCheckedContinuation { continuation in
+            socket.perform { _ in continuation.resume(returning: waiter.deadline) }
+        }
+    }
+
+    /// A byte in either direction begins the time anew, and nothing else does.
+    @Test(arguments: [false, true]) func whatMovesCountsInBothDirections(isSecure: Bool) async throws {
+        let pair = try await SocketPair(isSecure: isSecure)
+        let waiter = try #require(pair.server.connection).endWhenIdle(.seconds(3_600))
+        var last = try #require(await deadline(of: waiter, pair.server))
+        #expect(await deadline(of: waiter, pair.server) == last)
+        try await pair.server.write("out")
+        var next = try #require(await deadline(of: waiter, pair.server))
+        #expect(next > last)
+        (last, next) = (next, last)
+        let reading = Task { try await pair.server.read(exactly: 2) }
+        try await pair.server.readWaits()
+        #expect(await deadline(of: waiter, pair.server) == last)
+        // Half of what the read waits for.
+        try await pair.client.write("i")
+        try await eventually("the byte is there") { pair.server.readProgress?.bytesDone == 1 }
+        next = try #require(await deadline(of: waiter, pair.server))
+        #expect(next > last)
+        try await pair.client.write("n")
+        #expect(try await reading.value == Data("in".utf8))
+        waiter.switchOff()
+        #expect(await deadline(of: waiter, pair.server) == nil)
+    }
+
+    /// A handshake has a time of its own.
+    @Test func aHandshakeIsNoSilence() async throws {
+        let pair = try await SocketPair()
+        let waiter = try #require(pair.server.connection).endWhenIdle(.milliseconds(50))
+        let upgrade = Task { try await pair.server.startTLS(settings: TestCertificates.server()) }
+        let first = try #require(await deadline(of: waiter, pair.server))
+        try await eventually("more than the time has passed") { Deadline.now > first }
+        // The first read of its turn would end it.
+        try await pair.client.startTLS(settings: TestCertificates.client())
+        _ = try await upgrade.value
+        let end = await outcome(of: { _ = try await pair.server.read() })
+        #expect(end == .failed(.idleTimeout))
+    }
+
+    /// The second loop has its own time, and the first one's is forgotten.
+    @Test func aLoopThatIsLeftWatchesNoMore() async throws {
+        let pair = try await SocketPair()
+        for round in 0..<100 {
+            try await pair.client.write("\(round)\n")
+            for try await line in pair.server.lines(idleTimeout: .seconds(round == 99 ? 3_600 : 0.5)) {
+                #expect(line == "\(round)")
+                break
+            }
+        }
+        let count = await withCheckedContinuation { continuation in
+            pair.server.perform { _ in continuation.resume(returning: pair.server.connection?.waiters.count) }
+        }
+        #expect(count == 1)
+        let start = ContinuousClock.now
+        try await eventually("more than the first time has passed") { start.duration(to: .now) > .seconds(0.6) }
+        #expect(pair.server.isConnected)
+    }
+
+    @Test func aCancelledLoopLeavesTheConnection() async throws {
+        let pair = try await SocketPair()
+        let loop = Task { for try await _ in pair.server.lines(idleTimeout: .seconds(3_600)) {} }
+        try await pair.server.readWaits()
+        loop.cancel()
+        #expect(await loop.outcome == .cancelled)
+        try await pair.client.write("more\n")
+        #expect(try await pair.server.readLine() == "more")
+    }
+
+    @Test(arguments: [false, true]) func aListenerEndsSilentConnections(isSecure: Bool) async throws {
+        let listener = try SocketListener(
+            port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil)
+        let errors = Findings<AsyncSocketError.Code?>()
+        let running = Task {
+            try await listener.run(
+                idleTimeout: .milliseconds(100), onError: { error, _ in errors.add((error as? AsyncSocketError)?.code) }
+            ) { try await $0.echo() }
+        }
+        for round in 1...2 {
+            let client = AsyncSocket()
+            try await client.connect(to: "127.0.0.1", port: listener.localPort, tls: isSecure ? .ofTests() : nil)
+            _ = try? await client.readToEnd()
+            try await eventually("it is reported") { errors.all.count == round }
+        }
+        #expect(errors.all == [.idleTimeout, .idleTimeout])
+        await listener.shutdown(within: .zero)
+        try await running.value
+    }
+}
