@@ -13,14 +13,33 @@ let strict: [SwiftSetting] = [
 /// Tests of a release build are about the library's optimized code. Their own takes minutes to optimize.
 let tests: [SwiftSetting] = strict + [.unsafeFlags(["-Onone"], .when(configuration: .release))]
 
+/// A product of swift-metrics, which is fetched and built only with the trait.
+func metrics(_ product: String) -> Target.Dependency {
+    .product(name: product, package: "swift-metrics", condition: .when(traits: ["Metrics"]))
+}
+
+/// A product of swift-service-lifecycle, which is fetched and built only with the trait.
+func lifecycle(_ product: String) -> Target.Dependency {
+    .product(name: product, package: "swift-service-lifecycle", condition: .when(traits: ["ServiceLifecycle"]))
+}
+
 let package = Package(
     name: "AsyncSockets",
     products: [
         .library(name: "AsyncSockets", targets: ["AsyncSockets"]),
         .library(name: "AsyncSocketsTesting", targets: ["AsyncSocketsTesting"]),
+        .library(name: "AsyncSocketsMetrics", targets: ["AsyncSocketsMetrics"]),
+        .library(name: "AsyncSocketsServiceLifecycle", targets: ["AsyncSocketsServiceLifecycle"]),
+    ],
+    traits: [
+        .trait(name: "Metrics", description: "AsyncSocketsMetrics, with swift-metrics"),
+        .trait(name: "ServiceLifecycle", description: "AsyncSocketsServiceLifecycle, with swift-service-lifecycle"),
     ],
     dependencies: [
-        .package(url: "https://github.com/apple/swift-log", from: "1.6.0")
+        .package(url: "https://github.com/apple/swift-log", from: "1.6.0"),
+        // Fetched with a trait; Scripts/check-consumer counts.
+        .package(url: "https://github.com/apple/swift-metrics", from: "2.5.0"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.6.0"),
     ],
     targets: [
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
@@ -45,6 +64,11 @@ let package = Package(
             dependencies: ["AsyncSockets", "SocketTLS", "SocketBuffers", "COpenSSL"],
             swiftSettings: strict
         ),
+        .target(
+            name: "AsyncSocketsMetrics", dependencies: ["AsyncSockets", metrics("CoreMetrics")], swiftSettings: strict),
+        .target(
+            name: "AsyncSocketsServiceLifecycle", dependencies: ["AsyncSockets", lifecycle("ServiceLifecycle")],
+            swiftSettings: strict),
         .target(
             name: "SocketTestSupport",
             dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketCore"],
@@ -86,6 +110,20 @@ let package = Package(
             swiftSettings: tests),
         .testTarget(
             name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting", "SocketTLS", "SocketTestSupport"],
+            swiftSettings: tests),
+        .testTarget(
+            name: "AsyncSocketsMetricsTests",
+            dependencies: [
+                "AsyncSocketsMetrics", "AsyncSockets", "AsyncSocketsTesting", metrics("CoreMetrics"),
+                metrics("MetricsTestKit"),
+            ],
+            swiftSettings: tests),
+        .testTarget(
+            name: "AsyncSocketsServiceLifecycleTests",
+            dependencies: [
+                "AsyncSocketsServiceLifecycle", "AsyncSockets", lifecycle("ServiceLifecycle"),
+                lifecycle("ServiceLifecycleTestKit"),
+            ],
             swiftSettings: tests),
     ]
 )

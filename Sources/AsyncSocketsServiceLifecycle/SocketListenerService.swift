@@ -22,6 +22,7 @@ public struct SocketListenerService: Service {
     private let listener: SocketListener
     private let gracePeriod: Duration?
     private let executor: ConnectionExecutor?
+    private let idleTimeout: Duration?
     private let onError: (@Sendable (any Error, AsyncSocket) -> Void)?
     private let body: @Sendable (AsyncSocket) async throws -> Void
 
@@ -33,16 +34,19 @@ public struct SocketListenerService: Service {
     ///     seconds by default; nil: as long as they need. `maximumGracefulShutdownDuration` of the group ends
     ///     them too.
     ///   - executor: As for `SocketListener.run(executor:idleTimeout:onError:_:)`.
+    ///   - idleTimeout: As for `SocketListener.run(executor:idleTimeout:onError:_:)`.
     ///   - onError: As for `SocketListener.run(executor:idleTimeout:onError:_:)`.
-    ///   - body: What to do with a connection.
+    ///   - body: Serves one connection.
     public init(
         _ listener: SocketListener, gracePeriod: Duration? = .seconds(10),
-        executor: ConnectionExecutor? = .eventLoop, onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
+        executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
+        onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
         _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
     ) {
         self.listener = listener
         self.gracePeriod = gracePeriod
         self.executor = executor
+        self.idleTimeout = idleTimeout
         self.onError = onError
         self.body = body
     }
@@ -51,10 +55,10 @@ public struct SocketListenerService: Service {
     ///
     /// Returns after a graceful shutdown, once all connections have ended.
     ///
-    /// - Throws: What `SocketListener.run(executor:idleTimeout:onError:_:)` throws.
+    /// - Throws: The errors of `SocketListener.run(executor:idleTimeout:onError:_:)`.
     public func run() async throws {
         try await withGracefulShutdownHandler {
-            try await listener.run(executor: executor, onError: onError, body)
+            try await listener.run(executor: executor, idleTimeout: idleTimeout, onError: onError, body)
         } onGracefulShutdown: {
             listener.beginShutdown(within: gracePeriod)
         }

@@ -5,8 +5,9 @@ public import CoreMetrics
 /// Counts and times connections with swift-metrics.
 ///
 /// One observer serves any number of sockets: set it as the `AsyncSocket.observer` of each listener and of
-/// each client. The README of this package lists the metrics and their labels. What it does for an event is
-/// what the metrics backend does for a handful of counters, on the thread of the connection.
+/// each client. `Documentation/Integrations.md` in the repository lists the metrics and their labels. The
+/// observer runs on the thread of the connection, and an event costs what the metrics backend takes for a
+/// handful of counters.
 public final class MetricsObserver: SocketObserver {
     private let connections: [ConnectionRole: ConnectionMetrics]
     private let connectFailures: Counter
@@ -19,7 +20,7 @@ public final class MetricsObserver: SocketObserver {
     /// An observer that reports to a metrics backend.
     ///
     /// - Parameters:
-    ///   - prefix: What the name of every metric begins with; an underscore follows it.
+    ///   - prefix: The beginning of the name of each metric; an underscore follows it.
     ///   - factory: The backend; the default is the one that the process has bootstrapped by now.
     public init(prefix: String = "async_sockets", factory: any MetricsFactory = MetricsSystem.factory) {
         let names = MetricNames(prefix: prefix, factory: factory)
