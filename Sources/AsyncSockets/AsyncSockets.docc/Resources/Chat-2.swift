@@ -17,7 +17,7 @@ func listen(to socket: AsyncSocket, _ number: Int, in room: Room) async {
     do {
         for try await line in socket.lines(maxLength: 1_024) { await room.say(line, from: number) }
     } catch {
-        await room.say("left: \(error.code)", from: number)
+        await room.say("left: \(error)", from: number)
     }
     await room.leave(number)
 }
