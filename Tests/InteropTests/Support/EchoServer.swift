@@ -8,6 +8,7 @@ final class EchoServer: AsyncSocketDelegate, Sendable {
     private let listener = AsyncSocket()
     private let settings: TLSSettings?
     private let connections = Locked<[AsyncSocket]>([])
+    private let endings = Locked<[AsyncSocketError?]>([])
 
     init(_ settings: TLSSettings? = nil) throws {
         self.settings = settings
@@ -20,6 +21,9 @@ final class EchoServer: AsyncSocketDelegate, Sendable {
     /// The ports of its clients.
     var peers: [UInt16] { connections.withLock { $0.compactMap(\.connectedPort) } }
 
+    /// How the connections have ended, so far.
+    var ends: [AsyncSocketError?] { endings.withLock { $0 } }
+
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
         connections.withLock { $0.append(newSocket) }
         if let settings { try? newSocket.beginTLS(settings: settings) }
@@ -29,5 +33,9 @@ final class EchoServer: AsyncSocketDelegate, Sendable {
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         socket.write(data, withTimeout: 300, tag: 0)
         socket.readData(withTimeout: -1, tag: 0)
+    }
+
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        endings.withLock { $0.append(error) }
     }
 }

@@ -56,6 +56,8 @@ final class Program: Sendable {
         process.withLock { if $0.isRunning { $0.terminate() } }
     }
 
+    var isRunning: Bool { process.withLock { $0.isRunning } }
+
     /// Its exit status, once it has ended by itself. The test's time limit ends a wait in vain.
     func exitStatus() async -> Int32 {
         for await status in ended { return status }

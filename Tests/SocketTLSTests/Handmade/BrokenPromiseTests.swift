@@ -1,0 +1,192 @@
+import AsyncSockets
+import AsyncSocketsTesting
+import FoundationEssentials
+import SocketTLS
+import SocketTestSupport
+import Testing
+
+/// Peers that no library is: each keeps all the rules of TLS 1.3 but one. A connection ends with an alert,
+/// its user learns that it was the peer, and nothing of it is delivered, in both styles.
+@Suite(.timeLimit(.minutes(20))) struct BrokenPromiseTests {
+    enum Style: CaseIterable, Sendable {
+        case task, delegate
+    }
+
+    /// What our side came to.
+    private struct Outcome {
+        var isSecure = false
+        var text = ""
+        var error: AsyncSocketError?
+    }
+
+    private let fixture: Fixture
+    private let own: (server: HandmadeIdentity, client: HandmadeIdentity)
+    private let stranger: HandmadeIdentity
+
+    init() throws {
+        var fixture = try Fixture(.tls13)
+        fixture.client.minimumVersion = .tls12
+        fixture.server.minimumVersion = .tls12
+        fixture.client.policy.groups = ["x25519", "secp256r1"]
+        fixture.client.applicationProtocols = ["echo"]
+        fixture.server.applicationProtocols = ["echo"]
+        fixture.client.resumption = .none
+        fixture.client.allowsPostHandshakeAuthentication = false
+        own = (
+            HandmadeIdentity(try fixture.authority.issue(.server(names: [Fixture.host]), signedBy: .root)),
+            HandmadeIdentity(try fixture.authority.issue(.client(commonName: "alice"), signedBy: .root))
+        )
+        stranger = HandmadeIdentity(try fixture.authority.issue(.server(names: [Fixture.host]), signedBy: .root))
+        self.fixture = fixture
+    }
+
+    // MARK: - Servers
+
+    @Test(arguments: Style.allCases) func aServerThatKeepsAllPromisesIsServed(style: Style) async throws {
+        try await expectService(.server, fixture.client, style)
+        var plan = HandmadePlan.server
+        plan.retries = [[(44, [0, 1, 0])]]
+        try await expectService(plan, fixture.client, style)
+    }
+
+    /// OpenSSL takes a context that RFC 8446, 4.3.2 wants empty, and sends it back. It proves nothing.
+    @Test(arguments: Style.allCases) func aContextInARequestIsTaken(style: Style) async throws {
+        var plan = HandmadePlan.server
+        plan.put(.message(13, [1, 7] + Wire.extensions([(13, [0, 2, 4, 3])])), before: .certificate)
+        try await expectService(plan, fixture.client, style)
+    }
+
+    @Test(arguments: BrokenPromise.serverHellos + BrokenPromise.serverFlights, Style.allCases)
+    func aServerThatBreaksOneIsRefused(promise: BrokenPromise, style: Style) async throws {
+        try await expectRefusal(promise, fixture.client, style)
+    }
+
+    @Test(arguments: BrokenPromise.serversLate, Style.allCases)
+    func aServerThatBreaksOneLaterIsRefused(promise: BrokenPromise, style: Style) async throws {
+        try await expectRefusal(promise, fixture.client, style)
+    }
+
+    // MARK: - Clients
+
+    @Test(arguments: Style.allCases) func aClientThatKeepsAllPromisesIsServed(style: Style) async throws {
+        try await expectService(.client, fixture.server, style)
+        try await expectService(.clientWithCertificate, asking(), style)
+    }
+
+    @Test(arguments: BrokenPromise.clientHellos + BrokenPromise.clientFlights, Style.allCases)
+    func aClientThatBreaksOneIsRefused(promise: BrokenPromise, style: Style) async throws {
+        try await expectRefusal(promise, fixture.server, style)
+    }
+
+    @Test(arguments: BrokenPromise.clientsLate, Style.allCases)
+    func aClientThatBreaksOneLaterIsRefused(promise: BrokenPromise, style: Style) async throws {
+        try await expectRefusal(promise, fixture.server, style)
+    }
+
+    @Test(arguments: BrokenPromise.clientsThatAreAsked, Style.allCases)
+    func aClientThatIsAskedAndBreaksOneIsRefused(promise: BrokenPromise, style: Style) async throws {
+        try await expectRefusal(promise, asking(), style)
+    }
+
+    private func asking() throws -> TLSSettings {
+        var settings = fixture.server
+        settings.clientCertificates = .required
+        settings.trustRoots = try fixture.authority.roots
+        return settings
+    }
+
+    // MARK: - Data behind the end
+
+    @Test(arguments: [HandmadePlan.server, .client].map(\.isServer), Style.allCases)
+    func nothingBehindACloseNotifyIsDelivered(isServer: Bool, style: Style) async throws {
+        var plan = isServer ? HandmadePlan.server : .client
+        plan.steps += [.sealed(21, [1, 0]), .data("evil\n")]
+        let (outcome, heard) = try await converse(plan, isServer ? fixture.client : fixture.server, style, until: "evil\n")
+        #expect(outcome.isSecure)
+        #expect(outcome.text == "a line\n")
+        // The end of a connection is the delegate's only sign; a task's read returns nil.
+        #expect(outcome.error?.code == (style == .delegate ? .closedByPeer : nil))
+        #expect(heard.alerts == [.closeNotify])
+    }
+
+    // MARK: - Expectations
+
+    private func expectService(_ plan: HandmadePlan, _ settings: TLSSettings, _ style: Style) async throws {
+        let (outcome, heard) = try await converse(plan, settings, style, until: "a line\n")
+        #expect(outcome.isSecure && outcome.text == "a line\n" && outcome.error == nil, "\(outcome)")
+        #expect(heard.hasFinished && heard.alerts == [.closeNotify], "\(heard)")
+    }
+
+    private func expectRefusal(_ promise: BrokenPromise, _ settings: TLSSettings, _ style: Style) async throws {
+        let (outcome, heard) = try await converse(promise.plan, settings, style, until: promise.isLate ? "evil\n" : "\n")
+        let error = try #require(outcome.error, "\(outcome) \(heard)")
+        #expect(error.blame == .peer || error.blame == .certificate, "\(error)")
+        #expect(error.tls?.sentAlert.map(promise.alerts.contains) == true, "\(error)")
+        #expect(outcome.isSecure == promise.isLate, "\(error)")
+        #expect(outcome.text == (promise.isLate ? "a line\n" : ""), "\(error)")
+        #expect(heard.alerts == [error.tls?.sentAlert].compactMap(\.self), "\(heard) \(error)")
+        #expect(heard.text.isEmpty)
+        if promise.plan.isServer { #expect(heard.hasFinished == promise.isLate) }
+    }
+
+    /// Our side by `settings`, and the other by `plan`; ours ends when it has read `end`.
+    private func converse(
+        _ plan: HandmadePlan, _ settings: TLSSettings, _ style: Style, until end: String
+    ) async throws -> (Outcome, HandmadePeer.Heard) {
+        let (theirs, descriptor) = try connection()
+        let peer = HandmadePeer(
+            plan: plan, identity: plan.isServer ? own.server : own.client, stranger: stranger)
+        // It blocks its thread.
+        let speaking = Task(executorPreference: TestThreads()) { peer.speak(on: theirs) }
+        switch style {
+        case .task: return (try await readByTask(descriptor, settings, until: end), await speaking.value)
+        case .delegate: return (try await readByDelegate(descriptor, settings, until: end), await speaking.value)
+        }
+    }
+
+    /// The descriptor is the last one of our side, so closing it ends the connection.
+    private func connection() throws -> (theirs: RawSocket, ours: Int32) {
+        let (theirs, ours) = try RawSocket.pair()
+        return (theirs, ours.duplicate())
+    }
+
+    private func readByTask(_ descriptor: Int32, _ settings: TLSSettings, until end: String) async throws -> Outcome {
+        let socket = try AsyncSocket(adopting: descriptor)
+        var outcome = Outcome()
+        do {
+            try await socket.startTLS(settings: settings)
+            outcome.isSecure = true
+            while !outcome.text.hasSuffix(end), let bytes = try await socket.read() {
+                outcome.text += String(decoding: bytes, as: UTF8.self)
+            }
+        } catch let error as AsyncSocketError {
+            outcome.error = error
+        }
+        socket.disconnect()
+        return outcome
+    }
+
+    private func readByDelegate(_ descriptor: Int32, _ settings: TLSSettings, until end: String) async throws -> Outcome {
+        let recorder = Recorder { socket, told in
+            switch told {
+            case .secured, .read: socket.readData(withTimeout: 300, tag: 0)
+            default: break
+            }
+        }
+        let socket = try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
+        try socket.beginTLS(settings: settings)
+        var outcome = Outcome()
+        while true {
+            switch await recorder.next() {
+            case .secured: outcome.isSecure = true
+            case .read(let data, _):
+                outcome.text += String(decoding: data, as: UTF8.self)
+                if outcome.text.hasSuffix(end) { socket.disconnect() }
+            case .disconnected(let error):
+                outcome.error = error
+                return outcome
+            default: break
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+import SocketTLS
+
+/// What a handmade peer says in TLS 1.3. As it is made it keeps every rule; a test changes one thing.
+struct HandmadePlan: Sendable {
+    typealias Change = @Sendable ([UInt8]) -> [UInt8]
+    typealias Extension = (type: UInt16, body: [UInt8])
+
+    enum Step: Hashable, Sendable {
+        case hello, changeCipherSpec, encryptedExtensions, certificateRequest, certificate, certificateVerify, finished
+        case data(String)
+        /// Another message of the handshake, in a record of its own.
+        case message(UInt8, [UInt8])
+        /// A record with the keys of the moment, of any type.
+        case sealed(UInt8, [UInt8])
+        /// The same, with the type in the content or missing.
+        case inner([UInt8])
+        case plain(UInt8, [UInt8])
+        /// The last record once more, and with a changed byte.
+        case repetition, damage
+    }
+
+    let isServer: Bool
+    var steps: [Step]
+    /// Changes of the bodies of messages.
+    var bodies: [Step: Change] = [:]
+    /// Bytes behind a message, in its record.
+    var tails: [Step: [UInt8]] = [:]
+
+    // Hello
+    var legacyVersion = 0x0303
+    var sessionID: Change = { $0 }
+    var suites: [UInt16] = [0x1301]
+    var compressions: [UInt8] = [0]
+    /// Nil: the extension is missing, which means TLS 1.2.
+    var version: Int? = 0x0304
+    var group = 29
+    var share: Change? = { $0 }
+    var random = (0..<32).map { _ in UInt8.random(in: 0...255) }
+    /// More of the hello, of a server's encrypted ones, and of its certificate.
+    var helloExtensions: [Extension] = []
+    var encryptedExtensions: [Extension] = []
+    var certificateExtensions: [Extension] = []
+    /// Leaves out these of a client's hello.
+    var missing: Set<UInt16> = []
+    var protocols = ["echo"]
+    /// A server asks for another ClientHello first, with these extensions each time.
+    var retries: [[Extension]] = []
+    var retrySuite = 0x1301
+
+    // Proof
+    var signatureAlgorithm = 0x0403
+    var signatureContext: String
+    var isSignedByStranger = false
+    /// What an answer to a request for a certificate begins with.
+    var certificateContext: [UInt8] = []
+
+    static let server = HandmadePlan(
+        isServer: true,
+        steps: [
+            .hello, .changeCipherSpec, .encryptedExtensions, .certificate, .certificateVerify, .finished, .data("a line\n"),
+        ], signatureContext: "TLS 1.3, server CertificateVerify")
+
+    static let client = HandmadePlan(
+        isServer: false, steps: [.changeCipherSpec, .finished, .data("a line\n")],
+        signatureContext: "TLS 1.3, client CertificateVerify")
+
+    /// A client that shows a certificate.
+    static let clientWithCertificate = HandmadePlan(
+        isServer: false,
+        steps: [.changeCipherSpec, .certificate, .certificateVerify, .finished, .data("a line\n")],
+        signatureContext: "TLS 1.3, client CertificateVerify")
+
+    /// Before or in place of a step.
+    mutating func put(_ new: Step..., before step: Step) {
+        steps.firstIndex(of: step).map { steps.insert(contentsOf: new, at: $0) }
+    }
+
+    mutating func put(_ new: Step..., behind step: Step) {
+        steps.firstIndex(of: step).map { steps.insert(contentsOf: new, at: $0 + 1) }
+    }
+
+    mutating func remove(_ step: Step) { steps.removeAll { $0 == step } }
+
+    // MARK: - Bodies
+
+    func serverHello(to hello: HandmadeHello, share key: [UInt8]) -> [UInt8] {
+        var list = [Extension]()
+        if let version { list.append((43, Wire.number(version, bytes: 2))) }
+        if let share { list.append((51, Wire.number(group, bytes: 2) + Wire.vector(share(key), 2))) }
+        return body(random, hello.sessionID, suites[0]) + Wire.extensions(list + helloExtensions)
+    }
+
+    /// A ServerHello with the random number that means another one (RFC 8446, 4.1.3).
+    func helloRetryRequest(to hello: HandmadeHello, _ extensions: [Extension]) -> [UInt8] {
+        let sign = HandmadeKeys.hash(Array("HelloRetryRequest".utf8))
+        return body(sign, hello.sessionID, UInt16(retrySuite))
+            + Wire.extensions([(43, Wire.number(0x0304, bytes: 2))] + extensions)
+    }
+
+    private func body(_ random: [UInt8], _ id: [UInt8], _ suite: UInt16) -> [UInt8] {
+        Wire.number(legacyVersion, bytes: 2) + random + Wire.vector(sessionID(id), 1) + Wire.number(Int(suite), bytes: 2)
+            + [compressions[0]]
+    }
+
+    func clientHello(share key: [UInt8]) -> [UInt8] {
+        let name = Array(Fixture.host.utf8)
+        var list: [Extension] = [
+            (0, Wire.vector([0] + Wire.vector(name, 2), 2)), (10, Wire.list([29], 2)),
+            (13, Wire.list([0x0403, 0x0804], 2)), (16, protocolList),
+        ]
+        if let version { list.append((43, Wire.list([UInt16(version)], 1))) }
+        if let share { list.append((51, Wire.vector(Wire.number(group, bytes: 2) + Wire.vector(share(key), 2), 2))) }
+        list = list.filter { !missing.contains($0.type) } + helloExtensions
+        let id = sessionID((0..<32).map { UInt8($0) })
+        return Wire.number(legacyVersion, bytes: 2) + random + Wire.vector(id, 1) + Wire.list(suites, 2)
+            + Wire.vector(compressions, 1) + Wire.extensions(list)
+    }
+
+    var protocolList: [UInt8] { Wire.vector(protocols.flatMap { Wire.vector(Array($0.utf8), 1) }, 2) }
+
+    func certificate(_ der: [UInt8]) -> [UInt8] {
+        let entry = Wire.vector(der, 3) + Wire.extensions(certificateExtensions)
+        return Wire.vector(certificateContext, 1) + Wire.vector(entry, 3)
+    }
+}
