@@ -61,6 +61,9 @@ import Testing
         private let state = Locked(State())
         var now: State { state.withLock { $0 } }
 
+        /// For another connection of the same socket.
+        func forget() { state.withLock { $0 = State() } }
+
         func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
             state.withLock { $0.isConnected = true }
         }
@@ -110,6 +113,7 @@ import Testing
         let peer = try ScriptedPeer.listening((isSecure ? [.startTLS(client)] : []) + [.wait(for: try TestSignal())])
         place.peer = peer
         place.requestLimit = limit
+        place.notes.forget()
         try place.socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
         if isSecure { try place.socket.beginTLS(settings: server) }
         try await eventually("it is there") {
