@@ -16,6 +16,7 @@ try await socket.connect(toPath: "/run/example")
 try await AsyncSocket.withConnection(to: "example.org", port: 7) { _ in }
 try await AsyncSocket.withConnection(to: address) { _ in }
 try await AsyncSocket.withConnection(toPath: "/run/example") { _ in }
+for try await _ in AsyncSocket.reconnecting(to: "example.org", port: 7) { break }
 await withDeadline(.seconds(1)) {}
 
 _ = try await socket.read()

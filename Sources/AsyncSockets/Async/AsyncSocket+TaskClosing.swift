@@ -65,25 +65,3 @@ extension AsyncSocket {
         }
     }
 }
-
-extension StreamConnection {
-    /// Gives up the writes that wait, and remembers that.
-    func dropWrites() {
-        var (isOneLost, isAnswered) = (false, false)
-        while let completion = writes.drop() {
-            isOneLost = true
-            if case .answered = completion { isAnswered = true }
-            refuse(completion)
-        }
-        guard isOneLost else { return }
-        let lost = LostWrites(error: lostWritesError, isAnswered: isAnswered)
-        record.withLock { $0.snapshot.lostWrites = lost }
-    }
-
-    private var lostWritesError: AsyncSocketError {
-        if case .closed(let error?) = phase { return error }
-        return AsyncSocketError(
-            .closed, blame: .caller, operation: "write",
-            message: "the connection was closed before all that was written had been sent")
-    }
-}

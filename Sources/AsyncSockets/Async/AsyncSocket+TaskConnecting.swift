@@ -143,6 +143,54 @@ extension AsyncSocket {
         }
     }
 
+    // MARK: - One connection after the other
+
+    /// Connections to a host, one after the other: when the body of the loop is over, it connects again.
+    ///
+    /// ```swift
+    /// for try await socket in AsyncSocket.reconnecting(to: "chat.example.org", port: 6697, tls: .client) {
+    ///     do { try await converse(on: socket) } catch { log("\(error)") }
+    /// }
+    /// ```
+    ///
+    /// Each element is a connection that is established and, with `tls`, secure. It ends at once when the
+    /// loop asks for the next one or is left; to end it in order, call `close(timeout:)` in the body. The
+    /// loop makes the first attempt at once. After a failure, and after a connection, it waits as `backOff`
+    /// says; a connection that has lasted longer than `backOff.maximum` takes it back to the minimum.
+    ///
+    /// The loop goes on until its task is cancelled, which throws `CancellationError`, until `onFailure`
+    /// throws, or until the error is the caller's, such as a bad port or bad settings.
+    ///
+    /// - Parameters:
+    ///   - host: A name, or an IPv4 or IPv6 address. A name is resolved before each attempt.
+    ///   - port: A TCP port, 1 to 65535, of any type of integer.
+    ///   - interface: Where the connections leave from; nil: any interface.
+    ///   - proxy: The way to the host; nil: the socket's `proxy`, if `configure` sets one.
+    ///   - tls: How to use TLS from the first byte; nil: not at all, or later.
+    ///   - trust: Decides about the server's certificate.
+    ///   - timeout: The time of each attempt for resolving and connecting, 30 seconds by default; nil: no
+    ///     limit.
+    ///   - backOff: The time between attempts, from half a second to a minute by default.
+    ///   - configure: Sets what each socket needs before it connects: options, a logger.
+    ///   - onFailure: Gets the error of each attempt that failed, and the time until the next one. An error
+    ///     that it throws ends the loop.
+    /// - Returns: The connections, as an asynchronous sequence without an end.
+    public static func reconnecting(
+        to host: String, port: some BinaryInteger & Sendable, via interface: String? = nil, proxy: Proxy? = nil,
+        tls: TLSSettings? = nil, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil,
+        timeout: Duration? = .seconds(30), backOff: BackOff = .standard,
+        configure: @escaping @Sendable (AsyncSocket) throws -> Void = { _ in },
+        onFailure: @escaping @Sendable (any Error, Duration) async throws -> Void = { _, _ in }
+    ) -> ReconnectingSockets {
+        ReconnectingSockets(backOff: backOff, onFailure: onFailure) { socket in
+            try configure(socket)
+            try await socket.connect(
+                to: host, port: port, via: interface, proxy: proxy, tls: tls, trust: trust, timeout: timeout)
+        }
+    }
+
+    // MARK: - Executors
+
     /// Runs `body` on the executor that was chosen for the connection.
     nonisolated(nonsending) func run<Result>(
         on executor: ConnectionExecutor?, _ body: nonisolated(nonsending) () async throws -> Result

@@ -114,16 +114,3 @@ extension AsyncSocket {
         return (connection, limit)
     }
 }
-
-extension StreamConnection {
-    /// After a write that is done, too: lets the others of the loop go first when its time is used up.
-    nonisolated(nonsending) func finish(_ write: DirectWrite) async throws {
-        if case .waits(let waiter) = write { try await waiter.value(from: self) }
-        if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
-    }
-
-    /// What has to wait is copied.
-    func beginWrite(copying bytes: UnsafeRawBufferPointer, _ limit: OperationLimit) -> DirectWrite {
-        beginWrite(bytes, limit) { Data(bytes.dropFirst($0)) }
-    }
-}

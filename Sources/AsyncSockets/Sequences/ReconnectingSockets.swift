@@ -1,0 +1,88 @@
+/// Connections to a host, one after the other: see
+/// `AsyncSocket.reconnecting(to:port:via:proxy:tls:trust:timeout:backOff:configure:onFailure:)`.
+public struct ReconnectingSockets: AsyncSequence, Sendable {
+    /// An `AsyncSocketError` that is the caller's, what `onFailure` threw, or a `CancellationError`.
+    public typealias Failure = any Error
+
+    let backOff: BackOff
+    let onFailure: @Sendable (any Error, Duration) async throws -> Void
+    let connect: @Sendable (AsyncSocket) async throws -> Void
+
+    /// Begins with no connection. Each iterator has its own connections.
+    public func makeAsyncIterator() -> Iterator { Iterator(sockets: self) }
+
+    /// Connects again and again.
+    public struct Iterator: AsyncIteratorProtocol {
+        private let sockets: ReconnectingSockets
+        private let current = CurrentSocket()
+        private var failures = 0
+        private var isOver = false
+
+        fileprivate init(sockets: ReconnectingSockets) { self.sockets = sockets }
+
+        /// Ends the connection before, and returns the next one; nil once it has thrown.
+        public mutating func next(
+            isolation actor: isolated (any Actor)? = #isolation
+        ) async throws -> AsyncSocket? {
+            guard !isOver else { return nil }
+            do {
+                return try await connection(isolation: actor)
+            } catch {
+                isOver = true
+                throw error
+            }
+        }
+
+        private mutating func connection(isolation: isolated (any Actor)?) async throws -> AsyncSocket {
+            if let lifetime = current.end() {
+                failures = lifetime > sockets.backOff.maximum ? 1 : failures + 1
+                try await Task.sleep(for: sockets.backOff.delay(afterFailures: failures))
+            }
+            while true {
+                try Task.checkCancellation()
+                let socket = AsyncSocket()
+                do {
+                    try await sockets.connect(socket)
+                    current.begin(socket)
+                    return socket
+                } catch {
+                    socket.disconnect()
+                    if Task.isCancelled { throw CancellationError() }
+                    if let error = error as? AsyncSocketError, error.isForGood { throw error }
+                    failures += 1
+                    let delay = sockets.backOff.delay(afterFailures: failures)
+                    try await sockets.onFailure(error, delay)
+                    try await Task.sleep(for: delay)
+                }
+            }
+        }
+    }
+}
+
+/// The connection that a loop has now. The loop that is left ends it.
+private final class CurrentSocket {
+    private var socket: AsyncSocket?
+    private var start = ContinuousClock.now
+
+    func begin(_ socket: AsyncSocket) {
+        self.socket = socket
+        start = .now
+    }
+
+    /// Returns how long it has lasted; nil when there was none.
+    func end() -> Duration? {
+        guard let socket else { return nil }
+        socket.disconnect()
+        self.socket = nil
+        return start.duration(to: .now)
+    }
+
+    deinit { socket?.disconnect() }
+}
+
+extension AsyncSocketError {
+    /// Whether the same call would fail again. A name that is not found may be found later.
+    fileprivate var isForGood: Bool {
+        blame == .caller && code != .hostNotFound && code != .noUsableAddress
+    }
+}

@@ -1,0 +1,193 @@
+import AsyncSocketsTesting
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Loops over connections to one server.
+@Suite(.timeLimit(.minutes(20)), .ownThreads) struct ReconnectingTests {
+    private struct Enough: Error {}
+
+    private let fast = BackOff(from: .milliseconds(1), to: .milliseconds(4))
+
+    // MARK: - Connections
+
+    @Test func eachConnectionEndsBeforeTheNextOne() async throws {
+        let listener = try RawSocket.listening()
+        var ends: [RawSocket] = []
+        for try await socket in AsyncSocket.reconnecting(to: "127.0.0.1", port: try listener.localPort, backOff: fast) {
+            let end = try listener.accepted()
+            #expect(try ends.last?.receive().isEmpty != false)
+            ends.append(end)
+            try await socket.write("hello")
+            #expect(try end.receive() == Array("hello".utf8))
+            if ends.count == 3 { break }
+        }
+        // The loop is left, and so is its last connection.
+        #expect(try ends.last?.receive().isEmpty == true)
+    }
+
+    @Test func anErrorOfTheBodyEndsTheConnection() async throws {
+        let listener = try RawSocket.listening()
+        await #expect(throws: Enough.self) {
+            for try await _ in AsyncSocket.reconnecting(to: "127.0.0.1", port: try listener.localPort) { throw Enough() }
+        }
+        #expect(try listener.accepted().receive().isEmpty)
+    }
+
+    @Test func connectionsAreSecure() async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+        let port = listener.localPort
+        let tls = try TLSSettings.ofTests()
+        try await serving(listener, { try await $0.echo() }) { _ in
+            var count = 0
+            for try await socket in AsyncSocket.reconnecting(to: "127.0.0.1", port: port, tls: tls, backOff: fast) {
+                #expect(socket.isSecure)
+                try await socket.write("hello\n")
+                #expect(try await socket.readLine() == "hello")
+                count += 1
+                if count == 2 { break }
+            }
+        }
+    }
+
+    // MARK: - Failures
+
+    @Test func failuresAreReportedAndTheTimeGrowsToItsLimit() async throws {
+        let reserved = try RawSocket.listening()
+        let port = try reserved.localPort
+        let delays = Findings<Duration>()
+        let codes = Findings<AsyncSocketError.Code?>()
+        let sockets = AsyncSocket.reconnecting(
+            to: "127.0.0.1", port: 1, backOff: fast,
+            configure: { $0.proxy = .http(host: "127.0.0.1", port: port) },
+            onFailure: { error, delay in
+                delays.add(delay)
+                codes.add((error as? AsyncSocketError)?.code)
+                if delays.all.count == 6 { throw Enough() }
+            })
+        let refusing = Task(executorPreference: TestThreads()) {
+            for _ in 0..<6 { try reserved.accepted().send("HTTP/1.1 503 Not Now\r\n\r\n") }
+        }
+        var iterator = sockets.makeAsyncIterator()
+        await #expect(throws: Enough.self) { _ = try await iterator.next() }
+        try await refusing.value
+        #expect(codes.all.allSatisfy { $0 == .proxyRefused })
+        for (delay, longest) in zip(delays.all, [1, 2, 4, 4, 4, 4].map { Duration.milliseconds($0) }) {
+            #expect(delay >= longest / 2 && delay <= longest)
+        }
+        // It has ended for good.
+        let further = try await iterator.next()
+        #expect(further == nil)
+    }
+
+    @Test func itConnectsOnceTheServerIsThere() async throws {
+        let first = try RawSocket.listening()
+        let port = try first.localPort
+        let secure = try TestCertificates.client()
+        let failures = Findings<AsyncSocketError.Code?>()
+        let sockets = AsyncSocket.reconnecting(
+            to: "127.0.0.1", port: port, tls: secure, backOff: fast,
+            onFailure: { error, _ in failures.add((error as? AsyncSocketError)?.code) })
+        // A server that does not speak TLS at first.
+        let server = Task(executorPreference: TestThreads()) {
+            let plain = try first.accepted()
+            #expect(try plain.receive().first == 0x16)
+            try plain.send("454 not now\r\n")
+            // No connection stays open: this one ends.
+            while try !plain.receive().isEmpty {}
+            return try first.accepted()
+        }
+        let next = Task {
+            var iterator = sockets.makeAsyncIterator()
+            return try await iterator.next()?.isSecure
+        }
+        let accepted = try await server.value
+        let upgraded = try AsyncSocket(adopting: accepted.duplicate())
+        try await upgraded.startTLS(settings: TestCertificates.server())
+        #expect(try await next.value == true)
+        #expect(failures.all == [.tls])
+    }
+
+    /// A server that accepts and ends is not asked without a pause.
+    @Test func aShortConnectionMakesTheTimeGrow() async throws {
+        var listener: RawSocket? = try RawSocket.listening()
+        let port = try #require(try listener?.localPort)
+        let delays = Findings<Duration>()
+        let sockets = AsyncSocket.reconnecting(
+            to: "127.0.0.1", port: port, backOff: BackOff(from: .milliseconds(1), to: .seconds(3_600)),
+            onFailure: {
+                delays.add($1)
+                throw $0
+            })
+        let error = await #expect(throws: AsyncSocketError.self) {
+            for try await _ in sockets { listener = nil }
+        }
+        #expect(error?.code == .connectFailed)
+        #expect(delays.all.count == 1)
+        // The second time, and not the first.
+        #expect(delays.all.allSatisfy { $0 >= .milliseconds(1) && $0 <= .milliseconds(2) })
+    }
+
+    @Test func theCallersErrorEndsItAtOnce() async throws {
+        let failures = Findings<Duration>()
+        for (host, port) in [("127.0.0.1", 0), ("127.0.0.1", 65_536), ("", 7)] {
+            await #expect(throws: AsyncSocketError.self) {
+                for try await _ in AsyncSocket.reconnecting(to: host, port: port, onFailure: { failures.add($1) }) {}
+            }
+        }
+        await #expect(throws: AsyncSocketError.self) {
+            let server = try TestCertificates.server()
+            for try await _ in AsyncSocket.reconnecting(to: "127.0.0.1", port: 7, tls: server, onFailure: { failures.add($1) }) {}
+        }
+        #expect(failures.all.isEmpty)
+    }
+
+    // MARK: - Cancellation
+
+    @Test func aCancelledLoopWaitsNoLonger() async throws {
+        let listener = try RawSocket.listening()
+        let port = try listener.localPort
+        let failures = Findings<Duration>()
+        let loop = Task {
+            for try await _ in AsyncSocket.reconnecting(
+                to: "127.0.0.1", port: port, tls: try TestCertificates.client(),
+                backOff: BackOff(from: .seconds(3_600), to: .seconds(3_600)), onFailure: { failures.add($1) })
+            {}
+        }
+        try listener.accepted().send("454 not now\r\n")
+        try await eventually("it has failed") { failures.all.count == 1 }
+        loop.cancel()
+        #expect(await loop.outcome == .cancelled)
+    }
+
+    @Test func aCancelledAttemptIsNoFailure() async throws {
+        let listener = try RawSocket.listening()
+        let port = try listener.localPort
+        let failures = Findings<Duration>()
+        let loop = Task {
+            for try await _ in AsyncSocket.reconnecting(
+                to: "127.0.0.1", port: port, tls: try TestCertificates.client(), onFailure: { failures.add($1) })
+            {}
+        }
+        let end = try listener.accepted()
+        #expect(try end.receive().first == 0x16)
+        loop.cancel()
+        #expect(await loop.outcome == .cancelled)
+        while try !end.receive().isEmpty {}
+        #expect(failures.all.isEmpty)
+    }
+
+    // MARK: - Times
+
+    @Test func aBackOffIsWithinItsBounds() {
+        #expect(BackOff(from: .zero, to: .zero).minimum == .milliseconds(1))
+        #expect(BackOff(from: .seconds(5), to: .seconds(1)).maximum == .seconds(5))
+        #expect(BackOff(from: .seconds(Int64.max), to: .seconds(Int64.max)).minimum == .seconds(86_400))
+        let standard = BackOff.standard
+        for (failures, longest) in [(1, 0.5), (2, 1), (3, 2), (7, 32), (8, 60), (9, 60), (Int.max / 2, 60)] {
+            let delay = standard.delay(afterFailures: failures)
+            #expect(delay >= .seconds(longest / 2) && delay <= .seconds(longest), "\(failures): \(delay)")
+        }
+    }
+}
