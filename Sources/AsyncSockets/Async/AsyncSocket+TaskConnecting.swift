@@ -158,8 +158,9 @@ extension AsyncSocket {
     /// loop makes the first attempt at once. After a failure, and after a connection, it waits as `backOff`
     /// says; a connection that has lasted longer than `backOff.maximum` takes it back to the minimum.
     ///
-    /// The loop goes on until its task is cancelled, which throws `CancellationError`, until `onFailure`
-    /// throws, or until the error is the caller's, such as a bad port or bad settings.
+    /// The loop goes on until its task is cancelled, which throws `CancellationError`, until a
+    /// `withDeadline` around it has passed, which throws `.deadlineExceeded`, until `onFailure` throws, or
+    /// until the error is the caller's, such as a bad port or bad settings.
     ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address. A name is resolved before each attempt.

@@ -1,3 +1,5 @@
+internal import SocketCore
+
 /// Connections to a host, one after the other: see
 /// `AsyncSocket.reconnecting(to:port:via:proxy:tls:trust:timeout:backOff:configure:onFailure:)`.
 public struct ReconnectingSockets: AsyncSequence, Sendable {
@@ -36,10 +38,10 @@ public struct ReconnectingSockets: AsyncSequence, Sendable {
         private mutating func connection(isolation: isolated (any Actor)?) async throws -> AsyncSocket {
             if let lifetime = current.end() {
                 failures = lifetime > sockets.backOff.maximum ? 1 : failures + 1
-                try await Task.sleep(for: sockets.backOff.delay(afterFailures: failures))
+                try await OperationLimit(nil).pause(sockets.backOff.delay(afterFailures: failures))
             }
             while true {
-                try Task.checkCancellation()
+                try OperationLimit(nil).check(.connect)
                 let socket = AsyncSocket()
                 do {
                     try await sockets.connect(socket)
@@ -47,12 +49,12 @@ public struct ReconnectingSockets: AsyncSequence, Sendable {
                     return socket
                 } catch {
                     socket.disconnect()
-                    if Task.isCancelled { throw CancellationError() }
+                    try OperationLimit(nil).check(.connect)
                     if let error = error as? AsyncSocketError, error.isForGood { throw error }
                     failures += 1
                     let delay = sockets.backOff.delay(afterFailures: failures)
                     try await sockets.onFailure(error, delay)
-                    try await Task.sleep(for: delay)
+                    try await OperationLimit(nil).pause(delay)
                 }
             }
         }
@@ -78,6 +80,15 @@ private final class CurrentSocket {
     }
 
     deinit { socket?.disconnect() }
+}
+
+extension OperationLimit {
+    /// Waits, but no longer than the deadline around the loop, which ends it.
+    fileprivate func pause(_ delay: Duration) async throws {
+        let rest = deadline.map { Duration.seconds(max(0, $0.seconds(since: .now))) }
+        try await Task.sleep(for: min(delay, rest ?? delay))
+        try check(.connect)
+    }
 }
 
 extension AsyncSocketError {

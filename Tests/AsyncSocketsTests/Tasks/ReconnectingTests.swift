@@ -178,6 +178,24 @@ import Testing
         #expect(failures.all.isEmpty)
     }
 
+    /// While it waits, and while it connects.
+    @Test(arguments: [false, true]) func aDeadlineEndsTheLoop(whileItConnects: Bool) async throws {
+        let listener = try RawSocket.listening()
+        let port = try listener.localPort
+        let failures = Findings<Duration>()
+        let loop = Task {
+            try await withDeadline(.milliseconds(whileItConnects ? 100 : 2_000)) {
+                for try await _ in AsyncSocket.reconnecting(
+                    to: "127.0.0.1", port: port, tls: try TestCertificates.client(),
+                    backOff: BackOff(from: .seconds(3_600), to: .seconds(3_600)), onFailure: { failures.add($1) })
+                {}
+            }
+        }
+        if !whileItConnects { try listener.accepted().send("454 not now\r\n") }
+        #expect(await loop.outcome == .failed(.deadlineExceeded))
+        #expect(failures.all.count <= (whileItConnects ? 0 : 1))
+    }
+
     // MARK: - Times
 
     @Test func aBackOffIsWithinItsBounds() {
