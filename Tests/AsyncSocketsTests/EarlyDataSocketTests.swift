@@ -15,6 +15,7 @@ import Testing
     private func settings(answering: Bool = false) throws -> TLSSettings {
         var settings = try TestCertificates.server()
         settings.sessionTicketCount = 2
+        settings.handshakeTimeout = .seconds(300)
         settings.maximumEarlyDataBytes = 16_384
         if answering {
             settings.earlyDataResponder = TLSEarlyDataResponder { [requests] request in
@@ -40,6 +41,7 @@ import Testing
 
     private func client(_ session: TLSResumableSession? = nil, sending text: String? = nil) throws -> TLSSettings {
         var settings = try TestCertificates.client()
+        settings.handshakeTimeout = .seconds(300)
         settings.resumption = session.map { .session($0) } ?? .store(TLSSessionMemory())
         settings.earlyData = text.map { TLSEarlyData(Array($0.utf8)) }
         return settings
