@@ -28,6 +28,7 @@ let package = Package(
     products: [
         .library(name: "AsyncSockets", targets: ["AsyncSockets"]),
         .library(name: "AsyncSocketsTesting", targets: ["AsyncSocketsTesting"]),
+        .library(name: "CocoaAsyncSocket", targets: ["CocoaAsyncSocket"]),
         .library(name: "AsyncSocketsMetrics", targets: ["AsyncSocketsMetrics"]),
         .library(name: "AsyncSocketsServiceLifecycle", targets: ["AsyncSocketsServiceLifecycle"]),
     ],
@@ -60,6 +61,13 @@ let package = Package(
             swiftSettings: strict
         ),
         .target(
+            name: "CocoaAsyncSocket",
+            dependencies: [
+                "AsyncSockets", "SocketBuffers", "SocketCore", "SocketTLS", .product(name: "Logging", package: "swift-log"),
+            ],
+            // As an Objective-C header: clients in Swift 5 capture a socket in a closure without a warning.
+            swiftSettings: Array(strict.dropFirst()) + [.swiftLanguageMode(.v5), .enableUpcomingFeature("StrictConcurrency")]),
+        .target(
             name: "AsyncSocketsTesting",
             dependencies: ["AsyncSockets", "SocketTLS", "SocketBuffers", "COpenSSL"],
             swiftSettings: strict
@@ -75,6 +83,10 @@ let package = Package(
             path: "Tests/SocketTestSupport",
             swiftSettings: tests
         ),
+        // Written as for Apple platforms, in the language mode of old programs.
+        .target(
+            name: "CocoaClients", dependencies: ["CocoaAsyncSocket"], path: "Tests/CocoaClients",
+            swiftSettings: [.swiftLanguageMode(.v5), .treatAllWarnings(as: .error)]),
         .executableTarget(
             name: "EngineProbe",
             dependencies: [
@@ -96,6 +108,14 @@ let package = Package(
                 "AsyncSockets", "AsyncSocketsTesting", "CLinux", "EngineProbe", "SocketBuffers", "SocketCore",
                 "SocketTLS", "SocketTestSupport",
                 .product(name: "Logging", package: "swift-log"),
+            ],
+            swiftSettings: tests
+        ),
+        .testTarget(
+            name: "CocoaAsyncSocketTests",
+            dependencies: [
+                "AsyncSockets", "AsyncSocketsTesting", "CocoaAsyncSocket", "CocoaClients", "SocketBuffers", "SocketTLS",
+                "SocketTestSupport",
             ],
             swiftSettings: tests
         ),

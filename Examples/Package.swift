@@ -12,6 +12,15 @@ let strict: [SwiftSetting] = [
 
 let sockets: Target.Dependency = .product(name: "AsyncSockets", package: "AsyncSockets")
 
+/// The examples for CocoaAsyncSocket are code as it was written before strict concurrency.
+let classic: [SwiftSetting] = [.swiftLanguageMode(.v5), .treatAllWarnings(as: .error)]
+
+func classicProgram(_ name: String, _ folder: String) -> Target {
+    .executableTarget(
+        name: name, dependencies: [.product(name: "CocoaAsyncSocket", package: "AsyncSockets")],
+        path: "CocoaAsyncSocket/\(folder)", swiftSettings: classic)
+}
+
 let package = Package(
     name: "Examples",
     dependencies: [
@@ -48,8 +57,24 @@ let package = Package(
         .executableTarget(
             name: "json-frames", dependencies: [sockets], path: "Sources/JSONFrames", swiftSettings: strict),
         .executableTarget(
+            name: "reconnecting-client", dependencies: [sockets], path: "Sources/ReconnectingClient", swiftSettings: strict),
+        .executableTarget(name: "dns-query", dependencies: [sockets], path: "Sources/DNSQuery", swiftSettings: strict),
+        .executableTarget(name: "discovery", dependencies: [sockets], path: "Sources/Discovery", swiftSettings: strict),
+        .executableTarget(name: "dtls-server", dependencies: [sockets], path: "Sources/DTLSServer", swiftSettings: strict),
+        .executableTarget(name: "dtls-client", dependencies: [sockets], path: "Sources/DTLSClient", swiftSettings: strict),
+        .executableTarget(
+            name: "coap-client", dependencies: [sockets], path: "Sources/CoAPClient", swiftSettings: strict),
+        .executableTarget(
             name: "postgres-login", dependencies: [sockets, .product(name: "Crypto", package: "swift-crypto")],
             path: "Sources/PostgresLogin", swiftSettings: strict),
+        classicProgram("cocoa-chat-server", "ChatServer"),
+        classicProgram("cocoa-chat-client", "ChatClient"),
+        classicProgram("cocoa-messenger", "Messenger"),
+        classicProgram("cocoa-discovery", "Discovery"),
+        classicProgram("cocoa-mail", "Mail"),
+        classicProgram("cocoa-pinned-client", "PinnedClient"),
+        classicProgram("cocoa-identity-server", "IdentityServer"),
+        classicProgram("cocoa-metered-echo", "MeteredEcho"),
         .target(name: "Articles", dependencies: [sockets], swiftSettings: strict),
         .testTarget(
             name: "ArticleTests",

@@ -36,3 +36,4 @@ void run_stream(const Options *options);
 void run_churn(const Options *options);
 void run_bulk(const Options *options);
 void run_idle(const Options *options);
+void run_datagrams(const Options *options);

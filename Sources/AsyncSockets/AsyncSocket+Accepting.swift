@@ -45,7 +45,7 @@ extension AsyncSocket {
 
     /// Listens on a Unix-domain socket.
     ///
-    /// It replaces a socket at that path on which no one answers, such as one that a crash has left; to find
+    /// It replaces a socket at that path on which nothing answers, such as one that a crash has left; to find
     /// out, it connects to the socket and closes the connection again. Anything else at that path stays as it
     /// is, and the error says what it is. The file is removed when listening ends, if it is still the one
     /// that was made here. When many sockets begin to listen in one directory at the same time, the call
@@ -111,7 +111,8 @@ extension AsyncSocket {
             }
         }
         guard !enabled.isEmpty else {
-            throw .badConfiguration("accept", "every address is of a disabled family: set isIPv4Enabled or isIPv6Enabled to true")
+            throw .badConfiguration(
+                "accept", "the families of all addresses are disabled: set isIPv4Enabled or isIPv6Enabled to true")
         }
         return enabled
     }
@@ -164,7 +165,7 @@ extension AsyncSocket {
     /// On a new socket: makes the connection for an accepted descriptor. `.adopt` starts it later.
     func prepare(_ accepted: AcceptedConnection) throws(AsyncSocketError) -> StreamConnection {
         let connection = try makeConnection("accept", as: .server)
-        try connection.introduce(accepted)
+        try connection.record.introduce(accepted)
         connection.outlet.isHeldBack = true
         return connection
     }

@@ -7,7 +7,7 @@ extension AsyncSocket {
     ///
     /// The socket is connected at once, without a callback; you may read and write. You may call this
     /// anywhere, on `socketQueue` and `delegateQueue` too. On success the descriptor belongs to the socket,
-    /// which makes it non-blocking and close-on-exec and closes it when the connection ends: no one else may
+    /// which makes it non-blocking and close-on-exec and closes it when the connection ends: nothing else may
     /// use it any more, nor a copy of it (dup(2)). When this throws, the descriptor is left as it was.
     ///
     /// - Parameters:
@@ -82,7 +82,7 @@ extension AsyncSocket {
         let adopted = SocketDescriptor(takingOver: descriptor)
         do throws(SystemError) {
             // A new socket has no options that the kernel could refuse.
-            try connection.introduce(adopted, peer: peer)
+            try connection.record.introduce(adopted, peer: peer)
         } catch {
             adopted.relinquish()
             throw AsyncSocketError(error, operation: "adopt")

@@ -46,6 +46,12 @@ extension AsyncSocket {
         disconnect([.afterReads, .afterWrites])
     }
 
+    /// Ends the connection at once with an error of the caller's, as bad settings do. For the drop-in module,
+    /// whose settings are not the library's.
+    package func fail(_ error: AsyncSocketError) {
+        connection?.post(.fail(error))
+    }
+
     private func disconnect(_ intent: CloseIntent) {
         guard let connection else { return }
         connection.record.withLock { $0.claims.isClosing = true }

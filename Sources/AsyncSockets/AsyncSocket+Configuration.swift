@@ -107,7 +107,7 @@ extension AsyncSocket {
     }
 
     /// The observer of the socket, which learns how its connections begin and end, how handshakes go, and
-    /// when a listener pauses: for metrics. Nil (the default): no one, at no cost.
+    /// when a listener pauses: for metrics. Nil (the default): none, at no cost.
     ///
     /// Set it before `connect` or `accept`. Accepted sockets have their listener's; you may set another in
     /// `socket(_:didAcceptNewSocket:)`. A connection keeps the observer with which it began. One that is
@@ -127,11 +127,15 @@ extension AsyncSocket {
 
     /// Changes the configuration of the socket and of its connection.
     func configure(_ change: (inout SocketConfiguration) -> Void) {
-        let configuration = state.withLock { state in
+        // The old one may hold the last reference to an object of the user's, which runs code when it goes:
+        // not under the lock.
+        let (configuration, old) = state.withLock { state in
+            let old = state.configuration
             change(&state.configuration.value)
             state.configuration.value.version += 1
-            return state.configuration
+            return (state.configuration, old)
         }
+        withExtendedLifetime(old) {}
         connection?.post(.configure(configuration))
     }
 }

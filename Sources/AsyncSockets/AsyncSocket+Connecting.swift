@@ -77,23 +77,23 @@ extension AsyncSocket {
 
     // MARK: - Inside
 
-    /// What is to be reached, checked; by way of the proxy, if there is one.
+    /// The destination, checked; by way of the proxy, if there is one.
     func destination(
         _ host: String, _ port: some BinaryInteger, via interface: String?
     ) throws(AsyncSocketError) -> Destination {
         try AsyncSocketError.checkHost(host, "connect")
         let port = try AsyncSocketError.port(port, "connect")
-        guard port > 0 else { throw .badParameter("connect", "no one listens on port 0: give a port from 1 to 65535") }
+        guard port > 0 else { throw .badParameter("connect", "the port must be from 1 to 65535, and is 0") }
         return try destination(.host(host, port: port), routePolicy(via: interface))
     }
 
     func destination(
         _ address: SocketAddress, via interface: String?
     ) throws(AsyncSocketError) -> Destination {
-        guard address.port != 0 else { throw .badParameter("connect", "no one listens on port 0: give a port from 1 to 65535") }
+        guard address.port != 0 else { throw .badParameter("connect", "the port must be from 1 to 65535, and is 0") }
         let isInternet = address.family.isInternet
         guard isInternet || interface == nil else {
-            throw .badParameter("connect", "\(address) is on no interface: leave the interface out")
+            throw .badParameter("connect", "\(address) is not reached through an interface: leave the interface out")
         }
         let policy = isInternet ? try routePolicy(via: interface) : RoutePolicy()
         if !isInternet || proxy == nil {
@@ -107,14 +107,17 @@ extension AsyncSocket {
     }
 
     private func connect(to destination: Destination, timeout: TimeInterval) throws(AsyncSocketError) {
-        guard !timeout.isNaN else { throw .badParameter("connect", "the timeout is not a number") }
+        guard !timeout.isNaN else { throw .badParameter("connect", "the timeout must be a number of seconds, and is NaN") }
         try makeConnection(to: destination).post(.connect(destination, timeout: timeout))
     }
 
     /// A new connection of a client, with nothing to do yet.
     func makeConnection(to destination: Destination) throws(AsyncSocketError) -> StreamConnection {
         let connection = try makeConnection("connect")
-        connection.record.withLock { $0.claims.host = destination.host }
+        connection.record.withLock { record in
+            record.claims.host = destination.host
+            record.claims.endpoint = CopyOnWrite(destination.endpoint)
+        }
         return connection
     }
 
@@ -178,15 +181,11 @@ extension AsyncSocket {
     /// The socket's loop.
     func chooseLoop(_ operation: String) throws(AsyncSocketError) -> EventLoop {
         if let loop = state.withLock({ $0.loop }) { return loop }
-        do throws(SystemError) {
-            let loop = try EventLoop.next()
-            return state.withLock { state in
-                let chosen = state.loop ?? loop
-                state.loop = chosen
-                return chosen
-            }
-        } catch {
-            throw AsyncSocketError(error, operation: operation)
+        let loop = try EventLoop.next(for: operation)
+        return state.withLock { state in
+            let chosen = state.loop ?? loop
+            state.loop = chosen
+            return chosen
         }
     }
 }
@@ -203,13 +202,19 @@ extension SocketAddress {
 extension SocketConfiguration {
     /// The families that may be used: at least one.
     func enabledFamilies(_ operation: String) throws(AsyncSocketError) -> AddressFamilies {
-        var families: AddressFamilies = []
-        if isIPv4Enabled { families.insert(.ipv4) }
-        if isIPv6Enabled { families.insert(.ipv6) }
-        guard !families.isEmpty else {
+        try AddressFamilies(isIPv4Enabled: isIPv4Enabled, isIPv6Enabled: isIPv6Enabled, operation)
+    }
+}
+
+extension AddressFamilies {
+    /// The families that the user of a socket has enabled: at least one.
+    init(isIPv4Enabled: Bool, isIPv6Enabled: Bool, _ operation: String) throws(AsyncSocketError) {
+        self = []
+        if isIPv4Enabled { insert(.ipv4) }
+        if isIPv6Enabled { insert(.ipv6) }
+        guard !isEmpty else {
             throw .badConfiguration(operation, "IPv4 and IPv6 are both disabled: enable one of them")
         }
-        return families
     }
 }
 

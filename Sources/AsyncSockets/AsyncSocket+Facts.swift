@@ -6,7 +6,7 @@ extension AsyncSocket {
     /// True while a connection is established.
     ///
     /// Like all facts of a socket, this is a snapshot: you may ask on any thread, and it waits for nothing.
-    /// What a delegate queue delivers may be older.
+    /// Events on a delegate queue may be older.
     public var isConnected: Bool {
         record?.isConnected ?? false
     }
@@ -30,16 +30,16 @@ extension AsyncSocket {
         record?.snapshot.isSecure ?? false
     }
 
-    /// What the handshake negotiated: version, cipher suite, group, protocol, peer chain. Nil before
+    /// The result of the handshake: version, cipher suite, group, protocol, peer chain. Nil before
     /// `socketDidSecure(_:)`; it stays after the connection's end.
     public var tlsSession: TLSSession? {
         record?.snapshot.session?.value
     }
 
-    /// The peer's address, or that of the proxy through which it is reached; nil while there is no
+    /// The address of the peer, or of the proxy through which it is reached; nil while there is no
     /// connection. It stays after the connection's end.
     public var connectedAddress: SocketAddress? {
-        record?.snapshot.remoteAddress
+        record?.live.remoteAddress
     }
 
     /// The peer's address in numbers; nil while there is no connection, and for a Unix-domain one.
@@ -80,6 +80,16 @@ extension AsyncSocket {
         }
     }
 
+    /// The addresses of a listener, one for each family; none while the socket does not listen.
+    package var listeningAddresses: [SocketAddress] {
+        state.withLock { state in
+            if case .listening(let listener, _) = state.occupation { listener.localAddresses } else { [] }
+        }
+    }
+
+    /// The descriptor of an established connection. It is closed at any time, except in `perform(_:)`.
+    package var currentDescriptor: Int32? { record?.live.descriptor?.rawValue }
+
     /// The local address in numbers; nil when `localAddress` is nil, and for a Unix-domain one.
     public var localHost: String? {
         localAddress?.host
@@ -101,7 +111,7 @@ extension AsyncSocket {
 
     /// The address of the client: what the PROXY header says, and otherwise `connectedAddress`.
     ///
-    /// The second when there is no header, or it names no client, as that of a proxy's health check.
+    /// The second when there is no header, or when it names no client, as in a proxy's health check.
     public var originalAddress: SocketAddress? {
         guard let proxyHeader, proxyHeader.transport == .stream else { return connectedAddress }
         return proxyHeader.source ?? connectedAddress

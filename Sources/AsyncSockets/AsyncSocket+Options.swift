@@ -8,8 +8,8 @@ extension AsyncSocket {
     ///
     /// On an established connection or a listener it takes effect before the call returns. In any case the
     /// socket keeps the value for the descriptors that it gets later, before they are bound or connected, and
-    /// for the connections that it accepts from now on. You may call this from any thread, and it waits for
-    /// no one. If the kernel later refuses a kept value, the attempt to connect ends, or `accept` throws.
+    /// for the connections that it accepts from now on. You may call this from any thread, and it does not
+    /// wait. If the kernel later refuses a kept value, the attempt to connect ends, or `accept` throws.
     ///
     /// - Throws: `.badParameter` when the value is invalid or this kind of socket lacks the option (`EINVAL`,
     ///   `EDOM`, `EOPNOTSUPP`, `ENOPROTOOPT`), `.system` when the kernel refuses it, for example with
@@ -28,7 +28,7 @@ extension AsyncSocket {
     /// The value of an option: the kernel's for the connection or the listener, otherwise the one that was
     /// set here.
     ///
-    /// You may call this from any thread, and it waits for no one.
+    /// You may call this from any thread, and it does not wait.
     ///
     /// - Throws: `.badConfiguration` when there is neither a descriptor nor a value that was set here, and
     ///   otherwise what `setOption(_:to:)` throws.
@@ -65,10 +65,10 @@ extension AsyncSocket {
     /// Runs `body` with the descriptor while nothing else happens to the connection: for system calls that
     /// this library does not offer.
     ///
-    /// The call waits for nothing: `body` runs now, on this thread, when no one else is busy with the socket,
-    /// and otherwise after them, on their thread; on the socket queue, if there is one. Be quick, and do not
-    /// block. The descriptor is valid inside `body` only. Do not close it, read from it, write to it, or make
-    /// it blocking. A listener passes a duplicate of one of its descriptors.
+    /// The call waits for nothing. `body` runs now, on this thread; while another thread is busy with the
+    /// socket, it runs on that thread, after its work. With a socket queue it runs there. Be quick, and do
+    /// not block. The descriptor is valid inside `body` only. Do not close it, read from it, write to it, or
+    /// make it blocking. A listener passes a duplicate of one of its descriptors.
     ///
     /// - Parameter body: Gets the descriptor; nil when the socket is not in use or not connected yet.
     public func perform(_ body: @escaping @Sendable (_ descriptor: Int32?) -> Void) {
@@ -89,14 +89,6 @@ extension AsyncSocket {
     private func runOnSocketQueue(_ body: @escaping @Sendable () -> Void) {
         if let socketQueue { socketQueue.async(execute: body) } else { body() }
     }
-}
-
-/// What few sockets have, in one place, so that the others have no room for it.
-struct SocketExtras: Sendable {
-    var userData: (any Sendable)?
-    var proxyHeader: ProxyHeader?
-
-    var isEmpty: Bool { userData == nil && proxyHeader == nil }
 }
 
 extension AsyncSocket.Occupation {

@@ -26,7 +26,7 @@ extension AsyncSocket {
         withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
         maxLength: ByteLimit = .unlimited, tag: Int = 0
     ) {
-        guard maxLength.count > 0 else { return refuse("maxLength must be more than zero, and is \(maxLength)") }
+        guard maxLength.count > 0 else { return refuse("maxLength must be at least 1, and is \(maxLength.count)") }
         enqueue(.anyBytes, maxLength, timeout, tag, buffer, offset)
     }
 
@@ -47,7 +47,7 @@ extension AsyncSocket {
         toLength length: Int, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
         tag: Int = 0
     ) {
-        guard length >= 0 else { return refuse("the length must not be negative, and is \(length)") }
+        guard length >= 0 else { return refuse("the length must be at least 0, and is \(length)") }
         enqueue(.length(length), .unlimited, timeout, tag, buffer, offset)
     }
 
@@ -74,7 +74,7 @@ extension AsyncSocket {
     ) {
         guard !delimiter.isEmpty else { return refuse("the delimiter is empty: give at least one byte") }
         guard delimiter.count <= maxLength.count else {
-            return refuse("the delimiter is longer than maxLength, \(maxLength)")
+            return refuse("the delimiter is longer than maxLength, which is \(maxLength)")
         }
         enqueue(.delimiter(delimiter), maxLength, timeout, tag, buffer, offset)
     }
@@ -97,7 +97,7 @@ extension AsyncSocket {
     public func readDataToEnd(
         withTimeout timeout: TimeInterval = -1, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
     ) {
-        guard maxLength.count >= 0 else { return refuse("maxLength must not be negative, and is \(maxLength)") }
+        guard maxLength.count >= 0 else { return refuse("maxLength must be at least 0, and is \(maxLength.count)") }
         enqueue(.end, maxLength, timeout, tag, nil, 0)
     }
 
@@ -120,8 +120,8 @@ extension AsyncSocket {
         let target = buffer.map { (buffer: $0, offset: offset) }
         withConnection {
             $0.read(
-                ReadPacket(
-                    goal: goal, maxLength: maxLength.count, timeout: timeout, completion: .delegate(tag: tag), target: target))
+                ReadPacket.make(
+                    goal, maxLength: maxLength.count, timeout: timeout, completion: .delegate(tag: tag), target: target))
         }
     }
 

@@ -26,12 +26,12 @@ extension AsyncSocket {
     ///   nothing changes, when the socket is not in use, or when TLS was begun on this connection before;
     ///   `.closed` when you are closing it. When the connection has already ended by itself the call does not
     ///   throw, as for a read: `socketDidDisconnect(_:withError:)` says why it ended.
-    public func beginTLS(settings: TLSSettings) throws(AsyncSocketError) {
-        _ = try startTLS(settings: settings, waiter: nil, decidesTrust: false)
+    public func beginTLS(settings: TLSSettings<some TLSSide>) throws(AsyncSocketError) {
+        _ = try startTLS(settings: settings.values, waiter: nil, decidesTrust: false)
     }
 
     /// Asks the client for its certificate after the handshake (RFC 8446, section 4.6.2). For a server whose
-    /// settings have `clientCertificates` set to `.onRequest`, in TLS 1.3.
+    /// settings have `clients` set to `.certificatesOnRequest`, in TLS 1.3.
     ///
     /// `socket(_:didRequestClientCertificate:)` follows: with what is known of the client, or with the reason
     /// why it could not be asked. If the settings ask for it, `socket(_:didReceive:completionHandler:)` comes
@@ -54,7 +54,7 @@ extension AsyncSocket {
     }
 
     /// A channel binding of the connection: what an authentication over it, such as SCRAM-SHA-256-PLUS, has
-    /// to include, so that no one can relay it.
+    /// to include, so that it cannot be relayed.
     ///
     /// Both sides get the same bytes. It serves tasks and delegates alike, may be called on any thread, and
     /// does not wait for the delegate.
@@ -73,9 +73,9 @@ extension AsyncSocket {
     /// current peer (RFC 7627).
     ///
     /// - Parameters:
-    ///   - label: What they are for: 1 to 249 bytes. Registered labels begin with "EXPORTER"; those of your
+    ///   - label: The name of the purpose: 1 to 249 bytes. Registered labels begin with "EXPORTER", and your
     ///     own with "EXPERIMENTAL".
-    ///   - context: What else the bytes are to depend on; nil for nothing. At most 65,535 bytes, but with TLS
+    ///   - context: Other bytes that the result depends on; nil for none. At most 65,535 bytes, but with TLS
     ///     1.2 and OpenSSL 3.0 958 together with the label. In TLS 1.2 no context and an empty one give
     ///     different bytes, in TLS 1.3 the same.
     ///   - length: The number of bytes: at least 1, and at most 255 times the size of the hash of the cipher
@@ -93,33 +93,24 @@ extension AsyncSocket {
     private func export(
         _ operation: String, _ body: (KeyExporter) throws(KeyExporter.Failure) -> [UInt8]
     ) throws(AsyncSocketError) -> [UInt8] {
-        guard let exporter = connection?.record.withLock({ $0.snapshot.exporter }) else {
-            throw .badConfiguration(operation, "the connection is not secure: wait for the end of the handshake")
-        }
-        do throws(KeyExporter.Failure) {
-            return try body(exporter)
-        } catch {
-            switch error {
-            case .ended: throw .badConfiguration(operation, "the connection has ended")
-            case .badParameter(let complaint): throw .badParameter(operation, complaint)
-            case .unavailable(let error): throw AsyncSocketError(error, operation: operation)
-            }
-        }
+        try KeyExporter.ask(connection?.record.withLock { $0.snapshot.exporter }, operation, body)
     }
 
     /// False when the connection has ended by itself and no waiter is to hear of it.
     func startTLS(
-        settings: TLSSettings, waiter: (any OperationWaiter<HandshakeNews>)?, decidesTrust: Bool, waitsForNoTask: Bool = false
+        settings: TLSSettingValues, waiter: (any OperationWaiter<HandshakeNews>)?, decidesTrust: Bool,
+        waitsForNoTask: Bool = false
     ) throws(AsyncSocketError) -> Bool {
         guard let connection else { throw .badConfiguration("startTLS", "the socket is not in use: connect it first") }
         // The turn answers a waiter: it knows why the connection has ended.
         guard try claimUpgrade(of: connection) || waiter != nil else { return false }
         do throws(TLSError) {
-            let settings = settings.expecting(connection.record.withLock { $0.claims.host })
+            let claims = connection.record.withLock { $0.claims }
+            let settings = settings.expecting(claims.host)
             let context = try TLSContext.context(for: settings)
             let request = TLSRequest(
                 settings: settings, context: context, waiter: waiter, waiterDecidesTrust: decidesTrust,
-                waitsForNoTask: waitsForNoTask)
+                waitsForNoTask: waitsForNoTask, endpoint: claims.endpoint?.value)
             connection.post(.startTLS(request))
             return true
         } catch {

@@ -1,5 +1,4 @@
 public import FoundationEssentials
-internal import Glibc
 internal import SocketBuffers
 internal import SocketCore
 
@@ -56,12 +55,28 @@ extension AsyncSocket {
         try write(contentsOfFile: path, offset: offset, length: length, withTimeout: -1, tag: tag)
     }
 
+    /// Sends at once what has been written, in both styles, and waits for nothing.
+    ///
+    /// It is seldom needed: a write leaves at once, except while the code that is running is likely
+    /// to write more, and then when that code is over. That is so in two cases:
+    ///
+    /// - Bytes of the peer lie unread that came together with those that are being answered. Then the writes
+    ///   of an inline delegate, or of a task on the event loop of the socket, leave together, when all
+    ///   complete messages are answered or 64 KiB are together.
+    /// - The writes of one inline callback, or of one block of several callbacks on a delegate queue, leave
+    ///   together when they have returned.
+    ///
+    /// Call this before code that takes long, if the peer should have its answer before that.
+    public func flush() {
+        withConnection { $0.flush() }
+    }
+
     static func region(ofFile path: String, offset: Int, length: Int?) throws(AsyncSocketError) -> FileRegion {
         guard !path.utf8.contains(0) else { throw .badParameter("write", "the path \(path) contains a zero byte") }
         do throws(SystemError) {
             return try FileRegion(path: path, offset: offset, length: length)
         } catch {
-            throw AsyncSocketError(file: error, path: path)
+            throw AsyncSocketError(file: error, path: path, operation: "write")
         }
     }
 
@@ -75,15 +90,5 @@ extension AsyncSocket {
     /// like `readProgress`.
     public var pendingWriteByteCount: Int {
         connection?.progress.waitingByteCount ?? 0
-    }
-}
-
-extension AsyncSocketError {
-    fileprivate init(file error: SystemError, path: String) {
-        switch error.errno {
-        case ERANGE: self = .badParameter("write", "the part to send lies outside \(path)")
-        case EINVAL: self = .badParameter("write", "\(path) is not a regular file")
-        default: self.init(error, operation: "write")
-        }
     }
 }

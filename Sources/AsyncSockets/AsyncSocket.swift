@@ -15,15 +15,25 @@ internal import Synchronization
 /// When the last reference to a socket goes away, its connection closes, and its delegate gets no more
 /// callbacks.
 public final class AsyncSocket: Sendable {
-    /// What the socket is busy with.
+    /// The current use of the socket.
     enum Occupation {
         case nothing
         case connection(StreamConnection)
         case listening(Listener, EventOutlet<AsyncSocket>)
     }
 
+    struct WeakReference: WeakDelegate {
+        private(set) weak var delegate: (any AsyncSocketDelegate)?
+
+        init(_ delegate: (any AsyncSocketDelegate)?) {
+            self.delegate = delegate
+        }
+    }
+
+    typealias Audience = DelegateSlot<WeakReference>
+
     struct State {
-        var audience: DelegateSlot
+        var audience: Audience
         var occupation = Occupation.nothing
         var configuration = SocketConfiguration.initial
         var options = SocketOptionSet()
@@ -48,7 +58,7 @@ public final class AsyncSocket: Sendable {
     /// Until it gets a delegate, `autoDisconnectOnClosedReadStream` is false: when the peer has closed its
     /// side you may go on writing.
     public convenience init() {
-        self.init(DelegateSlot(nil, queue: nil), socketQueue: nil)
+        self.init(Audience(nil, queue: nil), socketQueue: nil)
         state.withLock { $0.configuration = SocketConfiguration.ofTasks }
     }
 
@@ -72,7 +82,7 @@ public final class AsyncSocket: Sendable {
         delegate: Delegate?, delegateQueue: DispatchQueue, socketQueue: DispatchQueue? = nil
     ) {
         // Generic, since only so does the compiler refuse a conformance that is isolated to the main actor.
-        self.init(DelegateSlot(delegate, queue: delegateQueue), socketQueue: socketQueue)
+        self.init(Audience(delegate, queue: delegateQueue), socketQueue: socketQueue)
     }
 
     /// A socket whose delegate is called on the main queue, such as one that is isolated to the main actor.
@@ -82,7 +92,7 @@ public final class AsyncSocket: Sendable {
     ///   - socketQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
     @MainActor
     public convenience init(delegate: any AsyncSocketDelegate, socketQueue: DispatchQueue? = nil) {
-        self.init(DelegateSlot(delegate, queue: .main), socketQueue: socketQueue)
+        self.init(Audience(delegate, queue: .main), socketQueue: socketQueue)
     }
 
     /// A socket whose delegate is called on the socket's event loop, without a change of thread: the fastest
@@ -99,10 +109,10 @@ public final class AsyncSocket: Sendable {
     public convenience init<Delegate: AsyncSocketDelegate & Sendable>(
         inlineDelegate: Delegate?, socketQueue: DispatchQueue? = nil
     ) {
-        self.init(DelegateSlot(inlineDelegate, queue: nil), socketQueue: socketQueue)
+        self.init(Audience(inlineDelegate, queue: nil), socketQueue: socketQueue)
     }
 
-    private init(_ audience: DelegateSlot, socketQueue: DispatchQueue?) {
+    private init(_ audience: Audience, socketQueue: DispatchQueue?) {
         audience.queue?.requireSerial()
         socketQueue?.requireSerial()
         state = Locked(State(audience: audience))
@@ -135,21 +145,21 @@ public final class AsyncSocket: Sendable {
     public func setDelegate<Delegate: AsyncSocketDelegate & SendableMetatype>(
         _ delegate: Delegate?, delegateQueue: DispatchQueue
     ) {
-        replaceAudience(with: DelegateSlot(delegate, queue: delegateQueue), servesDelegate: true)
+        replaceAudience(with: Audience(delegate, queue: delegateQueue), servesDelegate: true)
     }
 
     /// Sets another delegate, which is called on the main queue: see `setDelegate(_:delegateQueue:)`.
     @MainActor
     public func setDelegate(_ delegate: any AsyncSocketDelegate) {
-        replaceAudience(with: DelegateSlot(delegate, queue: .main), servesDelegate: true)
+        replaceAudience(with: Audience(delegate, queue: .main), servesDelegate: true)
     }
 
     /// Sets another delegate, which is called on the event loop, as with `init(inlineDelegate:socketQueue:)`.
     /// Events on their way to the old delegate go to the new one, and may still come on the old queue.
     ///
-    /// - Parameter inlineDelegate: Held weakly; nil: no one gets the callbacks.
+    /// - Parameter inlineDelegate: Held weakly; nil: there are no callbacks.
     public func setInlineDelegate<Delegate: AsyncSocketDelegate & Sendable>(_ inlineDelegate: Delegate?) {
-        replaceAudience(with: DelegateSlot(inlineDelegate, queue: nil), servesDelegate: true)
+        replaceAudience(with: Audience(inlineDelegate, queue: nil), servesDelegate: true)
     }
 
     /// The queue on which the delegate is called; nil: the socket's event loop.
@@ -159,10 +169,10 @@ public final class AsyncSocket: Sendable {
 
     /// Removes the delegate. A connection goes on; a listener closes what it accepts.
     public func removeDelegate() {
-        replaceAudience(with: DelegateSlot(nil, queue: nil))
+        replaceAudience(with: Audience(nil, queue: nil))
     }
 
-    private func replaceAudience(with audience: DelegateSlot, servesDelegate: Bool = false) {
+    private func replaceAudience(with audience: Audience, servesDelegate: Bool = false) {
         audience.queue?.requireSerial()
         // From now on the socket has the defaults of one with a delegate.
         if servesDelegate, configuration.isServingTasks { autoDisconnectOnClosedReadStream = true }
@@ -226,7 +236,7 @@ public final class AsyncSocket: Sendable {
         case .listening: connection.outlet.isHeldBack = true
         case .connection: (connection.outlet.isHeldBack, connection.waitsForClosing) = (true, true)
         }
-        connection.configuration = state.configuration
+        connection.data.configuration = state.configuration
         connection.outlet.callBack(on: state.audience.queue, unlessItIs: socketQueue)
         connection.record.withLock { $0.live.options = state.options }
     }

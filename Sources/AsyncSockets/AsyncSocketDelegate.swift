@@ -56,12 +56,13 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// - Parameters:
     ///   - socket: The socket.
     ///   - tag: The tag of the read.
-    ///   - data: What the read had so far; it will not be delivered again.
+    ///   - data: The bytes that the read had so far; they will not be delivered again.
     ///   - error: `.readTimeout`, `.closedByPeer` or, for a read to the end, why the stream broke off.
     func socket(_ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError)
 
     /// A read has timed out. Return how many seconds it may go on for; zero or less (the default: zero) ends
-    /// the connection or, with `keepsConnectionOnReadTimeout`, the read.
+    /// the connection or, with `keepsConnectionOnReadTimeout`, the read. `elapsed` is the time that it had:
+    /// its timeout, and the extensions.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
@@ -82,7 +83,7 @@ public protocol AsyncSocketDelegate: AnyObject {
     func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int)
 
     /// A write has timed out. Return how many seconds it may go on for; zero or less (the default: zero) ends
-    /// the connection.
+    /// the connection. `elapsed` is the time that it had: its timeout, and the extensions.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
@@ -119,8 +120,9 @@ public protocol AsyncSocketDelegate: AnyObject {
     ///
     /// - Parameters:
     ///   - socket: The socket.
-    ///   - result: What is known of the client now, or why it could not be asked, and the connection is as
-    ///     it was. If the answer is refused or does not come, the end of the connection follows instead.
+    ///   - result: The updated session, or the reason why the client could not be asked; then the connection
+    ///     is as it was. If the answer is refused or does not come, the end of the connection follows
+    ///     instead.
     func socket(_ socket: AsyncSocket, didRequestClientCertificate result: Result<TLSSession, AsyncSocketError>)
 
     // MARK: The end

@@ -21,7 +21,7 @@ extension AsyncSocketError {
     /// - Throws: `.badParameter` for a number that no port has.
     static func port(_ number: some BinaryInteger, _ operation: String) throws(AsyncSocketError) -> UInt16 {
         guard let port = UInt16(exactly: number) else {
-            throw .badParameter(operation, "\(number) is not a port: they are from 0 to 65535")
+            throw .badParameter(operation, "the port must be from 0 to 65535, and is \(number)")
         }
         return port
     }
@@ -39,6 +39,16 @@ extension AsyncSocketError {
             message: "no \(kind) for \(error.query.host): \(error.reason)", errno: error.errno)
     }
 
+    init(file error: SystemError, path: String, operation: String) {
+        switch error.errno {
+        case ERANGE: self = .badParameter(operation, "the part to send lies outside \(path)")
+        case EINVAL: self = .badParameter(operation, "\"\(path)\" is not a regular file")
+        default:
+            self.init(
+                .system, blame: .system, operation: operation, message: error.about(path).description, errno: error.errno)
+        }
+    }
+
     init(_ error: InterfaceError, operation: String) {
         self =
             if let cause = error.cause {
@@ -52,9 +62,9 @@ extension AsyncSocketError {
         let message =
             switch error {
             case .familyDisabled(let addresses):
-                "\(destination) is reached by \(Self.families(of: addresses)) only, which is disabled"
+                "\(destination) can be reached only by \(Self.families(of: addresses)), which is disabled"
             case .notFromInterface(let interface, let addresses):
-                "the interface \(interface) has no address of \(Self.families(of: addresses)), and \(destination) has no other"
+                "the interface \(interface) has no address for \(Self.families(of: addresses)), the only way to reach \(destination)"
             }
         self.init(.noUsableAddress, blame: .caller, operation: "connect", message: message)
     }
@@ -67,7 +77,7 @@ extension AsyncSocketError {
         return names.filter { families.contains($0.key) }.map(\.value).joined(separator: " and ")
     }
 
-    /// Every address failed. `errno` is that of the last failure that says something about the host and not
+    /// Every address failed. `errno` is from the last failure that says something about the host and not
     /// about this machine.
     init(failedAttempts: [(address: SocketAddress, error: SystemError)], destination: String) {
         let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.error.about($0.address))" }
@@ -99,10 +109,31 @@ extension AsyncSocketError {
             message: "this side is closing the connection and accepts nothing new")
     }
 
+    /// The error of a transfer, with how far it has come.
+    func after(_ count: Int, of total: Int?, _ path: String) -> AsyncSocketError {
+        noting("after \(count)\(total.map { " of \($0)" } ?? "") bytes of \(path)")
+    }
+
+    /// The end of the connection during a read; if the read has a length, with how far it has come.
+    func after(_ progress: OperationProgress?) -> AsyncSocketError {
+        guard let progress, let total = progress.total else { return self }
+        return noting("after \(progress.bytesDone) of \(total) bytes")
+    }
+
+    private func noting(_ note: String) -> AsyncSocketError {
+        var error = self
+        error.message += " (\(note))"
+        // The description of an error of TLS is that one's.
+        error.tls?.message += " (\(note))"
+        return error
+    }
+
     static func readMaxedOut(_ maxLength: Int) -> AsyncSocketError {
         AsyncSocketError(
             .readMaxedOut, blame: .peer, operation: "read",
-            message: "the delimiter or the end did not come within maxLength, \(maxLength) bytes")
+            message:
+                "the delimiter or the end did not come within maxLength, \(maxLength) bytes: raise it, as in maxLength: .bytes(count)"
+        )
     }
 
     static func writeQueueFull(_ limit: Int) -> AsyncSocketError {
@@ -114,21 +145,58 @@ extension AsyncSocketError {
 
 extension AsyncSocketError {
     /// Throws when the arguments of a client do not fit together.
-    static func check(_ tls: TLSSettings?, hasTrust: Bool) throws(AsyncSocketError) {
-        if hasTrust, tls == nil { throw .badParameter("connect", "trust is for connections with TLS: give the parameter tls") }
-        if tls?.role == .server {
-            throw .badParameter(
-                "connect",
-                "tls needs settings of a client, such as .client: for the other role connect without, and call startTLS")
-        }
+    static func check(_ tls: TLSClientSettings?, hasTrust: Bool) throws(AsyncSocketError) {
+        if hasTrust, tls == nil { throw .badParameter("connect", "trust is for connections with TLS: pass tls too") }
     }
 
     /// Throws when the settings are unusable.
-    static func check(_ settings: TLSSettings) throws(AsyncSocketError) {
+    static func check(_ settings: TLSSettingValues, over transport: TLSTransport = .stream) throws(AsyncSocketError) {
         do throws(TLSError) {
-            _ = try TLSContext.context(for: settings)
+            _ = try TLSContext.context(for: settings, over: transport)
         } catch {
-            throw AsyncSocketError(error, operation: "startTLS")
+            throw AsyncSocketError(error, operation: transport == .stream ? "startTLS" : "startDTLS")
         }
+    }
+}
+
+// MARK: - Datagrams
+
+extension AsyncSocketError {
+    /// An error of one datagram, or of a call that sets up a UDP socket.
+    init(datagram error: SystemError, _ operation: String) {
+        self.init(refusal: error, operation: operation)
+        switch error.errno {
+        // Too large for IP or for the path, or a broadcast that was not asked for.
+        case EMSGSIZE, EACCES:
+            code = error.errno == EMSGSIZE ? .badParameter : .system
+            blame = .caller
+        // A router or the peer's machine says so.
+        case ECONNREFUSED, EHOSTUNREACH: blame = .peer
+        default: break
+        }
+    }
+
+    static func sendQueueFull(_ limit: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            .writeQueueFull, blame: .caller, operation: "send",
+            message: "more than \(limit) bytes would wait to be sent: send less, or raise maximumPendingSendBytes")
+    }
+
+    static var notConnected: AsyncSocketError {
+        .badConfiguration("send", "the socket is not connected: connect it first, or say where to send to")
+    }
+
+    static var hasPeer: AsyncSocketError {
+        .badConfiguration("send", "the socket is connected, and sends to its peer alone: send without a destination")
+    }
+
+    static func unreachable(_ destination: String) -> AsyncSocketError {
+        AsyncSocketError(
+            .noUsableAddress, blame: .caller, operation: "send",
+            message: "\(destination) has no address of a version of IP that the socket has: enable it, or bind to it")
+    }
+
+    static func notOpen(_ operation: String) -> AsyncSocketError {
+        .badConfiguration(operation, "the socket is not in use: bind or connect it first")
     }
 }

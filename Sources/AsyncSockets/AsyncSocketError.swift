@@ -3,19 +3,20 @@ internal import Glibc
 
 /// Why an operation failed or a connection ended: what happened, who is to blame, and during what.
 public struct AsyncSocketError: Error, Sendable, Hashable {
-    /// What happened. New codes may be added: keep a `default` when you switch.
+    /// The kind of error. New codes may be added: keep a `default` when you switch.
     public var code: Code {
         get { contents.code }
         set { change { $0.code = newValue } }
     }
 
-    /// Who has to change something: the caller, the peer, the holder of a certificate, or the system.
+    /// The party that has to change something: the caller, the peer, the holder of a certificate, or the
+    /// system.
     public var blame: Blame {
         get { contents.blame }
         set { change { $0.blame = newValue } }
     }
 
-    /// What the socket was doing, for example `connect` or `startTLS`.
+    /// The operation under way, for example `connect` or `startTLS`.
     public var operation: String {
         get { contents.operation }
         set { change { $0.operation = newValue } }
@@ -33,7 +34,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         set { change { $0.errno = newValue } }
     }
 
-    /// What the TLS engine found: the alert of the peer, the certificate that was refused, OpenSSL's error
+    /// The error of the TLS engine: the alert of the peer, the certificate that was refused, OpenSSL's error
     /// stack.
     public var tls: TLSError? {
         get { contents.tls }
@@ -47,12 +48,12 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
     /// An error that you make yourself, for tests of code that handles errors.
     ///
     /// - Parameters:
-    ///   - code: What happened.
-    ///   - blame: Who has to change something.
-    ///   - operation: What the socket was doing.
+    ///   - code: The kind of error.
+    ///   - blame: The party that has to change something.
+    ///   - operation: The operation under way.
     ///   - message: One sentence that says what was wrong.
     ///   - errno: The `errno` of the system call that failed, where one did.
-    ///   - tls: What the TLS engine found, where it did.
+    ///   - tls: The error of the TLS engine, where there is one.
     public init(
         _ code: Code, blame: Blame, operation: String, message: String, errno: Int32? = nil, tls: TLSError? = nil
     ) {
@@ -97,7 +98,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         hasher.combine(contents)
     }
 
-    /// What happened.
+    /// The kind of error.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         /// The name of the code, for logs.
         public let description: String
@@ -203,7 +204,7 @@ extension AsyncSocketError {
     static func stuckBeforeTLS(seconds: Double) -> AsyncSocketError {
         AsyncSocketError(
             .handshakeTimeout, blame: .peer, operation: "startTLS",
-            message: "the writes before it did not leave: the peer took no byte for \(seconds) seconds")
+            message: "the writes before startTLS were not sent: the peer accepted no byte for \(seconds) seconds")
     }
 
     static let closed = AsyncSocketError(

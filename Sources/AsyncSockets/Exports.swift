@@ -1,4 +1,4 @@
-// What users of `import AsyncSockets` see of the modules below it: their public types, and nothing of their
+// Users of `import AsyncSockets` see the public types of the modules below it, and nothing of their
 // machinery.
 
 @_exported public import SocketCore

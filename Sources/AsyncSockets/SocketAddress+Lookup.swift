@@ -50,7 +50,7 @@ private final class PendingLookup: Sendable {
         let lookup = resolver.resolve(query) { [self] answer in
             takeWaiter()?.resume(with: answer.mapError { AsyncSocketError($0) })
         }
-        // Cancelled meanwhile: the task has gone on, and no one else would take the lookup out of the queue.
+        // Cancelled meanwhile: the task has gone on, and nothing else would take the lookup out of the queue.
         let isLate = state.withLock { state in
             state.lookup = lookup
             return state.isCancelled

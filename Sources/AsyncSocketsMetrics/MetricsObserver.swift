@@ -55,14 +55,14 @@ public final class MetricsObserver: SocketObserver {
 
     /// Counts the handshake by its version, and records its duration.
     public func connection(
-        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, times: HandshakeTimes
+        _ connection: ObservedConnection, didSecureAs role: TLSRole, session: TLSSession, times: HandshakeTimes
     ) {
         handshakes(as: role).succeed(session, times.seconds)
     }
 
     /// Counts the failure.
     public func connection(
-        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?,
+        _ connection: ObservedConnection, didFailToSecureAs role: TLSRole, error: AsyncSocketError?,
         times: HandshakeTimes
     ) {
         handshakes(as: role).fail(error)
@@ -81,7 +81,7 @@ public final class MetricsObserver: SocketObserver {
         losses.increment()
     }
 
-    private func handshakes(as role: TLSSettings.Role) -> HandshakeMetrics {
+    private func handshakes(as role: TLSRole) -> HandshakeMetrics {
         switch role {
         case .client: clientHandshakes
         case .server: serverHandshakes

@@ -3,7 +3,7 @@ internal import Glibc
 /// An event that happens once, for which threads and tasks can wait. A wait for an event that has happened
 /// returns at once.
 public final class TestSignal: Sendable {
-    // A pipe: `fire()` writes a byte that no one reads, so `poll` can wait for it beside a socket.
+    // A pipe: `fire()` writes a byte that is never read, so `poll` can wait for it beside a socket.
     let readEnd: Int32
     private let writeEnd: Int32
 

@@ -14,6 +14,7 @@
 #include <linux/futex.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -30,10 +31,24 @@
 #include <time.h>
 #include <unistd.h>
 
+// After <time.h>, whose `struct timespec` it needs.
+#include <linux/errqueue.h>
+
 // glibc declares these only under _GNU_SOURCE, which a module imported earlier may not have defined.
 extern int accept4(int, struct sockaddr *, socklen_t *, int);
 extern void *memmem(const void *, size_t, const void *, size_t);
 extern int sched_getaffinity(pid_t, size_t, cpu_set_t *);
+
+/// `struct mmsghdr`: one datagram of recvmmsg(2) or sendmmsg(2). glibc declares it only under _GNU_SOURCE.
+struct CLinux_message {
+    struct msghdr header;
+    unsigned int length;
+};
+
+/// `recvmmsg`, with `struct CLinux_message`.
+extern int CLinux_recvmmsg(int, struct CLinux_message *, unsigned int, int, struct timespec *) __asm__("recvmmsg");
+/// `sendmmsg`, with `struct CLinux_message`.
+extern int CLinux_sendmmsg(int, struct CLinux_message *, unsigned int, int) __asm__("sendmmsg");
 
 /// `CPU_COUNT`: the processors that this process may run on (a container or `taskset` may allow fewer than
 /// the machine has).
@@ -54,7 +69,7 @@ static inline void CLinux_give_free_memory_back(void) {
 }
 
 /// `sendfile` without the SIGPIPE of a closed connection, because `sendfile` has no `MSG_NOSIGNAL`. The
-/// result, `EPIPE` included, is that of `sendfile`.
+/// result, `EPIPE` included, is what `sendfile` returns.
 static inline ssize_t CLinux_sendfile_without_signal(int socket, int file, off_t *offset, size_t count) {
     sigset_t pipe_signal, before, pending;
     sigemptyset(&pipe_signal);

@@ -22,6 +22,7 @@
 #include <openssl/x509v3.h>
 
 #include "COpenSSLCertificates.h"
+#include "COpenSSLDatagrams.h"
 #include "COpenSSLEngines.h"
 #include "COpenSSLRawPublicKeys.h"
 

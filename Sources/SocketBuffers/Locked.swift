@@ -33,7 +33,8 @@ public struct Locked<Value>: @unchecked Sendable {
     /// code.
     ///
     /// The order of locks: a thread that holds a socket's lock may lock the record of its connection, the
-    /// state of its listener or that of an acceptor, and never the other way round. No other two locks are
+    /// state of its listener or of an acceptor, and never the other way round. A thread that holds the record
+    /// of a UDP socket may lock the inherited descriptor that it takes over. No other two locks are
     /// held together. A quota, for example, wakes listeners only after it has released its lock.
     @inlinable
     public func withLock<Result: ~Copyable, Failure: Error>(

@@ -14,12 +14,13 @@ internal import Glibc
 ///
 /// Both the `preBuffer` (bytes that are read but not yet asked for) and the `sslPreBuffer` (ciphertext that
 /// is not yet decrypted) of CocoaAsyncSocket are one of these; so is the ciphertext that waits to be sent.
-package final class PreBuffer {
+/// Public and inlinable in part, for the reason in `Locked`: the call would cost more than the work.
+public final class PreBuffer {
     private let pool: BufferPool
-    @exclusivity(unchecked) private var storage: UnsafeMutableRawPointer?
+    @exclusivity(unchecked) @usableFromInline var storage: UnsafeMutableRawPointer?
     @exclusivity(unchecked) private var capacity = 0
-    @exclusivity(unchecked) private var head = 0
-    @exclusivity(unchecked) private var tail = 0
+    @exclusivity(unchecked) @usableFromInline var head = 0
+    @exclusivity(unchecked) @usableFromInline var tail = 0
     @exclusivity(unchecked) private var searchedTo = 0
 
     package init(pool: BufferPool = .shared) {
@@ -28,11 +29,13 @@ package final class PreBuffer {
 
     deinit { releaseStorage() }
 
-    package var count: Int { tail - head }
-    package var isEmpty: Bool { head == tail }
+    /// The number of unread bytes.
+    @inlinable public var count: Int { tail - head }
+    /// Whether no byte is unread.
+    @inlinable public var isEmpty: Bool { head == tail }
 
     /// The unread bytes. Valid until the buffer changes.
-    package var readableBytes: UnsafeRawBufferPointer {
+    @inlinable public var readableBytes: UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: storage.map { $0 + head }, count: count)
     }
 

@@ -2,7 +2,7 @@ public import Glibc
 
 /// A queue in a ring buffer.
 ///
-/// Elements are read and changed in place: those of this project have a hundred bytes with references among
+/// Elements are read and changed in place: in this project they have a hundred bytes with references among
 /// them, which each copy would count. Public and inlinable for the reason in `Locked`.
 public struct Ring<Element>: ~Copyable {
     @usableFromInline var memory: UnsafeMutablePointer<Element>?
@@ -27,7 +27,7 @@ public struct Ring<Element>: ~Copyable {
 
     /// The number of elements.
     @inlinable public var count: Int { Int(held) }
-    /// Whether there are no elements.
+    /// Whether the queue has no elements.
     @inlinable public var isEmpty: Bool { held == 0 }
 
     /// Adds an element at the back.
@@ -61,6 +61,7 @@ public struct Ring<Element>: ~Copyable {
     @inlinable
     public mutating func remove(at offset: Int) -> Element? {
         guard offset < count else { return nil }
+        guard offset > 0 else { return popFirst() }
         let element = place(offset).move()
         for later in offset + 1..<max(count, offset + 1) { place(later - 1).moveInitialize(from: place(later), count: 1) }
         held -= 1

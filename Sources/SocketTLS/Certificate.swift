@@ -71,9 +71,9 @@ public struct Certificate: Sendable, Hashable {
     }
 
     /// The SHA-256 digest of the public key with its algorithm (SubjectPublicKeyInfo), 32 bytes: a pin for
-    /// `TLSSettings.pins` (RFC 7469, section 2.4). It stays the same when a certificate is renewed with its
-    /// key.
-    public var publicKeySHA256: [UInt8] { VerifiedChain.publicKeySHA256(of: handle.x509) }
+    /// `TLSCertificateRules.pins` (RFC 7469, section 2.4). It stays the same when a certificate is renewed
+    /// with its key.
+    public var publicKeySHA256: [UInt8] { Self.publicKeySHA256(of: handle.x509) }
 
     /// The certificate in PEM form, with its BEGIN and END lines.
     public var pem: String {
@@ -109,6 +109,24 @@ extension Certificate {
         (0..<COpenSSL_sk_X509_num(stack)).compactMap { index in
             COpenSSL_sk_X509_value(stack, index).map { Certificate(sharing: $0) }
         }
+    }
+
+    /// The digest of the SubjectPublicKeyInfo as it is in the certificate.
+    static func publicKeySHA256(of certificate: OpaquePointer) -> [UInt8] {
+        var encoding: UnsafeMutablePointer<UInt8>?
+        let length = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &encoding)
+        guard length > 0, let encoding else { return [] }
+        defer { COpenSSL_free(encoding) }
+        var digest = [UInt8](repeating: 0, count: 32)
+        SHA256(encoding, Int(length), &digest)
+        return digest
+    }
+
+    /// OpenSSL's chain contains the peer's own certificate on a client, but not on a server.
+    static func certificates(ofPeerOn ssl: OpaquePointer, isServer: Bool) -> [Certificate] {
+        let chain = certificates(sharing: SSL_get_peer_cert_chain(ssl))
+        guard isServer, let leaf = SSL_get0_peer_certificate(ssl) else { return chain }
+        return [Certificate(sharing: leaf)] + chain
     }
 
     static func read(_ text: SecretBytes, limit: Int = .max) throws(TLSError) -> [Certificate] {

@@ -12,14 +12,14 @@ public struct PeerTrust: Sendable, Hashable {
     public let chain: [Certificate]
     /// OpenSSL's verdict: on the chain, the dates, the purpose and, if it is verified, the host name.
     public let verdict: Verdict
-    /// Where the trust callback may overrule the verdict (`TLSSettings.TrustEvaluation.manual`): all faults
+    /// Where the trust callback may overrule the verdict (`TLSTrustEvaluation.manual`): all faults
     /// besides the one of `verdict`. Otherwise empty: the first fault counts.
     public let otherFaults: [Verdict]
     /// The name or address that the client expects; nil if a client is judged.
     public let serverName: String?
     /// The raw public key that the peer shows instead of certificates, as a SubjectPublicKeyInfo in DER (RFC
-    /// 7250, section 3); nil for certificates. It is one of those in `TLSSettings.rawPublicKeys`: no one is
-    /// asked about another.
+    /// 7250, section 3); nil for certificates. It is one of the keys in the settings: the
+    /// trust callback is not asked about another.
     public let publicKey: [UInt8]?
 
     /// A chain and a verdict: for tests of a trust callback.

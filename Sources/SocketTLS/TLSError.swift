@@ -39,7 +39,7 @@ public struct TLSError: LocalizedError, Sendable, Hashable, CustomStringConverti
         self.openSSLStack = openSSLStack
     }
 
-    /// Who must change something before this can succeed.
+    /// The party that must change something before this can succeed.
     public var blame: Blame { code.blame }
 
     /// The message, the operation, the alerts, the result of the verification and OpenSSL's error stack,
@@ -94,7 +94,7 @@ extension TLSError {
         public static let certificateRevoked = Code("certificateRevoked", blame: .certificate)
         /// OpenSSL refused the peer's chain for another reason: see `verifyCode`.
         public static let certificateRejected = Code("certificateRejected", blame: .certificate)
-        /// The peer's chain is trusted, but has none of the keys in `TLSSettings.pins`.
+        /// The peer's chain is trusted, but has none of the keys in `TLSCertificateRules.pins`.
         public static let pinMismatch = Code("pinMismatch", blame: .certificate)
         /// The peer's chain, or a key in it, is larger than this side verifies: see
         /// `TLSSettings.maximumCertificateChainLength`.
@@ -111,14 +111,14 @@ extension TLSError {
             "postHandshakeAuthenticationUnavailable", blame: .peer)
         /// The client was asked for a certificate before, and that request is not over.
         public static let certificateRequestPending = Code("certificateRequestPending", blame: .caller)
-        /// The peer uses no pre-shared key, but `TLSSettings.preSharedKeys` requires one.
+        /// The peer uses no pre-shared key, but the settings require one.
         public static let preSharedKeyMissing = Code("preSharedKeyMissing", blame: .peer)
         /// The two sides do not have the same pre-shared key: the server does not know the identity, or one
         /// of the keys is wrong.
         public static let preSharedKeyMismatch = Code("preSharedKeyMismatch", blame: .peer)
-        /// The peer showed a certificate, but `TLSSettings.rawPublicKeys` requires a raw public key.
+        /// The peer showed a certificate, but the settings require a raw public key.
         public static let rawPublicKeyMissing = Code("rawPublicKeyMissing", blame: .peer)
-        /// The peer showed a raw public key that is not in `TLSSettings.rawPublicKeys`.
+        /// The peer showed a raw public key that is not in the settings.
         public static let rawPublicKeyMismatch = Code("rawPublicKeyMismatch", blame: .peer)
         /// The peer ended the connection with a fatal alert: see `alert`.
         public static let peerAlert = Code("peerAlert", blame: .peer)
@@ -142,7 +142,7 @@ extension TLSError {
     }
 }
 
-/// Who must change something before the same attempt can succeed.
+/// The party that must change something before the same attempt can succeed.
 public enum Blame: Sendable, Hashable, CustomStringConvertible {
     /// The program that uses this library: a setting, a file, or a trust callback that did not decide in
     /// time.

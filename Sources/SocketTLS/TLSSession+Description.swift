@@ -1,6 +1,6 @@
 extension TLSSession: CustomStringConvertible {
     /// One line for people, such as "TLSv1.3, TLS_AES_256_GCM_SHA384, x25519, ALPN h2, resumed, peer
-    /// mail.example.org". What is not there is left out. It may change; programs use the properties, or
+    /// mail.example.org". Missing values are left out. It may change; programs use the properties, or
     /// `json`.
     public var description: String {
         [

@@ -1,24 +1,56 @@
-/// A version of the TLS protocol.
+/// A version of the TLS protocol, or of DTLS, which is TLS for datagrams.
 public struct TLSVersion: Sendable, Hashable, Comparable, CustomStringConvertible {
-    /// The number on the wire, 0x0303 for TLS 1.2.
-    let wireValue: UInt16
+    /// Its place among the versions: 2 for TLS 1.2 and DTLS 1.2. The numbers on the wire have another order
+    /// in DTLS.
+    private let minor: Int
+    /// It is a version of DTLS.
+    let isForDatagrams: Bool
 
     /// TLS 1.2 (RFC 5246).
-    public static let tls12 = TLSVersion(wireValue: 0x0303)
+    public static let tls12 = TLSVersion(minor: 2)
+    /// DTLS 1.2, which is TLS 1.2 over datagrams (RFC 6347).
+    public static let dtls12 = TLSVersion(minor: 2, isForDatagrams: true)
     /// TLS 1.3 (RFC 8446).
-    public static let tls13 = TLSVersion(wireValue: 0x0304)
+    public static let tls13 = TLSVersion(minor: 3)
 
-    /// An older version is smaller.
+    private init(minor: Int, isForDatagrams: Bool = false) {
+        self.minor = minor
+        self.isForDatagrams = isForDatagrams
+    }
+
+    /// An older version is smaller. DTLS 1.2 lies between TLS 1.2 and TLS 1.3.
     public static func < (left: TLSVersion, right: TLSVersion) -> Bool {
-        left.wireValue < right.wireValue
+        (left.minor, left.isForDatagrams ? 1 : 0) < (right.minor, right.isForDatagrams ? 1 : 0)
     }
 
-    /// OpenSSL's name, such as "TLSv1.3".
-    public var description: String {
-        switch self {
-        case .tls12: "TLSv1.2"
-        case .tls13: "TLSv1.3"
-        default: "TLS version \(wireValue)"
-        }
+    /// OpenSSL's name, such as "TLSv1.3" or "DTLSv1.2".
+    public var description: String { "\(isForDatagrams ? "D" : "")TLSv1.\(minor)" }
+}
+
+extension TLSVersion {
+    /// The version whose number on the wire, as OpenSSL knows it, is 0x0303 for TLS 1.2, and 0xFEFD for DTLS
+    /// 1.2: DTLS counts down.
+    init(wireNumber: Int32) {
+        let isForDatagrams = wireNumber > Int32(Self.lowestOfDTLS)
+        self.init(
+            minor: isForDatagrams ? Self.numberOfDTLS10 - Int(wireNumber) : Int(wireNumber) - Self.numberOfTLS10,
+            isForDatagrams: isForDatagrams)
     }
+
+    /// 0x0303 for TLS 1.2, 0xFEFD for DTLS 1.2.
+    var wireNumber: Int32 { Int32(isForDatagrams ? Self.numberOfDTLS10 - minor : Self.numberOfTLS10 + minor) }
+
+    private static let numberOfTLS10 = 0x0301
+    private static let numberOfDTLS10 = 0xFEFF
+    private static let lowestOfDTLS = 0xFE00
+
+    func append(to fields: inout DigestFields) {
+        fields.append(isForDatagrams ? Self.numberOfDTLS10 - minor : minor)
+    }
+}
+
+/// The transport of a connection: bytes in order, or datagrams.
+package enum TLSTransport: Sendable, Hashable {
+    case stream
+    case datagrams
 }

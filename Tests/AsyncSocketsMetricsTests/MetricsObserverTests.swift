@@ -17,7 +17,7 @@ import Testing
     /// A client sends a line, gets it back, and ends. Returns when both sides have ended.
     @discardableResult
     private func exchange(
-        _ line: String, client: TLSSettings? = nil, server: TLSSettings? = nil
+        _ line: String, client: TLSClientSettings? = nil, server: TLSServerSettings? = nil
     ) async throws -> [AsyncSocketError?] {
         let observer = MetricsObserver(factory: metrics)
         let party = Party(securing: server)
@@ -34,7 +34,7 @@ import Testing
         return [await party.end(), await party.end()]
     }
 
-    private func settings() throws -> (client: TLSSettings, server: TLSSettings) {
+    private func settings() throws -> (client: TLSClientSettings, server: TLSServerSettings) {
         let authority = try CertificateAuthority()
         var client = TLSSettings.client(serverName: "localhost")
         client.trustRoots = try authority.roots

@@ -4,13 +4,13 @@ import Synchronization
 
 /// A delegate of a listener, of the sockets that it accepts, and of clients.
 final class Party: AsyncSocketDelegate, Sendable {
-    private let settings: TLSSettings?
+    private let settings: TLSServerSettings?
     private let accepted = Mutex<[AsyncSocket]>([])
     private let ends: AsyncStream<AsyncSocketError?>
     private let continuation: AsyncStream<AsyncSocketError?>.Continuation
 
     /// - Parameter settings: Every accepted socket begins TLS with them; nil: none does.
-    init(securing settings: TLSSettings? = nil) {
+    init(securing settings: TLSServerSettings? = nil) {
         self.settings = settings
         (ends, continuation) = AsyncStream<AsyncSocketError?>.makeStream()
     }

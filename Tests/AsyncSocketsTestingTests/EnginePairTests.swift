@@ -6,14 +6,14 @@ import Testing
     static let versions: [TLSVersion] = [.tls12, .tls13]
 
     private let authority: CertificateAuthority
-    private let server: TLSSettings
+    private let server: TLSServerSettings
 
     init() throws {
         authority = try CertificateAuthority()
         server = try .server(identity: authority.issue(.server(names: ["localhost", "127.0.0.1", "*.example.org"])).identity())
     }
 
-    private func client(_ name: String = "localhost", _ version: TLSVersion = .tls13) throws -> TLSSettings {
+    private func client(_ name: String = "localhost", _ version: TLSVersion = .tls13) throws -> TLSClientSettings {
         var settings = try authority.clientSettings(serverName: name)
         settings.maximumVersion = version
         return settings
@@ -60,7 +60,7 @@ import Testing
         var client = try client()
         client.identity = try authority.issue(.client(commonName: "Ada", email: "ada@example.org")).identity()
         var server = server
-        server.clientCertificates = .required
+        server.clients = .certificates(.required)
         server.trustRoots = try authority.roots
         let pair = try EnginePair(client, server)
         pair.shakeHands()

@@ -3,8 +3,8 @@ import SocketTLS
 import Testing
 
 @Suite struct ScriptedPeerTLSTests {
-    private let client: TLSSettings
-    private let server: TLSSettings
+    private let client: TLSClientSettings
+    private let server: TLSServerSettings
 
     init() throws {
         let authority = try CertificateAuthority()
@@ -12,7 +12,7 @@ import Testing
         server = try .server(identity: authority.issue(.server(names: ["localhost"])).identity())
     }
 
-    private func of(_ version: TLSVersion) -> TLSSettings {
+    private func of(_ version: TLSVersion) -> TLSClientSettings {
         var settings = client
         settings.maximumVersion = version
         return settings

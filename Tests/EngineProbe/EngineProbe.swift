@@ -1,6 +1,6 @@
 // Measurements in a process of their own: the test process has other threads, and libdispatch traps when it
-// has no descriptor to count the workers of the global queues with. Only `BusyProbe` uses a global queue and
-// Swift concurrency.
+// has no descriptor to count the workers of the global queues with. Only `BusyProbe` and `DiskProbe` use a
+// global queue and Swift concurrency.
 
 internal import AsyncSockets
 internal import Dispatch
@@ -24,6 +24,7 @@ enum EngineProbe {
             case "scopes": try NamespaceProbe.runScoped()
             case "no-ipv6": try NamespaceProbe.runWithoutIPv6()
             case "no-resolver": try NamespaceProbe.runWithoutResolver()
+            case "datagrams": try DatagramProbe.run(otherNamespace: CommandLine.arguments.dropFirst(2).first ?? "")
             case "memory": try MemoryProbe.run()
             case "loops": try LoopProbe.run()
             case "shortage": try ShortageProbe.run()
@@ -36,6 +37,7 @@ enum EngineProbe {
             case "activation": try ActivationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "listener": try ActivationProbe.runListener(CommandLine.arguments.dropFirst(2).first ?? "")
             case "ticket-server": try TicketServerProbe.run(CommandLine.arguments.dropFirst(2).map { $0 })
+            case "disk": try DiskProbe.run("/mnt")
             case "reloads": try ReloadProbe.run(CommandLine.arguments.dropFirst(2).first.flatMap { Int($0) } ?? 100_000)
             case "busy": try BusyProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             default: throw ProbeFailure(description: "say which probe")

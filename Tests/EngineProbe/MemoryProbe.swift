@@ -11,11 +11,11 @@ internal import SocketTLS
 enum MemoryProbe {
     /// Keeps the accepted sockets until they end, and begins a handshake on each.
     private final class Server: AsyncSocketDelegate, Sendable {
-        let settings: TLSSettings
+        let settings: TLSServerSettings
         let begun = Locked(0)
         private let open = Locked<[ObjectIdentifier: AsyncSocket]>([:])
 
-        init(_ settings: TLSSettings) {
+        init(_ settings: TLSServerSettings) {
             self.settings = settings
         }
 

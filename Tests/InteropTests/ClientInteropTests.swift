@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    private func secure(_ socket: AsyncSocket, _ recorder: Recorder, _ settings: TLSSettings) async throws -> TLSSession {
+    private func secure(_ socket: AsyncSocket, _ recorder: Recorder, _ settings: TLSClientSettings) async throws -> TLSSession {
         try socket.beginTLS(settings: settings)
         try await recorder.secured()
         return try #require(socket.tlsSession)

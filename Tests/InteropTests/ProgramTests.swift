@@ -7,4 +7,12 @@ import Testing
         let terminated: Int32 = 15
         #expect(await program.exitStatus() == terminated)
     }
+
+    /// A program may end before it has read what a test says to it.
+    @Test func aWriteToAProgramThatHasEndedDoesNotEndTheTests() async throws {
+        let program = try Program(["true"])
+        #expect(await program.exitStatus() == 0)
+        try program.write("a line that is not read\n")
+        try program.write("and another one\n")
+    }
 }

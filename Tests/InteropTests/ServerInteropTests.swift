@@ -88,7 +88,7 @@ import Testing
     @Test(arguments: TLSVersion.tested)
     func opensslClientComesBack(_ version: TLSVersion) async throws {
         var settings = try TestCertificates.server()
-        settings.sessionTicketCount = 1
+        settings.clients = .anyone(tickets: .issued(1))
         let server = try MiniSMTPServer(settings)
         let file = "\(folder.path)/session"
         for visit in 0..<3 {

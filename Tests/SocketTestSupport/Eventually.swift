@@ -1,9 +1,19 @@
+package import AsyncSocketsTesting
 internal import Dispatch
 internal import Foundation
 
 /// Seconds: five minutes, since a busy machine takes its time. Scripts/mutants gives less, because it looks
 /// for hangs.
 private let patience = ProcessInfo.processInfo.environment["TEST_PATIENCE"].flatMap { Double($0) } ?? 300
+
+extension Duration {
+    /// As long as `eventually` waits: for what a fault would keep waiting.
+    package static let patient = Duration.seconds(patience)
+}
+
+extension WaitLimit {
+    package static let patient = WaitLimit(timeout: .patient)
+}
 
 /// Waits for a state that no event announces: looks each millisecond, on a timer, so that it takes no time
 /// from others.

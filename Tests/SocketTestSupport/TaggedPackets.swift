@@ -4,8 +4,8 @@ package import SocketCore
 // Packets that answer to a delegate, by a tag.
 
 extension ReadPacket {
-    package init(goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int) {
-        self.init(goal: goal, maxLength: maxLength, timeout: timeout, completion: .delegate(tag: tag))
+    package static func make(_ goal: Goal, maxLength: Int = .max, timeout: Double, tag: Int) -> ReadPacket {
+        .make(goal, maxLength: maxLength, timeout: timeout, completion: .delegate(tag: tag))
     }
 }
 

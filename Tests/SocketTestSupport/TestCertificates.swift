@@ -13,11 +13,11 @@ package enum TestCertificates {
 
     package static func server(
         for names: [String] = ["localhost"], validity: CertificateAuthority.Validity = .current
-    ) throws -> TLSSettings {
+    ) throws -> TLSServerSettings {
         .server(identity: try authority.issue(.server(names: names), validity: validity).identity())
     }
 
-    package static func client(for name: String = "localhost") throws -> TLSSettings {
+    package static func client(for name: String = "localhost") throws -> TLSClientSettings {
         var settings = TLSSettings.client(serverName: name)
         settings.trustRoots = try authority.roots
         return settings
@@ -25,10 +25,10 @@ package enum TestCertificates {
 
     /// A server that asks for client certificates of the authority, and a client that has one.
     package static func mutual(
-        _ mode: TLSSettings.ClientCertificates = .required, clientFrom issuer: CertificateAuthority? = nil
-    ) throws -> (client: TLSSettings, server: TLSSettings) {
+        _ clients: TLSClients = .certificates(.required), clientFrom issuer: CertificateAuthority? = nil
+    ) throws -> (client: TLSClientSettings, server: TLSServerSettings) {
         var server = try server()
-        server.clientCertificates = mode
+        server.clients = clients
         server.trustRoots = try authority.roots
         var client = try client()
         client.identity = try (issuer ?? authority).issue(.client(commonName: "alice")).identity()
@@ -52,13 +52,13 @@ extension TLSVersion {
 
 extension Link {
     /// Both sides call `startTLS` and wait until they are secure.
-    package func secure(client clientSettings: TLSSettings, server serverSettings: TLSSettings) async throws {
+    package func secure(client clientSettings: TLSClientSettings, server serverSettings: TLSServerSettings) async throws {
         try startTLS(client: clientSettings, server: serverSettings)
         try await atClient.secured()
         try await atServer.secured()
     }
 
-    package func startTLS(client clientSettings: TLSSettings, server serverSettings: TLSSettings) throws {
+    package func startTLS(client clientSettings: TLSClientSettings, server serverSettings: TLSServerSettings) throws {
         try server.beginTLS(settings: serverSettings)
         try client.beginTLS(settings: clientSettings)
     }

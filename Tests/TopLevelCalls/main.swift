@@ -24,6 +24,8 @@ _ = try await socket.read(exactly: 3)
 _ = try await socket.read(until: Data(bytes))
 _ = try await socket.readLine()
 _ = try await socket.readToEnd()
+try await socket.readToFile("/tmp/example", exactly: 3)
+_ = try await socket.readToFile("/tmp/example", maxLength: 3)
 _ = try await socket.readFrame(LengthPrefixed<UInt8>())
 _ = try await socket.withNextBytes { $0.byteCount }
 
@@ -43,6 +45,8 @@ _ = try await input.read(until: Data(bytes))
 _ = try await input.readLine()
 _ = try await input.readFrame(LengthPrefixed<UInt8>())
 _ = try await input.readToEnd()
+try await input.readToFile("/tmp/example", exactly: 3)
+_ = try await input.readToFile("/tmp/example", maxLength: 3)
 try await output.write(Data(bytes))
 try await output.write(bytes)
 try await output.write("text")
@@ -54,8 +58,25 @@ _ = try await socket.startTLS(settings: tls)
 _ = try await socket.requestClientCertificate()
 try await socket.close()
 
+let udp = AsyncUDPSocket()
+try await udp.connect(to: "example.org", port: 53)
+try await udp.connect(to: address)
+try await udp.send(Data(bytes))
+try await udp.send(Data(bytes), to: address)
+try await udp.send(Data(bytes), to: "example.org", port: 53)
+let datagram = try await udp.receive()
+try await udp.send(Data(bytes), inReplyTo: datagram)
+_ = try await udp.startDTLS(settings: tls)
+for try await _ in udp.datagrams { break }
+try await AsyncUDPSocket.withConnection(to: "example.org", port: 53) { _ in }
+try await AsyncUDPSocket.withSocket(boundTo: 53) { _ in }
+
 let listener = try SocketListener(port: 7)
 try await listener.run { _ in }
 try await listener.run(untilSignals: [SIGTERM]) { _ in }
-try await listener.reloadTLS(from: []) { tls }
+try await listener.reloadTLS(from: []) { try .server(identity: TLSIdentity(pem: "")) }
 await listener.shutdown()
+
+let peers = try DatagramListener(port: 7)
+try await peers.run { _ in }
+await peers.shutdown()

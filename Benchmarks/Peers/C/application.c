@@ -143,6 +143,7 @@ void application_receive(Connection *connection, const uint8_t *bytes, size_t co
     case mode_count: return receive_lines(connection, bytes, count);
     case mode_receive: return receive_bulk(connection, bytes, count);
     case mode_source: return receive_request(connection, bytes, count);
+    case mode_udp_echo: case mode_udp_receive: case mode_udp_source: break; // datagrams.c
     case mode_starttls:
         if (connection->is_secure) return wire_write(connection, bytes, count);
         return receive_lines(connection, bytes, count);

@@ -99,8 +99,8 @@ static void run(void) {
 }
 
 static Mode mode_named(const char *name) {
-    static const char *names[] = {"echo", "lines", "count", "receive", "source", "starttls"};
-    for (int i = 0; i < 6; i++) if (strcmp(name, names[i]) == 0) return (Mode)i;
+    static const char *names[] = {"echo", "lines", "count", "receive", "source", "starttls", "udp-echo", "udp-receive", "udp-source"};
+    for (int i = 0; i < 9; i++) if (strcmp(name, names[i]) == 0) return (Mode)i;
     errno = EINVAL;
     fail(name);
 }
@@ -120,6 +120,12 @@ int main(int count, char **words) {
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
+    if (server_mode >= mode_udp_echo) {
+        if (certificate) datagrams_prepare(certificate, key);
+        printf("%d\n", datagrams_listen(port));
+        fflush(stdout);
+        datagrams_run();
+    }
     if (certificate) tls_prepare(certificate, key, tickets);
     begins_secure = certificate && server_mode != mode_starttls;
     loop = epoll_create1(EPOLL_CLOEXEC);

@@ -20,7 +20,7 @@ typedef struct {
 void buffer_append(Buffer *buffer, const void *bytes, size_t count);
 void buffer_clear(Buffer *buffer); // frees the memory if it is large
 
-typedef enum { mode_echo, mode_lines, mode_count, mode_receive, mode_source, mode_starttls } Mode;
+typedef enum { mode_echo, mode_lines, mode_count, mode_receive, mode_source, mode_starttls, mode_udp_echo, mode_udp_receive, mode_udp_source } Mode;
 
 typedef struct Connection {
     int fd;
@@ -55,3 +55,8 @@ void wire_close(Connection *connection);
 void tls_prepare(const char *certificate, const char *key, int tickets);
 SSL *tls_make(void);
 extern Buffer tls_input, tls_output;
+
+// datagrams.c: the modes of UDP, in one thread that waits for its one socket.
+int datagrams_listen(int port); // returns the port
+void datagrams_prepare(const char *certificate, const char *key); // DTLS 1.2 for `mode_udp_echo`
+_Noreturn void datagrams_run(void);

@@ -68,6 +68,12 @@ extension Goal {
         bounds.map { Goal(workload: workload, metric: metric, server: Server.oursWithTasks, peer: $0.key, bound: $0.value) }
     }
 
+    /// The goals of UDP are 0.8 of SwiftNIO's processor time, and in bulk 1.25 of the floor's instructions.
+    private static let datagrams: [Goal] =
+        ["udp-echo-64B-64", "udp-echo-1200B-64", "udp-receive", "udp-send"].map { workload in
+            Goal(workload: workload, metric: .cpu, peer: Server.nio, bound: 0.8)
+        } + tasks("dtls-echo", .cpu, [Server.floor: 1.15])
+
     /// All goals.
     static let all: [Goal] =
         pair("plain-echo-64B-64", .cpu, nio: 0.85, floor: 1.15)
@@ -86,6 +92,7 @@ extension Goal {
         + pair("plain-receive", .bytesPerCPU, nio: 1.1, floor: 0.85)
         + pair("plain-memory", .memory, nio: 0.25, floor: nil)
         + pair("tls-memory", .memory, nio: 0.70, floor: 1.08)
+        + datagrams
         + tasks
 
     /// The servers that goals name, and the floor with tickets, which explains the goals of handshakes.

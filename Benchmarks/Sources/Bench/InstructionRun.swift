@@ -29,10 +29,13 @@ struct InstructionRun {
         /// The goal of tasks: their most instructions, relative to those of the inline delegate.
         var tasks: Double?
 
-        /// The most instructions of a server. For tasks it needs the figure of the inline delegate.
-        func goal(of server: String, inline measured: Double?) -> Double? {
+        /// The goal of the inline delegate, relative to the floor's instructions.
+        var floor: Double?
+
+        /// The most instructions of a server. A relative goal needs the figure that it is relative to.
+        func goal(of server: String, inline measured: Double?, floor floorMeasured: Double? = nil) -> Double? {
             switch server {
-            case Server.ours: inline
+            case Server.ours: inline ?? floorMeasured.flatMap { measured in floor.map { $0 * measured } }
             case Server.oursWithTasks: measured.flatMap { measured in tasks.map { $0 * measured } }
             default: nil
             }
@@ -45,7 +48,8 @@ struct InstructionRun {
         Count(workload: "plain-lines", tasks: 1.2), Count(workload: "tls-lines", tasks: 1.2),
         Count(workload: "accept", inline: 20_000), Count(workload: "handshake"), Count(workload: "resumed"),
         Count(workload: "plain-receive"), Count(workload: "tls-receive"), Count(workload: "plain-send"),
-        Count(workload: "tls-send"),
+        Count(workload: "tls-send"), Count(workload: "udp-echo-64B-64"), Count(workload: "udp-receive", floor: 1.25),
+        Count(workload: "udp-send", floor: 1.25),
     ]
 
     /// Seconds. Under callgrind a round of a bulk transfer, and a handshake, take a while.
@@ -69,13 +73,22 @@ struct InstructionRun {
                 guard long.units > short.units else { throw BenchError("\(name): the longer run did no more operations") }
                 let slope = (long.instructions - short.instructions) / (long.units - short.units)
                 progress("\(name), \(server.name): \(Int(slope.rounded())) instructions")
-                let inline = rows.first { $0.workload == name && $0.server == Server.ours }?.instructions
-                let goal = entry.goal(of: server.name, inline: inline)
-                rows.append(Row(workload: name, server: server.name, instructions: slope, goal: goal))
+                rows.append(Row(workload: name, server: server.name, instructions: slope))
             }
+            setGoals(of: entry, in: &rows)
         }
         if rows.isEmpty { throw BenchError("no workload to count") }
         return rows
+    }
+
+    private func setGoals(of entry: Count, in rows: inout [Row]) {
+        func measured(_ server: String) -> Double? {
+            rows.first { $0.workload == entry.workload && $0.server == server }?.instructions
+        }
+        let (inline, floor) = (measured(Server.ours), measured(Server.floor))
+        for index in rows.indices where rows[index].workload == entry.workload {
+            rows[index].goal = entry.goal(of: rows[index].server, inline: inline, floor: floor)
+        }
     }
 
     /// A copy of a program without debug information: valgrind cannot read that of every compiler, and needs

@@ -35,6 +35,9 @@ struct Server: Sendable {
 /// What a server does with the bytes of a connection; `Benchmarks/README.md` describes the modes.
 enum ServerMode: String, Sendable {
     case echo, lines, count, receive, source, starttls
+    case udpEcho = "udp-echo"
+    case udpReceive = "udp-receive"
+    case udpSource = "udp-source"
 }
 
 extension Server {
@@ -55,7 +58,7 @@ extension Server {
     static let all: [Server] = [
         Server(name: ours, program: "server-ours", tickets: .settable),
         Server(name: oursWithQueue, program: "server-ours", arguments: ["--delivery", "queue"], tickets: .settable),
-        Server(name: oursWithTasks, program: "server-ours-async", tickets: .settable, modes: [.echo, .lines]),
+        Server(name: oursWithTasks, program: "server-ours-async", tickets: .settable, modes: [.echo, .lines, .udpEcho]),
         Server(name: nio, program: "server-nio", tickets: .always),
         Server(
             name: nioWithTasks, program: "server-nio", arguments: ["--api", "async"], tickets: .always, modes: [.echo, .lines]),

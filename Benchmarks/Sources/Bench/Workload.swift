@@ -125,6 +125,34 @@ extension Workload {
             mode: .starttls, isSecure: true, load: ["--mode", "starttls", "--connections", "32"], metrics: [.cpu, .rate]),
     ]
 
+    /// SwiftNIO has no DTLS.
+    private static let datagrams: [Workload] =
+        [64, 1200].flatMap { size in
+            [1, 64].map { peers in
+                Workload(
+                    name: "udp-echo-\(size)B-\(peers)", title: "UDP echo, \(size) B, \(peers) peer\(peers == 1 ? "" : "s")",
+                    mode: .udpEcho, load: ["--mode", "udp-echo", "--size", "\(size)", "--connections", "\(peers)"],
+                    metrics: peers == 1 ? [.cpu, .p50, .p99] : [.cpu, .rate, .p50, .p99])
+            }
+        } + [
+            Workload(
+                name: "udp-receive", title: "UDP: the server receives datagrams of 1,200 B, a reply to each burst of 32",
+                mode: .udpReceive, load: ["--mode", "udp-receive", "--size", "1200", "--connections", "2"],
+                metrics: [.cpu, .bytesPerCPU, .speed]),
+            Workload(
+                name: "udp-send", title: "UDP: the server sends datagrams of 1,200 B, 32 for each request",
+                mode: .udpSource, load: ["--mode", "udp-source", "--size", "1200", "--connections", "2"],
+                metrics: [.cpu, .bytesPerCPU, .speed]),
+            Workload(
+                name: "dtls-echo", title: "DTLS 1.2 echo, 64 B, 64 peers", mode: .udpEcho, isSecure: true,
+                load: ["--mode", "udp-echo", "--size", "64", "--connections", "64"], metrics: [.cpu, .rate, .p50, .p99],
+                servers: [Server.oursWithTasks, Server.floor]),
+            Workload(
+                name: "dtls-handshake", title: "full DTLS 1.2 handshake with a cookie, one byte echoed, close", mode: .udpEcho,
+                isSecure: true, load: ["--mode", "udp-connect", "--size", "1", "--connections", "32"], metrics: [.cpu, .rate],
+                servers: [Server.oursWithTasks, Server.floor]),
+        ]
+
     private static let memories = both { isSecure, kind in
         Workload(
             name: "\(kind)-memory", title: "memory of an idle connection, \(kind == "tls" ? "TLS" : kind): from 1,000 to 5,000",
@@ -141,5 +169,5 @@ extension Workload {
     }
 
     /// The whole matrix, in the order of measurement.
-    static let all = echoes + churns + bulks + lines + memories + largeWrites + latencies
+    static let all = echoes + churns + bulks + lines + datagrams + memories + largeWrites + latencies
 }

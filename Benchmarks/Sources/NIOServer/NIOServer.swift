@@ -18,12 +18,14 @@ struct NIOServer: ParsableCommand {
     var api = API.handlers
 
     func validate() throws {
+        if arguments.mode.isDatagrams && api != .handlers { throw ValidationError("datagrams come to handlers only") }
         if api != .handlers && arguments.mode != .echo && arguments.mode != .lines {
             throw ValidationError("--api \(api.rawValue) knows only the modes echo and lines")
         }
     }
 
     func run() throws {
+        if arguments.mode.isDatagrams { return try DatagramServer(arguments: arguments).run() }
         let context = try makeContext()
         switch api {
         case .handlers: try serve(context)
@@ -80,6 +82,7 @@ struct NIOServer: ParsableCommand {
             guard let context else { throw ValidationError("starttls needs --tls") }
             try pipeline.addHandler(UpgradeHandler(context: context))
             try pipeline.addHandler(EchoHandler())
+        case .udpEcho, .udpReceive, .udpSource: throw ValidationError("datagrams come to a channel of their own")
         }
     }
 }

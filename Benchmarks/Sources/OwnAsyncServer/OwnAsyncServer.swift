@@ -14,11 +14,40 @@ struct OwnAsyncServer: ParsableCommand {
 
     func run() throws {
         guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
+        if arguments.mode.isDatagrams { return try runDatagrams(port) }
         let listener = try SocketListener(port: port, interface: "127.0.0.1", tls: try makeSettings())
         arguments.announce(port: Int(listener.localPort))
         let mode = arguments.mode
         Task { try await listener.run { try await Self.serve($0, mode) } }
         // Not an async main, which ends the main thread: valgrind cannot handle that.
+        while true { pause() }
+    }
+
+    private func runDatagrams(_ port: UInt16) throws {
+        guard arguments.mode == .udpEcho else { throw ValidationError("this server echoes datagrams only") }
+        if let settings = try makeSettings() { return try runDTLS(port, settings) }
+        let arguments = arguments
+        Task {
+            try await AsyncUDPSocket.withSocket(boundTo: port, interface: "127.0.0.1") { socket in
+                arguments.announce(port: Int(socket.localPort))
+                for try await datagram in socket.datagrams {
+                    try await socket.send(datagram.data, to: datagram.sender)
+                }
+            }
+        }
+        while true { pause() }
+    }
+
+    private func runDTLS(_ port: UInt16, _ settings: TLSServerSettings) throws {
+        var settings = settings
+        settings.minimumVersion = .dtls12
+        let listener = try DatagramListener(port: port, interface: "127.0.0.1", dtls: settings)
+        arguments.announce(port: Int(listener.localPort))
+        Task {
+            try await listener.run { socket in
+                for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
+            }
+        }
         while true { pause() }
     }
 
@@ -28,16 +57,16 @@ struct OwnAsyncServer: ParsableCommand {
         switch mode {
         case .echo: while let bytes = try await socket.read() { try await socket.write(bytes) }
         case .lines: while true { try await socket.write(socket.read(until: newline)) }
-        case .count, .receive, .source, .starttls: throw ValidationError("this server has only echo and lines")
+        default: throw ValidationError("this server has only echo and lines")
         }
     }
 
-    private func makeSettings() throws -> TLSSettings? {
+    private func makeSettings() throws -> TLSServerSettings? {
         guard arguments.tls.count == 2 else { return nil }
         let identity = try TLSIdentity(certificateFile: arguments.tls[0], privateKeyFile: arguments.tls[1])
         var settings = TLSSettings.server(identity: identity)
         settings.minimumVersion = .tls13
-        settings.sessionTicketCount = tickets
+        settings.clients = .anyone(tickets: tickets > 0 ? .issued(tickets) : .none)
         return settings
     }
 }

@@ -18,6 +18,7 @@ struct OwnServer: ParsableCommand {
     var tickets = 0
 
     func run() throws {
+        if arguments.mode.isDatagrams { return try runDatagrams() }
         let service = try makeService()
         let listener =
             switch delivery {
@@ -31,6 +32,20 @@ struct OwnServer: ParsableCommand {
         withExtendedLifetime((listener, service)) { while true { pause() } }
     }
 
+    private func runDatagrams() throws {
+        let service = DatagramService(arguments.mode)
+        let socket =
+            switch delivery {
+            case .inline: AsyncUDPSocket(inlineDelegate: service)
+            case .queue: AsyncUDPSocket(delegate: service, delegateQueue: DispatchQueue(label: "delegate"))
+            }
+        guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
+        try socket.bind(toPort: port, interface: "127.0.0.1")
+        try socket.beginReceiving()
+        arguments.announce(port: Int(socket.localPort))
+        withExtendedLifetime((socket, service)) { while true { pause() } }
+    }
+
     private func makeService() throws -> Service {
         let settings = try makeSettings()
         switch arguments.mode {
@@ -42,15 +57,16 @@ struct OwnServer: ParsableCommand {
         case .starttls:
             guard let settings else { throw ValidationError("starttls needs --tls") }
             return UpgradeService(upgradesWith: settings)
+        case .udpEcho, .udpReceive, .udpSource: throw ValidationError("datagrams come to a socket of their own")
         }
     }
 
-    private func makeSettings() throws -> TLSSettings? {
+    private func makeSettings() throws -> TLSServerSettings? {
         guard arguments.tls.count == 2 else { return nil }
         let identity = try TLSIdentity(certificateFile: arguments.tls[0], privateKeyFile: arguments.tls[1])
         var settings = TLSSettings.server(identity: identity)
         settings.minimumVersion = .tls13
-        settings.sessionTicketCount = tickets
+        settings.clients = .anyone(tickets: tickets > 0 ? .issued(tickets) : .none)
         return settings
     }
 }

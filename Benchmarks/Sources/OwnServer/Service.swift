@@ -6,10 +6,10 @@ internal import Synchronization
 class Service: AsyncSocketDelegate, @unchecked Sendable {
     // Unchecked: the compiler cannot check a class with subclasses. All their properties are constants or
     // behind a mutex.
-    private let settings: TLSSettings?
+    private let settings: TLSServerSettings?
     private let sockets = Mutex<[ObjectIdentifier: AsyncSocket]>([:])
 
-    init(securesWith settings: TLSSettings?) {
+    init(securesWith settings: TLSServerSettings?) {
         self.settings = settings
     }
 
@@ -80,9 +80,9 @@ final class UpgradeService: Service, @unchecked Sendable {
         case command, echo
     }
 
-    private let upgrade: TLSSettings
+    private let upgrade: TLSServerSettings
 
-    init(upgradesWith settings: TLSSettings) {
+    init(upgradesWith settings: TLSServerSettings) {
         upgrade = settings
         super.init(securesWith: nil)
     }

@@ -6,10 +6,16 @@ public struct ServerArguments: ParsableArguments, Sendable {
     /// What the server does with the bytes of a connection; `Benchmarks/README.md` describes each mode.
     public enum Mode: String, ExpressibleByArgument, Sendable {
         case echo, lines, count, receive, source, starttls
+        case udpEcho = "udp-echo"
+        case udpReceive = "udp-receive"
+        case udpSource = "udp-source"
+
+        /// Whether it is about datagrams.
+        public var isDatagrams: Bool { [.udpEcho, .udpReceive, .udpSource].contains(self) }
     }
 
     /// The mode.
-    @Option(help: "echo, lines, count, receive, source or starttls")
+    @Option(help: "echo, lines, count, receive, source, starttls, udp-echo, udp-receive or udp-source")
     public var mode: Mode
     /// The files of a certificate and its key; empty for plaintext.
     @Option(parsing: .upToNextOption, help: "The files of a certificate and its key, in PEM.")

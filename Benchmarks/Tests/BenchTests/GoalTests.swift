@@ -45,6 +45,13 @@ import Testing
     #expect(count.goal(of: Server.nioWithTasks, inline: 1000) == nil)
 }
 
+@Test func bulkDatagramsAreBoundByTheFloor() throws {
+    let count = try #require(InstructionRun.counts.first { $0.workload == "udp-receive" })
+    let goal = try #require(count.goal(of: Server.ours, inline: 1000, floor: 400))
+    #expect(abs(goal - 500) < 1e-9)
+    #expect(count.goal(of: Server.ours, inline: 1000) == nil)
+}
+
 @Test func slowTasksDoNotSetTheRateOfAnOpenLoop() {
     let paced = Workload.all.filter { if case .part = $0.pace { true } else { false } }
     #expect(!paced.isEmpty)

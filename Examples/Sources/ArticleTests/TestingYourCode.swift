@@ -4,7 +4,7 @@ import AsyncSocketsTesting
 import Testing
 
 /// The client to test: the greeting of a server.
-func greeting(port: UInt16, tls: TLSSettings) async throws -> String? {
+func greeting(port: UInt16, tls: TLSClientSettings) async throws -> String? {
     try await AsyncSocket.withConnection(to: "127.0.0.1", port: port, tls: tls) { socket in
         try await socket.readLine(timeout: .seconds(10))
     }
@@ -47,7 +47,7 @@ func withGreeter(_ identity: TLSIdentity, _ body: (UInt16) async throws -> Void)
 
 // Article: script
 /// The client to test: asks for TLS, and upgrades.
-func upgrade(port: UInt16, tls: TLSSettings) async throws {
+func upgrade(port: UInt16, tls: TLSClientSettings) async throws {
     try await AsyncSocket.withConnection(to: "127.0.0.1", port: port) { socket in
         _ = try await socket.readLine(timeout: .seconds(10))
         try await socket.write("STARTTLS\r\n")

@@ -7,3 +7,19 @@ func sendNumbers(upTo count: Int, on socket: AsyncSocket) async throws {
     for number in 1...count { try await socket.write("\(number)\n") }
 }
 // Article: end
+
+// Article: files
+/// Sends a file, behind a line that says how long it is.
+func sendFile(_ path: String, ofLength count: Int, on socket: AsyncSocket) async throws {
+    try await socket.writeLine("\(count)")
+    try await socket.write(contentsOfFile: path, length: count) { print("sent \($0)") }
+}
+
+struct BadLength: Error {}
+
+/// Receives a file of at most 1 GiB.
+func receiveFile(_ path: String, on socket: AsyncSocket) async throws {
+    guard let line = try await socket.readLine(), let count = Int(line), (0...1 << 30).contains(count) else { throw BadLength() }
+    try await socket.readToFile(path, exactly: count) { print("received \($0)") }
+}
+// Article: end

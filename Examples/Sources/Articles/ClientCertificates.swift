@@ -5,7 +5,7 @@ import AsyncSockets
 func serve(names: Set<String>, onPort port: UInt16) async throws {
     let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
     var settings = TLSSettings.server(identity: identity)
-    settings.clientCertificates = .required
+    settings.clients = .certificates(.required)
     settings.trustRoots = .file(path: "clients.pem")
 
     let listener = try SocketListener(

@@ -2,7 +2,7 @@
 import AsyncSockets
 
 /// Numbers the lines of each client.
-func numberLines(onPort port: UInt16, tls: TLSSettings) async throws {
+func numberLines(onPort port: UInt16, tls: TLSServerSettings) async throws {
     let listener = try SocketListener(port: port, tls: tls)
     try await listener.run { socket in
         var number = 0

@@ -6,10 +6,10 @@ import Foundation
 /// Numbers the lines of each client. Everything runs on one queue, so no lock is needed.
 final class LineNumberer: AsyncSocketDelegate {
     private let listener = AsyncSocket()
-    private let tls: TLSSettings
+    private let tls: TLSServerSettings
     private var clients: [ObjectIdentifier: (socket: AsyncSocket, number: Int)] = [:]
 
-    init(tls: TLSSettings) { self.tls = tls }
+    init(tls: TLSServerSettings) { self.tls = tls }
 
     func start(onPort port: UInt16) throws {
         listener.setDelegate(self, delegateQueue: DispatchQueue(label: "line-numberer"))

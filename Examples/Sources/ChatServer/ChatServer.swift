@@ -17,7 +17,7 @@ final class ChatServer {
 
     private let limits: Limits
     private let listener = AsyncSocket()
-    private var settings: TLSSettings?
+    private var settings: TLSServerSettings?
     /// All connections, including those whose handshake is under way.
     private var sockets: [ObjectIdentifier: AsyncSocket] = [:]
     private var members: [ObjectIdentifier: Member] = [:]
@@ -30,7 +30,7 @@ final class ChatServer {
     func start(onPort port: UInt16) throws {
         var settings = TLSSettings.server(
             identity: try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key"))
-        settings.clientCertificates = .required
+        settings.clients = .certificates(.required)
         settings.trustRoots = .file(path: "clients.pem")
         settings.handshakeTimeout = .seconds(limits.handshakeSeconds)
         self.settings = settings

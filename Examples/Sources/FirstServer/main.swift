@@ -14,14 +14,14 @@ import Foundation
 /// Sends each line back to clients whose certificate is for alice or bob.
 final class EchoServer: AsyncSocketDelegate {
     private let listener = AsyncSocket()
-    private var settings: TLSSettings?
+    private var settings: TLSServerSettings?
     private var clients: [ObjectIdentifier: AsyncSocket] = [:]
 
     /// Everything from here on runs on one queue, so no lock is needed.
     func start(onPort port: UInt16) throws {
         var settings = TLSSettings.server(
             identity: try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key"))
-        settings.clientCertificates = .required
+        settings.clients = .certificates(.required)
         settings.trustRoots = .file(path: "clients.pem")
         settings.trustEvaluation = .delegate
         self.settings = settings

@@ -18,7 +18,7 @@ struct RedisClient {
         }
         let input = String(decoding: FileHandle.standardInput.readDataToEndOfFile(), as: UTF8.self)
         let commands = input.split(separator: "\n").map(String.init)
-        let tls: TLSSettings? = arguments.last == "tls" ? .client(serverName: arguments[1]) : nil
+        let tls: TLSClientSettings? = arguments.last == "tls" ? .client(serverName: arguments[1]) : nil
         do {
             try await AsyncSocket.withConnection(to: arguments[1], port: port, tls: tls) { socket in
                 let redis = Redis(socket: socket)

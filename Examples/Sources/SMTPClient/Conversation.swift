@@ -1,4 +1,5 @@
 import AsyncSockets
+import Foundation
 
 // Article: replies
 /// A conversation with a mail server: one command, one reply (RFC 5321).
@@ -26,6 +27,26 @@ struct Conversation {
     func say(_ command: String, expecting code: String) async throws -> [String] {
         try await socket.write("\(command)\r\n")
         return try await expect(code)
+    }
+}
+// Article: end
+
+// Article: login
+/// The user's name and password.
+struct Login {
+    let user: String
+    let password: String
+}
+
+extension Conversation {
+    /// AUTH PLAIN (RFC 4616), where the password itself is sent: only over a connection that is secure.
+    func logIn(_ login: Login, offers: [String]) async throws {
+        let methods = offers.map { $0.uppercased().dropFirst(4).split(separator: " ") }
+        guard socket.isSecure, methods.contains(where: { $0.first == "AUTH" && $0.contains("PLAIN") }) else {
+            throw ConversationError("the server offers no AUTH PLAIN")
+        }
+        let response = Data("\0\(login.user)\0\(login.password)".utf8).base64EncodedString()
+        try await say("AUTH PLAIN \(response)", expecting: "235")
     }
 }
 // Article: end

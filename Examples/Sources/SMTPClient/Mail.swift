@@ -11,6 +11,7 @@ struct Mail {
         }
     }
 
+    // Article: letter
     /// The letter with SMTP's line endings, a dot before each line that begins with one, and a final dot (RFC
     /// 5321, section 4.5.2).
     var transparentLetter: String {
@@ -18,4 +19,5 @@ struct Mail {
         if lines.last?.isEmpty == true { lines.removeLast() }
         return lines.map { ($0.hasPrefix(".") ? "." : "") + $0 + "\r\n" }.joined() + ".\r\n"
     }
+    // Article: end
 }

@@ -5,7 +5,8 @@
 //         <letter.txt
 //
 // The letter has header lines, an empty line and a text, in UTF-8. SSL_CERT_FILE=ca.pem trusts your own
-// authority. There is no authentication: use a server that accepts mail from its own network.
+// authority. With SMTP_USER and SMTP_PASSWORD in the environment it logs in; without them use a server that
+// accepts mail from its own network.
 
 import AsyncSockets
 import Foundation
@@ -14,6 +15,7 @@ import Foundation
 struct SMTPClient {
     let host: String
     let port: UInt16
+    let login: Login?
 
     // Article: submission
     /// Sends the mail. No part of it leaves in plaintext.
@@ -31,7 +33,9 @@ struct SMTPClient {
             try await server.say("STARTTLS", expecting: "220")
             let session = try await socket.startTLS(settings: .client)
             print("secure: \(session.protocolVersion), \(session.cipherSuite)")
-            try await server.say("EHLO \(name)", expecting: "250")  // forget what the server said in plaintext
+            // Ask again, and forget what the server said in plaintext.
+            let secureOffers = try await server.say("EHLO \(name)", expecting: "250")
+            if let login { try await server.logIn(login, offers: secureOffers) }
             try await server.say("MAIL FROM:<\(mail.sender)>", expecting: "250")
             try await server.say("RCPT TO:<\(mail.recipient)>", expecting: "25")
             try await server.say("DATA", expecting: "354")
@@ -50,11 +54,13 @@ struct SMTPClient {
             exit(EX_USAGE)
         }
         let letter = String(decoding: FileHandle.standardInput.readDataToEndOfFile(), as: UTF8.self)
+        let environment = ProcessInfo.processInfo.environment
+        let login = environment["SMTP_USER"].map { Login(user: $0, password: environment["SMTP_PASSWORD"] ?? "") }
         let mail = Mail(sender: arguments[3], recipient: arguments[4], letter: letter)
         do {
             // Article: deadline
             try await withDeadline(.seconds(300)) {
-                try await SMTPClient(host: arguments[1], port: port).submit(mail)
+                try await SMTPClient(host: arguments[1], port: port, login: login).submit(mail)
             }
             // Article: end
         } catch {

@@ -14,13 +14,13 @@ final class MailClient: AsyncSocketDelegate {
     static let secret = "the password is swordfish"
 
     private let screen: Screen
-    private let settings: TLSSettings
+    private let settings: TLSClientSettings
     private let socket = AsyncSocket()
     private var startedTLS = DispatchTime.now()
     let ending = Ending()
     let answers = Mutex<[String]>([])
 
-    init(screen: Screen, settings: TLSSettings, port: UInt16) throws {
+    init(screen: Screen, settings: TLSClientSettings, port: UInt16) throws {
         self.screen = screen
         self.settings = settings
         socket.setDelegate(self, delegateQueue: DispatchQueue(label: "demo.client"))

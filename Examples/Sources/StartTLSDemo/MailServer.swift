@@ -8,14 +8,14 @@ internal import Synchronization
 /// It runs on its own queue. Locks protect what scenes read meanwhile.
 final class MailServer: AsyncSocketDelegate {
     private let screen: Screen
-    private let settings: TLSSettings
+    private let settings: TLSServerSettings
     private let listener = AsyncSocket()
     private var connection: AsyncSocket?
     private var startedTLS = DispatchTime.now()
     let ending = Ending()
     let commands = Mutex<[String]>([])
 
-    init(screen: Screen, settings: TLSSettings) throws {
+    init(screen: Screen, settings: TLSServerSettings) throws {
         self.screen = screen
         self.settings = settings
         listener.setDelegate(self, delegateQueue: DispatchQueue(label: "demo.server"))

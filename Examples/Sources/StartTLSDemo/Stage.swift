@@ -27,7 +27,7 @@ struct Stage: Sendable {
         try? FileManager.default.removeItem(atPath: folder)
     }
 
-    func clientSettings(for name: String = "localhost") throws -> TLSSettings {
+    func clientSettings(for name: String = "localhost") throws -> TLSClientSettings {
         var settings = TLSSettings.client(serverName: name)
         settings.trustRoots = try authority.roots
         settings.identity = try client.identity()
@@ -36,10 +36,10 @@ struct Stage: Sendable {
     }
 
     /// The server requires a client certificate, and its callback decides.
-    func serverSettings() throws -> TLSSettings {
+    func serverSettings() throws -> TLSServerSettings {
         var settings = TLSSettings.server(identity: try server.identity())
         settings.trustRoots = try authority.roots
-        settings.clientCertificates = .required
+        settings.clients = .certificates(.required)
         settings.trustEvaluation = .delegate
         if isTLS12Only { settings.maximumVersion = .tls12 }
         return settings

@@ -25,7 +25,7 @@ final class Pair: AsyncSocketDelegate {
         self.onEnd = onEnd
     }
 
-    func start(_ settings: TLSSettings, on queue: DispatchQueue) {
+    func start(_ settings: TLSServerSettings, on queue: DispatchQueue) {
         target.autoDisconnectOnClosedReadStream = false
         target.setDelegate(self, delegateQueue: queue)
         client.setDelegate(self, delegateQueue: queue)

@@ -8,7 +8,7 @@ final class TLSProxy: AsyncSocketDelegate {
     private let queue = DispatchQueue(label: "tls-proxy")
     private let targetHost: String
     private let targetPort: UInt16
-    private var settings: TLSSettings?
+    private var settings: TLSServerSettings?
     private var pairs: [ObjectIdentifier: Pair] = [:]
 
     init(targetHost: String, targetPort: UInt16) {

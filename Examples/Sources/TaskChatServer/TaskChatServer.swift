@@ -10,7 +10,6 @@
 //     openssl s_client -connect localhost:4435 -CAfile ca.pem -quiet
 
 import AsyncSockets
-import Dispatch
 import Foundation
 
 @main
@@ -46,22 +45,25 @@ struct TaskChatServer {
             try SocketListener(port: securePort, tls: .server(identity: identity), maximumConnections: 1_000),
         ]
         log("listening on ports \(listeners[0].localPort) and \(listeners[1].localPort)")
-        let termination = DispatchSource.makeSignalSource(signal: SIGTERM)
-        termination.setEventHandler {
-            log("shutting down")
-            for listener in listeners { listener.beginShutdown(within: .seconds(5)) }
-            Task { await room.close() }
-        }
-        termination.activate()
-        defer { termination.cancel() }
         // Each returns when its last connection has ended.
         try await withThrowingDiscardingTaskGroup { group in
-            for listener in listeners {
-                group.addTask { try await listener.run(onError: { error, _ in log("a connection failed: \(error)") }, serve) }
-            }
+            for listener in listeners { group.addTask { try await serve(listener) } }
         }
         log("done")
     }
+
+    // Article: listener
+    /// The members wait for the room, and not for their peers alone: so the room is told of the signal.
+    private func serve(_ listener: SocketListener) async throws {
+        try await listener.run(
+            untilSignals: [SIGTERM], within: .seconds(5),
+            onError: { error, _ in log("a connection failed: \(error)") },
+            onShutdown: { await room.close() }
+        ) { socket in
+            try await serve(socket)
+        }
+    }
+    // Article: end
 
     static func main() async {
         let ports = CommandLine.arguments.dropFirst().compactMap(UInt16.init)

@@ -26,8 +26,8 @@ extension AsyncSocket {
     public nonisolated(nonsending) func readFrame<Format: Framing>(
         _ framing: Format, timeout: Duration? = nil
     ) async throws -> Format.Frame? {
-        guard let connection else { throw Self.notInUse("read") }
-        return try await connection.readFrame(FrameReader(framing), OperationLimit(timeout))
+        guard let operations else { throw Self.notInUse("read") }
+        return try await operations.readFrame(FrameReader(framing), OperationLimit(timeout))
     }
 
     /// Writes a frame: see `write(_:timeout:)`.

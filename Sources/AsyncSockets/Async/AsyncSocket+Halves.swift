@@ -81,6 +81,21 @@ public struct SocketInput: Sendable {
     ) async throws -> Data {
         try await socket.readToEnd(maxLength: maxLength, timeout: timeout)
     }
+
+    /// A file of so many bytes: see `AsyncSocket.readToFile(_:exactly:timeout:progress:)`.
+    public nonisolated(nonsending) func readToFile(
+        _ path: String, exactly count: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
+    ) async throws {
+        try await socket.readToFile(path, exactly: count, timeout: timeout, progress: progress)
+    }
+
+    /// A file up to the end: see `AsyncSocket.readToFile(_:maxLength:timeout:progress:)`.
+    @discardableResult
+    public nonisolated(nonsending) func readToFile(
+        _ path: String, maxLength: ByteLimit, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
+    ) async throws -> Int {
+        try await socket.readToFile(path, maxLength: maxLength, timeout: timeout, progress: progress)
+    }
 }
 
 /// The half of a connection that writes: see `AsyncSocket.output`.
@@ -118,12 +133,16 @@ public struct SocketOutput: Sendable {
         try await socket.write(frame, as: framing, timeout: timeout)
     }
 
-    /// Writes a part of a file: see `AsyncSocket.write(contentsOfFile:offset:length:timeout:)`.
+    /// Writes a part of a file: see `AsyncSocket.write(contentsOfFile:offset:length:timeout:progress:)`.
     public nonisolated(nonsending) func write(
-        contentsOfFile path: String, offset: Int = 0, length: Int? = nil, timeout: Duration? = nil
+        contentsOfFile path: String, offset: Int = 0, length: Int? = nil, timeout: Duration? = nil,
+        progress: ((TransferProgress) -> Void)? = nil
     ) async throws {
-        try await socket.write(contentsOfFile: path, offset: offset, length: length, timeout: timeout)
+        try await socket.write(contentsOfFile: path, offset: offset, length: length, timeout: timeout, progress: progress)
     }
+
+    /// Sends at once what has been written: see `AsyncSocket.flush()`.
+    public func flush() { socket.flush() }
 
     /// Ends this direction, once all is written: see `AsyncSocket.closeWriteStream()`.
     public func close() { socket.closeWriteStream() }

@@ -12,7 +12,7 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - timeout: As for `read(atMost:timeout:)`.
-    ///   - body: What to do with the bytes, at least one.
+    ///   - body: Gets the bytes, at least one.
     /// - Returns: What `body` returns.
     /// - Throws: What `read(atMost:timeout:)` and `body` throw. The bytes are read also when `body` throws.
     public nonisolated(nonsending) func withNextBytes<Result>(
@@ -20,18 +20,18 @@ extension AsyncSocket {
     ) async throws -> Result? {
         let limit = OperationLimit(timeout)
         try limit.check(.read)
-        guard let connection else { throw Self.notInUse("read") }
+        guard let operations else { throw Self.notInUse("read") }
         do {
-            if connection.turn.isOnQueue {
-                let data = try await connection.read(.anyBytes, .max, limit)
+            if operations.connection.turn.isOnQueue {
+                let data = try await operations.read(.anyBytes, .max, limit)
                 return try body(data.bytes)
             }
             while true {
-                if let result = try connection.takeBytes(body) {
-                    if JobBudget.isUsedUp(by: connection) { await JobBudget.renew() }
+                if let result = try operations.takeBytes(body) {
+                    if JobBudget.isUsedUp(by: operations.connection) { await JobBudget.renew() }
                     return result
                 }
-                _ = try await connection.read(.arrival, .max, limit)
+                _ = try await operations.read(.arrival, .max, limit)
             }
         } catch let error as AsyncSocketError where error.isOrderlyEnd {
             return nil

@@ -27,7 +27,7 @@ extension AsyncSocket {
         var cancellation: CancellationError?
         // Late or cancelled: it has closed at once.
         do { try await waiter.value(from: connection) } catch { cancellation = error as? CancellationError }
-        guard let lost = connection.record.withLock({ $0.snapshot.lostWrites }) else { return }
+        guard let lost = connection.record.withLock({ $0.snapshot.loss?.value.writes }) else { return }
         if countsRefusedWrites, let cancellation { throw cancellation }
         if countsRefusedWrites || lost.isAnswered { throw lost.error }
     }

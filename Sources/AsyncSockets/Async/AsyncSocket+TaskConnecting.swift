@@ -27,7 +27,8 @@ extension AsyncSocket {
     ///   `startTLS(settings:trust:)` throws; `.badParameter` for settings of a server, and for `trust`
     ///   without `tls`.
     public nonisolated(nonsending) func connect(
-        to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
+        to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil,
+        tls: TLSClientSettings? = nil,
         trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
         try await connect(proxy, tls, trust, timeout) { try destination(host, port, via: interface) }
@@ -36,7 +37,7 @@ extension AsyncSocket {
     /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual
     /// machine. See `connect(to:port:via:proxy:tls:trust:timeout:)`.
     public nonisolated(nonsending) func connect(
-        to address: SocketAddress, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
+        to address: SocketAddress, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSClientSettings? = nil,
         trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
         try await connect(proxy, tls, trust, timeout) { try destination(address, via: interface) }
@@ -44,7 +45,7 @@ extension AsyncSocket {
 
     /// Connects to the Unix-domain socket at a path. See `connect(to:port:via:proxy:tls:trust:timeout:)`.
     public nonisolated(nonsending) func connect(
-        toPath path: String, tls: TLSSettings? = nil,
+        toPath path: String, tls: TLSClientSettings? = nil,
         trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
         try await connect(nil, tls, trust, timeout) {
@@ -53,7 +54,7 @@ extension AsyncSocket {
     }
 
     private nonisolated(nonsending) func connect(
-        _ proxy: Proxy?, _ tls: TLSSettings?, _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?,
+        _ proxy: Proxy?, _ tls: TLSClientSettings?, _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?,
         _ timeout: Duration?, to makeDestination: () throws -> Destination
     ) async throws {
         let limit = OperationLimit(nil)
@@ -61,7 +62,7 @@ extension AsyncSocket {
         try AsyncSocketError.check(tls, hasTrust: trust != nil)
         if let proxy { self.proxy = proxy }
         let destination = try makeDestination()
-        if let tls { try AsyncSocketError.check(tls.expecting(destination.host)) }
+        if let tls { try AsyncSocketError.check(tls.values.expecting(destination.host)) }
         let connection = try makeConnection(to: destination)
         let waiter = DoneWaiter(.connect, limit)
         connection.post(.connect(destination, timeout: timeout.map { max($0.inSeconds, 0) } ?? -1, waiter: waiter))
@@ -93,11 +94,12 @@ extension AsyncSocket {
     ///     default, which is fastest. Nil: where the caller runs. For work that computes for long or blocks,
     ///     `.custom(globalConcurrentExecutor)`: the caller may run on a loop too.
     ///   - configure: Sets what the socket needs before it connects: options, a logger.
-    ///   - body: What to do with the connection.
+    ///   - body: Uses the connection.
     /// - Returns: What `body` returns.
     /// - Throws: What `connect(to:port:via:proxy:tls:trust:timeout:)`, `configure` and `body` throw.
     public nonisolated(nonsending) static func withConnection<Result>(
-        to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
+        to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil,
+        tls: TLSClientSettings? = nil,
         trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
@@ -114,7 +116,7 @@ extension AsyncSocket {
     /// Connects to an address, calls `body` with the socket, and closes the connection on every way out: see
     /// `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
     public nonisolated(nonsending) static func withConnection<Result>(
-        to address: SocketAddress, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSSettings? = nil,
+        to address: SocketAddress, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSClientSettings? = nil,
         trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
@@ -130,7 +132,7 @@ extension AsyncSocket {
     /// Connects to the Unix-domain socket at a path, calls `body` with the socket, and closes the connection
     /// on every way out: see `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
     public nonisolated(nonsending) static func withConnection<Result>(
-        toPath path: String, tls: TLSSettings? = nil,
+        toPath path: String, tls: TLSClientSettings? = nil,
         trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
@@ -178,7 +180,7 @@ extension AsyncSocket {
     /// - Returns: The connections, as an asynchronous sequence without an end.
     public static func reconnecting(
         to host: String, port: some BinaryInteger & Sendable, via interface: String? = nil, proxy: Proxy? = nil,
-        tls: TLSSettings? = nil, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil,
+        tls: TLSClientSettings? = nil, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil,
         timeout: Duration? = .seconds(30), backOff: BackOff = .standard,
         configure: @escaping @Sendable (AsyncSocket) throws -> Void = { _ in },
         onFailure: @escaping @Sendable (any Error, Duration) async throws -> Void = { _, _ in }
@@ -197,19 +199,6 @@ extension AsyncSocket {
         on executor: ConnectionExecutor?, _ body: nonisolated(nonsending) () async throws -> Result
     ) async throws -> Result {
         guard let executor = executor?.taskExecutor(for: self) else { return try await body() }
-        return try await prefer(executor, body)
-    }
-
-    /// An actor that calls this keeps `body`, which may use its state: hence the isolation in the closure.
-    private func prefer<Result>(
-        _ executor: any TaskExecutor, isolation: isolated (any Actor)? = #isolation,
-        _ body: nonisolated(nonsending) () async throws -> Result
-    ) async throws -> Result {
-        try await withTaskExecutorPreference(executor, isolation: isolation) {
-            _ = isolation
-            // A preference counts from the next suspension on, and so far there need not have been one.
-            if (executor as? EventLoop)?.isCurrent != true { await Task.yield() }
-            return try await body()
-        }
+        return try await ConnectionExecutor.run(on: executor, body)
     }
 }

@@ -13,9 +13,9 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - settings: The role and what it needs.
     ///   - trust: Decides about the peer's certificate, in this task, within `TLSSettings.trustTimeout`. It
-    ///     can only refuse what OpenSSL has accepted, except with `TLSSettings.TrustEvaluation.manual`. Nil:
+    ///     can only refuse what OpenSSL has accepted, except with `TLSTrustEvaluation.manual`. Nil:
     ///     OpenSSL decides, or the delegate if the settings say so.
-    /// - Returns: What the handshake negotiated.
+    /// - Returns: The session that the handshake negotiated.
     /// - Throws: `CancellationError` when the task is cancelled, what `trust` throws, or an
     ///   `AsyncSocketError`: `.tls`, `.handshakeTimeout` (also when no byte of the writes before has left for
     ///   that long), `.trustTimeout`, `.bytesBufferedAtUpgrade`, `.badConfiguration` when the socket is not
@@ -24,22 +24,22 @@ extension AsyncSocket {
     ///   ended.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
-        settings: TLSSettings, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
+        settings: TLSSettings<some TLSSide>, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
         let limit = OperationLimit(nil)
         do {
             try limit.check(.startTLS)
         } catch {
-            // What follows must not be sent in plaintext.
+            // Later bytes must not leave in plaintext.
             disconnect()
             throw error
         }
         guard let connection else { throw Self.notInUse("startTLS") }
-        var settings = settings
+        var settings = settings.values
         if trust != nil, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
         guard trust != nil || settings.trustEvaluation == .builtIn || hasDelegate else {
             let error = AsyncSocketError.badConfiguration(
-                "startTLS", "no one decides about the certificate: give the parameter trust, or set a delegate")
+                "startTLS", "the settings leave the certificate to the program to decide about: pass trust, or set a delegate")
             connection.post(.fail(error))
             throw error
         }
@@ -49,12 +49,12 @@ extension AsyncSocket {
     }
 
     /// Asks the client for its certificate after the handshake (RFC 8446, section 4.6.2). For a server whose
-    /// settings have `clientCertificates` set to `.onRequest`, in TLS 1.3.
+    /// settings have `clients` set to `.certificatesOnRequest`, in TLS 1.3.
     ///
     /// A server that reads a request for something protected asks, and answers when it knows who the client
     /// is. The request leaves at once, ahead of writes that wait. Until the client's answer is there, data
     /// goes on in both directions: what the client sends before its answer is delivered as usual, and has to
-    /// be read if it is more than 64 KiB. What it sends after the answer is delivered when this call has its
+    /// be read if it is more than 64 KiB. Data that follows the answer is delivered when this call has its
     /// result. While `trust` decides, nothing moves. One request can be outstanding at a time; later ones may
     /// follow, and each certificate takes the place of the one before. Session tickets are sent before the
     /// first request only.
@@ -65,9 +65,9 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - isRequired: True: a client without a certificate is refused, with the alert certificate_required.
     ///     False: `TLSSession.peerCertificates` is empty then.
-    ///   - trust: Decides about the certificate, as in `startTLS(settings:trust:)`; no one is asked about a
-    ///     client that shows none. Nil: OpenSSL decides, or the delegate if the settings say so.
-    /// - Returns: What is known of the connection now; `tlsSession` has it too.
+    ///   - trust: Decides about the certificate, as in `startTLS(settings:trust:)`; a client that shows none
+    ///     needs no decision. Nil: OpenSSL decides, or the delegate if the settings say so.
+    /// - Returns: The updated session; `tlsSession` has it too.
     /// - Throws: `CancellationError`, what `trust` throws, or an `AsyncSocketError`. The connection is as it
     ///   was after `.badConfiguration` when it is not secure or nothing decides about the certificate, and
     ///   after `.tls` with `invalidSettings`, `certificateRequestPending`, or
@@ -95,24 +95,9 @@ extension AsyncSocket {
         _ operation: OperationKind, _ first: HandshakeWaiter, _ limit: OperationLimit, on connection: StreamConnection,
         _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?
     ) async throws -> TLSSession {
-        var waiter = first
-        while true {
-            switch try await waiter.value(from: connection) {
-            case .secured(let session):
-                if let session { return session }
-                disconnect()
-                throw AsyncSocketError.badConfiguration(operation.rawValue, "the handshake has brought no session")
-            case .asksTrust(let peer, let question):
-                let isAccepted: Bool
-                do {
-                    isAccepted = try await trust?(peer) ?? false
-                } catch {
-                    connection.post(.verdict(false, of: question))
-                    throw error
-                }
-                waiter = HandshakeWaiter(operation, limit)
-                connection.post(.verdictOf(waiter, isAccepted, of: question))
-            }
-        }
+        let session = try await first.session(operation, limit, from: connection, trust) { connection.post(.upgrading($0)) }
+        if let session { return session }
+        disconnect()
+        throw AsyncSocketError.badConfiguration(operation.rawValue, "the handshake ended without a session")
     }
 }

@@ -11,6 +11,11 @@ extension AsyncSocket {
     /// task cannot write faster than the peer reads. An error of bytes that wait is thrown by a later
     /// operation, or at the end of `withConnection`.
     ///
+    /// On the event loop of the socket, and while bytes of the peer lie unread, a write returns before that:
+    /// the answers to messages that came together leave together. They do so when the task has to wait, when
+    /// they are 64 KiB, or when the task calls `flush()`. Bytes that then have to wait for the kernel longer
+    /// than their `timeout` end the connection with `.writeTimeout`.
+    ///
     /// - Parameters:
     ///   - data: The bytes. Nothing is written when there are none.
     ///   - timeout: The time that the write may take from now on; nil: no limit. A write that takes too long
@@ -71,7 +76,7 @@ extension AsyncSocket {
     /// ```
     ///
     /// - Parameters:
-    ///   - header: Who has connected, and to what.
+    ///   - header: The client, and the address that it connected to.
     ///   - version: The version of the protocol that the receiver expects; 2 by default.
     ///   - timeout: As for `write(_:timeout:)`.
     /// - Throws: A `ProxyHeaderError` when the header cannot be sent in that version, and otherwise what
@@ -92,25 +97,36 @@ extension AsyncSocket {
     ///   - offset: The first byte to send.
     ///   - length: The number of bytes; nil: to the end of the file, as it is now.
     ///   - timeout: As for `write(_:timeout:)`.
+    ///   - progress: Called ten times a second while the file is sent, also when nothing moves, and once more
+    ///     when all of it is: with files of any length at least once. It runs in the calling task, where the
+    ///     caller runs, so it may use what belongs to the caller's actor; the transfer does not wait for it.
     /// - Throws: What `write(_:timeout:)` throws, `.badParameter` when the file is not a regular file or the
-    ///   part lies outside it, and `.system` when it cannot be opened.
+    ///   part lies outside it, and `.system` when it cannot be opened. The message of an error that comes
+    ///   later says how many bytes were sent.
     public nonisolated(nonsending) func write(
-        contentsOfFile path: String, offset: Int = 0, length: Int? = nil, timeout: Duration? = nil
+        contentsOfFile path: String, offset: Int = 0, length: Int? = nil, timeout: Duration? = nil,
+        progress: ((TransferProgress) -> Void)? = nil
     ) async throws {
-        let (connection, limit) = try prepareWrite(timeout)
+        let (operations, limit) = try prepareWrite(timeout)
         let region = try Self.region(ofFile: path, offset: offset, length: length)
-        guard region.length > 0 else { return }
         let waiter = DoneWaiter(.write, limit)
-        connection.write(WritePacket(file: region, timeout: -1, completion: .waiter(waiter)))
-        try await connection.finish(.waits(waiter))
+        operations.write(WritePacket(file: region, timeout: -1, completion: .waiter(waiter)))
+        var meter = TransferMeter(total: region.length)
+        do {
+            try await meter.reporting(to: progress, count: { region.handedOnCount }) {
+                try await operations.finish(.waits(waiter))
+            }
+        } catch let error as AsyncSocketError {
+            throw error.after(region.handedOnCount, of: region.length, path)
+        }
     }
 
     // MARK: - Inside
 
-    func prepareWrite(_ timeout: Duration?) throws -> (StreamConnection, OperationLimit) {
+    func prepareWrite(_ timeout: Duration?) throws -> (TaskOperations, OperationLimit) {
         let limit = OperationLimit(timeout)
         try limit.check(.write)
-        guard let connection else { throw Self.notInUse("write") }
-        return (connection, limit)
+        guard let operations else { throw Self.notInUse("write") }
+        return (operations, limit)
     }
 }

@@ -25,14 +25,14 @@ final class LineReader: @unchecked Sendable {
     }
 }
 
-extension StreamConnection {
+extension TaskOperations {
     /// The next line; nil after an orderly end.
     nonisolated(nonsending) func readLine(_ line: LineReader, _ limit: OperationLimit) async throws -> String? {
         do {
             _ = try await read(line.goal, line.maxLength, limit)
             return line.text
         } catch let error as AsyncSocketError where error.isOrderlyEnd {
-            // What came before the end without a line feed is a line too.
+            // The last bytes before the end are a line too, even without a line feed.
             return try await readRest(line.maxLength, limit)
         }
     }

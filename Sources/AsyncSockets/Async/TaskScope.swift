@@ -2,7 +2,7 @@ internal import FoundationEssentials
 internal import SocketCore
 internal import Synchronization
 
-/// The task that a connection belongs to: that of `withConnection`, or of a listener's `run`.
+/// The task that a connection belongs to, of `withConnection` or of a listener's `run`.
 ///
 /// One handler looks after the cancellation of all its reads; a handler for each costs more than the read.
 /// A child task is another task, and its reads have handlers of their own.
@@ -37,27 +37,5 @@ struct TaskScope: ~Copyable, @unchecked Sendable {
 
     private static var currentTask: UInt {
         withUnsafeCurrentTask { $0.map { unsafeBitCast($0, to: UInt.self) } ?? 0 }
-    }
-}
-
-extension StreamConnection {
-    /// One read of a task.
-    nonisolated(nonsending) func read(
-        _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit
-    ) async throws -> Data {
-        let scoped = scope.reader
-        try limit.check(.read, isCancelled: scoped?.isCancelled ?? Task.isCancelled)
-        let data: Data
-        switch beginRead(goal, maxLength: maxLength, limit, scoped: scoped) {
-        case .served(let bytes): data = bytes
-        case .failed(let error): throw error
-        case .waits(let waiter) where waiter.isScoped:
-            // The scope's handler may have run before the read was asked for.
-            if waiter.isCancelled { post(.cancel(waiter)) }
-            data = try await withUnsafeThrowingContinuation { waiter.wait(with: $0) }
-        case .waits(let waiter): data = try await waiter.value(from: self)
-        }
-        if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
-        return data
     }
 }

@@ -10,6 +10,12 @@ internal import FoundationEssentials
 internal import SocketCore
 internal import Synchronization
 
+/// Where tasks ask for operations.
+protocol OperationOwner: AnyObject, Sendable {
+    /// Anywhere: the operation of a waiter is to be cancelled, if it is not over.
+    func giveUp(_ waiter: any AnyObject & Sendable)
+}
+
 /// A task that waits for the answer to one operation.
 class TaskWaiter<Value: Sendable>: @unchecked Sendable {
     // Unchecked: each side writes its own field before it exchanges the state, and reads the other's after.
@@ -39,13 +45,13 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
         state.load(ordering: .acquiring) == State.answered ? result : nil
     }
 
-    /// The answer. If the task is cancelled, the connection is asked to cancel the operation.
-    nonisolated(nonsending) final func value(from connection: StreamConnection) async throws -> Value {
+    /// The answer. If the task is cancelled, the owner is asked to cancel the operation.
+    nonisolated(nonsending) final func value(from owner: any OperationOwner) async throws -> Value {
         if let earlyAnswer { return try earlyAnswer.get() }
         return try await withTaskCancellationHandler {
             try await withUnsafeThrowingContinuation { wait(with: $0) }
         } onCancel: {
-            connection.post(.cancel(self))
+            owner.giveUp(self)
         }
     }
 
@@ -76,8 +82,8 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
     }
 }
 
-// Each kind of waiter has a conformance of its own: that of a generic class would look its types up at run
-// time, for each answer.
+// Each kind of waiter has a conformance of its own: the conformance of a generic class would look its types
+// up at run time, for each answer.
 
 final class ReadWaiter: TaskWaiter<Data>, OperationWaiter, @unchecked Sendable {
     /// A scope looks after its cancellation.

@@ -17,8 +17,10 @@ extension ByteChannel {
         case failed(AsyncSocketError)
     }
 
-    /// Drives the handshake as far as it can go now.
-    func handshake() -> HandshakeAnswer {
+    /// Drives the handshake as far as it can go now, or what follows a client's answer to a request.
+    ///
+    /// - Parameter operation: The operation that this belongs to.
+    func handshake(_ operation: OperationKind = .startTLS) -> HandshakeAnswer {
         guard case .tls(let engine) = layer else { return .incomplete }
         for _ in 0..<Self.roundsPerTurn {
             let answer = engine.handshake()
@@ -30,10 +32,10 @@ extension ByteChannel {
             case .awaitingWork(let work):
                 lend(to: work)
                 return .awaitingWork(work)
-            case .failed(let error): return .failed(AsyncSocketError(error, operation: engine.operation))
+            case .failed(let error): return .failed(AsyncSocketError(error, operation: operation.rawValue))
             case .incomplete:
                 guard receiveCiphertext(for: engine) else {
-                    return failure.map { .failed($0.during(engine.operation)) } ?? .incomplete
+                    return failure.map { .failed($0.during(operation.rawValue)) } ?? .incomplete
                 }
             }
         }
@@ -70,9 +72,36 @@ extension ByteChannel {
     }
 }
 
-extension TLSEngine {
-    /// What its `handshake()` belongs to.
-    fileprivate var operation: String { session == nil ? "startTLS" : "requestClientCertificate" }
+extension ByteChannel {
+    /// Asks the client for its certificate.
+    func requestClientCertificate(
+        _ request: ClientCertificateRequest
+    ) throws(AsyncSocketError) -> TLSEngine.ClientTimeouts {
+        guard case .tls(let engine) = layer else { throw .closed }
+        guard request.hasDecider || !engine.asksAboutClients else {
+            throw .badConfiguration(
+                "requestClientCertificate",
+                "the settings leave the certificate to the program to decide about: pass trust, or set a delegate")
+        }
+        defer { send(engine.output) }
+        do throws(TLSError) {
+            return try engine.requestClientCertificate(isRequired: request.isRequired, asks: request.waiterDecidesTrust)
+        } catch {
+            throw AsyncSocketError(error, operation: "requestClientCertificate")
+        }
+    }
+
+    /// The client has answered a request, and `handshake()` goes on.
+    var isAuthenticatingClient: Bool {
+        if case .tls(let engine) = layer { engine.isAuthenticatingClient } else { false }
+    }
+
+    /// Sends a request that had to wait for the rest of a message.
+    func sendDelayedRequest() {
+        guard case .tls(let engine) = layer else { return }
+        engine.sendDelayedRequest()
+        send(engine.output)
+    }
 }
 
 extension AsyncSocketError {

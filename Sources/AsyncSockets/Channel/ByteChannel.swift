@@ -1,6 +1,6 @@
 // Rules of the channel:
-//  1. No one else touches the connection's descriptor or its engine. No one else asks whether the connection
-//     is secure: every verb does the same with and without TLS.
+//  1. Nothing else touches the connection's descriptor or its engine. Nothing else asks whether the
+//     connection is secure: every verb does the same with and without TLS.
 //  2. Readiness is remembered until the kernel denies it: events are edge-triggered, and each comes once.
 //  3. After every call to the engine its output is sent, even when the call failed: an alert may be in it.
 //  4. The end of the input and the failure of the output are final. With TLS the engine judges what an end of
@@ -13,7 +13,7 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// What a connection's bytes go through: the descriptor, what is known of its readiness, and TLS once it has
+/// The path of a connection's bytes: the descriptor, what is known of its readiness, and TLS once it has
 /// begun.
 ///
 /// Confined to the turn of the connection that owns it.
@@ -216,6 +216,12 @@ final class ByteChannel {
         if case .tls(let engine) = layer { engine.hasOutput || output.isFailed } else { false }
     }
 
+    /// The kernel may have room, and nothing waits for it here.
+    var maySend: Bool {
+        guard case .ready = output else { return false }
+        return !hasUnsentBytes
+    }
+
     /// Hands on the next part of the writes at the front: to the kernel or, with TLS, through the engine to
     /// the kernel.
     func submit(_ writes: WriteHalf) -> SubmitAnswer {
@@ -307,7 +313,7 @@ final class ByteChannel {
         while !bytes.isEmpty, case .ready = output {
             if let count = note(descriptor.send(bytes.readableBytes)) { bytes.consume(count) }
         }
-        // No one will receive it, and an engine that has too much to send reads nothing, so that the end
+        // The peer cannot receive it, and an engine that has too much to send reads nothing, so that the end
         // would never be found.
         if case .failed = output { bytes.reset() }
     }

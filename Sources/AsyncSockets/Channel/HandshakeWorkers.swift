@@ -1,5 +1,5 @@
 // Rules of the workers:
-//  1. Steps wait by key: those of one key in the order in which they came, and the keys take turns.
+//  1. Steps wait by key. Steps of one key wait in the order in which they came, and the keys take turns.
 //  2. A slow private key occupies at most the workers but one. So a token leaves the others a worker, however
 //     many handshakes with it are asked for. Two slow keys may occupy each worker. Verifying needs the
 //     processor alone, and takes any worker.
@@ -174,5 +174,5 @@ final class HandshakeWorkers: Sendable {
 extension AsyncSocketError {
     static let tooManyHandshakes = AsyncSocketError(
         .tooManyHandshakes, blame: .system, operation: "startTLS",
-        message: "the handshakes before it that need the same private key take over \(HandshakeWorkers.usualLimit) seconds")
+        message: "the handshakes queued before it for the same private key take more than \(HandshakeWorkers.usualLimit) seconds")
 }

@@ -1,6 +1,6 @@
 internal import SocketCore
 
-/// What is known about bytes to receive.
+/// Whether there may be bytes to receive.
 enum InputReadiness {
     /// The kernel has none, as far as is known.
     case quiet
@@ -34,7 +34,7 @@ enum InputReadiness {
     }
 }
 
-/// What is known about room for bytes to send.
+/// Whether there may be room for bytes to send.
 enum OutputReadiness {
     /// The kernel takes bytes, or has not yet said that it does not (`kSocketCanAcceptBytes`).
     case ready

@@ -16,12 +16,20 @@ struct ConnectionLog {
 
     /// False when nothing would be written.
     static func isWritten(by configuration: SocketConfiguration.Shared) -> Bool {
-        (configuration.value.logger?.logLevel ?? socketLog.withLock { $0.logLevel }) <= .debug
+        (configuration.value.logger ?? socketLog.withLock { $0 }).logLevel <= .debug
     }
 
-    func write(_ message: String, _ details: [String: String], peer: SocketAddress?, _ logger: Logger?) {
+    func write(
+        _ message: String, _ details: [String: String], peer: SocketAddress?, _ logger: Logger?
+    ) {
         let logger = logger ?? socketLog.withLock { $0 }
-        logger.debug("\(message)", metadata: name(peer: peer).merging(details.mapValues { .string($0) }) { $1 })
+        logger.debug(
+            "\(message)", metadata: name(peer: peer).merging(details.mapValues { .string($0) }) { $1 })
+    }
+
+    /// The connection, as an observer learns of it.
+    func observed(_ peer: SocketAddress?) -> ObservedConnection {
+        ObservedConnection(number: number, role: role, peer: peer)
     }
 
     /// Which connection it is.

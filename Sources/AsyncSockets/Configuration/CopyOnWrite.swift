@@ -6,7 +6,7 @@ internal import SocketTLS
 struct CopyOnWrite<Value: Sendable>: Sendable {
     private final class Box: @unchecked Sendable {
         // Unchecked: changed only by the one who has the only reference.
-        var value: Value
+        @exclusivity(unchecked) var value: Value
 
         init(_ value: Value) {
             self.value = value

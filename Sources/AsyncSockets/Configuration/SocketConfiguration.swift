@@ -9,10 +9,10 @@ internal import SocketCore
 struct SocketConfiguration: Sendable {
     typealias Shared = CopyOnWrite<SocketConfiguration>
 
-    /// What a socket starts with.
+    /// The configuration that a socket starts with.
     static let initial = Shared(SocketConfiguration())
 
-    /// What a socket without a delegate starts with.
+    /// The configuration that a socket without a delegate starts with.
     static let ofTasks: Shared = {
         var configuration = SocketConfiguration()
         configuration.autoDisconnectOnClosedReadStream = false
@@ -50,8 +50,16 @@ struct SocketConfiguration: Sendable {
     var writeHighWaterMark: Int?
     /// The logger; nil: the library's.
     var logger: Logger?
-    /// Who learns of connections, handshakes and pauses; nil: no one.
+    /// The observer of connections, handshakes and pauses; nil: none.
     var observer: (any SocketObserver)?
     /// The most accepted connections that may be open; nil: no limit.
     var maximumAcceptedConnections: Int?
+}
+
+/// Values that few sockets have, in one place, so that the others have no room for them.
+struct SocketExtras: Sendable {
+    var userData: (any Sendable)?
+    var proxyHeader: ProxyHeader?
+
+    var isEmpty: Bool { userData == nil && proxyHeader == nil }
 }

@@ -1,37 +1,76 @@
+internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// What can be asked of a connection.
+/// A message to a connection.
 enum ConnectionMessage: Sendable {
     indirect case connect(Destination, timeout: Double, waiter: (any OperationWaiter<Void>)? = nil)
     case predecessorIsClosed
     case predecessorHasEnded
-    indirect case resolved(Resolver.Answer)
-    case attempt(Int, LoopEvents)
+    case establishing(EstablishingNews)
     case adopt(SocketDescriptor)
     case events(LoopEvents)
     case read(ReadPacket)
     case write(WritePacket)
     indirect case startTLS(TLSRequest)
     indirect case requestClient(ClientCertificateRequest)
-    case verdict(Bool, of: TrustQuestionNumber)
-    /// The verdict of a waiter, which waits on.
-    indirect case verdictOf(any OperationWaiter<HandshakeNews>, Bool, of: TrustQuestionNumber)
-    /// The settings for a client.
-    indirect case chosen(TLSServerChoice)
-    /// A step of the handshake is done.
-    case worked(HandshakeWork)
-    /// The turn in which the handshake was complete is over.
-    case sendTickets
+    case upgrading(UpgradeNews)
     indirect case awaitEnd(any OperationWaiter<Void>)
     case extendRead(operation: UInt32, seconds: Double)
     case extendWrite(operation: UInt32, seconds: Double)
     indirect case cancel(any AnyObject & Sendable)
     case close(CloseIntent)
     case closeWriteStream
+    case flush
     case configure(SocketConfiguration.Shared)
     case changeDelegateQueue
     indirect case fail(AsyncSocketError)
     indirect case perform(@Sendable (Int32?) -> Void)
     case retire
+
+    /// Answers the waiter for this, if there is one.
+    func refuse(_ error: AsyncSocketError) {
+        switch self {
+        case .connect(_, _, let waiter): waiter?.complete(.failure(error))
+        case .read(let packet): packet.completion.refuse(error)
+        case .write(let packet): packet.completion.refuse(error)
+        case .startTLS(let request): request.waiter?.complete(.failure(error))
+        case .requestClient(let request): request.waiter?.complete(.failure(error))
+        case .upgrading(.verdictOf(let waiter, _, _)): waiter.complete(.failure(error))
+        case .awaitEnd(let waiter): waiter.complete(.failure(error))
+        case .predecessorIsClosed, .predecessorHasEnded, .establishing, .adopt, .events, .upgrading, .extendRead,
+            .extendWrite, .cancel, .close, .closeWriteStream, .flush, .configure, .changeDelegateQueue, .fail, .perform, .retire:
+            break
+        }
+    }
+}
+
+/// News for a connection that is being established.
+enum EstablishingNews: Sendable {
+    indirect case resolved(Resolver.Answer)
+    case attempt(Int, LoopEvents)
+}
+
+/// The connection as its parts see it: inside its turn, except for `post(_:)`.
+protocol PartOwner: AnyObject, Sendable {
+    /// Anywhere: has the connection receive a message.
+    func post(_ message: ConnectionMessage)
+    /// Has the loop watch the connection's descriptor.
+    func watch(_ descriptor: SocketDescriptor) throws(SystemError)
+    /// Logs what happened, at the level `debug`, and never what was read or written.
+    func note(_ message: String, _ details: @autoclosure () -> [String: String])
+    /// Events for the delegate.
+    var events: EventOutbox<DelegateEvent> { get }
+    /// The facts for callers.
+    var record: Locked<ConnectionRecord> { get }
+    /// The way to the observer; nil when there is none.
+    var observation: ConnectionObservation? { get }
+}
+
+extension Completion {
+    /// The operation is dropped, or was never accepted. A delegate learns of that by the end of the
+    /// connection.
+    func refuse(_ error: any Error) {
+        if case .waiter(let waiter) = self { waiter.complete(.failure(error)) }
+    }
 }

@@ -1,57 +1,18 @@
-internal import SocketCore
-
-/// What a connection is doing, TLS apart.
+/// The phase of a connection, TLS apart.
 enum ConnectionPhase {
     /// New, with nothing to do yet.
     case idle
-    /// On its way to a descriptor.
-    case opening(Opening)
-    /// The connection to a proxy is established, and the proxy is asked for the connection to the target.
-    indirect case negotiating(ByteChannel, Tunnel)
+    /// On its way to a descriptor or, through a proxy, to its target.
+    case establishing(Establishing)
     /// It is established (`kConnected`).
-    case connected(ByteChannel)
+    case established
     /// It has ended; nothing changes any more.
     indirect case closed(AsyncSocketError?)
-}
 
-/// The time limit of a connection's phase (reads and writes have their own); never two at once.
-///
-/// A class, since most of the time a connection has no clock, and an idle one keeps no room for it.
-final class PhaseClock {
-    enum Limit {
-        case connect
-        /// The writes that a task's `startTLS` waits for: it begins again as long as bytes leave.
-        case earlierWrites(WriteHalf.Position)
-        case handshake(thenTrust: Double)
-        /// The delegate's verdict; the handshake's clock pauses meanwhile.
-        case trust(pausing: PhaseClock)
-    }
+    var isEstablished: Bool { if case .established = self { true } else { false } }
+    var isClosed: Bool { if case .closed = self { true } else { false } }
+    var establishing: Establishing? { if case .establishing(let establishing) = self { establishing } else { nil } }
 
-    let limit: Limit
-    /// The whole time allowed, pauses not counted.
-    let seconds: Double
-    private(set) var deadline: Deadline?
-    private var left: Double
-
-    init(_ limit: Limit, seconds: Double, at now: Deadline = .now) {
-        self.limit = limit
-        self.seconds = seconds
-        left = seconds
-        deadline = Deadline(after: seconds, from: now)
-    }
-
-    /// The handshake's clock pauses from now on. Returns the verdict's clock.
-    func pauseForTrust(at now: Deadline = .now) -> PhaseClock? {
-        guard case .handshake(let trustSeconds) = limit else { return nil }
-        if let deadline { left = max(deadline.seconds(since: now), 0) }
-        deadline = nil
-        return PhaseClock(.trust(pausing: self), seconds: trustSeconds, at: now)
-    }
-
-    /// The verdict's clock ends. Returns the handshake's, which goes on with the time it had left.
-    func resumeHandshake(at now: Deadline = .now) -> PhaseClock? {
-        guard case .trust(let handshake) = limit else { return nil }
-        handshake.deadline = Deadline(after: handshake.left, from: now)
-        return handshake
-    }
+    /// The error of an operation that comes after the end, or that the end dropped.
+    var endError: AsyncSocketError { if case .closed(let error?) = self { error } else { .closed } }
 }

@@ -1,7 +1,8 @@
+internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// What anyone may ask about a connection at any time, behind one lock.
+/// The facts of a connection that every thread may use at any time, behind one lock.
 struct ConnectionRecord {
     var snapshot = ConnectionSnapshot()
     var claims = CallerClaims()
@@ -12,7 +13,7 @@ struct ConnectionRecord {
     /// True while a connection is established that the caller has not given up.
     var isConnected: Bool { snapshot.isEstablished && !isOver }
     /// The local address, once the peer's is known.
-    var localAddress: SocketAddress? { snapshot.remoteAddress == nil ? nil : live.localAddress }
+    var localAddress: SocketAddress? { live.remoteAddress == nil ? nil : live.localAddress }
 
     /// The connection has ended. Release the descriptor outside of the lock: what goes with the last
     /// reference takes locks of its own.
@@ -22,31 +23,19 @@ struct ConnectionRecord {
     }
 }
 
-/// The facts of a connection, written inside its turn.
+/// The facts of a connection, written inside its turn for callers. Nothing inside the turn reads them.
 struct ConnectionSnapshot {
     var isEstablished = false
     var isClosed = false
     var isSecure = false
-    /// Nil when all that was written has left.
-    var lostWrites: LostWrites?
-    /// Bytes that no one had read went with the connection.
-    var hasDroppedBytes = false
-    var remoteAddress: SocketAddress?
+    /// Nil when nothing went with the connection.
+    var loss: CopyOnWrite<ConnectionLoss>?
     var session: CopyOnWrite<TLSSession>?
     /// Answers for as long as the channel has its engine. For callers, who do not enter the turn.
     var exporter: KeyExporter?
-    /// The host and port that the caller has asked for; nil when a descriptor was taken over.
-    var endpoint: CopyOnWrite<String>?
 }
 
-/// Writes that were given up.
-struct LostWrites {
-    let error: AsyncSocketError
-    /// One of them had its answer, so that its caller does not know.
-    let isAnswered: Bool
-}
-
-/// What callers have asked for: written on their own threads, before the message reaches the connection.
+/// The requests of callers: written on their own threads, before the message reaches the connection.
 struct CallerClaims {
     /// `disconnect()` was called.
     var isDisconnected = false
@@ -56,38 +45,46 @@ struct CallerClaims {
     var isWriteStreamClosing = false
     /// The host that the caller connects to; nil for a path and for an accepted connection.
     var host: String?
+    /// The host and port; nil when a descriptor was taken over.
+    var endpoint: CopyOnWrite<String>?
     /// `startTLS` was called: a connection allows that once.
     var isUpgradeClaimed = false
 }
 
-/// The descriptor while the connection is established, and its options. The descriptor leaves before it is
-/// closed, so that a call under the lock reaches no other file.
-struct LiveDescriptor {
-    private(set) var descriptor: SocketDescriptor?
-    /// Set on every new descriptor.
-    var options = SocketOptionSet()
-    /// The options that the descriptor may still lack when the connection is established.
-    var lateOptions = SocketOptionSet()
-    /// The local address at the end.
-    private var lastAddress: CopyOnWrite<SocketAddress>?
+extension Locked<ConnectionRecord> {
+    /// The peer's address, once it is known.
+    var remoteAddress: SocketAddress? { withLock { $0.live.remoteAddress } }
 
-    /// The local address. The kernel is asked each time, since few callers want to know.
-    var localAddress: SocketAddress? {
-        guard let descriptor else { return lastAddress?.value }
-        return descriptor.localAddress
+    /// Publishes the facts of a connected descriptor, and the descriptor itself for options.
+    func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress?) throws(SystemError) {
+        try withLock { record throws(SystemError) in
+            guard !record.isOver else { return }
+            try record.live.adopt(descriptor)
+            guard let peer else { return }
+            record.snapshot.isEstablished = true
+            record.live.remoteAddress = peer
+        }
     }
 
-    /// Takes a descriptor that is connected, and sets what it lacks.
-    mutating func adopt(_ descriptor: SocketDescriptor) throws(SystemError) {
-        try lateOptions.apply(toConnected: descriptor)
-        lateOptions = SocketOptionSet()
-        self.descriptor = descriptor
+    /// The same for one that was connected, whose address may be known; an error when the kernel refuses an
+    /// option that was set meanwhile.
+    func introduce(connected descriptor: SocketDescriptor) -> AsyncSocketError? {
+        do throws(SystemError) {
+            try introduce(descriptor, peer: remoteAddress ?? descriptor.remoteAddress)
+            return nil
+        } catch {
+            return AsyncSocketError(error, operation: "connect")
+        }
     }
 
-    /// Takes out the descriptor, which is about to be closed.
-    mutating func withdraw() -> SocketDescriptor? {
-        lastAddress = localAddress.map { CopyOnWrite($0) }
-        defer { descriptor = nil }
-        return descriptor
+    /// The same for an accepted descriptor. It has only the options that the kernel passes on; the others are
+    /// set now.
+    func introduce(_ accepted: AcceptedConnection) throws(AsyncSocketError) {
+        do throws(SystemError) {
+            withLock { $0.live.lateOptions = $0.live.options.notInherited(by: accepted.descriptor) }
+            try introduce(accepted.descriptor, peer: accepted.peer)
+        } catch {
+            throw AsyncSocketError(error, operation: "accept")
+        }
     }
 }

@@ -64,20 +64,3 @@ struct ProgressBoard: ~Copyable, Sendable {
         }
     }
 }
-
-extension StreamConnection {
-    /// Publishes the progress of the current read and write.
-    func publishProgress() {
-        board.publish(currentProgress)
-    }
-
-    /// The progress of the oldest operations: current in an inline callback, otherwise as of the end of the
-    /// last turn.
-    var progress: ProgressBoard.Snapshot {
-        turn.isCallingUser(of: self) ? currentProgress : board.snapshot
-    }
-
-    private var currentProgress: ProgressBoard.Snapshot {
-        .init(read: reads.progress, write: writes.progress, waitingByteCount: writes.waitingByteCount)
-    }
-}

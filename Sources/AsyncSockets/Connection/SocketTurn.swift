@@ -1,12 +1,12 @@
 // Rules of the turn:
 //  1. At any time at most one thread is inside; state that is confined to the turn needs no other protection.
-//  2. No one waits to get in. A thread that finds the turn free takes it; any other leaves a message and goes
-//     on.
+//  2. No thread waits to get in. A thread that finds the turn free takes it; any other leaves a message and
+//     goes on.
 //  3. The thread inside takes every message left meanwhile, in the order they came, before it leaves; after
 //     `roundLimit` rounds it leaves the rest to the owner's loop, so that no thread works for others without
 //     end.
-//  4. With a queue of the caller's, turns run there by `async`, at most one block outstanding; no one waits
-//     for the queue.
+//  4. With a queue of the caller's, turns run there by `async`, at most one block outstanding; no thread
+//     waits for the queue.
 //  5. A message posted from inside the turn is handled after the one that is being handled, never within it.
 //     Where the owner calls user code, none is being handled: what that code posts is handled at once, unless
 //     other messages came before it.
@@ -17,7 +17,7 @@ internal import Synchronization
 
 /// The object whose state a turn protects.
 package protocol TurnOwner: AnyObject, Sendable {
-    /// What can be asked of it.
+    /// A message to the owner.
     associatedtype Message: Sendable
 
     /// Inside the turn: does what the message says.
@@ -32,7 +32,7 @@ package protocol TurnOwner: AnyObject, Sendable {
     func drainTurn(on executor: TurnExecutor)
 }
 
-/// Who is inside a turn.
+/// The executor that is inside a turn.
 package enum TurnExecutor {
     /// The owner's event loop.
     case loop
@@ -42,8 +42,8 @@ package enum TurnExecutor {
     case caller
 }
 
-/// What is known at the entrance of a turn, in one word: whether someone is inside, and the mail. Any word
-/// but the two below is the address of the newest letter, with the lowest bit set when no one is inside.
+/// The state at the entrance of a turn, in one word: whether a thread is inside, and the mail. Any word but
+/// the two below is the address of the newest letter, with the lowest bit set when no thread is inside.
 private enum Gate {
     static let free: UInt = 0
     static let taken: UInt = 1
@@ -63,7 +63,7 @@ private final class Letter<Message: Sendable> {
 /// The serial `socketQueue` of CocoaAsyncSocket without its deadlocks: it serialises, and it never blocks.
 ///
 /// A `sync` on a queue for each socket deadlocks when two sockets relay to each other from two loops, and
-/// traps when a queue is re-entered or shared as a target. Here no one waits.
+/// traps when a queue is re-entered or shared as a target. Here no thread waits.
 package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
     // No lock: an idle connection has no room for one, and a busy one no time.
     private let gate = Atomic(Gate.free)
@@ -131,11 +131,19 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
         holder.load(ordering: .relaxed) == pthread_self() && owner.isCallingUser
     }
 
+    /// The same, and at once for user code that `owner` calls inside the turn, whatever waits: that is
+    /// received before.
+    func postBehindAll<Owner: TurnOwner>(_ message: Message, to owner: Owner) where Owner.Message == Message {
+        guard isCallingUser(of: owner) else { return post(message, to: owner) }
+        for message in Self.open(gate.exchange(Gate.taken, ordering: .acquiringAndReleasing)) { owner.receive(message) }
+        owner.receive(message)
+    }
+
     private func move(from old: UInt, to new: UInt) -> Bool {
         gate.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged
     }
 
-    /// Leaves a message; true when no one was inside, and the caller is now.
+    /// Leaves a message; true when no thread was inside, and the caller is now.
     private func mustDrain(afterLeaving message: Message) -> Bool {
         let letter = Letter(message)
         let mail = UInt(bitPattern: Unmanaged.passRetained(letter).toOpaque())

@@ -1,7 +1,7 @@
 // Rules of a connection:
-//  1. All state below is touched inside the turn only. Anyone may post a message; no one waits.
-//  2. This is the only performer: values decide (`TLSUpgrade`, `StreamEnding`, `ReadPacket`, `WriteHalf`),
-//     and the connection acts. Bytes move through its `ByteChannel` and nowhere else.
+//  1. All state below is touched inside the turn only. Anyone may post a message; nothing waits.
+//  2. Each part owns its state: `Establishing` the way to a descriptor, `DataPath` the bytes, `Upgrade` TLS.
+//     A part returns that the connection is to end, and the connection does it.
 //  3. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is
 //     queued together is served together.
 //  4. Events reach the delegate through the `outlet` only, when the pump has done its work. A waiter is
@@ -11,7 +11,7 @@
 //     event.
 //  7. The loop keeps the connection alive until it is closed and its last event is on its way.
 //  8. Two notions of "over": inside the turn the phase is `.closed`; for callers `ConnectionRecord.isOver` is
-//     true, from `disconnect()` on.
+//     true, from `disconnect()` on. The turn does not read the facts that it publishes.
 
 internal import Dispatch
 internal import FoundationEssentials
@@ -20,66 +20,77 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// One connection, from the attempt to make it to its last event. A socket that connects again gets a new
-/// one.
-final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked Sendable {
+/// One connection, from the attempt to make it to its last event. A socket that connects again gets another.
+final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwner, TurnOwner, @unchecked Sendable {
     // Unchecked: by rule 1. `registration` and `waitsForClosing` are set before the first message.
 
     typealias Message = ConnectionMessage
 
+    // In an order that takes little room: these three share 24 bytes.
     let log: ConnectionLog
-    let loop: EventLoop
-    let outlet: EventOutlet<AsyncSocket>
-    let record = Locked(ConnectionRecord())
-    let board = ProgressBoard()
-    let turn: SocketTurn<Message>
-    private(set) var registration: LoopRegistration?
-    /// Reached at the end, when its descriptor and those of earlier connections are closed.
-    let closed = Milestone()
     /// The descriptor of the previous connection is not closed yet. Set before anyone else knows this one.
     @exclusivity(unchecked) var waitsForClosing = false
+    private var registration: LoopRegistration?
+    let loop: EventLoop
+    let outlet: EventOutlet<AsyncSocket>
+    let data: DataPath
+    let record = Locked(ConnectionRecord())
+    private let board = ProgressBoard()
+    let turn: SocketTurn<Message>
+    /// Reached at the end, when its descriptor and the descriptors of earlier connections are closed.
+    let closed = Milestone()
 
     // Inside the turn, which also makes accesses exclusive: the check at run time took 8 % of an echo.
-    @exclusivity(unchecked) var configuration = SocketConfiguration.initial
-    @exclusivity(unchecked) var phase = ConnectionPhase.idle
-    @exclusivity(unchecked) var upgrade = TLSUpgrade.plaintext
-    @exclusivity(unchecked) var clock: PhaseClock?
-    let reads = ReadHalf()
-    let writes = WriteHalf()
-    @exclusivity(unchecked) var ending = StreamEnding()
-    /// Something has changed that may let bytes move. Here, since it fits behind `ending`.
-    @exclusivity(unchecked) var needsPump = false
-    @exclusivity(unchecked) var waiters = LifecycleWaiters()
+    @exclusivity(unchecked) private(set) var phase = ConnectionPhase.idle
+    @exclusivity(unchecked) private(set) var upgrade: Upgrade?
+    @exclusivity(unchecked) private(set) var waiters = LifecycleWaiters()
     /// The task that the socket belongs to.
     @exclusivity(unchecked) var scope = TaskScope()
-    /// What the observer is told; nil when there is none.
-    @exclusivity(unchecked) var observation: ConnectionObservation?
-    @exclusivity(unchecked) var carried = CarriedBytes()
-    @exclusivity(unchecked) var armedDeadline: Deadline?
+    @exclusivity(unchecked) private(set) var observation: ConnectionObservation?
+    @exclusivity(unchecked) private var armedDeadline = Deadline.never
 
     init(for socket: AsyncSocket, as role: ConnectionRole, loop: EventLoop) {
         log = ConnectionLog(as: role)
         self.loop = loop
         outlet = EventOutlet(of: socket)
+        data = DataPath(outlet)
         turn = SocketTurn(queue: socket.socketQueue)
     }
 
     /// Puts the connection on its loop, which keeps it alive until it is over. Call it once, before the first
     /// message.
-    func register() {
-        registration = loop.register(self)
-    }
+    func register() { registration = loop.register(self) }
 
-    /// Undoes that, while no one else knows the connection.
-    func deregister() {
-        if let registration { loop.deregister(registration) }
-    }
+    /// Undoes that, while nothing else knows the connection.
+    func deregister() { if let registration { loop.deregister(registration) } }
 
     // MARK: - Anywhere
 
-    func post(_ message: Message) {
-        turn.post(message, to: self)
+    func post(_ message: Message) { turn.post(message, to: self) }
+    func giveUp(_ waiter: any AnyObject & Sendable) { post(.cancel(waiter)) }
+
+    func read(_ packet: consuming ReadPacket) {
+        guard isOpenToCallback else { return post(.read(consume packet)) }
+        let wasDelivering = outlet.leaveCallback()
+        data.enqueue(packet)
+        outlet.resumeCallback(wasDelivering)
     }
+
+    func write(_ packet: consuming WritePacket) {
+        guard isOpenToCallback else { return post(.write(consume packet)) }
+        let wasDelivering = outlet.leaveCallback()
+        enqueue(packet)
+        outlet.resumeCallback(wasDelivering)
+    }
+
+    func flush() { turn.postBehindAll(.flush, to: self) }
+
+    /// True when the delegate is being called here, and what it asks for can be done without a message.
+    private var isOpenToCallback: Bool { turn.isOpen(within: self) && !isOver }
+
+    /// The progress of the oldest operations: current in an inline callback, otherwise as of the end of the
+    /// last turn.
+    var progress: ProgressBoard.Snapshot { turn.isCallingUser(of: self) ? data.progress : board.snapshot }
 
     /// True once no message has anything to do any more.
     var isRetired: Bool { record.withLock { $0.snapshot.isClosed } }
@@ -90,12 +101,9 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     }
 
     /// On the loop: `EventHandler`.
-    func handle(_ events: LoopEvents) {
-        turn.post(.events(events), to: self, from: .loop)
-    }
+    func handle(_ events: LoopEvents) { turn.post(.events(events), to: self, from: .loop) }
 
-    var logMetadata: Logger.Metadata { log.name(peer: record.withLock { $0.snapshot.remoteAddress }) }
-
+    var logMetadata: Logger.Metadata { log.name(peer: record.remoteAddress) }
     func drainTurn(on executor: TurnExecutor) { turn.drain(self, on: executor) }
 
     func leaveRestToLoop() {
@@ -110,12 +118,13 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     var isCallingUser: Bool { outlet.isDelivering }
 
     /// It has ended, even if not everyone knows yet.
-    var isOver: Bool {
-        if case .closed = phase { true } else { false }
-    }
-
+    var isOver: Bool { phase.isClosed }
     /// True while this is certainly the socket's connection.
     var isCurrent: Bool { !isOver && !outlet.isSuperseded }
+    /// Bytes may move, in plaintext or encrypted.
+    var isOpenForData: Bool { upgrade?.state.isOpenForData ?? true }
+    var events: EventOutbox<DelegateEvent> { outlet }
+    var configuration: SocketConfiguration.Shared { data.configuration }
 
     func receive(_ message: Message) {
         let wasDelivering = outlet.leaveCallback()
@@ -127,38 +136,39 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         switch message {
         case .connect(let destination, let timeout, let waiter):
             waiters.add(connected: waiter)
-            connect(to: destination, timeout: timeout)
-        case .predecessorIsClosed: beginToConnect()
+            let establishing = Establishing(to: destination, timeout: timeout, on: loop)
+            phase = .establishing(establishing)
+            if !waitsForClosing { follow(establishing.begin(data, self)) }
+        case .predecessorIsClosed:
+            waitsForClosing = false
+            follow(phase.establishing?.begin(data, self))
         case .predecessorHasEnded: outlet.isHeldBack = false
-        case .resolved(let answer): didResolve(answer)
-        case .attempt(let number, let events): react(to: events, ofAttempt: number)
+        case .establishing(let news): follow(phase.establishing?.receive(news, data, self))
         case .adopt(let descriptor):
             outlet.isHeldBack = false
-            adopt(descriptor)
-        case .events(let events): react(to: events)
-        case .read(let packet): enqueue(consume packet)
+            follow(Establishing.adopt(descriptor, data, self))
+        case .events(let events):
+            if events.contains(.deadline) { expire() }
+            data.note(events)
+        case .read(let packet): data.enqueue(consume packet)
         case .write(let packet): enqueue(consume packet)
-        case .startTLS(let request): enqueue(request)
-        case .requestClient(let request): begin(request)
-        case .verdict(let accepted, let question): decideTrust(accepted, of: question)
-        case .chosen(let choice): choose(choice)
-        case .worked(let work): takeBack(work)
-        case .sendTickets: if case .connected(let channel) = phase { channel.sendTickets() }
-        case .verdictOf(let waiter, let accepted, let question):
-            waiters.add(secured: waiter, decidesTrust: true)
-            decideTrust(accepted, of: question)
+        case .startTLS(let request): follow(Upgrade.begin(request, &upgrade, data))
+        case .requestClient(let request): Upgrade.begin(request, after: upgrade, data, self)
+        case .upgrading(let news): upgrade?.receive(news, data, self)
         case .awaitEnd(let waiter): waiters.add(ended: waiter)
-        case .extendRead(let operation, let seconds): extendRead(operation, by: seconds)
-        case .extendWrite(let operation, let seconds): extendWrite(operation, by: seconds)
+        case .extendRead(let number, let seconds): follow(data.extendRead(number, by: seconds))
+        case .extendWrite(let number, let seconds): follow(data.extendWrite(number, by: seconds))
         case .cancel(let waiter): cancel(waiter)
-        case .close(let intent): closeWhenDone(intent)
-        case .closeWriteStream: closeWriting()
+        case .close(let intent): if intent.isEmpty { close(nil) } else { data.close(intent) }
+        case .closeWriteStream: data.closeWriting()
+        case .flush: sendWritten()
         case .configure(let configuration): configure(configuration)
         case .changeDelegateQueue: outlet.changeQueue()
         case .fail(let error):
             pumpIfNeeded()
             close(error)
         case .perform(let body):
+            sendWritten()
             pumpIfNeeded()
             publishProgress()
             AsyncSocket.call(body, with: record.withLock { $0.live.descriptor?.rawValue })
@@ -169,29 +179,45 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
     /// Answers what still needs an answer when the connection is over.
     private func serveAfterEnd(_ message: Message) {
         switch message {
-        case .connect(_, _, let waiter): waiter?.complete(.failure(endError))
-        case .read(let packet): refuse(packet.completion)
-        case .write(let packet): refuse(packet.completion)
-        case .startTLS(let request): request.waiter?.complete(.failure(endError))
-        case .requestClient(let request): request.waiter?.complete(.failure(endError))
-        case .verdictOf(let waiter, _, _): waiter.complete(.failure(endError))
-        case .awaitEnd(let waiter): waiter.complete(.success(()))
         case .predecessorIsClosed: closed.reach()
         case .predecessorHasEnded, .adopt: outlet.isHeldBack = false
+        case .awaitEnd(let waiter): waiter.complete(.success(()))
         case .changeDelegateQueue: outlet.changeQueue()
         case .perform(let body): AsyncSocket.call(body, with: nil)
         case .retire: retireIfSilent()
-        case .resolved, .attempt, .events, .verdict, .chosen, .worked, .sendTickets, .extendRead, .extendWrite, .cancel,
-            .close, .closeWriteStream, .configure, .fail:
-            break
+        case .connect, .establishing, .events, .read, .write, .startTLS, .requestClient, .upgrading, .extendRead,
+            .extendWrite, .cancel, .close, .closeWriteStream, .flush, .configure, .fail:
+            message.refuse(phase.endError)
         }
     }
 
     private func configure(_ configuration: SocketConfiguration.Shared) {
         guard configuration.value.version > self.configuration.value.version else { return }
-        self.configuration = configuration
-        if case .connected(let channel) = phase { beginObserving(channel.descriptor) }
-        needsPump = true
+        data.configuration = configuration
+        if phase.isEstablished { beginObserving() }
+        data.needsPump = true
+    }
+
+    private func enqueue(_ packet: consuming WritePacket) {
+        if data.limit(passedBy: packet) != nil {
+            sendWritten()
+            pumpIfNeeded()
+            if let limit = data.limit(passedBy: packet) { close(.writeQueueFull(limit)) }
+            if isOver { return packet.completion.refuse(phase.endError) }
+        }
+        guard let completion = data.enqueue(packet) else { return }
+        close(.writeQueueFull(.max))
+        completion.refuse(phase.endError)
+    }
+
+    /// Answers a waiter with `error`. If it waits for a step in the life of the connection, the connection
+    /// closes.
+    private func cancel(_ waiter: AnyObject, _ error: any Error = CancellationError()) {
+        if data.cancel(waiter, error) { return }
+        guard let refuse = waiters.remove(waiter) ?? upgrade?.remove(waiter) else { return }
+        close(error as? AsyncSocketError)
+        // Last: a task that learns of it may connect again at once.
+        refuse(error)
     }
 
     func finishTurn(on executor: TurnExecutor) {
@@ -203,15 +229,31 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         if isOver { retireIfSilent() } else { armDeadline() }
     }
 
-    func serveRequests() {
-        pumpIfNeeded()
+    /// For a task that has entered the turn, perhaps for an operation with a limit. Mostly nothing is to do.
+    func leaveTurn(_ limit: OperationLimit?) {
+        if data.needsPump || !outlet.isEmpty { finishTurn(on: .caller) } else if limit?.deadline != nil { armDeadline() }
+        turn.leaveOrDrain(self)
     }
 
-    /// Asks the loop for another turn: there is more to do than one turn should do, or it belongs on the
-    /// loop.
-    func askForTurn() {
-        if let registration { loop.resume(registration) }
+    func serveRequests() { pumpIfNeeded() }
+
+    func endCallbacks() {
+        outlet.collector.close()
+        sendWritten()
+        if data.needsPump { askForTurn() }
     }
+
+    /// On the loop: the job of a task is over.
+    func codeHasReturned() {
+        outlet.collector.close()
+        post(.flush)
+    }
+
+    private func sendWritten() { if phase.isEstablished, isOpenForData { data.flush() } }
+    func publishProgress() { board.publish(data.progress) }
+
+    /// Asks the loop for another turn: there is more to do than one should do, or it belongs on the loop.
+    func askForTurn() { if let registration { loop.resume(registration) } }
 
     /// Leaves the loop once nothing waits to be delivered on it.
     private func retireIfSilent() {
@@ -219,152 +261,124 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         loop.deregister(registration)
     }
 
-    private func react(to events: LoopEvents) {
-        if events.contains(.deadline) { expire() }
-        switch phase {
-        case .connected(let channel): channel.note(events)
-        case .negotiating(let channel, _): channel.note(events)
-        case .idle, .opening, .closed: return
+    // MARK: - Establishing
+
+    func watch(_ descriptor: SocketDescriptor) throws(SystemError) {
+        if let registration { try loop.watch(descriptor, for: registration) }
+    }
+
+    private func follow(_ outcome: Establishing.Outcome?) {
+        switch outcome {
+        case .goesOn, nil: break
+        case .more: askForTurn()
+        case .established(let event): establish(event)
+        case .fails(let error): close(error)
         }
-        needsPump = true
+    }
+
+    /// The channel leads to the peer. Answers the waiter for the connection, or delivers the event.
+    private func establish(_ event: DelegateEvent?) {
+        guard let descriptor = data.channel?.descriptor else { return }
+        phase = .established
+        beginObserving()
+        if let error = record.introduce(connected: descriptor) { return close(error) }
+        note("connected", [:])
+        data.needsPump = true
+        if let event, !waiters.answerConnected() { outlet.append(event) }
     }
 
     // MARK: - The pump
 
     /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
     func pumpIfNeeded() {
-        while needsPump {
-            needsPump = false
-            switch phase {
-            case .connected(let channel): pump(channel)
-            case .negotiating(let channel, let tunnel): negotiate(tunnel, over: channel)
-            case .idle, .opening, .closed: break
-            }
-            if writes.waitingByteCount > 0 { reportHighWater() }
-            while let waiter = writes.takeWaiter(below: configuration.value.writeHighWaterMark) { waiter.complete(.success(())) }
+        while data.needsPump {
+            data.needsPump = false
+            if phase.isEstablished { pump() } else { follow(phase.establishing?.negotiate(data)) }
+            if data.takeWish() { askForTurn() }
+            data.watchMark()
         }
+        if data.isCollecting { outlet.noteCollecting(self) }
     }
 
-    private func reportHighWater() {
-        if let count = writes.takeHighWater(configuration.value.writeHighWaterMark) { outlet.append(.highWater(count)) }
-    }
-
-    private func pump(_ channel: ByteChannel) {
+    private func pump() {
+        guard let upgrade, !upgrade.state.isSettled else { return follow(data.pump()) }
         repeat {
-            if upgrade.isOpenForData { exchange(channel) }
-        } while !isOver && advanceUpgrade(channel)
-        if !isOver { finishPump(channel) }
+            if isOpenForData { follow(data.exchange()) }
+        } while !isOver && advanceUpgrade()
+        if !isOver { follow(data.settle()) }
     }
 
-    private func exchange(_ channel: ByteChannel) {
-        pumpWrites(channel)
-        pumpReads(channel)
-        // A half-received message of the peer holds up writes; reading may have completed it.
-        if channel.isHeldUp { pumpWrites(channel) }
-    }
+    private func follow(_ fate: DataPath.Fate) { if case .ends(let error) = fate { close(error) } }
 
-    private func pumpWrites(_ channel: ByteChannel) {
-        guard !writes.isEmpty || channel.hasUnsentBytes else { return }
-        for _ in 0..<ByteChannel.roundsPerTurn {
-            let answer = submit(to: channel)
-            if !channel.hasUnsentBytes { completeWrites() }
-            guard case .more = answer else { return }
+    /// Goes on towards TLS; true when that has changed what can be done.
+    private func advanceUpgrade() -> Bool {
+        guard let upgrade, !upgrade.state.isSettled else { return false }
+        switch upgrade.advance(data, self) {
+        case .waits: break
+        case .moved: return true
+        case .more: askForTurn()
+        case .fails(let error): close(error)
         }
-        askForTurn()
+        return false
     }
 
-    /// Serves reads and fetches what they lack, round by round.
-    private func pumpReads(_ channel: ByteChannel) {
-        guard channel.mayHaveBytes || reads.mayServe else { return }
-        for _ in 0..<ByteChannel.roundsPerTurn {
-            serveReads()
-            guard !isOver, reads.wantsBytes else { return }
-            switch fill(from: channel) {
-            case .bytes: break
-            case .nothing: return
-            case .more: return askForTurn()
-            }
+    // MARK: - Time
+
+    /// Asks the loop for an event at the earliest of the deadlines.
+    private func armDeadline() {
+        guard hasDeadline, let earliest = earliestDeadline else { return }
+        // A deadline that has moved later stays armed: it comes early, finds nothing expired, and the next
+        // one is armed then.
+        guard earliest < armedDeadline, let registration else { return }
+        armedDeadline = earliest
+        loop.setDeadline(earliest, of: registration)
+    }
+
+    /// False on most connections most of the time.
+    private var hasDeadline: Bool {
+        data.hasDeadline || !waiters.isEmpty || !phase.isEstablished || upgrade?.hasDeadline == true
+    }
+
+    private var earliestDeadline: Deadline? {
+        let operations = Deadline.earlier(data.deadline, waiters.deadline)
+        return .earlier(operations, .earlier(phase.establishing?.deadline, upgrade?.deadline))
+    }
+
+    private func expire() {
+        armedDeadline = .never
+        let now = Deadline.now
+        follow(phase.establishing?.expire(at: now, data, self))
+        if let upgrade { follow(upgrade.expire(at: now, data, self)) }
+        data.expire(at: now, self)
+        while let (waiter, error) = waiters.late(at: now) ?? upgrade?.lateWaiter(at: now) {
+            let named = (error as? AsyncSocketError).flatMap { phase.establishing?.naming($0) }
+            cancel(waiter, named ?? error)
         }
-        serveReads()
-        if !isOver, reads.wantsBytes { askForTurn() }
     }
 
     // MARK: - The end
 
-    /// After the pumps: starts the clocks of the current operations, and checks whether the connection ends.
-    private func finishPump(_ channel: ByteChannel) {
-        if writes.isClosing, writes.isEmpty, !ending.isWritingFinished, channel.finishWriting() {
-            ending.note(.finishedWriting)
-        }
-        if channel.hasNews { channel.report(to: &ending) }
-        if ending.mayDecide { end(channel) }
-        reads.startClock()
-        writes.startClock()
-    }
-
-    /// Does what `StreamEnding` decides, until it has no more to decide.
-    private func end(_ channel: ByteChannel) {
-        while !isOver, let action = ending.decide(situation(channel)) {
-            switch action {
-            case .completeReadToEnd:
-                if let (data, completion) = reads.finishReadToEnd() { answer(completion, with: data) }
-            case .abandonRead(let error):
-                abandonRead(error)
-                // What it leaves may be enough for the next.
-                serveReads()
-            case .reportClosedReadSide: outlet.append(.didCloseReadStream)
-            case .askKernel: if let error = channel.takeError() { close(error) }
-            case .close(let error): close(error)
-            }
-        }
-    }
-
-    private func situation(_ channel: ByteChannel) -> StreamEnding.Situation {
-        let waiting: StreamEnding.Situation.Reads =
-            switch reads.front {
-            case .read: reads.isAtReadToEnd ? .waitingForEnd : .waiting
-            case .startTLS: .atStartTLS
-            case .nothing: .idle
-            }
-        return StreamEnding.Situation(
-            reads: waiting, hasUnreadBytes: reads.hasUnreadBytes, readLeavesBytes: reads.wouldLeaveBytes,
-            mayReceive: ending.readEnd == nil && reads.wantsBytes && channel.mayReceive,
-            hasWrites: !writes.isEmpty,
-            allowsHalfClose: !configuration.value.autoDisconnectOnClosedReadStream,
-            gracePeriod: configuration.value.failedWriteGrace)
-    }
-
-    /// An empty intent: at once.
-    private func closeWhenDone(_ intent: CloseIntent) {
-        guard intent.isEmpty else {
-            ending.note(.wanted(intent))
-            needsPump = true
-            return
-        }
-        // Gives the kernel what was written just before. An error here no longer matters.
-        if needsPump, case .connected(let channel) = phase, upgrade.isOpenForData { pumpWrites(channel) }
-        close(nil)
-    }
-
     /// Ends everything, once: the descriptor, the queues, the buffers, the engine. `didDisconnect` is the
     /// last event.
-    func close(_ error: AsyncSocketError?) {
+    private func close(_ error: AsyncSocketError?) {
         let ended = phase
-        if case .closed = ended { return }
+        guard !ended.isClosed else { return }
+        sendWritten()
         phase = .closed(error)
-        // From here on no one else can reach the descriptor, and for callers too it is over.
+        // From here on nothing else can reach the descriptor, and for callers too it is over.
         let withdrawn = record.withLock { $0.close() }
-        endObserving(ended, error)
-        switch ended {
-        case .opening(let opening): opening.cancel()
-        case .negotiating(let channel, _): channel.close(.atOnce, on: loop)
-        case .connected(let channel):
-            if channel.hasNews { channel.report(to: &ending) }
-            channel.close(ending.parting(with: error), on: loop)
-        case .idle, .closed: break
+        // Before the descriptor is closed: its permit may let in another connection, which begins later.
+        if let observation = observation.take() {
+            observation.end(error, refusing: upgrade?.state.refusedRole, data.carried)
+        } else if ended.establishing != nil {
+            ConnectionObservation.deliverFailure(error, to: configuration.value.observer)
         }
+        ended.establishing?.cancel()
+        data.closeChannel(error, isEstablished: ended.isEstablished, on: loop)
         withExtendedLifetime(withdrawn) {}
-        dropEverything()
+        if let loss = data.drop(error) { record.withLock { $0.snapshot.loss = CopyOnWrite(loss) } }
+        waiters.answerEnd(phase.endError)
+        upgrade.take()?.refuseAll(phase.endError)
         note("closed", error.map { ["error": "\($0)"] } ?? [:])
         // Before anyone who learns of the end can ask.
         publishProgress()
@@ -372,29 +386,15 @@ final class StreamConnection: EventHandler, EventSource, TurnOwner, @unchecked S
         if !waitsForClosing { closed.reach() }
     }
 
-    private func dropEverything() {
-        clock = nil
-        upgrade = .plaintext
-        needsPump = false
-        // A connection on which nothing waited frees nothing worth a note.
-        let waiting = writes.waitingMemoryByteCount + reads.preBuffer.count
-        if waiting > 0 { HeapTrimmer.shared.noteFreed(waiting) }
-        if !reads.preBuffer.isEmpty { record.withLock { $0.snapshot.hasDroppedBytes = true } }
-        reads.preBuffer.reset()
-        while let completion = reads.drop() { refuse(completion) }
-        dropWrites()
-        waiters.answerEnd(endError)
-    }
-
-    /// The error of an operation that comes after the end, or that the end dropped.
-    var endError: AsyncSocketError {
-        if case .closed(let error?) = phase { return error }
-        return .closed
-    }
-
-    /// Logs what happened, at the level `debug`, and never what was read or written.
-    func note(_ message: String, _ details: @autoclosure () -> [String: String] = [:]) {
+    func note(_ message: String, _ details: @autoclosure () -> [String: String]) {
         guard ConnectionLog.isWritten(by: configuration) else { return }
-        log.write(message, details(), peer: record.withLock { $0.snapshot.remoteAddress }, configuration.value.logger)
+        log.write(message, details(), peer: record.remoteAddress, configuration.value.logger)
+    }
+
+    /// The connection is established, or has got an observer since: it begins for its observer, once.
+    private func beginObserving() {
+        guard observation == nil, let observer = configuration.value.observer else { return }
+        let peer = record.remoteAddress ?? data.channel?.descriptor.remoteAddress
+        observation = ConnectionObservation(log.observed(peer), by: observer)
     }
 }

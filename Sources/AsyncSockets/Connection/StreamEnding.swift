@@ -6,8 +6,8 @@
 //  3. After an orderly end and after a truncation, where half-close is allowed and our side is open, only the
 //     read side closes. That is delivered once, and reads that wait are given up, with the reason. The
 //     connection ends when our side is finished too; with a truncation that no read has met, if there is one.
-//  4. What the caller wants comes before any other end: once what it waits for is done, the connection ends
-//     in good order.
+//  4. The caller's wish comes before any other end: once what it waits for is done, the connection ends in
+//     good order.
 //  5. A file that cannot be read any more ends the connection at once, unread bytes or not.
 //  6. A write that has failed ends the connection when no byte that came before can still be read: the kernel
 //     has none that is wanted, and none lies unread. Unread bytes hold up the end, but for the grace period
@@ -66,13 +66,13 @@ struct StreamEnding {
         case finishedWriting
         /// The caller wants an end.
         case wanted(CloseIntent)
-        /// Someone wants to read: the grace period begins again with the next byte that no one takes.
+        /// Someone wants to read: the grace period begins again with the next byte that no read takes.
         case readAsked
         /// TLS begins: only the plaintext has ended, and the engine decides how the stream ends.
         case secured
     }
 
-    /// What the two halves look like now.
+    /// The state of the two halves now.
     struct Situation {
         enum Reads {
             /// A read waits, and bytes may come for it.
@@ -85,7 +85,7 @@ struct StreamEnding {
         }
 
         var reads = Reads.idle
-        /// Bytes wait for a read that no one has asked for.
+        /// Bytes wait for a read that has not been asked for.
         var hasUnreadBytes = false
         /// The read that waits has bytes, and leaves them to the next one when it is given up.
         var readLeavesBytes = false
@@ -162,7 +162,7 @@ struct StreamEnding {
         }
     }
 
-    /// What to do now; nil: nothing, or nothing more. Ask again after each action, with the new situation.
+    /// The action to take now; nil: none, or no more. Ask again after each action, with the new situation.
     mutating func decide(_ situation: Situation) -> Action? {
         if let action = decideReads(situation) { return action }
         if let intent, intent.isMet(readsDone: situation.reads == .idle, writesDone: !situation.hasWrites) {

@@ -1,7 +1,7 @@
-// All calls of user code are in this file: those to the delegate, and those to the bodies of `perform(_:)`.
-// Only those to an observer are elsewhere, in `Observing/ConnectionObservation.swift`. What may run
-// some in other places: the log handler that the program has installed, the release of what a packet holds
-// (a deallocator of `Data`), and inside the turn `Framing.decode(_:)` and the body of `withNextBytes`.
+// All calls of user code are in this file: to the delegate, and to the bodies of `perform(_:)`. Only the
+// calls to an observer are elsewhere, in `Observing/ConnectionObservation.swift`. Some user code may run in
+// other places: the log handler that the program has installed, a deallocator of `Data` when a packet is
+// released, and inside the turn `Framing.decode(_:)` and the body of `withNextBytes`.
 
 internal import Dispatch
 internal import Logging
@@ -30,8 +30,6 @@ extension AsyncSocket: EventSocket {
     func endCallbacks() {
         callback.close()
     }
-
-    static func batchedWork(of outlet: EventOutlet<AsyncSocket>) -> any BatchedWork { outlet }
 
     /// - Parameter delegate: nil when it is gone or was never set: questions then get the answer that ends
     ///   the connection.
@@ -109,15 +107,5 @@ extension AsyncSocket: EventSocket {
     /// - Parameter descriptor: nil when no descriptor is open.
     static func call(_ body: (Int32?) -> Void, with descriptor: Int32?) {
         body(descriptor)
-    }
-}
-
-extension EventOutlet: BatchedWork where Socket == AsyncSocket {
-    func takeTicket() -> Int {
-        takeBacklogTicket()
-    }
-
-    func run(upTo ticket: Int, on queue: DispatchQueue) {
-        deliverBacklog(upTo: ticket, on: queue)
     }
 }

@@ -4,7 +4,7 @@ internal import SocketTLS
 
 /// An event for the delegate. A plain value: it waits until the state that it describes is consistent.
 ///
-/// What is rare is indirect, so that what is frequent is small: each event is moved several times.
+/// Rare events are indirect, so that frequent ones are small: each event is moved several times.
 enum DelegateEvent: Sendable {
     indirect case didAccept(AcceptedConnection)
     case didStopListening(Listener)

@@ -13,6 +13,15 @@
 
 internal import SocketBuffers
 
+/// An event for a delegate: a plain value.
+protocol SocketEvent: Sendable {
+    /// The last event of its source.
+    var isEnd: Bool { get }
+    /// Adds the progress in `next` to its own; false when the two are not about the same operation.
+    mutating func absorb(_ next: Self) -> Bool
+    var isProgress: Bool { get }
+}
+
 /// The events of one source that wait for a delegate queue. Any thread may use it.
 struct EventBacklog<Event: SocketEvent>: Sendable {
     private struct State {
@@ -39,7 +48,7 @@ struct EventBacklog<Event: SocketEvent>: Sendable {
             arrived += 1
         }
 
-        /// What is promised and has not been taken.
+        /// The events that are promised and have not been taken.
         mutating func next() -> [Event]? {
             let count = promised - left
             isOut = count > 0

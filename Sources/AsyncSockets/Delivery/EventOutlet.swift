@@ -15,22 +15,42 @@ internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
+/// The events of one source that are not delivered yet, oldest first: what the parts of a source know of its
+/// `EventOutlet`, and so nothing of its socket.
+///
+/// Confined to the turn of its source, or to the loop of a listener.
+class EventOutbox<Event: SocketEvent> {
+    // In an order that takes little room, here and in the subclass: every connection has one of these.
+
+    /// The thread whose code may have its writes leave together.
+    final let collector = WriteCollector()
+    @exclusivity(unchecked) final var waiting = Ring<Event>()
+
+    final var isEmpty: Bool { waiting.isEmpty }
+
+    final func append(_ event: consuming Event) {
+        waiting.append(event)
+    }
+}
+
 /// The events of one source on their way to the delegate of its socket.
 ///
 /// Confined to the turn of its source, or to the loop of a listener. `supersede()` and `end` are for anyone.
 /// On a delegate queue its blocks use the backlog, which is set before the first of them, and the socket.
-final class EventOutlet<Socket: EventSocket>: @unchecked Sendable {
+final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchecked Sendable {
     // Unchecked: see above. The runtime reads weak references atomically.
-    @exclusivity(unchecked) private weak var socket: Socket?
-    @exclusivity(unchecked) private var outbox = Ring<Socket.Event>()
-    /// The queue that events have to be sent to; nil when they are delivered inline.
-    @exclusivity(unchecked) private(set) var queue: DispatchQueue?
-    /// Made once, when there is a delegate queue to send the first event to.
-    @exclusivity(unchecked) private var backlog: EventBacklog<Socket.Event>?
+
     @exclusivity(unchecked) var isHeldBack = false
     /// User code is being called inside the turn.
     @exclusivity(unchecked) private(set) var isDelivering = false
     private let hasSuccessor = Atomic(false)
+    @exclusivity(unchecked) private weak var socket: Socket?
+    /// The queue that events have to be sent to; nil when they are delivered inline.
+    @exclusivity(unchecked) private(set) var queue: DispatchQueue?
+    /// Made once, when there is a delegate queue to send the first event to.
+    @exclusivity(unchecked) private var backlog: EventBacklog<Socket.Event>?
+    /// The source, when it collects what a block of callbacks writes. Used by the thread of the block alone.
+    @exclusivity(unchecked) private var collecting: Socket.Source?
     /// Reached when the end is delivered.
     let end = Milestone()
 
@@ -65,14 +85,8 @@ final class EventOutlet<Socket: EventSocket>: @unchecked Sendable {
 
     // MARK: - Delivering
 
-    var isEmpty: Bool { outbox.isEmpty }
-
-    func append(_ event: consuming Socket.Event) {
-        outbox.append(event)
-    }
-
-    /// What follows is not a callback, even if a callback called it; returns whether one did. Pass that to
-    /// `resumeCallback(_:)` afterwards.
+    /// The code that follows is not a callback, even if a callback called it; returns whether one did. Pass
+    /// that to `resumeCallback(_:)` afterwards.
     func leaveCallback() -> Bool {
         defer { isDelivering = false }
         return isDelivering
@@ -84,7 +98,7 @@ final class EventOutlet<Socket: EventSocket>: @unchecked Sendable {
 
     /// Delivers what waits, here and now where possible.
     func deliver(on executor: TurnExecutor, for source: Socket.Source) {
-        guard !outbox.isEmpty, !isHeldBack else { return }
+        guard !waiting.isEmpty, !isHeldBack else { return }
         // No message brings a new queue here: the socket sends its changes to the next source.
         if isSuperseded { changeQueue() }
         if queue != nil {
@@ -106,11 +120,11 @@ final class EventOutlet<Socket: EventSocket>: @unchecked Sendable {
         if queue != nil { return send(on: loop) }
         if let backlog, !backlog.isIdle(orElse: { loop.run { self.deliver(onLoop: loop) } }) { return }
         var recipient = EventRecipient(socket)
-        while !outbox.isEmpty {
+        while !waiting.isEmpty {
             let delegate = recipient.findDelegate()
             guard isInline(recipient) else { return send(on: loop) }
             repeat {
-                guard let event = outbox.popFirst() else { return }
+                guard let event = waiting.popFirst() else { return }
                 deliver(event, to: delegate, of: &recipient)
             } while !recipient.isOutdated
         }
@@ -120,22 +134,35 @@ final class EventOutlet<Socket: EventSocket>: @unchecked Sendable {
         var left = Self.deliveryLimit
         var recipient = EventRecipient(socket)
         recipient.beginCallbacks(of: source)
-        while left > 0, !outbox.isEmpty {
+        collector.open(for: .delivery)
+        while left > 0, !waiting.isEmpty {
             // Held for all events: to count references to a weakly referenced object is expensive.
             let delegate = recipient.findDelegate()
             guard isInline(recipient) else { break }
             repeat {
-                guard let event = outbox.popFirst() else { break }
+                guard let event = waiting.popFirst() else { break }
                 isDelivering = true
                 deliver(consume event, to: delegate, of: &recipient)
                 isDelivering = false
                 left -= 1
-                // What is queued in several callbacks is served together.
-                if outbox.isEmpty { source.serveRequests() }
+                // Requests of several callbacks are served together.
+                if waiting.isEmpty { source.serveRequests() }
             } while left > 0 && !recipient.isOutdated
         }
+        source.endCallbacks()
         recipient.endCallbacks()
-        if !outbox.isEmpty { source.askForTurn() }
+        if !waiting.isEmpty { source.askForTurn() }
+    }
+
+    /// Inside the turn: `source` collects writes. A block of callbacks has it send them in the end.
+    func noteCollecting(_ source: Socket.Source) {
+        if collector.code == .block { collecting = source }
+    }
+
+    /// On the thread of a block, whose callbacks are over.
+    private func endBlock() {
+        collector.close()
+        if let source = collecting.take() { source.flush() }
     }
 
     /// True when events are delivered inside the turn. The delegate may have moved to a queue of its own
@@ -161,18 +188,18 @@ final class EventOutlet<Socket: EventSocket>: @unchecked Sendable {
         // Set once: blocks on the queue read it.
         if backlog == nil { backlog = EventBacklog() }
         guard let backlog else { return }
-        guard let ticket = backlog.take(&outbox, isOnLoop: loop != nil) else { return }
-        if let loop { return loop.afterBatch(Socket.batchedWork(of: self), on: queue) }
+        guard let ticket = backlog.take(&waiting, isOnLoop: loop != nil) else { return }
+        if let loop { return loop.afterBatch(self, on: queue) }
         queue.async { self.deliverBacklog(upTo: ticket, on: queue) }
     }
 
     /// On the loop, when the batch has been handled.
-    func takeBacklogTicket() -> Int {
+    fileprivate func takeBacklogTicket() -> Int {
         backlog?.takeTicket() ?? 0
     }
 
     /// On `queue`: delivers what came before `ticket` was taken.
-    func deliverBacklog(upTo ticket: Int, on queue: DispatchQueue) {
+    fileprivate func deliverBacklog(upTo ticket: Int, on queue: DispatchQueue) {
         guard let backlog, let events = backlog.begin(upTo: ticket) else { return }
         deliver(events, of: backlog, on: queue)
     }
@@ -190,12 +217,16 @@ final class EventOutlet<Socket: EventSocket>: @unchecked Sendable {
                     delegate = recipient.findDelegate()
                 }
                 if let other = recipient.queue, other !== queue {
+                    endBlock()
                     backlog.putBack(events)
                     return other.async { self.goOn(with: backlog, on: other) }
                 }
                 events.removeFirst()
+                if events.isEmpty { collector.close() } else { collector.open(for: .block) }
                 deliver(event, to: delegate, of: &recipient)
             }
+            // Before the backlog lets another block in.
+            endBlock()
             guard let more = backlog.next() else { break }
             events = more[...]
         }
@@ -253,7 +284,7 @@ struct EventRecipient<Socket: EventSocket>: ~Copyable {
     }
 
     fileprivate mutating func deliver(_ event: consuming Socket.Event, to delegate: Socket.Delegate?) {
-        // No one else has the socket any more, so no one wants its events.
+        // Nothing else refers to the socket any more, so its events are not wanted.
         if isKnownUniquelyReferenced(&socket) { socket = nil }
         guard let socket = unretained else { return }
         // Handed over, not copied: a copy of the data would count references.
@@ -262,4 +293,74 @@ struct EventRecipient<Socket: EventSocket>: ~Copyable {
             if let event = event.take() { socket.deliver(consume event, to: delegate) }
         }
     }
+}
+
+/// A socket that delivers events to its delegate.
+protocol EventSocket: AnyObject, Sendable {
+    associatedtype Event: SocketEvent
+    associatedtype Delegate
+    associatedtype Source: EventSource
+
+    /// A queue on which the socket's state is handled, and inline delegates are called.
+    var socketQueue: DispatchQueue? { get }
+    /// The queue on which the delegate is called; nil: inline.
+    var delegateQueue: DispatchQueue? { get }
+    /// How many times the delegate has changed.
+    var delegateChangeCount: Int { get }
+    /// The delegate and its queue, as they are now.
+    func copyDelegate(to delegate: inout Delegate?, _ queue: inout DispatchQueue?)
+    /// Calls the delegate. This is where user code runs.
+    func deliver(_ event: consuming Event, to delegate: Delegate?)
+    /// On this thread, until `endCallbacks()`: what the delegate asks for goes to `source` at once.
+    func beginCallbacks(of source: Source)
+    func endCallbacks()
+
+    // The loop asks this of an outlet, and the default is below. Here, since the conformance of one type
+    // of socket knows all types, and a generic one looks them up at run time: twice the cost of an echo.
+
+    static func takeTicket(of outlet: EventOutlet<Self>) -> Int
+    static func deliverBacklog(of outlet: EventOutlet<Self>, upTo ticket: Int, on queue: DispatchQueue)
+}
+
+extension EventSocket {
+    static func takeTicket(of outlet: EventOutlet<Self>) -> Int {
+        outlet.takeBacklogTicket()
+    }
+
+    static func deliverBacklog(of outlet: EventOutlet<Self>, upTo ticket: Int, on queue: DispatchQueue) {
+        outlet.deliverBacklog(upTo: ticket, on: queue)
+    }
+}
+
+extension EventOutlet: BatchedWork {
+    func takeTicket() -> Int {
+        Socket.takeTicket(of: self)
+    }
+
+    func run(upTo ticket: Int, on queue: DispatchQueue) {
+        Socket.deliverBacklog(of: self, upTo: ticket, on: queue)
+    }
+}
+
+/// The source of events, which also gets the delegate's requests while it is called inline.
+protocol EventSource: AnyObject, Sendable {
+    var loop: EventLoop { get }
+    /// Does what the delegate has asked for in callbacks.
+    func serveRequests()
+    /// Inside the turn: the callbacks of a delivery are over.
+    func endCallbacks()
+    /// Anywhere: sends what it has collected.
+    func flush()
+    /// Publishes the progress, before the delegate can ask for it on its queue.
+    func publishProgress()
+    /// Inside the turn: it has not ended, and its socket has taken up nothing else.
+    var isCurrent: Bool { get }
+    /// Asks for another turn soon.
+    func askForTurn()
+}
+
+// For a source that collects nothing.
+extension EventSource {
+    func endCallbacks() {}
+    func flush() {}
 }

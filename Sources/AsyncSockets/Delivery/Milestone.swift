@@ -2,7 +2,7 @@ internal import Synchronization
 
 /// Something that happens once, and one waiter for it.
 struct Milestone: ~Copyable, Sendable {
-    /// What is to be done when it is reached.
+    /// The work to do when it is reached.
     private final class Sequel: Sendable {
         let body: @Sendable () -> Void
 

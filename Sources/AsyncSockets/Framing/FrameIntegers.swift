@@ -65,7 +65,7 @@ extension FixedWidthInteger {
     fileprivate static func checked(_ width: Int?) -> Int {
         let most = bitWidth / 8
         guard let width else { return most }
-        precondition((1...most).contains(width), "a \(Self.self) has 1 to \(most) bytes, and not \(width)")
+        precondition((1...most).contains(width), "width must be from 1 to \(most) for \(Self.self), and is \(width)")
         return width
     }
 }

@@ -49,7 +49,7 @@ final class FrameReader<Format: Framing>: @unchecked Sendable {
     }
 }
 
-extension StreamConnection {
+extension TaskOperations {
     /// The next frame; nil after an orderly end.
     nonisolated(nonsending) func readFrame<Format>(
         _ reader: FrameReader<Format>, _ limit: OperationLimit
@@ -59,7 +59,8 @@ extension StreamConnection {
             return reader.takeFrame()
         } catch let error as AsyncSocketError where error.isOrderlyEnd {
             // Bytes of a frame that is not complete are still there, or were when the connection ended.
-            if try await hasUnreadBytes(limit) || record.withLock({ $0.snapshot.hasDroppedBytes }) { throw error }
+            if try await hasUnreadBytes(limit) { throw error }
+            if connection.record.withLock({ $0.snapshot.loss?.value.hasBytes == true }) { throw error }
             return nil
         }
     }

@@ -6,7 +6,7 @@ public import FoundationEssentials
 /// called on an event loop, so they must be quick, and must not block. Use it with
 /// `AsyncSocket.frames(_:idleTimeout:)`, `readFrame(_:timeout:)` and `write(_:as:timeout:)`.
 public protocol Framing: Sendable {
-    /// What is sent and received.
+    /// The value that is sent and received.
     associatedtype Frame: Sendable
 
     /// The most bytes that a frame may have, with all that is around it. A longer one ends the connection
@@ -140,6 +140,6 @@ extension AsyncSocketError {
     fileprivate static func frameTooLong(_ count: String, _ limit: Int, blame: Blame = .peer) -> AsyncSocketError {
         AsyncSocketError(
             blame == .peer ? .readMaxedOut : .badParameter, blame: blame, operation: blame == .peer ? "read" : "write",
-            message: "a frame of \(count) bytes is longer than maxLength, \(limit)")
+            message: "a frame of \(count) bytes is longer than maxLength, \(limit) bytes: raise it where the framing is made")
     }
 }

@@ -8,15 +8,22 @@ struct AcceptedConnection: Sendable {
     let peer: SocketAddress
     let listener: Listener
 
+    /// It has no socket: logs that, and has the observer know.
+    func deliver(_ loss: AcceptLoss) {
+        log(loss)
+        ConnectionObservation.deliver(loss, of: peer, to: listener.observer)
+    }
+
     /// Logs that the connection was closed at once, and what to do about it: as a warning the first time
     /// only, so that peers cannot fill the log.
-    func log(_ loss: AcceptLoss) {
+    private func log(_ loss: AcceptLoss) {
         let reason: String
         switch loss {
-        case .noDelegate: reason = "the listener has no delegate any more: keep the delegate, which a socket holds weakly"
+        case .noDelegate:
+            reason = "the listener's delegate is gone: keep a reference to it, since a socket holds its delegate weakly"
         case .notKept:
             reason =
-                "no one kept it: store the new socket in socket(_:didAcceptNewSocket:), in a property or an array, until its socketDidDisconnect"
+                "nothing keeps it: store the new socket in socket(_:didAcceptNewSocket:), in a property or an array, until its socketDidDisconnect"
         case .failed(let error):
             return listener.logger.error("an accepted connection is lost", metadata: ["error": "\(error)"])
         }

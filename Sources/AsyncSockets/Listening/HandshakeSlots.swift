@@ -73,7 +73,7 @@ final class HandshakeSlots: Sendable {
         for waiter in next { waiter.resume() }
     }
 
-    /// Returns when no one waits.
+    /// Returns when nothing waits.
     nonisolated(nonsending) func room() async {
         await enter()
         leave()

@@ -13,7 +13,7 @@ internal import SocketCore
 /// The listening half of a socket: one `Acceptor` for each address, on one port, or for each inherited
 /// descriptor.
 final class Listener: Sendable {
-    /// What all its acceptors have in common.
+    /// The values that all its acceptors share.
     struct Setup: Sendable {
         let loop: EventLoop
         let options: SocketOptionSet
@@ -47,8 +47,11 @@ final class Listener: Sendable {
     }
 
     /// The IPv4 address if it has one, or else the IPv6 one, or the Unix-domain one; of inherited sockets,
-    /// that of the first.
+    /// the first one's.
     var localAddress: SocketAddress? { acceptors.first?.localAddress }
+
+    /// The addresses of all its sockets.
+    var localAddresses: [SocketAddress] { acceptors.compactMap(\.localAddress) }
 
     /// True until `close()` is called.
     var isOpen: Bool { state.withLock { !$0.isClosed } }
@@ -106,7 +109,7 @@ final class Listener: Sendable {
         return listener
     }
 
-    /// Accepts from sockets that listen already, such as those of a service manager, and takes them over.
+    /// Accepts from sockets that listen already, such as a service manager's, and takes them over.
     ///
     /// Each keeps the address, port and file that it has. The end of this listener closes our descriptors;
     /// the sockets live on with the others that have them.
@@ -143,7 +146,7 @@ final class Listener: Sendable {
             },
             paused: { [weak self, logger] reason, seconds in
                 logger.warning("accepting pauses", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
-                self?.deliverPause(.shortage(AsyncSocketError(reason, operation: "accept")), seconds: seconds)
+                self?.deliverPause(.shortage(AsyncSocketError(reason, operation: "accept")), seconds)
             },
             full: { [weak self] in self?.deliverPause(.connectionLimit) },
             closed: { [weak self] in
@@ -152,6 +155,12 @@ final class Listener: Sendable {
                 beginning.whenReached { setup.loop.run { setup.ended(self) } }
             }
         )
+    }
+
+    /// On the loop: accepting pauses.
+    private func deliverPause(_ reason: AcceptPause.Reason, _ seconds: Double? = nil) {
+        ConnectionObservation.deliver(
+            AcceptPause(reason: reason, seconds: seconds, listener: localAddress), to: observer)
     }
 
     private func isLastEnd() -> Bool {

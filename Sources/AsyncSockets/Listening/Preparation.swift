@@ -8,17 +8,17 @@ struct Preparation: Sendable {
     /// Every accepted socket gets its configuration, options and logger. It is never in use itself.
     let model: AsyncSocket
     /// The settings for the next connection; always nil without TLS.
-    private let tls: Locked<TLSSettings?>
+    private let tls: Locked<TLSServerSettings?>
     private let hasTLS: Bool
     /// Handshakes, and the headers before them.
     let slots = HandshakeSlots(limit: 4096)
     let failures = FailureLog()
-    private let trust: SocketListener.TrustDecision?
-    private let proxyProtocol: SocketListener.ProxyProtocol?
+    private let trust: (@Sendable (PeerTrust) async throws -> Bool)?
+    private let proxyProtocol: ProxyExpectation?
 
     init(
-        model: AsyncSocket, tls: TLSSettings?, trust: SocketListener.TrustDecision?,
-        proxyProtocol: SocketListener.ProxyProtocol?
+        model: AsyncSocket, tls: TLSServerSettings?, trust: (@Sendable (PeerTrust) async throws -> Bool)?,
+        proxyProtocol: ProxyExpectation?
     ) throws(AsyncSocketError) {
         self.model = model
         self.proxyProtocol = proxyProtocol
@@ -29,22 +29,25 @@ struct Preparation: Sendable {
     }
 
     /// Takes other settings for the connections to come.
-    func replaceTLS(_ settings: TLSSettings) throws(AsyncSocketError) {
+    func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
         guard hasTLS else {
-            throw .badConfiguration("accept", "a listener that was made without TLS cannot get settings for it")
+            throw .badConfiguration("accept", "the listener was made without TLS: make one with the parameter tls")
         }
         let checked = try Self.check(settings, decides: trust != nil)
-        tls.withLock { $0 = checked }
+        // The old ones may hold objects of the user's, which run code when they go: not under the lock.
+        let old = tls.withLock { tls in
+            defer { tls = checked }
+            return tls
+        }
+        withExtendedLifetime(old) {}
     }
 
-    private static func check(_ tls: TLSSettings, decides: Bool) throws(AsyncSocketError) -> TLSSettings {
-        guard tls.role == .server else {
-            throw .badParameter("accept", "a listener needs settings of a server, made with TLSSettings.server(identity:)")
-        }
+    private static func check(_ tls: TLSServerSettings, decides: Bool) throws(AsyncSocketError) -> TLSServerSettings {
         guard decides || tls.trustEvaluation == .builtIn else {
-            throw .badConfiguration("accept", "no one decides about the certificates of clients: give the parameter trust")
+            throw .badConfiguration(
+                "accept", "the settings leave the certificates of clients to the program to decide about: pass trust")
         }
-        try AsyncSocketError.check(tls)
+        try AsyncSocketError.check(tls.values)
         var tls = tls
         // Nothing comes in plaintext: what is there early is the handshake.
         tls.bytesBufferedAtUpgrade = .feedToTLS

@@ -1,6 +1,9 @@
 internal import SocketBuffers
 public import SocketCore
 
+/// The name for the code below the listener.
+typealias ProxyExpectation = SocketListener.ProxyProtocol
+
 extension SocketListener {
     /// Which connections begin with a header of the PROXY protocol, which names the client on whose behalf a
     /// proxy connects: `.required(from: try .addresses(["10.0.0.0/8"]))`.
@@ -35,7 +38,7 @@ extension SocketListener {
                 for text in texts where text != unixWord {
                     guard let prefix = AddressPrefix(text) else {
                         throw .badParameter(
-                            "accept", "\"\(text)\" is no address, no prefix such as 192.0.2.0/24, and not \(unixWord)")
+                            "accept", "\"\(text)\" is not an address, a prefix such as 192.0.2.0/24, or \(unixWord)")
                     }
                     prefixes.append(prefix)
                 }
@@ -53,7 +56,7 @@ extension SocketListener {
             }
         }
 
-        /// What becomes of connections from other sources.
+        /// The treatment of connections from other sources.
         public enum Others: Sendable, Hashable {
             /// They are closed at once.
             case refused
@@ -62,9 +65,9 @@ extension SocketListener {
             case served
         }
 
-        /// Whose connections begin with a header, always.
+        /// The sources whose connections always begin with a header.
         public let sources: Sources
-        /// What becomes of all others.
+        /// The treatment of all others.
         public let others: Others
         /// How long a header may take. The specification asks for three seconds at least, so that one lost
         /// segment does no harm.
@@ -76,7 +79,7 @@ extension SocketListener {
         ///
         /// - Parameters:
         ///   - sources: Your proxies.
-        ///   - others: What becomes of connections from other sources: refused, by default.
+        ///   - others: The treatment of connections from other sources: refused, by default.
         ///   - timeout: How long a header may take; 3 seconds by default.
         ///   - maximumHeaderBytes: The most bytes of a header of version 2; 4 KiB by default. A header of
         ///     version 1 has at most 107.
@@ -95,17 +98,17 @@ extension SocketListener.ProxyProtocol {
     nonisolated(nonsending) func receiveHeader(on socket: AsyncSocket) async throws {
         guard let peer = socket.connectedAddress, sources.contains(peer) else {
             if others == .served { return }
-            throw failure("the peer is no source of PROXY headers, and all others are refused")
+            throw failure("the peer is not one of the proxies in sources, and others are refused")
         }
         let reader = ProxyHeaderReader(maximumCount: maximumHeaderBytes)
         do {
             _ = try await socket.read(.reader(reader.reader), .max, timeout)
         } catch let error as ProxyHeaderError {
-            throw failure("no valid PROXY header came: \(error.message)")
+            throw failure("the PROXY header is invalid: \(error.message)")
         } catch let error as AsyncSocketError where error.isOrderlyEnd {
             throw failure("the connection ended before its PROXY header was complete")
         } catch let error as AsyncSocketError where error.code == .readTimeout {
-            throw failure("no PROXY header came within \(timeout)")
+            throw failure("the PROXY header did not arrive within \(timeout)")
         }
         socket.proxyHeader = reader.header
     }

@@ -1,8 +1,7 @@
 // Rules of a reception:
-//  1. An accepted connection is in one place: it waits here, or a task serves it. What waits when accepting
-//     ends is closed.
-//  2. One task takes what has arrived (`arrivals()`): that of `run`, or that of `connections`. It begins
-//     once.
+//  1. An accepted connection, or a new peer of datagrams, is in one place: it waits here, or a task serves
+//     it. Connections that wait when accepting ends are closed.
+//  2. One task takes what has arrived (`arrivals()`): the task of `run` or of `connections`. It begins once.
 //  3. `stop` is the end of accepting. Tasks go on until they end by themselves or `cut` comes.
 //  4. The end is reached when accepting is over and no task serves a connection any more.
 //  5. `cut` cancels the task that accepts, and with it those that serve, on the thread that calls it: the
@@ -12,24 +11,26 @@ internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 
-/// What a `SocketListener` has accepted, on its way to the tasks that serve it, and how many of those there
-/// are.
-final class Reception: Sendable {
-    /// What accepts.
-    enum Operation: String {
-        case run
-        case connections
-    }
+/// The operation that accepts.
+enum ReceptionOperation: String {
+    case run
+    case connections
+}
+
+/// The connections that a `SocketListener` has accepted, or the peers of a `DatagramListener`, on their way
+/// to the tasks that serve them, and the number of those tasks.
+final class Reception<Arrival: Sendable>: Sendable {
+    typealias Operation = ReceptionOperation
 
     private enum Use {
-        /// No one has begun to accept.
+        /// Nothing has begun to accept.
         case none
         case accepting(Operation)
         case ended(Operation)
 
         var isAccepting: Bool { if case .accepting = self { true } else { false } }
 
-        /// What has begun to accept.
+        /// The operation that has begun to accept.
         var operation: Operation? {
             switch self {
             case .none: nil
@@ -44,7 +45,7 @@ final class Reception: Sendable {
         var isStopped = false
         /// Connections have no more time.
         var isCut = false
-        var arrived: [AcceptedConnection] = []
+        var arrived: [Arrival] = []
         var servedCount = 0
         /// The task that waits in `arrivals()`.
         var taker: UnsafeContinuation<Void, Never>?
@@ -96,10 +97,10 @@ final class Reception: Sendable {
     // MARK: - Arrivals
 
     /// On the loop: a connection was accepted.
-    func arrive(_ connection: AcceptedConnection) {
+    func arrive(_ arrival: Arrival) {
         let taker = state.withLock { state -> UnsafeContinuation<Void, Never>? in
             guard !state.isStopped else { return nil }
-            state.arrived.append(connection)
+            state.arrived.append(arrival)
             return state.taker.take()
         }
         taker?.resume()
@@ -107,9 +108,9 @@ final class Reception: Sendable {
 
     /// Everything that has arrived, at least one, which counts as served from now on; nil when accepting is
     /// over.
-    nonisolated(nonsending) func arrivals() async -> [AcceptedConnection]? {
+    nonisolated(nonsending) func arrivals() async -> [Arrival]? {
         while true {
-            let (isOver, arrived) = state.withLock { state -> (Bool, [AcceptedConnection]) in
+            let (isOver, arrived) = state.withLock { state -> (Bool, [Arrival]) in
                 let arrived = state.arrived
                 state.arrived = []
                 state.servedCount += arrived.count
@@ -151,7 +152,7 @@ final class Reception: Sendable {
 
     // MARK: - The end
 
-    /// Ends accepting. What has arrived and was not taken is closed.
+    /// Ends accepting. Connections that have arrived and were not taken are closed.
     func stop() {
         let (arrived, taker) = state.withLock { state in
             state.isStopped = true

@@ -1,8 +1,8 @@
 // Rules of the sequence of connections:
-//  1. It accepts from the first use on. What it has accepted belongs to the listener: a loop that is left
+//  1. It accepts from the first use on. Accepted connections belong to the listener: a loop that is left
 //     early loses nothing, and the next one goes on.
-//  2. Each connection is prepared in a task of its own, so that no one waits for another one's handshake, and
-//     gets into the queue when it is ready.
+//  2. Each connection is prepared in a task of its own, so that it does not wait for another one's handshake,
+//     and gets into the queue when it is ready.
 //  3. While `SocketQueue.limit` sockets are ready nothing is taken, and at most a batch waits to be.
 //     Handshakes under way do not count: peers that are slow on purpose would hold up all others.
 
@@ -18,9 +18,9 @@ extension SocketListener {
     /// ```
     ///
     /// Each socket is ready: its PROXY header has come, and with `tls` it is secure. It is yours: it closes
-    /// with the last reference to it at the latest, and outlives the listener. Handshakes hold up no one; a
-    /// connection that fails before it is ready never appears; it is logged at the level `notice`, one line a
-    /// second of each kind of error at most.
+    /// with the last reference to it at the latest, and outlives the listener. Handshakes do not hold up
+    /// other connections. A connection that fails before it is ready never appears; it is logged at the level
+    /// `notice`, one line a second of each kind of error at most.
     ///
     /// Accepting begins with the first element that is asked for. It pauses while 16 ready sockets wait, and
     /// at `maximumConnections`. A loop that you leave loses nothing: the next one goes on, until the
@@ -38,7 +38,7 @@ extension SocketListener {
 
         fileprivate let listener: SocketListener
 
-        /// Goes on with the next connection that no one has.
+        /// Goes on with the next connection that has not been taken.
         public func makeAsyncIterator() -> Iterator {
             Iterator(listener: listener)
         }
@@ -61,7 +61,8 @@ extension SocketListener {
     private func acceptForQueue() throws(AsyncSocketError) {
         guard try reception.begin(.connections) else { return }
         listener.start()
-        // Detached, since it belongs to no one who asks; and without the listener, whose end ends it.
+        // Detached, since it belongs to none of the tasks that ask; and without the listener, whose end ends
+        // it.
         Task.detached { [reception, preparation, queue] in
             let isReadyAtOnce = preparation.isEmpty
             let wait = { @Sendable (count: Int) async in

@@ -8,11 +8,11 @@ extension SocketListener {
     ///
     /// Everything is read and checked before the change, which is one step: a connection gets the old
     /// settings or the new ones. Those that are there, or shake hands now, keep theirs. Tickets stay good if
-    /// nothing but `TLSSettings.ticketKeys` decides about them.
+    /// nothing but `TLSSettings.clients` decides about them.
     ///
     /// - Throws: `.tls` or `.badParameter` for unusable settings, and the old ones stay; `.badConfiguration`
-    ///   when the listener was made without `tls`, or no one decides about certificates.
-    public func replaceTLS(_ settings: TLSSettings) throws(AsyncSocketError) {
+    ///   when the listener was made without `tls`, or nothing decides about certificates.
+    public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
         try preparation.replaceTLS(settings)
     }
 
@@ -41,7 +41,7 @@ extension SocketListener {
     @concurrent
     public func reloadTLS(
         from files: [String], every interval: Duration = .seconds(5), onError: (@Sendable (any Error) -> Void)? = nil,
-        _ makeSettings: @Sendable () throws -> TLSSettings
+        _ makeSettings: @Sendable () throws -> TLSServerSettings
     ) async throws {
         var known: [FileStamp]?
         var hasFailed = false

@@ -13,7 +13,8 @@ extension SocketListener {
     ///
     /// `body` gets a socket that is ready: its PROXY header has come, and with `tls` it is secure. When
     /// `body` returns, the connection closes in order (`AsyncSocket.close(timeout:)`); when it throws, or its
-    /// task is cancelled, at once. Its errors, and those of headers and handshakes, end that connection only.
+    /// task is cancelled, at once. Its errors, and errors of headers and handshakes, end that connection
+    /// only.
     ///
     /// Returns after `shutdown(within:)`, once all connections have ended. When the task that calls this is
     /// cancelled, accepting ends, the tasks of all connections are cancelled, and it throws
@@ -27,9 +28,9 @@ extension SocketListener {
     ///     `.idleTimeout`; nil: never.
     ///   - onError: Gets the error of each connection that did not end in good order, and its socket, which
     ///     is closed by then: `connectedAddress` is still known. It is called in the connection's task.
-    ///     Without it the errors are logged with the peer's address, those before `body` at the level
-    ///     `notice` and those of `body` at `warning`, one line a second of each kind at most.
-    ///   - body: What to do with a connection.
+    ///     Without it the errors are logged with the peer's address, errors before `body` at the level
+    ///     `notice` and errors of `body` at `warning`, one line a second of each kind at most.
+    ///   - body: Serves a connection.
     /// - Throws: `CancellationError`, and `.badConfiguration` when the listener is in use, or its use has
     ///   ended.
     @concurrent
@@ -45,7 +46,7 @@ extension SocketListener {
             let pause = { @Sendable (_: Int) async in if !preparation.isEmpty { await preparation.slots.room() } }
             await reception.serveArrivals(on: executor, after: pause) { accepted, loop in
                 guard let socket = await preparation.makeReady(accepted, on: loop, onError) else { return }
-                if let idleTimeout { socket.connection?.endWhenIdle(idleTimeout) }
+                if let idleTimeout { socket.operations?.endWhenIdle(idleTimeout) }
                 do {
                     try await socket.closing(after: body)
                 } catch {
@@ -67,26 +68,28 @@ extension Reception {
     ///   - executor: Where `body` runs; nil: where the caller does. Otherwise the accepting task runs on the
     ///     loop that accepts.
     ///   - pause: Called after each batch with its count; nothing is taken until it returns.
+    ///   - allOnOneLoop: All are served on the loop that accepts.
     func serveArrivals(
         on executor: ConnectionExecutor?, after pause: @escaping @Sendable (Int) async -> Void = { _ in },
-        _ body: @escaping @Sendable (AcceptedConnection, EventLoop) async -> Void
+        allOnOneLoop: Bool = false, _ body: @escaping @Sendable (Arrival, EventLoop) async -> Void
     ) async {
         if let executor {
-            await complete(Task(executorPreference: loop) { await self.serve(on: executor, pause, body) })
+            await complete(
+                Task(executorPreference: loop) { await self.serve(on: executor, pause, allOnOneLoop, body) })
         } else {
-            await serve(on: nil, pause, body)
+            await serve(on: nil, pause, allOnOneLoop, body)
         }
         end()
     }
 
     private func serve(
-        on executor: ConnectionExecutor?, _ pause: (Int) async -> Void,
-        _ body: @escaping @Sendable (AcceptedConnection, EventLoop) async -> Void
+        on executor: ConnectionExecutor?, _ pause: (Int) async -> Void, _ allOnOneLoop: Bool,
+        _ body: @escaping @Sendable (Arrival, EventLoop) async -> Void
     ) async {
         await withDiscardingTaskGroup { group in
             while let arrivals = await arrivals() {
                 for accepted in arrivals {
-                    let loop = (try? EventLoop.next()) ?? loop
+                    let loop = allOnOneLoop ? self.loop : (try? EventLoop.next()) ?? self.loop
                     group.addTask(executorPreference: executor?.taskExecutor(for: loop)) {
                         if !Task.isCancelled { await body(accepted, loop) }
                         self.noteServed()

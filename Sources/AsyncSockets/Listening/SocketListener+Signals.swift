@@ -14,6 +14,13 @@ extension SocketListener {
     /// at once. When this returns, a signal does what it did before; several listeners may wait for the same
     /// signals, and all get them.
     ///
+    /// The signal does not interrupt the tasks of connections. Those that wait for something other than their
+    /// peers, such as the next message of a chat, need to know from `onShutdown`:
+    ///
+    /// ```swift
+    /// try await listener.run(untilSignals: [SIGTERM], onShutdown: { await room.close() }) { socket in … }
+    /// ```
+    ///
     /// - Parameters:
     ///   - signals: Numbers of signals (signal(7)), such as `SIGTERM`.
     ///   - time: How long the connections may take from the first signal on, 30 seconds by default; nil: as
@@ -21,7 +28,10 @@ extension SocketListener {
     ///   - executor: As for `run(executor:idleTimeout:onError:_:)`, as for the next three.
     ///   - idleTimeout: When a silent connection ends.
     ///   - onError: Gets the error of each connection that did not end in good order.
-    ///   - body: What to do with a connection.
+    ///   - onShutdown: Called once, when the first signal has ended accepting, in a task of its own. This
+    ///     method waits for it. It is cancelled if the caller's task is, and not by a second signal; signals
+    ///     after the end of the last connection do what they did before. Without a signal it is not called.
+    ///   - body: Serves a connection.
     /// - Throws: What `run(executor:idleTimeout:onError:_:)` throws; `.badParameter` for a signal that a
     ///   program cannot wait for, such as `SIGKILL`, and `.system` when descriptors have run out.
     @concurrent
@@ -29,27 +39,52 @@ extension SocketListener {
         untilSignals signals: [Int32], within time: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
         onError: (@Sendable (any Error, AsyncSocket) -> Void)? = nil,
+        onShutdown: (@Sendable () async -> Void)? = nil,
         _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
     ) async throws {
-        let watch = try beginShutdown(onSignals: signals, within: time)
-        defer { watch.end() }
-        try await run(executor: executor, idleTimeout: idleTimeout, onError: onError, body)
+        let (shutdowns, shutdown) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingOldest(1))
+        let isAwaited = Locked(true)
+        let watch = try beginShutdown(onSignals: signals, within: time, isFirst: isAwaited.take) { shutdown.yield() }
+        async let notice: Void = call(onShutdown, after: shutdowns)
+        do {
+            defer {
+                watch.end()
+                // The thread of a signal may not have come so far yet: then the notice is on its way.
+                if isAwaited.take() { shutdown.finish() }
+            }
+            try await run(executor: executor, idleTimeout: idleTimeout, onError: onError, body)
+        }
+        await notice
     }
 
-    private func beginShutdown(onSignals signals: [Int32], within time: Duration?) throws(AsyncSocketError) -> SignalWatch {
-        let isFirst = Locked(true)
+    private func call(_ onShutdown: (@Sendable () async -> Void)?, after shutdowns: AsyncStream<Void>) async {
+        for await _ in shutdowns { return await onShutdown?() ?? () }
+    }
+
+    private func beginShutdown(
+        onSignals signals: [Int32], within time: Duration?, isFirst takeFirst: @escaping @Sendable () -> Bool,
+        _ noteFirst: @escaping @Sendable () -> Void
+    ) throws(AsyncSocketError) -> SignalWatch {
         do throws(SystemError) {
             return try SignalWatch(signals) { [weak self] signal in
                 guard let self else { return }
                 logger.info("the listener ends", metadata: ["signal": "\(signal)"])
-                let isFirst = isFirst.withLock { isFirst in
-                    defer { isFirst = false }
-                    return isFirst
-                }
+                let isFirst = takeFirst()
                 beginShutdown(within: isFirst ? time : .zero)
+                if isFirst { noteFirst() }
             }
         } catch {
             throw AsyncSocketError(refusal: error, operation: "accept")
+        }
+    }
+}
+
+extension Locked<Bool> {
+    /// True the first time: for the first signal, or for the end of a listener without one.
+    fileprivate func take() -> Bool {
+        withLock { isTrue in
+            defer { isTrue = false }
+            return isTrue
         }
     }
 }

@@ -17,7 +17,7 @@ public import SocketTLS
 /// with `shutdown(within:)`, with the task of `run`, or with the last reference, and is used once.
 public final class SocketListener: Sendable {
     let listener: Listener
-    let reception: Reception
+    let reception: Reception<AcceptedConnection>
     let preparation: Preparation
     let queue = SocketQueue()
 
@@ -39,10 +39,10 @@ public final class SocketListener: Sendable {
     ///   - trust: Decides about a client's certificate: see `startTLS(settings:trust:)`.
     /// - Throws: An `AsyncSocketError`: `.badParameter` when there is no such interface or port, or for
     ///   settings of a client; `.tls` for unusable settings; `.badConfiguration` when every family of the
-    ///   addresses is disabled, or no one decides about certificates; `.system` with an `errno` when it
+    ///   addresses is disabled, or nothing decides about certificates; `.system` with an `errno` when it
     ///   cannot listen on an address; and what `configure` throws.
     public convenience init(
-        port: some BinaryInteger, interface: String? = nil, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
+        port: some BinaryInteger, interface: String? = nil, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
@@ -58,22 +58,23 @@ public final class SocketListener: Sendable {
     ///
     /// - Throws: What `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
-        address: SocketAddress, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
+        address: SocketAddress, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
+        maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
         try self.init(model, tls, trust, proxyProtocol, on: .addresses([address]))
     }
 
-    /// Listens on a Unix-domain socket. What becomes of a file at that path, and who may connect, is as for
-    /// `AsyncSocket.accept(onPath:)`.
+    /// Listens on a Unix-domain socket. `AsyncSocket.accept(onPath:)` says what becomes of a file at that
+    /// path, and who may connect.
     ///
     /// The path has 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
     ///
     /// - Throws: `.badParameter` for another path, `.system` with `EADDRINUSE` when something is there, and
     ///   otherwise what `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
-        path: String, tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
+        path: String, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil, maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
         let model = try Self.makeModel(maximumConnections, configure)
@@ -92,7 +93,7 @@ public final class SocketListener: Sendable {
     ///   has been handed on already, and what the kernel says when it refuses an option; and otherwise what
     ///   `init(port:interface:tls:proxyProtocol:maximumConnections:configure:trust:)` throws.
     public convenience init(
-        inherited descriptors: [InheritedDescriptor], tls: TLSSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
+        inherited descriptors: [InheritedDescriptor], tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int? = nil,
         configure: (AsyncSocket) throws -> Void = { _ in }, trust: TrustDecision? = nil
     ) throws {
@@ -109,12 +110,12 @@ public final class SocketListener: Sendable {
     }
 
     private init(
-        _ model: AsyncSocket, _ tls: TLSSettings?, _ trust: TrustDecision?, _ proxyProtocol: ProxyProtocol?, on place: Place
+        _ model: AsyncSocket, _ tls: TLSServerSettings?, _ trust: TrustDecision?, _ proxyProtocol: ProxyProtocol?, on place: Place
     ) throws(AsyncSocketError) {
         preparation = try Preparation(model: model, tls: tls, trust: trust, proxyProtocol: proxyProtocol)
         let loop = try model.chooseLoop("accept")
         let quota = AcceptQuota(limit: model.maximumAcceptedConnections, aheadLimit: Self.aheadLimit, loop: loop)
-        let reception = Reception(loop: loop, quota: quota)
+        let reception = Reception<AcceptedConnection>(loop: loop, quota: quota)
         let setup = Listener.Setup(
             loop: loop, options: model.state.withLock { $0.options }, quota: quota, logger: model.logger,
             observer: model.observer,
@@ -160,7 +161,7 @@ public final class SocketListener: Sendable {
     // MARK: - Facts
 
     /// Where it listens: the IPv4 address if it has one, or else the IPv6 one, or the Unix-domain one; of
-    /// inherited sockets, that of the first. It stays after the end.
+    /// inherited sockets, the first one's. It stays after the end.
     public var localAddress: SocketAddress? { listener.localAddress }
 
     /// The port; the one that the kernel chose, if it was to choose one. 0 for a Unix-domain socket.
@@ -202,7 +203,7 @@ public final class SocketListener: Sendable {
     /// Nothing is accepted from the moment of the call on, and the port is free. Returns when the tasks of
     /// all connections are over; then `run` returns too. Those that are not over in time are cancelled, which
     /// closes their connections. If the task that calls this is cancelled, they are cancelled at once, and it
-    /// returns. What `connections` has delivered is yours, and goes on.
+    /// returns. Sockets that `connections` has delivered are yours, and go on.
     ///
     /// You may call this any number of times: the earliest deadline counts. The task of a connection calls
     /// `beginShutdown(within:)` instead: it would wait for its own end.
@@ -223,7 +224,7 @@ public final class SocketListener: Sendable {
     func close() {
         reception.stop()
         listener.close()
-        // It ends after its beginning, even if no one has accepted.
+        // It ends after its beginning, even if accepting has never begun.
         listener.start()
         queue.stop()
         // The accepting task may wait for a place, and has to see the end.

@@ -1,8 +1,11 @@
 internal import SocketBuffers
 
 /// Sockets that are ready, and the tasks that wait for one.
-final class SocketQueue: Sendable {
-    private typealias Waiter = UnsafeContinuation<Result<AsyncSocket?, CancellationError>, Never>
+typealias SocketQueue = ReadyQueue<AsyncSocket>
+
+/// Sockets of one kind that are ready, and the tasks that wait for one.
+final class ReadyQueue<Socket: Sendable>: Sendable {
+    private typealias Waiter = UnsafeContinuation<Result<Socket?, CancellationError>, Never>
 
     private struct State {
         /// No more will be accepted.
@@ -10,20 +13,20 @@ final class SocketQueue: Sendable {
         /// No more will be ready.
         var isEnded = false
         /// Few, so that taking the first one is cheap.
-        var ready: [AsyncSocket] = []
+        var ready: [Socket] = []
         /// Connections that will be ready at once.
         var expectedCount = 0
         var lastNumber = 0
         var waiting: [(number: Int, waiter: Waiter)] = []
         /// Those that were cancelled before they waited.
         var cancelled: Set<Int> = []
-        /// Who waits in `room()`.
+        /// The waiter in `room()`.
         var accepting: UnsafeContinuation<Void, Never>?
 
-        var hasRoom: Bool { isStopped || ready.count + expectedCount < SocketQueue.limit }
+        var hasRoom: Bool { isStopped || ready.count + expectedCount < ReadyQueue.limit }
     }
 
-    private static let limit = 16
+    private static var limit: Int { 16 }
     private let state = Locked(State())
 
     /// So many connections will be ready at once: they count as ready from now on. `noteExpected(-1)` for
@@ -33,7 +36,7 @@ final class SocketQueue: Sendable {
         makeRoom()
     }
 
-    func put(_ socket: AsyncSocket) {
+    func put(_ socket: Socket) {
         let waiter = state.withLock { state -> Waiter? in
             guard state.waiting.isEmpty else { return state.waiting.removeFirst().waiter }
             state.ready.append(socket)
@@ -75,7 +78,7 @@ final class SocketQueue: Sendable {
 
     // MARK: - Taking
 
-    func next() async throws(CancellationError) -> AsyncSocket? {
+    func next() async throws(CancellationError) -> Socket? {
         if Task.isCancelled { throw CancellationError() }
         let (answer, number) = state.withLock { state in
             state.lastNumber += 1
@@ -95,13 +98,13 @@ final class SocketQueue: Sendable {
     }
 
     /// Nil when one has to wait.
-    private static func take(_ state: inout State) -> AsyncSocket?? {
+    private static func take(_ state: inout State) -> Socket?? {
         if !state.ready.isEmpty { return .some(state.ready.removeFirst()) }
         return state.isEnded ? .some(nil) : nil
     }
 
     private func wait(with waiter: Waiter, _ number: Int) {
-        let answer = state.withLock { state -> Result<AsyncSocket?, CancellationError>? in
+        let answer = state.withLock { state -> Result<Socket?, CancellationError>? in
             if state.cancelled.contains(number) { return .failure(CancellationError()) }
             if let answer = Self.take(&state) { return .success(answer) }
             state.waiting.append((number, waiter))

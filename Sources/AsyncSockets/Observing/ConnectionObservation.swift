@@ -10,7 +10,7 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// What an observer learns of one connection, and what has to be counted for that.
+/// Delivers the events of one connection to an observer, and keeps the times that they need.
 ///
 /// Confined to the turn of the connection.
 final class ConnectionObservation {
@@ -20,7 +20,7 @@ final class ConnectionObservation {
     private var handshake: Handshake?
 
     private struct Handshake {
-        let role: TLSSettings.Role
+        let role: TLSRole
         let begin: Deadline
         /// When someone was asked about the peer's certificate.
         var question: Deadline?
@@ -45,7 +45,7 @@ final class ConnectionObservation {
         observer.connectionDidBegin(connection)
     }
 
-    func beginHandshake(as role: TLSSettings.Role) {
+    func beginHandshake(as role: TLSRole) {
         handshake = Handshake(role: role, begin: .now)
     }
 
@@ -68,7 +68,7 @@ final class ConnectionObservation {
     /// The connection has ended.
     ///
     /// - Parameter role: The role in a handshake that was refused before it began.
-    fileprivate func end(_ error: AsyncSocketError?, refusing role: TLSSettings.Role?, _ carried: CarriedBytes) {
+    func end(_ error: AsyncSocketError?, refusing role: TLSRole?, _ carried: CarriedBytes) {
         let now = Deadline.now
         if let handshake = handshake.take() ?? role.map({ Handshake(role: $0, begin: now) }) {
             observer.connection(
@@ -81,83 +81,18 @@ final class ConnectionObservation {
     }
 }
 
-/// The bytes that a connection has carried.
-struct CarriedBytes: Equatable, Sendable {
-    /// Those for the reader; with TLS, decrypted.
-    var received = 0
-    /// Those of the writer; with TLS, before they were encrypted.
-    var sent = 0
-
-    /// These have come, and belong to the handshake and not to the reader.
-    mutating func giveBack(_ count: Int) {
-        received = max(received - count, 0)
-    }
-}
-
-extension StreamConnection {
-    /// The connection is established, or has got an observer since: it begins for its observer, once.
-    func beginObserving(_ descriptor: SocketDescriptor) {
-        guard observation == nil, let observer = configuration.value.observer else { return }
-        let peer = record.withLock { $0.snapshot.remoteAddress } ?? descriptor.remoteAddress
-        observation = ConnectionObservation(ObservedConnection(number: log.number, role: log.role, peer: peer), by: observer)
+// News for an observer beside the connections that there are.
+extension ConnectionObservation {
+    /// A connect has ended without a connection.
+    static func deliverFailure(_ error: AsyncSocketError?, to observer: (any SocketObserver)?) {
+        observer?.connectDidFail(error)
     }
 
-    /// Called before the descriptor is closed: its permit may let in another connection, which begins later.
-    ///
-    /// - Parameter ended: The phase before the end.
-    func endObserving(_ ended: ConnectionPhase, _ error: AsyncSocketError?) {
-        if let observation = observation.take() {
-            var role: TLSSettings.Role?
-            // Between the drained queues and the handshake there is time only to refuse it.
-            if case .queuedTLS(let request, drained: .both) = upgrade { role = request.settings.role }
-            return observation.end(error, refusing: role, carried)
-        }
-        switch ended {
-        case .opening, .negotiating: configuration.value.observer?.connectDidFail(error)
-        case .idle, .connected, .closed: break
-        }
+    static func deliver(_ pause: AcceptPause, to observer: (any SocketObserver)?) {
+        observer?.acceptingDidPause(pause)
     }
 
-    /// Fetches what the reads lack.
-    @inline(__always)
-    func fill(from channel: ByteChannel) -> ByteChannel.FillAnswer {
-        let before = reads.preBuffer.count
-        let answer = channel.fill(reads.preBuffer, limit: reads.room)
-        carried.received &+= reads.preBuffer.count - before
-        return answer
-    }
-
-    /// Hands on the next part of the writes.
-    @inline(__always)
-    func submit(to channel: ByteChannel) -> ByteChannel.SubmitAnswer {
-        let before = writes.waitingByteCount
-        let answer = channel.submit(writes)
-        carried.sent &+= before - writes.waitingByteCount
-        return answer
-    }
-}
-
-extension StreamConnection {
-    /// The same for bytes that are in no queue.
-    @inline(__always)
-    func write(_ bytes: UnsafeRawBufferPointer, to channel: ByteChannel) -> Int {
-        let count = channel.write(bytes)
-        carried.sent &+= count
-        return count
-    }
-}
-
-extension Listener {
-    /// On the loop: accepting pauses.
-    func deliverPause(_ reason: AcceptPause.Reason, seconds: Double? = nil) {
-        observer?.acceptingDidPause(AcceptPause(reason: reason, seconds: seconds, listener: localAddress))
-    }
-}
-
-extension AcceptedConnection {
-    /// No one has the connection: logs that, and has the observer know.
-    func deliver(_ loss: AcceptLoss) {
-        log(loss)
-        listener.observer?.didLoseAcceptedConnection(from: peer, loss)
+    static func deliver(_ loss: AcceptLoss, of peer: SocketAddress, to observer: (any SocketObserver)?) {
+        observer?.didLoseAcceptedConnection(from: peer, loss)
     }
 }

@@ -22,7 +22,7 @@ public protocol SocketObserver: Sendable {
     /// - Parameters:
     ///   - connection: The connection.
     ///   - error: What `socketDidDisconnect(_:withError:)` gets; nil: this side closed the connection.
-    ///   - totals: What the connection carried, and how long it lasted.
+    ///   - totals: The bytes that the connection carried, and how long it lasted.
     func connectionDidEnd(_ connection: ObservedConnection, withError error: AsyncSocketError?, totals: ConnectionTotals)
 
     /// A `connect` has ended without a connection.
@@ -35,10 +35,10 @@ public protocol SocketObserver: Sendable {
     /// - Parameters:
     ///   - connection: The connection.
     ///   - role: This side's role in the handshake.
-    ///   - session: What was negotiated: the version, the cipher suite, and whether it was resumed.
+    ///   - session: The result of the handshake: the version, the cipher suite, and whether it was resumed.
     ///   - times: How long it took, and how much of that was the decision about the peer's certificate.
     func connection(
-        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, times: HandshakeTimes)
+        _ connection: ObservedConnection, didSecureAs role: TLSRole, session: TLSSession, times: HandshakeTimes)
 
     /// A TLS handshake has failed, or the connection has ended during it. `connectionDidEnd` follows.
     ///
@@ -48,14 +48,14 @@ public protocol SocketObserver: Sendable {
     ///   - error: Why; nil: this side closed the connection.
     ///   - times: How long it took until then; zero when plaintext before it was refused.
     func connection(
-        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?,
+        _ connection: ObservedConnection, didFailToSecureAs role: TLSRole, error: AsyncSocketError?,
         times: HandshakeTimes)
 
     /// A listener has stopped accepting for a while. Connections wait in the kernel's backlog. On an event
     /// loop.
     func acceptingDidPause(_ pause: AcceptPause)
 
-    /// An accepted connection has no one to take it, and was closed.
+    /// Nothing took an accepted connection, and it was closed.
     ///
     /// With the reason `.notKept` it may begin and end too. On the delegate queue of the listener, or an
     /// event loop if it has none.
@@ -77,11 +77,11 @@ extension SocketObserver {
     public func connectDidFail(_ error: AsyncSocketError?) {}
     /// Does nothing.
     public func connection(
-        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, times: HandshakeTimes
+        _ connection: ObservedConnection, didSecureAs role: TLSRole, session: TLSSession, times: HandshakeTimes
     ) {}
     /// Does nothing.
     public func connection(
-        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?,
+        _ connection: ObservedConnection, didFailToSecureAs role: TLSRole, error: AsyncSocketError?,
         times: HandshakeTimes
     ) {}
     /// Does nothing.
@@ -106,7 +106,7 @@ public struct ObservedConnection: Sendable, Hashable {
     public let number: UInt64
     /// How it came to be.
     public let role: ConnectionRole
-    /// The peer's address, or that of the proxy; nil when the peer was gone before it was known.
+    /// The address of the peer, or of the proxy; nil when the peer was gone before it was known.
     public let peer: SocketAddress?
 
     /// A connection that does not exist: for tests of observers.
@@ -132,7 +132,7 @@ public struct HandshakeTimes: Sendable, Hashable {
     }
 }
 
-/// What a connection carried until its end, and how long it lasted.
+/// The bytes that a connection carried until its end, and how long it lasted.
 public struct ConnectionTotals: Sendable, Hashable {
     /// Bytes that came for your reads, read or not: with TLS, decrypted.
     public let bytesReceived: Int
@@ -174,7 +174,7 @@ public struct AcceptPause: Sendable, Hashable {
     }
 }
 
-/// Why no one has an accepted connection.
+/// Why nothing took an accepted connection.
 public enum AcceptLoss: Sendable, Hashable {
     /// The listener's delegate is gone: a socket holds it weakly.
     case noDelegate

@@ -1,7 +1,7 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// What a sequence belongs to: one connection of a socket, and one side of its upgrade to TLS.
+/// The scope of a sequence: one connection of a socket, and one side of its upgrade to TLS.
 struct SequenceScope {
     let socket: AsyncSocket
     private let connection: StreamConnection?
@@ -11,15 +11,20 @@ struct SequenceScope {
     init(_ socket: AsyncSocket, _ idleTimeout: Duration?) {
         self.socket = socket
         connection = socket.connection
-        isUpgraded = connection?.isUpgradeClaimed ?? false
-        let connection = connection
-        idle = idleTimeout.flatMap { connection?.endWhenIdle($0) }.map { IdleGuard($0) }
+        isUpgraded = Self.isUpgraded(connection)
+        let operations = connection.map { TaskOperations(connection: $0) }
+        idle = idleTimeout.flatMap { operations?.endWhenIdle($0) }.map { IdleGuard($0) }
     }
 
     /// The connection to read from; nil when the sequence has ended.
-    func openConnection() throws(AsyncSocketError) -> StreamConnection? {
+    func openConnection() throws(AsyncSocketError) -> TaskOperations? {
         guard let connection else { throw AsyncSocket.notInUse("read") }
-        return connection.isUpgradeClaimed == isUpgraded ? connection : nil
+        return Self.isUpgraded(connection) == isUpgraded ? TaskOperations(connection: connection) : nil
+    }
+
+    /// True once `startTLS` was called.
+    private static func isUpgraded(_ connection: StreamConnection?) -> Bool {
+        connection?.record.withLock { $0.claims.isUpgradeClaimed } ?? false
     }
 
     /// The error of the sequence; nil when it ends: in good order, or because this side has closed its

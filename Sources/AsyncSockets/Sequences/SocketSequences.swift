@@ -1,5 +1,5 @@
 // Rules of the sequences:
-//  1. They keep no bytes: each element is a read of its own. What a loop leaves, the next read finds.
+//  1. They keep no bytes: each element is a read of its own. The next read finds what a loop leaves.
 //  2. A sequence belongs to the connection, and to the side of startTLS, on which it began: after that its
 //     iterators have no further element. So nothing that came in plaintext appears after the upgrade.
 //  3. The end is an orderly end. Any other throws.

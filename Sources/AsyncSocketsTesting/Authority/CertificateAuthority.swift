@@ -15,8 +15,8 @@ public import SocketTLS
 public final class CertificateAuthority: Sendable {
     /// The certificate to trust, as PEM text.
     public let rootPEM: String
-    /// The certificate between the root and an issued certificate, as PEM text. Servers send it; no one needs
-    /// to trust it.
+    /// The certificate between the root and an issued certificate, as PEM text. Servers send it; it need not
+    /// be trusted.
     public let intermediatePEM: String
 
     private let root: Signer
@@ -83,7 +83,7 @@ extension CertificateAuthority {
     }
 
     /// Settings of a client that expects `serverName` and trusts only this authority.
-    public func clientSettings(serverName: String) throws(TLSError) -> TLSSettings {
+    public func clientSettings(serverName: String) throws(TLSError) -> TLSClientSettings {
         var settings = TLSSettings.client(serverName: serverName)
         settings.trustRoots = try roots
         return settings
@@ -91,7 +91,7 @@ extension CertificateAuthority {
 }
 
 extension CertificateAuthority {
-    /// What a certificate is for.
+    /// The purpose of a certificate.
     public enum Purpose: Sendable, Hashable {
         /// A TLS server. Each name is a DNS name, a wildcard such as "*.example.org", or an IP address, and
         /// becomes a subject alternative name. ASCII bytes that a DNS name cannot have (even NUL) are not

@@ -11,7 +11,7 @@ package import SocketTLS
 package final class EnginePair {
     package let client: TLSEngine
     package let server: TLSEngine
-    /// What the last handshake call returned.
+    /// The result of the last handshake call.
     package private(set) var clientAnswer = TLSEngine.HandshakeAnswer.incomplete
     package private(set) var serverAnswer = TLSEngine.HandshakeAnswer.incomplete
     /// The trust questions that were asked, in order.
@@ -27,8 +27,8 @@ package final class EnginePair {
     /// Engines with these settings. Each direction can tamper with its bytes: see `Tampering`. A `reset`
     /// stops both directions without a call to the engines, since sockets do not report a reset to an engine.
     package init(
-        _ clientSettings: TLSSettings,
-        _ serverSettings: TLSSettings,
+        _ clientSettings: TLSClientSettings,
+        _ serverSettings: TLSServerSettings,
         fromClient: [Tampering] = [],
         fromServer: [Tampering] = [],
         in cache: ContextCache = .shared
@@ -40,7 +40,7 @@ package final class EnginePair {
     }
 
     /// Engines with these settings, and a wire that carries `chunk` bytes at a time.
-    package convenience init(_ client: TLSSettings, _ server: TLSSettings, chunk: Int) throws(TLSError) {
+    package convenience init(_ client: TLSClientSettings, _ server: TLSServerSettings, chunk: Int) throws(TLSError) {
         try self.init(client, server, fromClient: [.pieces(of: chunk)], fromServer: [.pieces(of: chunk)])
     }
 
@@ -141,5 +141,15 @@ extension EnginePair {
             case .truncated(let error), .failed(let error): throw error
             }
         }
+    }
+}
+
+extension TLSEngine {
+    /// A new connection with the settings of a side.
+    package convenience init<Side>(
+        context: TLSContext, settings: TLSSettings<Side>, endpoint: String? = nil, defersWork: Bool = false,
+        clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
+    ) throws(TLSError) {
+        try self.init(context: context, settings: settings.values, endpoint: endpoint, defersWork: defersWork, clock: clock)
     }
 }

@@ -69,8 +69,8 @@ extension RawSocket {
         }
     }
 
-    /// A port that is free on every address. The kernel gives it to no one else, because it is below the
-    /// range from which the kernel chooses.
+    /// A port that is free on every address. The kernel gives it to no other socket, because it is below
+    /// the range from which the kernel chooses.
     package static func freePort() throws(LoopbackError) -> UInt16 {
         for port in UInt16.random(in: 20_000..<30_000)..<32_000 {
             guard let any = SocketAddress(literal: "::", port: port) else { break }

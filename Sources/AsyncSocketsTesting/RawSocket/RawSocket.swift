@@ -8,8 +8,8 @@ internal import Glibc
 /// It shares only `SocketAddress` with the library, so a test sees what the kernel says. The descriptor is
 /// blocking, as socket(2) makes it: the calls of this type wait with poll(2), and then do not block.
 ///
-/// Two threads may read and write. The descriptor closes with the last reference, so no one polls a number
-/// that belongs to another file.
+/// Two threads may read and write. The descriptor closes with the last reference, so no thread polls a
+/// number that belongs to another file.
 package final class RawSocket: Sendable {
     package let descriptor: Int32
     let waitLimit: WaitLimit

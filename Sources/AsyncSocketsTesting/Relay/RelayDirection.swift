@@ -61,7 +61,7 @@ final class RelayDirection: Sendable {
     }
 }
 
-/// What the two directions of a relay share.
+/// The state that the two directions of a relay share.
 final class RelayState: Sendable {
     let waitLimit: WaitLimit
     /// Fires when both directions have ended.

@@ -11,7 +11,7 @@ public enum Tampering: Sendable {
     case pieces(of: Int)
     /// Begins a new segment.
     case newSegment(at: Int)
-    /// Adds bytes that no one sent, in the segment of the bytes around them.
+    /// Adds bytes that the sending side did not send, in the segment of the bytes around them.
     case inject([UInt8], at: Int)
     /// Flips the bits that are set in `xor`, in the byte at offset `at`.
     case alter(at: Int, xor: UInt8)

@@ -134,7 +134,7 @@ final class ScriptedConnection {
         }
     }
 
-    private func startTLS(_ settings: TLSSettings, cut: ScriptedPeer.HandshakeCut?) throws(LoopbackError) {
+    private func startTLS(_ settings: TLSSettingValues, cut: ScriptedPeer.HandshakeCut?) throws(LoopbackError) {
         guard tls == nil else { throw LoopbackError(.tlsFailed, "The script starts TLS a second time.", operation: "startTLS") }
         let layer = try TLSLayer(settings: settings, wire: try openWire())
         layer.take(incoming)

@@ -17,7 +17,7 @@ extension ScriptedPeer {
             case sendRaw([UInt8])
             case wait(TestSignal)
             case fire(TestSignal)
-            case startTLS(TLSSettings, HandshakeCut?)
+            case startTLS(TLSSettingValues, HandshakeCut?)
             case sendCloseNotify
             case finish
             case close
@@ -29,7 +29,7 @@ extension ScriptedPeer {
     public struct HandshakeCut: Sendable, Hashable {
         /// How many bytes of the handshake the peer sends.
         public var byteCount: Int
-        /// What happens after them.
+        /// The ending that follows them.
         public var ending: Ending
 
         /// The handshake is broken off after `byteCount` bytes of this peer.
@@ -104,8 +104,8 @@ extension ScriptedPeer.Step {
     ///
     /// With `cut`, the step ends when the handshake is broken off, and the peer cannot use TLS afterwards. If
     /// the settings leave a trust decision to a callback, the peer accepts.
-    public static func startTLS(_ settings: TLSSettings, cut: ScriptedPeer.HandshakeCut? = nil) -> Self {
-        Self(action: .startTLS(settings, cut), description: "startTLS")
+    public static func startTLS(_ settings: TLSSettings<some TLSSide>, cut: ScriptedPeer.HandshakeCut? = nil) -> Self {
+        Self(action: .startTLS(settings.values, cut), description: "startTLS")
     }
 
     /// Ends TLS in order, with close_notify; the connection stays open until `finish`.

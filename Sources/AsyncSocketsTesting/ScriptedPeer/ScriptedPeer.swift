@@ -86,7 +86,7 @@ public final class ScriptedPeer: Sendable {
 }
 
 extension ScriptedPeer {
-    /// What a script received and sent.
+    /// The results of a script: what it received and sent.
     public struct Report: Sendable {
         /// The plaintext that each expecting step took, in order.
         public var read: [[UInt8]] = []

@@ -7,7 +7,7 @@ final class TLSLayer {
     private let engine: TLSEngine
     private let wire: RecordedWire
 
-    init(settings: TLSSettings, wire: RecordedWire) throws(LoopbackError) {
+    init(settings: TLSSettingValues, wire: RecordedWire) throws(LoopbackError) {
         do throws(TLSError) {
             engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
         } catch {

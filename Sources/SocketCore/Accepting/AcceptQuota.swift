@@ -4,7 +4,7 @@
 //  2. A listener without a permit stops accepting, and connections wait in the kernel's backlog. Only a
 //     returned permit or a higher limit wakes it; an event of the kernel costs one look at the quota.
 //  3. Lowering the limit closes nothing.
-//  4. With `aheadLimit`, at most so many connections are accepted that no one has taken: see `noteTaken(_:)`.
+//  4. With `aheadLimit`, at most so many accepted connections wait to be taken: see `noteTaken(_:)`.
 
 internal import SocketBuffers
 
@@ -14,7 +14,7 @@ package final class AcceptQuota: Sendable {
         var limit: Int?
         var aheadLimit: Int?
         var open = 0
-        /// Accepted, and taken by no one yet. Counted without a limit too.
+        /// Accepted, and not taken yet. Counted without a limit too.
         var ahead = 0
         var waiting: Set<LoopRegistration> = []
         var refusals = 0
@@ -31,7 +31,7 @@ package final class AcceptQuota: Sendable {
 
     /// - Parameters:
     ///   - limit: nil: no limit.
-    ///   - aheadLimit: The most connections that may wait to be taken; nil: no limit, and no one says
+    ///   - aheadLimit: The most connections that may wait to be taken; nil: no limit, and nothing calls
     ///     `noteTaken(_:)`.
     ///   - loop: The loop of the listeners.
     package init(limit: Int? = nil, aheadLimit: Int? = nil, loop: EventLoop) {

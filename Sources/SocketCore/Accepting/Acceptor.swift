@@ -20,7 +20,7 @@ internal import SocketBuffers
 
 /// A listening socket, which hands every accepted connection to its receiver.
 package final class Acceptor: EventHandler, Sendable {
-    /// Who gets the connections; called on the loop.
+    /// The receiver of the connections; called on the loop.
     package struct Receiver: Sendable {
         let accepted: @Sendable (SocketDescriptor, SocketAddress) -> Void
         let paused: @Sendable (SystemError, Double) -> Void
@@ -264,7 +264,7 @@ extension SocketDescriptor {
         case skipped
         case exhausted(SystemError)
 
-        /// What an error of accept4 means (accept(2)).
+        /// The meaning of an error of accept4 (accept(2)).
         init(failure errno: CInt) {
             self =
                 switch errno {

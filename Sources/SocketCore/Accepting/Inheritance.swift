@@ -9,7 +9,7 @@ package final class Inheritance: Sendable {
     /// The first one (`SD_LISTEN_FDS_START`).
     package static let firstNumber: CInt = 3
 
-    /// Those that no one has claimed.
+    /// The descriptors that have not been claimed.
     private let unclaimed: Locked<[InheritedDescriptor]>
     private let names: [String]
 
@@ -89,4 +89,31 @@ package final class Inheritance: Sendable {
     }
 
     private static func quote(_ text: String) -> String { ProxyFailure.quote(text.utf8) }
+}
+
+extension InheritedDescriptor {
+    /// Takes all that have not been claimed yet, in the manager's order.
+    ///
+    /// - Returns: None when this process was started without any.
+    /// - Throws: What `claim(named:)` throws.
+    public static func claimAll() throws(InheritanceError) -> [InheritedDescriptor] {
+        try ofProcess.get().claim(named: nil)
+    }
+
+    /// Takes all of one name.
+    ///
+    /// - Parameter name: As the manager's configuration has it: `FileDescriptorName=` of systemd.socket(5),
+    ///   or else the name of the socket's unit, such as `web.socket`.
+    /// - Returns: None when no descriptor has that name, or when this process was started without any.
+    /// - Throws: `.malformedEnvironment`; `.missingDescriptor`; `.alreadyClaimed` when there were some, and
+    ///   all have been claimed.
+    public static func claim(named name: String) throws(InheritanceError) -> [InheritedDescriptor] {
+        try ofProcess.get().claim(named: name)
+    }
+
+    private static let ofProcess = Result { () throws(InheritanceError) in
+        let names = [Inheritance.processVariable, Inheritance.countVariable, Inheritance.namesVariable]
+        let pairs = names.compactMap { name in getenv(name).map { (name, String(cString: $0)) } }
+        return try Inheritance(environment: Dictionary(uniqueKeysWithValues: pairs), processID: getpid())
+    }
 }

@@ -44,8 +44,8 @@ public final class InheritedDescriptor: Sendable {
         number.withLock { $0.take() }
     }
 
-    /// The address that its socket is bound to; nil for what is no socket, has no address, or has been handed
-    /// on.
+    /// The address that its socket is bound to; nil when it is not a socket, has no address, or has been
+    /// handed on.
     public var localAddress: SocketAddress? {
         number.withLock { number in
             guard let number else { return nil }
@@ -60,15 +60,34 @@ public final class InheritedDescriptor: Sendable {
     /// - Throws: EBADF when it has been handed on before, and what `checkListening` throws; then it stays
     ///   here.
     package func takeListener() throws(SystemError) -> SocketDescriptor {
+        SocketDescriptor(
+            takingOver: try take("accept4") { (number) throws(SystemError) in try SocketDescriptor.checkListening(number) })
+    }
+
+    /// Hands on a UDP socket.
+    ///
+    /// - Throws: EBADF when it has been handed on before, and what `DatagramDescriptor.check` throws; then it
+    ///   stays here.
+    package func takeDatagramSocket(
+        setting options: SocketOptionSet = SocketOptionSet()
+    ) throws(SystemError) -> DatagramDescriptor {
+        try DatagramDescriptor(
+            takingOver: take("recvmmsg") { (number) throws(SystemError) in
+                try DatagramDescriptor.check(number, setting: options)
+            })
+    }
+
+    /// - Parameter call: The call that needs the descriptor, for the error.
+    private func take(_ call: String, check: (CInt) throws(SystemError) -> Void) throws(SystemError) -> CInt {
         try number.withLock { (number) throws(SystemError) in
-            guard let current = number else { throw fault(SystemError("accept4", errno: EBADF), "it has been handed on already") }
+            guard let current = number else { throw fault(SystemError(call, errno: EBADF), "it has been handed on already") }
             do throws(SystemError) {
-                try SocketDescriptor.checkListening(current)
+                try check(current)
             } catch {
                 throw fault(error, error.description)
             }
             number = nil
-            return SocketDescriptor(takingOver: current)
+            return current
         }
     }
 
@@ -82,33 +101,6 @@ public final class InheritedDescriptor: Sendable {
 
     private func fault(_ error: SystemError, _ sentence: String) -> SystemError {
         SystemError(error.call, errno: error.errno, detail: "the inherited descriptor \"\(name)\": \(sentence)")
-    }
-}
-
-extension InheritedDescriptor {
-    /// Takes all that no one has claimed yet, in the manager's order.
-    ///
-    /// - Returns: None when this process was started without any.
-    /// - Throws: What `claim(named:)` throws.
-    public static func claimAll() throws(InheritanceError) -> [InheritedDescriptor] {
-        try ofProcess.get().claim(named: nil)
-    }
-
-    /// Takes all of one name.
-    ///
-    /// - Parameter name: As the manager's configuration has it: `FileDescriptorName=` of systemd.socket(5),
-    ///   or else the name of the socket's unit, such as `web.socket`.
-    /// - Returns: None when no one has that name, or when this process was started without any.
-    /// - Throws: `.malformedEnvironment`; `.missingDescriptor`; `.alreadyClaimed` when there were some, and
-    ///   all have been claimed.
-    public static func claim(named name: String) throws(InheritanceError) -> [InheritedDescriptor] {
-        try ofProcess.get().claim(named: name)
-    }
-
-    private static let ofProcess = Result { () throws(InheritanceError) in
-        let names = [Inheritance.processVariable, Inheritance.countVariable, Inheritance.namesVariable]
-        let pairs = names.compactMap { name in getenv(name).map { (name, String(cString: $0)) } }
-        return try Inheritance(environment: Dictionary(uniqueKeysWithValues: pairs), processID: getpid())
     }
 }
 

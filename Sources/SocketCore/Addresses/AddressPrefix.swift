@@ -47,5 +47,6 @@ package struct AddressPrefix: Sendable, Hashable, CustomStringConvertible {
         return host.count == bytes.count && Self.first(bitCount, of: host) == bytes
     }
 
-    private static let mappedBeginning = [UInt8](repeating: 0, count: 10) + [0xFF, 0xFF]
+    /// The first bytes of an IPv4 address in the form of IPv6.
+    static let mappedBeginning = [UInt8](repeating: 0, count: 10) + [0xFF, 0xFF]
 }

@@ -7,7 +7,7 @@
 //     connects. No name is lost, since no top-level domain is a number (RFC 3696, section 2).
 //  4. Everything else is a name. The resolver knows whether there is such a host.
 
-/// What the text that names a host means.
+/// The meaning of a text that names a host.
 package enum HostText: Hashable, Sendable {
     case address(SocketAddress)
     case name(String)
@@ -18,17 +18,17 @@ package enum HostText: Hashable, Sendable {
     ///   - port: The port that an address gets.
     package init(_ text: String, port: UInt16) throws(HostError) {
         guard (1...Self.longest).contains(text.utf8.count) else {
-            throw HostError("a host has 1 to \(Self.longest) bytes, and this one has \(text.utf8.count)")
+            throw HostError("a host must have 1 to \(Self.longest) bytes, and this one has \(text.utf8.count)")
         }
         guard !text.utf8.contains(0) else { throw HostError("\(Self.quote(text)) has a zero byte") }
         if text.utf8.contains(where: { Self.ofIPv6Only.contains($0) }) {
             guard let address = SocketAddress(literal: Self.withoutBrackets(text), port: port), address.family == .ipv6 else {
-                throw HostError("\(Self.quote(text)) is no IPv6 address, and a name has no colons or brackets")
+                throw HostError("\(Self.quote(text)) is not an IPv6 address, and a name has neither colons nor brackets")
             }
             self = .address(address)
         } else if Self.endsInNumber(text) {
             guard let address = SocketAddress(literal: text, port: port) else {
-                throw HostError("\(Self.quote(text)) ends in a number, and is no IPv4 address: write four decimal numbers")
+                throw HostError("\(Self.quote(text)) ends in a number and is not an IPv4 address: write four decimal numbers")
             }
             self = .address(address)
         } else {

@@ -18,13 +18,13 @@ package struct LocalInterface: Hashable, Sendable {
     package let text: String
     /// The kernel's number of the interface, which is the scope of link-local addresses on it; 0 when no
     /// interface is named.
-    private let index: UInt32
+    package let index: UInt32
 
     /// Looks the interface up in the kernel's list.
     package init(_ text: String) throws(InterfaceError) {
         guard text.utf8.count <= Self.longest else {
             throw InterfaceError(
-                "an interface is named by at most \(Self.longest) bytes, and this text has \(text.utf8.count)")
+                "the name of an interface has at most \(Self.longest) bytes, and this one has \(text.utf8.count)")
         }
         let (name, port) = try Self.split(text)
         let known = try Self.list()
@@ -96,7 +96,7 @@ extension LocalInterface {
         if text.hasPrefix("["), let end = text.firstIndex(of: "]") {
             let address = String(text[text.index(after: text.startIndex)..<end])
             guard SocketAddress(literal: address, port: 0)?.family == .ipv6 else {
-                throw InterfaceError("\(text) has brackets around what is no IPv6 address")
+                throw InterfaceError("\(text) has brackets around something other than an IPv6 address")
             }
             let rest = text[text.index(after: end)...]
             if rest.isEmpty { return (address, 0) }

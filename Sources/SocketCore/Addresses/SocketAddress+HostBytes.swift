@@ -4,14 +4,23 @@ internal import Glibc
 // The bytes of a host in network byte order, as protocols have them.
 extension SocketAddress {
     /// The 4 bytes of an IPv4 address or the 16 of an IPv6 address, without its zone; none for another.
-    var hostBytes: [UInt8] {
+    package var hostBytes: [UInt8] { withHostBytes { Array($0) } }
+
+    /// Calls `body` with `hostBytes`, which are not copied to an array.
+    func withHostBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
         withUnsafeBytes(of: storage) { bytes in
             switch family {
-            case .ipv4: withUnsafeBytes(of: bytes.load(as: sockaddr_in.self).sin_addr) { Array($0) }
-            case .ipv6: withUnsafeBytes(of: bytes.load(as: sockaddr_in6.self).sin6_addr) { Array($0) }
-            case .unix, .virtualMachine: []
+            case .ipv4: withUnsafeBytes(of: bytes.load(as: sockaddr_in.self).sin_addr, body)
+            case .ipv6: withUnsafeBytes(of: bytes.load(as: sockaddr_in6.self).sin6_addr, body)
+            case .unix, .virtualMachine: body(UnsafeRawBufferPointer(start: nil, count: 0))
             }
         }
+    }
+
+    /// The kernel's number of the interface of an IPv6 address that needs one; 0 for others.
+    var scope: UInt32 {
+        guard family == .ipv6 else { return 0 }
+        return withUnsafeBytes(of: storage) { $0.load(as: sockaddr_in6.self).sin6_scope_id }
     }
 
     /// Nil for another number of bytes than 4.

@@ -33,7 +33,7 @@ extension SocketAddress {
         self.init(storage: &storage, length: socklen_t(Self.pathOffset + sunPath.count))
     }
 
-    /// What a whole `sun_path` of 108 bytes holds: a path up to the first zero or the end of the room, an
+    /// The content of a whole `sun_path` of 108 bytes: a path up to the first zero or the end of the room, an
     /// abstract name after a zero, without the zeros at its end, or nothing.
     init?(pathRoom room: [UInt8]) {
         let path = room.prefix { $0 != 0 }

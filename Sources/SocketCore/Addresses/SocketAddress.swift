@@ -53,7 +53,7 @@ public struct SocketAddress: Sendable {
         self = address
     }
 
-    /// What the kernel wrote into `storage`.
+    /// The address that the kernel wrote into `storage`.
     init?(storage: UnsafePointer<sockaddr_storage>, length: socklen_t) {
         self.init(UnsafeRawBufferPointer(start: storage, count: min(Int(length), MemoryLayout<sockaddr_storage>.size)))
     }
@@ -81,8 +81,8 @@ public struct SocketAddress: Sendable {
     /// An address literal: four decimal numbers (`192.0.2.1`), or IPv6 (`2001:db8::1`), which may have a zone
     /// (`fe80::1%eth0`, RFC 4007, section 11).
     ///
-    /// Nil for everything else: a name, brackets, an empty zone or that of an interface that does not exist,
-    /// a text with a zero byte, and the shorthands and other bases of inet_aton(3), such as `127.1`,
+    /// Nil for everything else: a name, brackets, a zone that is empty or names an interface that does not
+    /// exist, a text with a zero byte, and the shorthands and other bases of inet_aton(3), such as `127.1`,
     /// `2130706433`, `0x7f.0.0.1` and `0177.0.0.1`, which programs read differently.
     public init?(literal: String, port: UInt16) {
         guard literal.utf8.count <= Self.longestLiteral, !literal.utf8.contains(0) else { return nil }
@@ -179,6 +179,15 @@ public struct SocketAddress: Sendable {
         withUnsafeBytes(of: storage) { Data($0.prefix(Int(length))) }
     }
 
+    /// Copies an IP address to `room`, which has space for a `sockaddr_in6`.
+    ///
+    /// - Returns: Its length; 0 for an address of another family.
+    func copyInternetAddress(to room: UnsafeMutableRawPointer) -> socklen_t {
+        guard length <= Self.headSize, [AF_INET, AF_INET6].contains(CInt(head.sin6_family)) else { return 0 }
+        room.storeBytes(of: head, as: sockaddr_in6.self)
+        return length
+    }
+
     func withSockaddr<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
         withUnsafePointer(to: storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, length) }
@@ -189,12 +198,19 @@ public struct SocketAddress: Sendable {
 extension SocketAddress: Hashable {
     /// Two addresses are equal when their `sockaddr` bytes are.
     public static func == (left: SocketAddress, right: SocketAddress) -> Bool {
-        left.data == right.data
+        guard left.length == right.length, left.tail == right.tail else { return false }
+        return left.headWords == right.headWords
+    }
+
+    /// The bytes of `head`.
+    private var headWords: (UInt64, UInt64, UInt64, UInt32) {
+        withUnsafeBytes(of: head) { $0.loadUnaligned(as: (UInt64, UInt64, UInt64, UInt32).self) }
     }
 
     /// Hashes the `sockaddr` bytes.
     public func hash(into hasher: inout Hasher) {
-        hasher.combine(data)
+        withUnsafeBytes(of: head) { hasher.combine(bytes: $0) }
+        hasher.combine(tail)
     }
 }
 

@@ -14,7 +14,7 @@ internal import Glibc
 ///
 /// Confined to the turn of the connection that owns it.
 package final class Connector {
-    /// What has happened, in this order.
+    /// Something that has happened. An array has the steps in their order.
     package enum Step {
         case trying(SocketAddress)
         case failed(SocketAddress, SystemError)
@@ -40,7 +40,7 @@ package final class Connector {
     private var retry: Retry?
 
     /// - Parameters:
-    ///   - delay: Seconds from the beginning of one attempt to that of the next.
+    ///   - delay: Seconds between the beginnings of one attempt and the next.
     ///   - options: Set before each descriptor is bound or connected.
     ///   - deliver: Called on the loop with what `handle` takes.
     package init(
@@ -62,7 +62,7 @@ package final class Connector {
         advance(.began)
     }
 
-    /// The loop has events for an attempt. An unknown number is that of an attempt that has ended.
+    /// The loop has events for an attempt. An unknown number belongs to an attempt that has ended.
     package func handle(_ events: LoopEvents, of number: Int) -> [Step] {
         guard let attempt = attempts[number], let outcome = attempt.descriptor.connectOutcome(events) else { return [] }
         return advance(event(outcome, of: number))

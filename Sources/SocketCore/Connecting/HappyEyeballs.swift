@@ -11,7 +11,7 @@
 ///
 /// A plain value; the `Connector` acts. An attempt is named by its position in the order.
 package struct HappyEyeballs: Sendable {
-    /// What has happened.
+    /// An event of the attempts.
     package enum Event: Sendable {
         case began
         case delayPassed
@@ -19,7 +19,7 @@ package struct HappyEyeballs: Sendable {
         case connected(Int)
     }
 
-    /// What the connector does.
+    /// An action of the connector.
     package enum Action: Hashable, Sendable {
         case start(Int)
         /// Ends an attempt that is under way.
@@ -73,7 +73,7 @@ package struct HappyEyeballs: Sendable {
         return [.start(number), untried.isEmpty ? .disarmDelay : .armDelay]
     }
 
-    /// Rule 1. Each family keeps its order, which is that of the system's resolver (RFC 6724). Of equal
+    /// Rule 1. Each family keeps its order, which comes from the system's resolver (RFC 6724). Of equal
     /// addresses the first one stays.
     package static func order(_ addresses: [SocketAddress], preferring preferred: SocketAddress.Family) -> [SocketAddress] {
         var known: Set<SocketAddress> = []

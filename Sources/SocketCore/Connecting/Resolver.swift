@@ -24,9 +24,9 @@ package struct HostQuery: Hashable, Sendable {
         self.families = families
     }
 
-    /// The addresses that are known without a lookup: those of a literal, and of `localhost` and the names
-    /// below it (RFC 6761, section 6.3); nil for other names. A text that is no host has none, since the
-    /// system's resolver could take it for one.
+    /// The addresses that are known without a lookup: of a literal, of `localhost`, and of the names below it
+    /// (RFC 6761, section 6.3); nil for other names. A text that is not a host has none, since the system's
+    /// resolver could take it for one.
     fileprivate var knownAddresses: [SocketAddress]? {
         do throws(HostError) {
             if case .address(let address) = try HostText(host, port: port) { return [address] }

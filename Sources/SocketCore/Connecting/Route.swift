@@ -11,7 +11,7 @@ package struct RoutePolicy: Sendable {
     package var preferredFamily: SocketAddress.Family
     /// The source of connections; nil: the kernel chooses.
     package var interface: LocalInterface?
-    /// Seconds from the beginning of one attempt to that of the next.
+    /// Seconds between the beginnings of one attempt and the next.
     package var attemptDelay: Double
 
     package init(

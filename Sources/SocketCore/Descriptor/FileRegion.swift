@@ -1,11 +1,13 @@
 internal import CLinux
 internal import Glibc
+internal import Synchronization
 
 /// A part of an open file, to be sent. The file is closed with the last reference.
 package final class FileRegion: Sendable {
     package let offset: Int
     package let length: Int
     let descriptor: CInt
+    private let handedOn = Atomic(0)
 
     /// Opens a regular file.
     ///
@@ -27,6 +29,13 @@ package final class FileRegion: Sendable {
     }
 
     deinit { close(descriptor) }
+
+    /// How many bytes the kernel, or the TLS engine, has taken.
+    package var handedOnCount: Int { handedOn.load(ordering: .relaxed) }
+
+    func noteHandedOn(_ count: Int) {
+        handedOn.add(count, ordering: .relaxed)
+    }
 
     private static func size(of descriptor: CInt) throws(SystemError) -> Int {
         var status = stat()

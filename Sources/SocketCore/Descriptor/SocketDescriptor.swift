@@ -7,12 +7,12 @@
 internal import CLinux
 package import Glibc
 
-/// Who learns of the end of a descriptor: one call, on any thread, when it is closed or relinquished.
+/// An observer of a descriptor's end: one call, on any thread, when the descriptor is closed or relinquished.
 protocol DescriptorObserver: AnyObject, Sendable {
     func descriptorDidClose()
 }
 
-/// A stream socket as the kernel knows it.
+/// A stream socket as the kernel knows it. `DatagramDescriptor` keeps its socket in one too.
 ///
 /// One thread uses it at a time: inside the turn of a connection or its connector, under the lock of an
 /// acceptor, or on the loop in a lingering close. Other threads read and set the options of a connection's
@@ -237,7 +237,7 @@ extension SocketDescriptor {
         let descriptor = SocketDescriptor(adopting: rawValue)
         defer { descriptor.relinquish() }
         guard try descriptor.option(SO_TYPE, "SO_TYPE") == CInt(SOCK_STREAM.rawValue) else {
-            throw SystemError("getsockopt(SO_TYPE)", errno: ESOCKTNOSUPPORT, detail: "it is no stream socket")
+            throw SystemError("getsockopt(SO_TYPE)", errno: ESOCKTNOSUPPORT, detail: "it is not a stream socket")
         }
         let domain = try descriptor.option(SO_DOMAIN, "SO_DOMAIN")
         guard [AF_INET, AF_INET6, AF_UNIX, AF_VSOCK].contains(domain) else {
@@ -248,7 +248,7 @@ extension SocketDescriptor {
             throw SystemError("getsockopt(SO_PROTOCOL)", errno: ESOCKTNOSUPPORT)
         }
         guard try descriptor.option(SO_ACCEPTCONN, "SO_ACCEPTCONN") != 0 else {
-            throw SystemError("getsockopt(SO_ACCEPTCONN)", errno: EINVAL, detail: "it does not listen")
+            throw SystemError("getsockopt(SO_ACCEPTCONN)", errno: EINVAL, detail: "it is not listening")
         }
     }
 
@@ -260,7 +260,8 @@ extension SocketDescriptor {
         self.init(adopting: rawValue)
     }
 
-    private func option(_ option: CInt, _ name: String) throws(SystemError) -> CInt {
+    /// The number behind an option of `SOL_SOCKET`.
+    func option(_ option: CInt, _ name: String) throws(SystemError) -> CInt {
         var value: CInt = 0
         var size = socklen_t(MemoryLayout<CInt>.size)
         guard getsockopt(rawValue, SOL_SOCKET, option, &value, &size) == 0 else { throw SystemError("getsockopt(\(name))") }

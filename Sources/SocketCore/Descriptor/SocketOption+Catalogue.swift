@@ -17,12 +17,14 @@ extension SocketOption where Value == Bool {
     public static var keepAlive: SocketOption { .flag("SO_KEEPALIVE", SOL_SOCKET, SO_KEEPALIVE) }
 
     /// A local address may be bound though connections of it are still in `TIME_WAIT` (`SO_REUSEADDR`,
-    /// socket(7)). A listener has it on unless you set it to false. Set it before the socket is bound.
+    /// socket(7)). A listener has it on unless you set it to false. With UDP it lets several sockets bind one
+    /// port: each hears all multicast datagrams, and the one that was bound last gets the others; off at
+    /// first. Set it before the socket is bound.
     public static var reuseAddress: SocketOption { .flag("SO_REUSEADDR", SOL_SOCKET, SO_REUSEADDR, scope: .unbound) }
 
-    /// Several sockets may listen on one address and port, and the kernel distributes the connections among
-    /// them (`SO_REUSEPORT`, socket(7)). Each must set it before it is bound, and all must belong to one
-    /// user. Off at first. TCP only for listeners.
+    /// Several sockets may listen on one address and port, and the kernel distributes the connections, or the
+    /// datagrams by their senders, among them (`SO_REUSEPORT`, socket(7)). Each must set it before it is
+    /// bound, and all must belong to one user. Off at first. TCP only for listeners.
     public static var reusePort: SocketOption { .flag("SO_REUSEPORT", SOL_SOCKET, SO_REUSEPORT, scope: .unbound) }
 
     /// Received bytes are acknowledged at once (`TCP_QUICKACK`, tcp(7)). The kernel changes it by itself
@@ -46,9 +48,9 @@ extension SocketOption where Value == TimeInterval {
 }
 
 extension SocketOption where Value == TimeInterval? {
-    /// What closing does with bytes that are not sent yet (`SO_LINGER`, socket(7)). With nil, the first
-    /// value, the kernel goes on sending them. With 0 it drops them and resets the connection. Anything else
-    /// is refused with `EINVAL`, since close(2) would hold up the event loop: use `disconnectAfterWriting()`.
+    /// How closing treats bytes that are not sent yet (`SO_LINGER`, socket(7)). With nil, the first value,
+    /// the kernel goes on sending them. With 0 it drops them and resets the connection. Anything else is
+    /// refused with `EINVAL`, since close(2) would hold up the event loop: use `disconnectAfterWriting()`.
     public static var linger: SocketOption { .resetting("SO_LINGER", SOL_SOCKET, SO_LINGER) }
 }
 

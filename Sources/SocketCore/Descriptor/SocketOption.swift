@@ -18,7 +18,7 @@ public struct SocketOption<Value: Sendable>: Sendable {
         case unbound
     }
 
-    /// What the kernel calls an option.
+    /// The kernel's numbers for an option.
     struct Key: Sendable {
         let level: CInt
         let option: CInt
@@ -57,7 +57,11 @@ public struct SocketOption<Value: Sendable>: Sendable {
 
 extension SocketOption where Value == Bool {
     static func flag(_ name: String, _ level: CInt, _ option: CInt, scope: Scope = .always) -> SocketOption {
-        SocketOption(name, .one(Key(level, option)), scope: scope) {
+        .flag(name, .one(Key(level, option)), scope: scope)
+    }
+
+    static func flag(_ name: String, _ keys: Keys, scope: Scope = .always) -> SocketOption {
+        SocketOption(name, keys, scope: scope) {
             CInt($0 ? 1 : 0).kernelBytes
         } decode: {
             CInt(kernelBytes: $0).map { $0 != 0 }
@@ -115,9 +119,9 @@ extension SocketOption where Value == TimeInterval? {
 }
 
 extension CInt {
-    fileprivate var kernelBytes: [UInt8] { withUnsafeBytes(of: self) { Array($0) } }
+    var kernelBytes: [UInt8] { withUnsafeBytes(of: self) { Array($0) } }
 
-    fileprivate init?(kernelBytes: [UInt8]) {
+    init?(kernelBytes: [UInt8]) {
         guard kernelBytes.count >= MemoryLayout<CInt>.size else { return nil }
         self = kernelBytes.withUnsafeBytes { $0.loadUnaligned(as: CInt.self) }
     }

@@ -1,13 +1,14 @@
 internal import Glibc
 
-/// What a user wants of new descriptors: the protocol, and options, each with its last value, in the order in
-/// which they were first set.
+/// The protocol and the options that a user wants for new descriptors: each option with its last value, in
+/// the order in which they were first set.
 package struct SocketOptionSet: Sendable {
     private struct Entry {
         let name: String
         let value: any Sendable
         let isForUnboundOnly: Bool
-        let apply: @Sendable (SocketDescriptor) throws(SystemError) -> Void
+        /// With true, also for IPv4 on a socket of IPv6.
+        let apply: @Sendable (SocketDescriptor, Bool) throws(SystemError) -> Void
         let isSet: @Sendable (SocketDescriptor) -> Bool
     }
 
@@ -22,7 +23,8 @@ package struct SocketOptionSet: Sendable {
         guard option.encode(value) != nil else { throw SystemError("setsockopt(\(option.name))", errno: EINVAL) }
         let entry = Entry(
             name: option.name, value: value, isForUnboundOnly: option.scope == .unbound,
-            apply: { (descriptor) throws(SystemError) in try descriptor.set(option, to: value) },
+            apply: { (descriptor, isForBoth) throws(SystemError) in try descriptor.set(option, to: value, alsoForIPv4: isForBoth)
+            },
             isSet: { $0.has(option, value) })
         if let index = entries.firstIndex(where: { $0.name == option.name }) {
             entries[index] = entry
@@ -37,9 +39,9 @@ package struct SocketOptionSet: Sendable {
         return entry.value as? Value
     }
 
-    /// Sets all of them.
-    fileprivate func apply(toNew descriptor: SocketDescriptor) throws(SystemError) {
-        for entry in entries { try entry.apply(descriptor) }
+    /// Sets all of them; for both versions of IP on a socket that has both.
+    func apply(toNew descriptor: SocketDescriptor, alsoForIPv4 isForBoth: Bool = false) throws(SystemError) {
+        for entry in entries { try entry.apply(descriptor, isForBoth) }
     }
 
     /// Those that an accepted descriptor does not inherit from its listener. Only these are set: setting an
@@ -57,8 +59,8 @@ package struct SocketOptionSet: Sendable {
     }
 
     /// Sets those that take effect on a socket that is bound already.
-    func apply(toBound descriptor: SocketDescriptor) throws(SystemError) {
-        for entry in entries where !entry.isForUnboundOnly { try entry.apply(descriptor) }
+    func apply(toBound descriptor: SocketDescriptor, alsoForIPv4 isForBoth: Bool = false) throws(SystemError) {
+        for entry in entries where !entry.isForUnboundOnly { try entry.apply(descriptor, isForBoth) }
     }
 }
 
@@ -70,10 +72,18 @@ extension SocketDescriptor {
     }
 
     /// Sets one option.
-    package func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
+    ///
+    /// - Parameter isForBoth: On a socket of IPv6 an option that each version of IP has is set for both.
+    package func set<Value>(
+        _ option: SocketOption<Value>, to value: Value, alsoForIPv4 isForBoth: Bool = false
+    ) throws(SystemError) {
         let call = "setsockopt(\(option.name))"
         guard let bytes = option.encode(value) else { throw SystemError(call, errno: EINVAL) }
-        let key = try key(of: option, call)
+        try set(try key(of: option, call), to: bytes, call)
+        if isForBoth, case .byFamily(let ipv4, _) = option.keys { try set(ipv4, to: bytes, call) }
+    }
+
+    private func set<Value>(_ key: SocketOption<Value>.Key, to bytes: [UInt8], _ call: String) throws(SystemError) {
         guard setsockopt(rawValue, key.level, key.option, bytes, socklen_t(bytes.count)) == 0 else { throw SystemError(call) }
     }
 

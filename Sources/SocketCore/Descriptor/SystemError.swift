@@ -6,7 +6,7 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     package let errno: CInt
     /// Replaces the kernel's words.
     package let detail: String?
-    /// What the call failed for, such as an address.
+    /// The object of the failed call, such as an address.
     private var subject: String?
 
     package init(_ call: String, errno: CInt, detail: String? = nil) {
@@ -17,9 +17,14 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// The same error with its subject: `127.0.0.1:8080: address already in use`.
     package func about(_ address: SocketAddress) -> SystemError {
+        about(address.description)
+    }
+
+    /// The same error with its subject, such as the path of a file.
+    package func about(_ subject: String) -> SystemError {
         guard detail == nil else { return self }
         var error = self
-        error.subject = address.description
+        error.subject = subject
         return error
     }
 
@@ -34,6 +39,10 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     package var isAddressInUse: Bool { errno == EADDRINUSE }
+
+    /// A datagram is larger than the path to its destination carries, or than any may be.
+    package var isTooLarge: Bool { errno == EMSGSIZE }
+    package static let tooLarge = EMSGSIZE
 
     package var description: String {
         detail ?? "\(subject ?? call): \(reason)"

@@ -16,7 +16,7 @@ package struct Deadline: Comparable, Hashable, Sendable {
     package static var distantPast: Deadline { Deadline(nanoseconds: 0) }
 
     /// After all others.
-    static var never: Deadline { Deadline(nanoseconds: .max) }
+    package static var never: Deadline { Deadline(nanoseconds: .max) }
 
     /// `seconds` from `start`; nil, which means never, when `seconds` is negative, infinite or not a number.
     package init?(after seconds: Double, from start: Deadline = .now) {

@@ -68,7 +68,7 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
         runner.withTable { $0.insert(handler) }
     }
 
-    /// Ends a registration: no event reaches its handler afterwards, except those of the batch that is being
+    /// Ends a registration: no event reaches its handler afterwards, except events of the batch that is being
     /// handled now.
     package func deregister(_ registration: LoopRegistration) {
         // The handler is released here, outside the lock.
@@ -136,6 +136,12 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
     /// in one block with all other work for that queue.
     package func afterBatch(_ work: any BatchedWork, on queue: DispatchQueue) {
         runner.afterBatch(work, on: queue)
+    }
+
+    /// On the loop: has `handler` learn when the handler or the job that runs now has returned to the loop,
+    /// before anything else runs there.
+    package func whenCodeReturns(_ handler: any EventHandler) {
+        runner.whenCodeReturns(handler)
     }
 
     /// Calls `body` on the loop, once.

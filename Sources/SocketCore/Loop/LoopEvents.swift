@@ -2,7 +2,7 @@ internal import CLinux
 package import Dispatch
 package import Logging
 
-/// What an event loop delivers to a handler.
+/// The events that an event loop delivers to a handler.
 package struct LoopEvents: OptionSet, Hashable, Sendable {
     package let rawValue: UInt32
 
@@ -52,20 +52,23 @@ package struct LoopEvents: OptionSet, Hashable, Sendable {
     }
 }
 
-/// Who handles events. The loop keeps it alive from `register` to `deregister`.
+/// A handler of events. The loop keeps it alive from `register` to `deregister`.
 package protocol EventHandler: AnyObject, Sendable {
     /// The loop calls it with no lock held. A call is short: a handler with more to do asks for another turn
     /// with `resume(_:)`.
     func handle(_ events: LoopEvents)
+    /// On the loop, once for each `EventLoop.whenCodeReturns(_:)`.
+    func codeHasReturned()
     /// Anywhere: how it appears in the log.
     var logMetadata: Logger.Metadata { get }
 }
 
 extension EventHandler {
+    package func codeHasReturned() {}
     package var logMetadata: Logger.Metadata { ["handler": "\(Self.self)"] }
 }
 
-/// What an event loop can watch. Its owner closes it after it has left the loop.
+/// A descriptor that an event loop can watch. Its owner closes it after it has left the loop.
 package protocol LoopDescriptor: AnyObject {
     var rawValue: CInt { get }
 }

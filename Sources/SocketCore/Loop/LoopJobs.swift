@@ -13,7 +13,7 @@ struct LoopJobs: ~Copyable {
 
     var isEmpty: Bool { waiting.isEmpty }
 
-    /// What the jobs run on. Nil when there are none, or may be.
+    /// The executor of the jobs. Nil when there are none, or may be.
     var unownedExecutor: UnownedTaskExecutor? { executor?.asUnownedTaskExecutor() }
 
     mutating func append(_ job: UnownedJob, of executor: some TaskExecutor) {

@@ -5,8 +5,8 @@
 //  2. Nothing is ever put on the loop's queue: a busy loop would never get to it. Others reach the loop by
 //     its lock, by `epoll_ctl`, by the `eventfd` (another turn is wanted) and by a `timerfd` (a deadline).
 //  3. A descriptor is added once, edge-triggered, and deleted before it is closed.
-//  4. An event names an entry of the table and its generation. What has left the table gets no more events,
-//     whichever descriptor has its number now.
+//  4. An event names an entry of the table and its generation. An entry that has left the table gets no more
+//     events, whichever descriptor has its number now.
 //  5. Handlers run with no lock held, one after the other; one with more to do goes to the back of the list.
 //  6. Jobs of tasks run after each handler and at the end of a batch, in the order in which they came. A
 //     batch runs at least one, and at most `jobsPerBatch` in the time of the `JobBudget`: then the kernel is
@@ -19,6 +19,8 @@
 //  9. Jobs keep the loop alive until all of them have run and no other thread is about to write to the
 //     `eventfd`. The end of the last task may otherwise release the loop while the thread that brought its
 //     last job is still on its way to wake it.
+// 10. A handler that waits for the return of the code that runs (`whenCodeReturns`) learns of it right
+//     after that handler or job. Other code, such as a deinit in between, returns at the end of the batch.
 
 internal import CLinux
 internal import Dispatch
@@ -26,15 +28,15 @@ internal import Glibc
 internal import SocketBuffers
 internal import Synchronization
 
-/// What an event loop does on its thread, and what others change about it meanwhile.
+/// The part of an event loop that runs on its thread, and the state that other threads change meanwhile.
 ///
 /// The dispatch source owns it: so it lives until the last run is over, and the loop needs no weak reference
 /// to itself. An object with weak references keeps its count in a table of its own, and each retain and
 /// release costs three times as much.
 final class LoopRunner: @unchecked Sendable {
-    // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `events`, `hasServed`, `isIdle` and `budget` are
-    // used only in `run()`, which a serial queue runs, and in what it calls; all else is immutable, atomic or
-    // locked.
+    // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `waitingForReturn`, `events`, `hasServed`,
+    // `isIdle` and `budget` are used only in `run()`, which a serial queue runs, and in what it calls; all
+    // else is immutable, atomic or locked.
     private let epoll: OwnedDescriptor
     private let timer: OwnedDescriptor
     private let wake: OwnedDescriptor
@@ -52,6 +54,8 @@ final class LoopRunner: @unchecked Sendable {
     /// Arrivals on their way from `state` to `jobs`; empty between batches.
     @exclusivity(unchecked) private var arrived = LoopJobArrivals()
     @exclusivity(unchecked) private var departures: [(queue: DispatchQueue, work: [any BatchedWork])] = []
+    /// By rule 10.
+    @exclusivity(unchecked) private var waitingForReturn: [any EventHandler] = []
     /// Something has come since the idle timer last fired.
     @exclusivity(unchecked) private var hasServed = false
     @exclusivity(unchecked) private var isIdle = false
@@ -89,7 +93,7 @@ final class LoopRunner: @unchecked Sendable {
 
     // MARK: - From any thread
 
-    /// What the dispatch source watches.
+    /// The descriptor that the dispatch source watches.
     var descriptor: CInt { epoll.rawValue }
 
     /// False when the loop is idle.
@@ -213,10 +217,12 @@ final class LoopRunner: @unchecked Sendable {
         while let next = ready.popFirst(keepingCapacity: 2 * Self.batchSize) {
             budget.note(next.handler)
             next.handler.handle(next.events)
+            if !waitingForReturn.isEmpty { reportReturn() }
             if !jobs.isEmpty { runJobs(&jobsLeft) }
         }
         if !jobs.isEmpty { runJobs(&jobsLeft) }
         if !departures.isEmpty { depart() }
+        if !waitingForReturn.isEmpty { reportReturn() }
         let (isServing, isWoken) = state.withLock { state in
             state.wakefulness.isServing =
                 state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty || budget.hasWaiting
@@ -235,8 +241,17 @@ final class LoopRunner: @unchecked Sendable {
             limit -= 1
             budget.beginJob()
             job.runSynchronously(on: executor)
+            if !waitingForReturn.isEmpty { reportReturn() }
             if !jobs.isEmpty, budget.isOver { limit = 0 }
         }
+    }
+
+    func whenCodeReturns(_ handler: any EventHandler) {
+        waitingForReturn.append(handler)
+    }
+
+    private func reportReturn() {
+        while let handler = waitingForReturn.popLast() { handler.codeHasReturned() }
     }
 
     private func collect(_ event: epoll_event, _ state: inout State) {

@@ -100,7 +100,7 @@ struct LoopTable {
         }
     }
 
-    /// With stale entries: those of ended registrations and of replaced deadlines.
+    /// Stale entries count too: entries of ended registrations and of replaced deadlines.
     var deadlineCount: Int { deadlines.count }
 
     /// Moves those whose deadline has passed to the back of `ready`.

@@ -110,6 +110,6 @@ final class LoopWatch: Sendable {
         var metadata: Logger.Metadata = ["seconds": "\(Int(seconds))"]
         metadata.merge(user?.logMetadata ?? ["task": "not of a connection"]) { first, _ in first }
         socketLog.withLock { $0 }.warning(
-            "an event loop has not come round: code that it runs blocks, or computes for long", metadata: metadata)
+            "an event loop is held up: code that runs on it blocks or computes for long", metadata: metadata)
     }
 }

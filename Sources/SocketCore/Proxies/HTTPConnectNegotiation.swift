@@ -16,7 +16,7 @@ package struct HTTPConnectNegotiation: Sendable {
     /// The most bytes that a proxy may send before the tunnel is established.
     package static let headLimit = 16 * 1024
 
-    /// What the next line is.
+    /// The kind of the next line.
     private enum Expected {
         case statusLine
         case fields(ofInterimResponse: Bool)
@@ -79,7 +79,7 @@ package struct HTTPConnectNegotiation: Sendable {
         let lineFeed = UInt8(ascii: "\n")
         let end = withUnsafeBytes(of: lineFeed) { buffer.endOfFirst($0) }
         guard byteCount + (end ?? buffer.count) <= Self.headLimit else {
-            throw ProxyFailure(.misbehaved, "its response has more than \(Self.headLimit) bytes before the tunnel")
+            throw ProxyFailure(.misbehaved, "the head of its response has more than \(Self.headLimit) bytes")
         }
         guard let end else { return nil }
         byteCount += end
@@ -95,7 +95,7 @@ package struct HTTPConnectNegotiation: Sendable {
     /// True when another response follows this one.
     private func isInterim(_ line: StatusLine) throws(ProxyFailure) -> Bool {
         switch line.code {
-        case 101: throw ProxyFailure(.misbehaved, "it changes the protocol without being asked: \(line.quoted)")
+        case 101: throw ProxyFailure(.misbehaved, "it switched protocols without being asked: \(line.quoted)")
         case 100..<200: return true
         case 200..<300: return false
         // 407 is the status of a proxy (RFC 9110, section 15.5.8); tinyproxy answers 401 to credentials that

@@ -22,10 +22,12 @@ extension ProxyHeader {
         case .ipv6: name = "TCP6"
         case .unix, .unspecified: throw .notEncodable("version 1 carries IPv4 and IPv6 addresses, and not \(source)")
         }
-        guard transport == .stream else { throw .notEncodable("version 1 carries TCP, and no datagrams") }
+        guard transport == .stream else { throw .notEncodable("version 1 carries TCP, and not datagrams") }
         guard let sourceHost = source.hostWithoutZone, let destinationHost = destination.hostWithoutZone,
             let sourcePort = source.port, let destinationPort = destination.port
-        else { throw .notEncodable("\(source) or \(destination) has no host or no port") }
+        else {
+            throw .notEncodable("version 1 needs a host and a port on both sides, and the sides are \(source) and \(destination)")
+        }
         return Array("PROXY \(name) \(sourceHost) \(destinationHost) \(sourcePort) \(destinationPort)\r\n".utf8)
     }
 

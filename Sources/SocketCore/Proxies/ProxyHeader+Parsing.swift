@@ -7,12 +7,11 @@
 //  4. `minimumCount` is never more than the length of the header: a reader that wants no byte behind the
 //     header may wait for so many, and ask again.
 //  5. LOCAL, UNKNOWN and an unspecified family or transport give a header without addresses: the real ones of
-//     the connection count. What follows is skipped unread, fields included, since nothing says where they
-//     begin.
+//     the connection count. The rest is skipped unread, fields included, since nothing says where they begin.
 //  6. Two fields of one registered type are refused: programs would differ about which counts.
 
 extension ProxyHeader {
-    /// What bytes mean.
+    /// The meaning of bytes.
     public enum ParsingAnswer: Sendable, Hashable {
         /// The beginning of a header, which has at least `minimumCount` bytes in all.
         case incomplete(minimumCount: Int)

@@ -1,5 +1,5 @@
-/// Who connected to the proxy that passes a connection on: the header of HAProxy's PROXY protocol, which the
-/// proxy sends before the first byte of the connection.
+/// The header of HAProxy's PROXY protocol: it names the client of a proxy that passes a connection on, and
+/// the proxy sends it before the first byte of the connection.
 ///
 /// It is what the sender of the header says. Take it only from proxies that you trust, and from them always:
 /// a peer that may choose between a header and none chooses the address that you see (the specification,
@@ -15,7 +15,7 @@ public struct ProxyHeader: Sendable, Hashable {
         case version2
     }
 
-    /// What carries the connection between the client and the proxy.
+    /// The transport between the client and the proxy.
     public enum Transport: Sendable, Hashable {
         /// TCP, or a Unix-domain stream.
         case stream
@@ -40,9 +40,9 @@ public struct ProxyHeader: Sendable, Hashable {
 
     /// The client; nil when the proxy does not name it. Then the real address of the connection counts.
     public let source: SocketAddress?
-    /// What the client connected to; nil when `source` is.
+    /// The address that the client connected to; nil when `source` is.
     public let destination: SocketAddress?
-    /// What the client used.
+    /// The transport that the client used.
     public let transport: Transport
     /// True for a connection of the proxy's own, such as a health check (`LOCAL`).
     public let isLocal: Bool
@@ -54,7 +54,7 @@ public struct ProxyHeader: Sendable, Hashable {
     /// The proxy's name for the connection, at most `longestUniqueID` bytes (`PP2_TYPE_UNIQUE_ID`); nil:
     /// none.
     public var uniqueID: [UInt8]?
-    /// What is known of TLS between the client and the proxy (`PP2_TYPE_SSL`); nil: nothing.
+    /// The facts about TLS between the client and the proxy (`PP2_TYPE_SSL`); nil: none are known.
     public var clientTLS: ClientTLS?
     /// The name of the network namespace (`PP2_TYPE_NETNS`), in ASCII; nil: none.
     public var networkNamespace: String?
@@ -78,7 +78,7 @@ public struct ProxyHeader: Sendable, Hashable {
     /// - Parameters:
     ///   - source: The client's address.
     ///   - destination: The address that it connected to, of the same family.
-    ///   - transport: What it used.
+    ///   - transport: The transport that it used.
     public init(source: SocketAddress, destination: SocketAddress, transport: Transport = .stream) {
         self.init(source: source, destination: destination, transport: transport, isLocal: false)
     }
@@ -91,7 +91,7 @@ public struct ProxyHeader: Sendable, Hashable {
 }
 
 extension ProxyHeader {
-    /// What a proxy knows of TLS between the client and itself.
+    /// The facts that a proxy knows about TLS between the client and itself.
     public struct ClientTLS: Sendable, Hashable {
         /// Which facts are there.
         public struct Flags: OptionSet, Sendable, Hashable {
@@ -130,7 +130,7 @@ extension ProxyHeader {
         /// The fields of all other types in this one, in their order.
         public var otherFields: [Field] = []
 
-        /// What a proxy knows of TLS.
+        /// The facts that a proxy knows about TLS.
         public init(flags: Flags, verifyResult: UInt32) {
             self.flags = flags
             self.verifyResult = verifyResult
@@ -154,7 +154,7 @@ public struct ProxyHeaderError: Error, Sendable, Hashable, CustomStringConvertib
             description = name
         }
 
-        /// The peer's first bytes are no header, or break a rule of the protocol. End the connection.
+        /// The peer's first bytes are not a header, or break a rule of the protocol. End the connection.
         public static let malformed = Code("malformed")
         /// The peer's header is longer than the protocol, or the limit, allows. End the connection.
         public static let tooLong = Code("tooLong")

@@ -33,10 +33,12 @@ struct ProxyHeaderFields {
         var position = start
         while position < block.count {
             let value = position + Self.headCount
-            guard value <= block.count else { throw .malformed("the last field in the PROXY header of the peer has no length") }
+            guard value <= block.count else {
+                throw .malformed("the last field in the peer's PROXY header is cut off before its length")
+            }
             let end = value + Int(block[position + 1]) << 8 + Int(block[position + 2])
             guard end <= block.count else {
-                throw .malformed("field \(block[position]) in the PROXY header of the peer is longer than what has it")
+                throw .malformed("field \(block[position]) is longer than the peer's PROXY header around it")
             }
             fields.append((block[position], value..<end))
             position = end
@@ -49,7 +51,7 @@ struct ProxyHeaderFields {
     func checkChecksum() throws(ProxyHeaderError) {
         for field in fields where field.type == FieldType.checksum.rawValue {
             guard field.value.count == Self.checksumCount else {
-                throw .malformed("the checksum in the PROXY header of the peer has \(field.value.count) bytes, and not 4")
+                throw .malformed("the checksum in the peer's PROXY header has \(field.value.count) bytes, and not 4")
             }
             var bytes = Array(block)
             bytes.replaceSubrange(field.value, with: repeatElement(0, count: Self.checksumCount))
@@ -84,13 +86,13 @@ struct ProxyHeaderFields {
     private static func uniqueID(_ bytes: [UInt8]) throws(ProxyHeaderError) -> [UInt8] {
         guard bytes.count <= ProxyHeader.longestUniqueID else {
             throw .malformed(
-                "the unique ID in the PROXY header of the peer has \(bytes.count) bytes, and at most 128 are allowed")
+                "the unique ID in the peer's PROXY header has \(bytes.count) bytes, and at most 128 are allowed")
         }
         return bytes
     }
 
     private static func clientTLS(in value: UnsafeRawBufferPointer) throws(ProxyHeaderError) -> ProxyHeader.ClientTLS {
-        guard value.count >= 5 else { throw .malformed("the TLS field in the PROXY header of the peer is shorter than 5 bytes") }
+        guard value.count >= 5 else { throw .malformed("the TLS field in the peer's PROXY header is shorter than 5 bytes") }
         let result = value[1..<5].reduce(0) { $0 << 8 | UInt32($1) }
         var tls = ProxyHeader.ClientTLS(flags: .init(rawValue: value[0]), verifyResult: result)
         var seen: Set<TLSFieldType> = []
@@ -108,13 +110,13 @@ struct ProxyHeaderFields {
     }
 
     private static func repeated(_ type: UInt8) -> ProxyHeaderError {
-        .malformed("field \(type) is more than once in the PROXY header of the peer")
+        .malformed("the peer's PROXY header has field \(type) more than once")
     }
 
     /// UTF-8 without control characters, which no name has.
     private static func text(_ bytes: [UInt8], _ type: UInt8) throws(ProxyHeaderError) -> String {
         guard let text = String(validating: bytes, as: UTF8.self), isPlain(text) else {
-            throw .malformed("field \(type) in the PROXY header of the peer is no plain text: \(ProxyFailure.quote(bytes))")
+            throw .malformed("field \(type) in the peer's PROXY header is not plain text: \(ProxyFailure.quote(bytes))")
         }
         return text
     }

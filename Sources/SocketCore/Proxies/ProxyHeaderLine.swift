@@ -45,7 +45,7 @@ enum ProxyHeaderLine {
     static func parse(_ bytes: UnsafeRawBufferPointer) throws(ProxyHeaderError) -> ProxyHeader.ParsingAnswer {
         let kinds = Kind.allCases.filter { zip($0.beginning.utf8, bytes).allSatisfy(==) }
         guard let shortest = kinds.map(\.shortest).min(), let kind = kinds.first else {
-            throw .malformed("the peer sends no PROXY header: \(ProxyFailure.quote(bytes, limit: 32))")
+            throw .malformed("the peer sent something other than a PROXY header: \(ProxyFailure.quote(bytes, limit: 32))")
         }
         let beginning = kind.beginning.utf8.count
         guard bytes.count >= beginning else { return .incomplete(minimumCount: shortest) }
@@ -66,19 +66,19 @@ enum ProxyHeaderLine {
     /// Where CRLF begins; nil while it is not there.
     private static func endOfLine(_ bytes: UnsafeRawBufferPointer, _ kind: Kind) throws(ProxyHeaderError) -> Int? {
         if kind == .unknown, let first = bytes.first, first != space, first != carriageReturn {
-            throw .malformed("the PROXY line of the peer has no space after \"UNKNOWN\"")
+            throw .malformed("the peer's PROXY line has no space after \"UNKNOWN\"")
         }
         for (index, byte) in bytes.enumerated() {
             switch byte {
             case carriageReturn:
                 guard index + 1 < bytes.count else { return nil }
-                guard bytes[index + 1] == lineFeed else { throw .malformed("the PROXY line of the peer has a CR without an LF") }
+                guard bytes[index + 1] == lineFeed else { throw .malformed("the peer's PROXY line has a CR without an LF") }
                 return index
-            case lineFeed: throw .malformed("the PROXY line of the peer has an LF without a CR")
+            case lineFeed: throw .malformed("the peer's PROXY line has an LF without a CR")
             case space: continue
             default:
                 guard kind.allows(byte) else {
-                    throw .malformed("the PROXY line of the peer has byte \(byte) in its addresses and ports: \(quote(bytes))")
+                    throw .malformed("the peer's PROXY line has byte \(byte) in its addresses and ports: \(quote(bytes))")
                 }
             }
         }
@@ -91,7 +91,7 @@ enum ProxyHeaderLine {
         let words = try check(text, isComplete: true, kind)
         guard words.count == 4, let sourcePort = port(words[2]), let destinationPort = port(words[3]),
             let source = address(words[0], sourcePort, kind), let destination = address(words[1], destinationPort, kind)
-        else { throw .malformed("the PROXY line of the peer does not have two addresses and two ports: \(quote(text))") }
+        else { throw .malformed("the peer's PROXY line does not have two addresses and two ports: \(quote(text))") }
         return ProxyHeader(source: source, destination: destination)
     }
 
@@ -105,13 +105,13 @@ enum ProxyHeaderLine {
         let words = text.prefix { $0 != carriageReturn }.split(separator: space, omittingEmptySubsequences: false)
             .map { String(decoding: $0, as: UTF8.self) }
         guard words.count <= 4 else {
-            throw .malformed("the PROXY line of the peer has more than two addresses and two ports: \(quote(text))")
+            throw .malformed("the peer's PROXY line has more than two addresses and two ports: \(quote(text))")
         }
         for (index, word) in words.enumerated() where isComplete || index < words.count - 1 {
             let isRight = index < 2 ? address(word, 0, kind) != nil : port(word) != nil
             guard isRight else {
                 let name = ["source address", "destination address", "source port", "destination port"][index]
-                throw .malformed("the \(name) in the PROXY line of the peer is not one: \(quote(text))")
+                throw .malformed("the peer's PROXY line has an invalid \(name): \(quote(text))")
             }
         }
         return words

@@ -4,8 +4,9 @@
 //  2. It takes the proxy's replies out of the buffer and not one byte more: the tunnel begins after the last
 //     reply. It reads no reply before the request has been sent: otherwise the tunnel could be established
 //     before it was asked for.
-//  3. It fails with the first byte that cannot be right, and does not wait for more from what is no proxy.
-//  4. What it takes before it decides is bounded: by the protocol in SOCKS, and by
+//  3. It fails with the first byte that cannot be right, and does not wait for more from a peer that is not a
+//     proxy.
+//  4. The bytes that it takes before it decides are bounded: by the protocol in SOCKS, and by
 //     `HTTPConnectNegotiation.headLimit` in HTTP.
 
 package import SocketBuffers
@@ -15,7 +16,7 @@ package enum ProxyNegotiation: Sendable {
     case socks5(SOCKS5Negotiation)
     case http(HTTPConnectNegotiation)
 
-    /// What the bytes so far mean.
+    /// The meaning of the bytes so far.
     package enum Answer: Sendable, Hashable {
         /// The proxy has more to say, maybe only after `output` is sent.
         case incomplete
@@ -29,7 +30,7 @@ package enum ProxyNegotiation: Sendable {
     /// - Throws: `.invalid` for anything that the protocol cannot carry. All text in a request is checked.
     package init(through proxy: Proxy, to target: ProxyTarget) throws(ProxyFailure) {
         _ = try HostText(ofProxy: proxy.host, port: proxy.port)
-        guard proxy.port > 0 else { throw ProxyFailure(.invalid, "a proxy cannot have port 0") }
+        guard proxy.port > 0 else { throw ProxyFailure(.invalid, "the port of the proxy must be from 1 to 65535, and is 0") }
         switch proxy.kind {
         case .socks5: self = .socks5(try SOCKS5Negotiation(target: target, credentials: proxy.credentials))
         case .http: self = .http(try HTTPConnectNegotiation(target: target, credentials: proxy.credentials))

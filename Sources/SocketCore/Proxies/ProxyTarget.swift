@@ -1,4 +1,4 @@
-/// What a proxy connects to, checked so that it can be put into a request as it is.
+/// The target that a proxy connects to, checked so that it can be put into a request as it is.
 package enum ProxyTarget: Sendable, Hashable {
     /// A name that the proxy resolves: letters, digits, hyphens, underscores and dots, at most 255 bytes.
     case name(String, port: UInt16)
@@ -16,7 +16,7 @@ package enum ProxyTarget: Sendable, Hashable {
     package init(_ address: SocketAddress) throws(ProxyFailure) {
         guard let host = address.host else { throw ProxyFailure(.invalid, "a proxy cannot connect to a Unix-domain socket") }
         guard !host.utf8.contains(UInt8(ascii: "%")) else {
-            throw ProxyFailure(.invalid, "the zone of \(host) has a meaning on this machine only, and none for a proxy")
+            throw ProxyFailure(.invalid, "the zone of \(host) has a meaning on this machine only: a proxy cannot use it")
         }
         self = .address(address)
     }
@@ -24,7 +24,7 @@ package enum ProxyTarget: Sendable, Hashable {
     private static func checkedName(_ host: String) throws(ProxyFailure) -> String {
         guard host.utf8.allSatisfy(isAllowed) else {
             throw ProxyFailure(
-                .invalid, "\(ProxyFailure.quote(host.utf8)) is no host name; write international names in ASCII (xn--)")
+                .invalid, "\(ProxyFailure.quote(host.utf8)) is not a host name: write international names in ASCII (xn--)")
         }
         return host
     }

@@ -5,7 +5,7 @@
 //     says.
 //  3. A version, a reserved byte or an address type that is not in the RFC ends the negotiation at that byte,
 //     and so does a refusal.
-//  4. The bound address in the reply (BND.ADDR) is skipped: it may be that of a machine behind the proxy.
+//  4. The bound address in the reply (BND.ADDR) is skipped: it may belong to a machine behind the proxy.
 
 internal import SocketBuffers
 
@@ -77,7 +77,7 @@ package struct SOCKS5Negotiation: Sendable {
         guard let credentials else { return nil }
         let (name, password) = (Array(credentials.username.utf8), Array(credentials.password.utf8))
         guard (1...255).contains(name.count), (1...255).contains(password.count) else {
-            throw ProxyFailure(.invalid, "SOCKS takes a user name and a password of 1 to 255 bytes each")
+            throw ProxyFailure(.invalid, "the user name and the password for a SOCKS proxy must have 1 to 255 bytes each")
         }
         guard !name.contains(0), !password.contains(0) else {
             throw ProxyFailure(.invalid, "the user name or password for the proxy has a zero byte, which may end it")
@@ -95,7 +95,7 @@ package struct SOCKS5Negotiation: Sendable {
         case (Method.noneAcceptable, nil):
             throw ProxyFailure(.authenticationRequired, "it requires authentication: set the proxy's credentials")
         case (Method.noneAcceptable, _):
-            throw ProxyFailure(.authenticationRequired, "it accepts no user name and password")
+            throw ProxyFailure(.authenticationRequired, "it does not accept a user name and password")
         default:
             throw ProxyFailure(.misbehaved, "it chose authentication method \(method), which was not offered")
         }

@@ -5,7 +5,7 @@ package import SocketBuffers
 package final class BufferReader: @unchecked Sendable {
     // Unchecked: it belongs to one read at a time, which is confined to a turn.
 
-    /// What became of one look at the buffer.
+    /// The result of one look at the buffer.
     package enum Step {
         /// It has taken what it wants, and has the result.
         case done

@@ -9,7 +9,7 @@
 
 /// A waiter for the end of one operation.
 package protocol OperationWaiter<Value>: AnyObject, Sendable {
-    /// What the operation brings.
+    /// The result of the operation.
     associatedtype Value: Sendable
 
     /// When it stops to wait; nil: never.
@@ -28,7 +28,7 @@ extension OperationWaiter {
     package var isAbandoned: Bool { false }
 }
 
-/// Who is answered when an operation ends.
+/// The delegate or the waiter that is answered when an operation ends.
 package enum Completion<Value: Sendable>: Sendable {
     /// The delegate, with the tag that the operation was given.
     case delegate(tag: Int)
@@ -51,7 +51,7 @@ package enum Completion<Value: Sendable>: Sendable {
         if case .waiter = self { true } else { false }
     }
 
-    /// When the waiter stops to wait; nil: never, or no one waits.
+    /// When the waiter stops to wait; nil: never, or nothing waits.
     var deadline: Deadline? {
         if case .waiter(let waiter) = self { waiter.deadline } else { nil }
     }
@@ -68,16 +68,16 @@ package enum Completion<Value: Sendable>: Sendable {
     }
 }
 
-/// What became of an attempt to cancel an operation, and who is to be answered.
+/// The result of an attempt to cancel an operation, and the completion to answer.
 package enum Cancellation<Value: Sendable>: Sendable {
     /// The operation is gone, as if it had never been asked for.
     case removed(Completion<Value>)
-    /// The operation has begun and goes on; no one is answered when it ends.
+    /// The operation has begun and goes on; no answer follows when it ends.
     case detached(Completion<Value>)
     /// The operation has ended, or belongs to another queue.
     case tooLate
 
-    /// Who is to be answered now.
+    /// The completion to answer now.
     package var completion: Completion<Value>? {
         switch self {
         case .removed(let completion), .detached(let completion): completion

@@ -7,8 +7,8 @@ struct OperationTimer {
     /// its own or none.
     private(set) var number: UInt32 = 0
     private var isStarted = false
-    /// When the operation became current, if it is to end by a certain time.
-    private var began = Deadline.distantPast
+    /// The seconds that the operation had so far: its timeout, and each extension.
+    private var granted = 0.0
     private var end = Deadline.never
 
     var deadline: Deadline? { end == .never ? nil : end }
@@ -25,7 +25,7 @@ struct OperationTimer {
         guard !isStarted else { return }
         isStarted = true
         guard seconds >= 0 else { return }
-        began = .now
+        granted = seconds
         end = Deadline(after: seconds) ?? .never
     }
 
@@ -36,7 +36,7 @@ struct OperationTimer {
         guard end <= now else { return nil }
         end = .never
         guard let progress else { return nil }
-        return LateOperation(number: number, elapsed: now.seconds(since: began), progress: progress)
+        return LateOperation(number: number, elapsed: granted, progress: progress)
     }
 
     /// Lets a late operation go on for `seconds` more; the time it had, when it is to end now. Nil, and
@@ -44,6 +44,7 @@ struct OperationTimer {
     mutating func extend(_ number: UInt32, by seconds: Double, _ timeout: Double?) -> Double? {
         guard number == self.number, let timeout else { return nil }
         guard seconds > 0 else { return timeout }
+        granted += seconds
         end = Deadline(after: seconds) ?? .never
         return nil
     }
@@ -53,6 +54,7 @@ struct OperationTimer {
 package struct LateOperation {
     /// The number of the operation, for the answer to the question whether it may go on.
     package let number: UInt32
+    /// The seconds that it had: exactly its timeout, and the extensions. Programs compare it with those.
     package let elapsed: Double
     package let progress: OperationProgress
 }

@@ -8,26 +8,23 @@ package import SocketBuffers
 /// at run time: the turn ensures it.
 package final class ReadHalf {
     // Private: another module would check the exclusivity of each access at run time.
-    @exclusivity(unchecked) private var packets = PacketQueue<ReadPacket>()
+    @exclusivity(unchecked) private var packets = WaitingPackets<ReadPacket>()
     /// Bytes that were received (and decrypted) and that no read has taken yet.
     package let preBuffer = PreBuffer()
-    @exclusivity(unchecked) private var timer = OperationTimer()
-    /// No waiter's time ends before this.
-    @exclusivity(unchecked) private var waiterDeadline = Deadline.never
 
     /// How many bytes are read ahead of any request, so that a FIN is noticed.
     package static let readAheadLimit = 64 * 1024
 
     package init() {}
 
-    /// What is at the front of the queue.
+    /// The front of the queue.
     package enum Front {
         case read
         case startTLS
         case nothing
     }
 
-    /// What became of the read at the front.
+    /// The result of the read at the front.
     package enum Answer {
         /// The read is done, and gone from the queue.
         case complete(Data, Completion<Data>)
@@ -55,7 +52,6 @@ package final class ReadHalf {
     }
 
     package func append(_ packet: consuming ReadPacket) {
-        if let deadline = packet.completion.deadline { waiterDeadline = min(waiterDeadline, deadline) }
         packets.append(consume packet)
     }
 
@@ -72,15 +68,12 @@ package final class ReadHalf {
         packets.drop()?.completion
     }
 
-    /// Removes the read of `waiter`. What it had collected goes back to the front of the buffer.
+    /// Removes the read of `waiter`. The bytes that it had collected go back to the front of the buffer.
     package func cancel(_ waiter: AnyObject) -> Cancellation<Data> {
-        guard let index = packets.firstIndex(where: { $0.pointee.completion.answers(waiter) }),
-            let read = packets.anyPacket(at: index)
-        else { return .tooLate }
+        guard let (index, read) = packets.find(waiter) else { return .tooLate }
         let completion = read.pointee.completion
         read.pointee.putBack(into: preBuffer)
         packets.remove(at: index)
-        if index == 0 { timer.advance() }
         return .removed(completion)
     }
 
@@ -119,13 +112,12 @@ package final class ReadHalf {
         case .complete(let data):
             let completion = read.pointee.completion
             packets.removeFront()
-            timer.advance()
             return .complete(data, completion)
         case .incomplete: return .incomplete
         case .maxedOut: return .maxedOut(read.pointee.maxLength)
         case .failed(let error):
             let completion = read.pointee.completion
-            removeFront()
+            packets.removeFront()
             return .failed(error, completion)
         }
     }
@@ -157,7 +149,7 @@ package final class ReadHalf {
     package func finishReadToEnd() -> (data: Data, completion: Completion<Data>)? {
         guard isAtReadToEnd, let read = packets.front else { return nil }
         let result = (read.pointee.finish(), read.pointee.completion)
-        removeFront()
+        packets.removeFront()
         return result
     }
 
@@ -165,7 +157,7 @@ package final class ReadHalf {
     package func abandon() -> (bytesSoFar: Data, completion: Completion<Data>)? {
         guard let read = packets.front else { return nil }
         let result = (read.pointee.takeIncomplete(from: preBuffer), read.pointee.completion)
-        removeFront()
+        packets.removeFront()
         return result
     }
 
@@ -175,7 +167,7 @@ package final class ReadHalf {
         guard let read = packets.front, !read.pointee.completion.isDelegates else { return nil }
         let completion = read.pointee.completion
         read.pointee.putBack(into: preBuffer)
-        removeFront()
+        packets.removeFront()
         return completion
     }
 
@@ -184,11 +176,6 @@ package final class ReadHalf {
     package var wouldLeaveBytes: Bool {
         guard !packets.hasStartTLS, let read = packets.front, !read.pointee.completion.isDelegates else { return false }
         return read.pointee.bytesDone(in: preBuffer) > 0
-    }
-
-    private func removeFront() {
-        packets.removeFront()
-        timer.advance()
     }
 
     // MARK: - Progress
@@ -203,49 +190,29 @@ package final class ReadHalf {
 
     /// The progress of the read at the front; nil when no read waits.
     package var progress: OperationProgress? {
-        guard let read = packets.front else { return nil }
-        return OperationProgress(
-            tag: read.pointee.completion.tag, bytesDone: read.pointee.bytesDone(in: preBuffer), total: read.pointee.total)
+        packets.front?.pointee.progress(in: preBuffer)
     }
-
-    /// The seconds that the read at the front may take; nil when no read waits.
-    private var timeout: Double? { packets.front?.pointee.timeout }
 
     // MARK: - Time
 
     /// Starts the clock of the oldest read, unless it runs.
-    package func startClock() {
-        if let seconds = timeout { timer.startIfNeeded(seconds: seconds) }
-    }
+    package func startClock() { packets.startClock() }
 
-    package var hasDeadline: Bool { timer.deadline != nil || waiterDeadline != .never }
+    package var hasDeadline: Bool { packets.hasDeadline }
 
     /// When the oldest read has taken too long, or a waiter's time may end.
-    package var deadline: Deadline? {
-        waiterDeadline == .never ? timer.deadline : .earlier(timer.deadline, waiterDeadline)
-    }
+    package var deadline: Deadline? { packets.deadline }
 
     /// A waiter whose time has come; nil when none is left.
-    package func lateWaiter(at now: Deadline) -> (any OperationWaiter<Data>)? {
-        guard waiterDeadline <= now else { return nil }
-        var earliest = Deadline.never
-        var late: (any OperationWaiter<Data>)?
-        packets.forEach { packet in
-            if late == nil { late = packet.pointee.completion.lateWaiter(at: now) }
-            if let deadline = packet.pointee.completion.deadline { earliest = min(earliest, deadline) }
-        }
-        waiterDeadline = earliest
-        return late
-    }
+    package func lateWaiter(at now: Deadline) -> (any OperationWaiter<Data>)? { packets.lateWaiter(at: now) }
 
     /// The oldest read, when it has taken too long, once.
     package func takeLate(at now: Deadline) -> LateOperation? {
-        timer.deadline == nil ? nil : timer.takeLate(at: now, progress)
+        let progress = progress
+        return packets.takeLate(at: now, progress)
     }
 
     /// Lets a late read go on for `seconds` more; returns the time it had when it is to end now. Nil, and
     /// nothing changes, when it is no longer the oldest.
-    package func extend(_ number: UInt32, by seconds: Double) -> Double? {
-        timer.extend(number, by: seconds, timeout)
-    }
+    package func extend(_ number: UInt32, by seconds: Double) -> Double? { packets.extend(number, by: seconds) }
 }

@@ -2,7 +2,7 @@ package import FoundationEssentials
 package import SocketBuffers
 
 /// One queued read (`GCDAsyncReadPacket`): what it waits for, and the bytes it has so far.
-package struct ReadPacket: Sendable {
+package struct ReadPacket: WaitingPacket, Sendable {
     /// When a read is complete.
     package enum Goal: Sendable {
         /// With the first bytes that are there.
@@ -41,42 +41,41 @@ package struct ReadPacket: Sendable {
     /// How many bytes a read to a length waits for; of the others, the most bytes that they may deliver.
     private let limit: Int
     package let timeout: Double
-    /// Where the bytes go, and those of a read to a length that have arrived; the other goals leave theirs in
-    /// the buffer. Nil: memory of the read's own, and none so far.
+    /// Where the bytes go, with the bytes of a read to a length that have arrived; the other goals leave
+    /// theirs in the buffer. Nil: memory of the read's own, and none so far.
     private var taken: Destination?
     private let reader: BufferReader?
     /// Bytes seen by earlier calls, for partial progress.
     private var reported = 0
-    /// Who is answered when the read ends.
+    /// Answered when the read ends.
     package let completion: Completion<Data>
     private let kind: Kind
     private var isSearching = false
 
+    /// A read. A function, since the compiler copies what an initializer has made.
+    ///
     /// - Parameters:
     ///   - maxLength: The most bytes that the read may deliver. A read to a length delivers that many.
     ///   - target: The caller's buffer and the offset in it; nil: memory of the read's own.
-    package init(
-        goal: consuming Goal, maxLength: Int = .max, timeout: Double, completion: consuming Completion<Data>,
+    package static func make(
+        _ goal: consuming Goal, maxLength: Int = .max, timeout: Double, completion: consuming Completion<Data>,
         target: (buffer: ReadBuffer, offset: Int)? = nil
-    ) {
-        if case .reader(let reader) = goal { self.reader = reader } else { reader = nil }
-        let (kind, limit, delimiter) = Self.parts(of: goal, maxLength)
-        self.kind = kind
-        self.limit = limit
-        self.delimiter = delimiter
-        self.timeout = timeout
-        self.completion = completion
-        taken = target.map { Destination(target: $0) }
+    ) -> ReadPacket {
+        let (kind, limit, delimiter, reader) = parts(of: goal, maxLength)
+        return ReadPacket(
+            delimiter: delimiter, limit: limit, timeout: timeout, taken: target.map { Destination(target: $0) },
+            reader: reader, completion: completion, kind: kind)
     }
 
-    private static func parts(of goal: consuming Goal, _ maxLength: Int) -> (Kind, Int, Data) {
+    @inline(__always)
+    private static func parts(of goal: consuming Goal, _ maxLength: Int) -> (Kind, Int, Data, BufferReader?) {
         switch consume goal {
-        case .anyBytes: (.anyBytes, maxLength, Data())
-        case .length(let length): (.length, length, Data())
-        case .delimiter(let bytes): (.delimiter, maxLength, bytes)
-        case .end: (.end, maxLength, Data())
-        case .arrival: (.arrival, maxLength, Data())
-        case .reader: (.reader, maxLength, Data())
+        case .anyBytes: (.anyBytes, maxLength, Data(), nil)
+        case .length(let length): (.length, length, Data(), nil)
+        case .delimiter(let bytes): (.delimiter, maxLength, bytes, nil)
+        case .end: (.end, maxLength, Data(), nil)
+        case .arrival: (.arrival, maxLength, Data(), nil)
+        case .reader(let reader): (.reader, maxLength, Data(), reader)
         }
     }
 
@@ -110,7 +109,7 @@ package struct ReadPacket: Sendable {
     /// True when the read is complete without a byte.
     var wantsNothing: Bool { kind == .length && limit == 0 }
 
-    /// What a read to the end has, when the end has come.
+    /// The bytes of a read to the end, when the end has come.
     package func finish() -> Data {
         taken?.data ?? Data()
     }
@@ -137,9 +136,10 @@ package struct ReadPacket: Sendable {
         }
     }
 
-    /// How many bytes the read will have brought, where that is known.
-    package var total: Int? {
-        kind == .length ? limit : nil
+    /// Mutating, so that it is called where the packet is, and not with a copy of it.
+    mutating func progress(in buffer: PreBuffer) -> OperationProgress {
+        OperationProgress(
+            tag: completion.tag, bytesDone: bytesDone(in: buffer), total: kind == .length ? limit : nil)
     }
 
     /// The bytes that came since the last call, once; nil when there are none.
@@ -235,7 +235,7 @@ private final class Destination: @unchecked Sendable {
 }
 
 extension PreBuffer {
-    /// The first `count` bytes, taken out; those of a nearly full block are not copied.
+    /// The first `count` bytes, taken out; bytes of a nearly full block are not copied.
     package func takeData(_ count: Int) -> Data {
         if let taken = takeBlock(count) {
             return Data(bytesNoCopy: taken.start, count: count, deallocator: .custom { _, _ in taken.giveBack() })

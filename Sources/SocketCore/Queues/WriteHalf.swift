@@ -9,27 +9,32 @@ internal import SocketBuffers
 /// is *complete* (nothing of it waits in this process any more). A class for the same reason as `ReadHalf`.
 package final class WriteHalf {
     // Private: another module would check the exclusivity of each access at run time.
-    @exclusivity(unchecked) private var packets = PacketQueue<WritePacket>()
-    @exclusivity(unchecked) private var timer = OperationTimer()
-    /// No waiter's time ends before this.
-    @exclusivity(unchecked) private var waiterDeadline = Deadline.never
-    /// How many packets at the front are handed on whole and not yet complete.
-    @exclusivity(unchecked) private var handedOnCount = 0
-    @exclusivity(unchecked) private var allWaiting = 0
-    /// Those of the waiting bytes that are in files, and use no memory.
-    @exclusivity(unchecked) private var fileWaiting = 0
+    @exclusivity(unchecked) private var packets = WaitingPackets<WritePacket>()
+    // In an order that takes little room: every connection has one of these.
+
+    @exclusivity(unchecked) private var handedOn: UInt32 = 0
     @exclusivity(unchecked) private var closing = false
     /// Tasks wait, or have waited, for writes in memory.
     @exclusivity(unchecked) private var hasWaiters = false
-    /// The high-water mark was delivered, and the queue has not been down to half of it since.
-    @exclusivity(unchecked) private var isAbove = false
+    @exclusivity(unchecked) private var highWater = HighWaterMark()
+    @exclusivity(unchecked) private var allWaiting = 0
+    /// Those of the waiting bytes that are in files, and use no memory.
+    @exclusivity(unchecked) private var fileWaiting = 0
+    /// Small writes that count as complete, behind all packets; nil: none.
+    @exclusivity(unchecked) private var collected: CollectedWrites?
+
+    /// How many packets at the front are handed on whole and not yet complete.
+    private var handedOnCount: Int {
+        get { Int(handedOn) }
+        set { handedOn = UInt32(truncatingIfNeeded: newValue) }
+    }
 
     /// The bytes of all packets that are not handed on.
     package var waitingByteCount: Int { allWaiting }
     /// The caller wants to write nothing after what is queued.
     package var isClosing: Bool { closing }
 
-    package var isAboveHighWater: Bool { isAbove }
+    package var isAboveHighWater: Bool { highWater.isAbove }
 
     /// Those of the waiting bytes that are in memory.
     package var waitingMemoryByteCount: Int { waitingByteCount - fileWaiting }
@@ -40,7 +45,7 @@ package final class WriteHalf {
         closing = true
     }
 
-    package var isEmpty: Bool { packets.isEmpty }
+    package var isEmpty: Bool { packets.isEmpty && collected == nil }
     /// The progress of the oldest incomplete write; nil when no write waits.
     package var progress: OperationProgress? {
         guard let write = packets.front else { return nil }
@@ -54,12 +59,7 @@ package final class WriteHalf {
     }
 
     package var position: Position {
-        Position(operation: timer.number, byteCount: packets.front?.pointee.handedOn ?? 0)
-    }
-
-    /// The seconds that the oldest write may take; nil when no write waits.
-    private var timeout: Double? {
-        packets.front?.pointee.timeout
+        Position(operation: packets.number, byteCount: packets.front?.pointee.handedOn ?? 0)
     }
 
     /// True when everything before the marker of `startTLS` is complete.
@@ -71,8 +71,8 @@ package final class WriteHalf {
     package func append(_ packet: consuming WritePacket) -> Bool {
         let (sum, isTooMuch) = waitingByteCount.addingReportingOverflow(packet.count)
         guard !isTooMuch else { return false }
+        if collected != nil { packCollected() }
         allWaiting = sum
-        if let deadline = packet.completion.deadline { waiterDeadline = min(waiterDeadline, deadline) }
         if packet.isFile { fileWaiting += packet.count }
         if packet.completion.isWaiters { hasWaiters = true }
         packets.append(consume packet)
@@ -85,7 +85,24 @@ package final class WriteHalf {
         handedOnCount += 1
     }
 
+    /// Copies the bytes of a write that counts as complete. They follow what is queued, once
+    /// `packCollected()` is called.
+    ///
+    /// - Parameter timeout: The seconds that they may wait from then on; negative: no limit.
+    package func collect(_ bytes: UnsafeRawBufferPointer, timeout: Double) {
+        let writes = collected ?? CollectedWrites()
+        collected = writes
+        writes.append(bytes, timeout: timeout)
+        allWaiting += bytes.count
+    }
+
+    /// Makes what was collected one write of the queue.
+    package func packCollected() {
+        if let writes = collected.take() { packets.append(writes.makePacket()) }
+    }
+
     package func appendStartTLS() {
+        packCollected()
         packets.appendStartTLS()
     }
 
@@ -95,6 +112,7 @@ package final class WriteHalf {
 
     /// Gives up the oldest write and returns its completion; nil when no write waits.
     package func drop() -> Completion<Void>? {
+        packCollected()
         handedOnCount = 0
         allWaiting = 0
         fileWaiting = 0
@@ -103,9 +121,7 @@ package final class WriteHalf {
 
     /// Removes the write of `waiter`, or detaches it when some of its bytes are on their way.
     package func cancel(_ waiter: AnyObject) -> Cancellation<Void> {
-        guard let index = packets.firstIndex(where: { $0.pointee.completion.answers(waiter) }),
-            let write = packets.anyPacket(at: index)
-        else { return .tooLate }
+        guard let (index, write) = packets.find(waiter) else { return .tooLate }
         let completion = write.pointee.completion
         guard !write.pointee.isBegun else {
             write.pointee.detach()
@@ -114,7 +130,6 @@ package final class WriteHalf {
         allWaiting -= write.pointee.count
         if write.pointee.file != nil { fileWaiting -= write.pointee.count }
         packets.remove(at: index)
-        if index == 0 { timer.advance() }
         return .removed(completion)
     }
 
@@ -124,9 +139,9 @@ package final class WriteHalf {
         return (region, write.pointee.handedOn, write.pointee.remaining)
     }
 
-    /// Gives `body` the bytes to hand on next: those of one packet, or of as many small ones together as fit
-    /// into `limit` bytes up to the next marker or file. Nothing is delayed: only what is queued already is
-    /// put together.
+    /// Gives `body` the bytes to hand on next: of one packet, or of as many small ones together as fit into
+    /// `limit` bytes up to the next marker or file. Nothing is delayed: only what is queued already is put
+    /// together.
     ///
     /// For the TLS engine, which copies them anyway.
     ///
@@ -153,7 +168,7 @@ package final class WriteHalf {
     }
 
     /// Gives `body` the bytes to hand on next, at most `limit`, up to the next marker or file: each write
-    /// where it lies, and the first run of small ones put together. What is left out is for the next call.
+    /// where it lies, and the first run of small ones put together. The rest is for the next call.
     ///
     /// - Returns: false, without having called `body`, when there are none.
     package func withNextParts(limit: Int, _ body: (UnsafeBufferPointer<iovec>) -> Void) -> Bool {
@@ -178,7 +193,10 @@ package final class WriteHalf {
         while left > 0, let write = packets.packet(at: handedOnCount) {
             let step = min(left, write.pointee.remaining)
             write.pointee.handOn(step)
-            if write.pointee.file != nil { fileWaiting -= step }
+            if let file = write.pointee.file {
+                fileWaiting -= step
+                file.noteHandedOn(step)
+            }
             left -= step
             if write.pointee.remaining == 0 { handedOnCount += 1 }
         }
@@ -197,34 +215,25 @@ package final class WriteHalf {
         guard handedOnCount > 0, let completion = packets.front?.pointee.completion else { return nil }
         packets.removeFront()
         handedOnCount -= 1
-        timer.advance()
         return completion
     }
 
     // MARK: - How full
 
     /// The bytes that wait, once, when they have reached `mark`.
-    package func takeHighWater(_ mark: Int?) -> Int? {
-        guard let mark, mark > 0, !isAbove, waitingByteCount >= mark else { return nil }
-        isAbove = true
-        return waitingByteCount
-    }
+    package func takeHighWater(_ mark: Int?) -> Int? { highWater.takeHigh(waitingByteCount, mark) }
 
     /// The bytes that wait, once, when they are down to half of `mark`.
-    package func takeLowWater(_ mark: Int?) -> Int? {
-        guard isAbove, waitingByteCount <= (mark ?? 0) / 2 else { return nil }
-        isAbove = false
-        return waitingByteCount
-    }
+    package func takeLowWater(_ mark: Int?) -> Int? { highWater.takeLow(waitingByteCount, mark) }
 
-    /// True when `count` more bytes would be too many. What can be sent does not count, nor do files, and one
-    /// write alone is never too much.
+    /// True when `count` more bytes would be too many. Bytes that can be sent do not count, nor do files, and
+    /// one write alone is never too much.
     package func wouldExceed(_ limit: Int, with count: Int) -> Bool {
         waitingMemoryByteCount > 0 && count > limit - waitingMemoryByteCount
     }
 
-    /// True when fewer bytes than `mark` would wait with those of `packet`: its task need not wait for them.
-    /// For a file it does: what is not sent yet can still be changed.
+    /// True when fewer bytes than `mark` would wait with the bytes of `packet`: its task need not wait for
+    /// them. For a file it does: what is not sent yet can still be changed.
     package func isBelow(_ mark: Int?, with packet: borrowing WritePacket) -> Bool {
         guard let mark, !packet.isFile else { return false }
         return waitingMemoryByteCount < mark && packet.count < mark - waitingMemoryByteCount
@@ -242,40 +251,25 @@ package final class WriteHalf {
     // MARK: - Time
 
     /// Starts the clock of the oldest write, unless it runs.
-    package func startClock() {
-        if let seconds = timeout { timer.startIfNeeded(seconds: seconds) }
-    }
+    package func startClock() { packets.startClock() }
 
-    package var hasDeadline: Bool { timer.deadline != nil || waiterDeadline != .never }
+    package var hasDeadline: Bool { packets.hasDeadline }
 
     /// When the oldest write has taken too long, or a waiter's time may end.
-    package var deadline: Deadline? {
-        waiterDeadline == .never ? timer.deadline : .earlier(timer.deadline, waiterDeadline)
-    }
+    package var deadline: Deadline? { packets.deadline }
 
     /// A waiter whose time has come; nil when none is left.
-    package func lateWaiter(at now: Deadline) -> (any OperationWaiter<Void>)? {
-        guard waiterDeadline <= now else { return nil }
-        var earliest = Deadline.never
-        var late: (any OperationWaiter<Void>)?
-        packets.forEach { packet in
-            if late == nil { late = packet.pointee.completion.lateWaiter(at: now) }
-            if let deadline = packet.pointee.completion.deadline { earliest = min(earliest, deadline) }
-        }
-        waiterDeadline = earliest
-        return late
-    }
+    package func lateWaiter(at now: Deadline) -> (any OperationWaiter<Void>)? { packets.lateWaiter(at: now) }
 
     /// The oldest write, when it has taken too long, once.
     package func takeLate(at now: Deadline) -> LateOperation? {
-        timer.deadline == nil ? nil : timer.takeLate(at: now, progress)
+        let progress = progress
+        return packets.takeLate(at: now, progress)
     }
 
     /// Lets a late write go on for `seconds` more; returns the time it had when it is to end now. Nil, and
     /// nothing changes, when it is no longer the oldest.
-    package func extend(_ number: UInt32, by seconds: Double) -> Double? {
-        timer.extend(number, by: seconds, timeout)
-    }
+    package func extend(_ number: UInt32, by seconds: Double) -> Double? { packets.extend(number, by: seconds) }
 
     // MARK: - Parts
 
@@ -326,6 +320,22 @@ package final class WriteHalf {
             offset += 1
         }
         return offset
+    }
+}
+
+/// Writes that are to leave together. An object of its own, since an idle connection has none.
+private final class CollectedWrites {
+    private let buffer = PreBuffer()
+    /// The shortest of their times.
+    @exclusivity(unchecked) private var timeout = -1.0
+
+    func append(_ bytes: UnsafeRawBufferPointer, timeout: Double) {
+        buffer.append(bytes)
+        if timeout >= 0 { self.timeout = self.timeout < 0 ? timeout : min(self.timeout, timeout) }
+    }
+
+    func makePacket() -> WritePacket {
+        WritePacket(data: Data(buffer.readableBytes), timeout: timeout, completion: .answered)
     }
 }
 

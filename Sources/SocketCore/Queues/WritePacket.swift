@@ -1,12 +1,12 @@
 package import FoundationEssentials
 
 /// One queued write (`GCDAsyncWritePacket`): what it sends, and how many bytes of that have been handed on.
-package struct WritePacket: Sendable {
+package struct WritePacket: WaitingPacket, Sendable {
     /// The bytes to send; none when it is a file that is sent.
     let bytes: Data
     let file: FileRegion?
     package let timeout: Double
-    /// Who is answered when the write ends.
+    /// Answered when the write ends.
     package private(set) var completion: Completion<Void>
     /// How many bytes the write has to send.
     package let count: Int

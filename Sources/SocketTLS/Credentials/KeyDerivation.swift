@@ -13,13 +13,13 @@ enum KeyDerivation {
     ///
     /// - Parameters:
     ///   - rounds: Nil for a number below zero.
-    ///   - source: What the file is called in messages.
+    ///   - source: The name of the file in messages.
     static func check(_ rounds: Int?, _ source: String, operation: String) throws(TLSError) {
         guard let rounds, rounds <= roundLimit else {
             let count = rounds.map { "\($0)" } ?? "an impossible number of"
             throw TLSError(
                 .invalidPrivateKey,
-                "\(source) is protected with \(count) rounds of key derivation, and no more than \(roundLimit) are accepted.",
+                "\(source) is protected with \(count) rounds of key derivation, and at most \(roundLimit) are accepted.",
                 operation: operation)
         }
     }

@@ -86,7 +86,7 @@ extension OpenSSLError {
 
 /// A growing memory BIO, for the OpenSSL functions that print.
 package enum MemoryBIO {
-    /// What `print` writes; nil if it fails or writes nothing.
+    /// The output of `print`; nil if it fails or writes nothing.
     package static func text(_ print: (OpaquePointer) -> Int32) -> String? {
         guard let bio = BIO_new(BIO_s_mem()) else { return nil }
         defer { BIO_free(bio) }

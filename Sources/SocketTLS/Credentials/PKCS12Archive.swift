@@ -1,11 +1,11 @@
 // Rules of PKCS#12 (RFC 7292):
-//  1. What the file is encrypted with is known before anyone is asked for a passphrase.
+//  1. The encryption of the file is known before anyone is asked for a passphrase.
 //  2. Old algorithms need the caller's permission. They are loaded into a library context of this archive
 //     alone, which goes with it: nothing else in the process becomes weaker. It is the default context of
 //     this thread while OpenSSL decrypts, and never while other code runs: OpenSSL 3.0 does not pass the
 //     context of an archive on to its parts.
-//  3. What leaves the archive is decoded again in the library context of the process, since keys and
-//     certificates refer to the one that they were made in.
+//  3. Keys and certificates from the archive are decoded again in the library context of the process, since
+//     they refer to the one that they were made in.
 //  4. The file says how many rounds a passphrase takes. A limit on all parts together keeps it from costing
 //     minutes (`KeyDerivation`).
 //  5. Two kinds of "no passphrase" exist, none and an empty one: both are tried before anyone is asked.
@@ -18,7 +18,7 @@ final class PKCS12Archive {
     private let archive: OpaquePointer
     private let source: String
 
-    /// - Parameter source: What the bytes are called in messages.
+    /// - Parameter source: The name of the bytes in messages.
     init(_ bytes: SecretBytes, source: String, allowsLegacyAlgorithms: Bool) throws(TLSError) {
         let library = allowsLegacyAlgorithms ? try LegacyLibrary() : nil
         archive = try OpenSSLCall.require("d2i_PKCS12", or: .invalidCertificate, "\(source) is not in PKCS#12 form.") {
@@ -139,7 +139,7 @@ extension Certificate {
     }
 }
 
-/// A library context with OpenSSL's legacy algorithms, apart from that of the process.
+/// A library context with OpenSSL's legacy algorithms, apart from the context of the process.
 private final class LegacyLibrary {
     let context: OpaquePointer
     private let providers: [OpaquePointer]
@@ -171,7 +171,7 @@ private final class LegacyLibrary {
     }
 }
 
-/// What the parts of a PKCS#12 file are encrypted with.
+/// The encryption of the parts of a PKCS#12 file.
 private enum PKCS12Encryption {
     /// OpenSSL's name of the first algorithm that is too weak.
     static func oldAlgorithm(in archive: OpaquePointer) -> String? {

@@ -71,7 +71,7 @@ final class PassphraseSource {
             case .missing: "\(encrypted), and no passphrase was given."
             case .given: "\(encrypted), and the passphrase is wrong or the contents are damaged."
             case .tooLong(let count):
-                "\(encrypted), and the passphrase has \(count) bytes: OpenSSL takes no more than \(Self.longest)."
+                "\(encrypted), and the passphrase has \(count) bytes: OpenSSL accepts at most \(Self.longest)."
             case .failed(let error): "\(encrypted), and the passphrase is not available: \(error)."
             }
         return TLSError(.invalidPrivateKey, complaint, operation: operation, openSSLStack: entries.map(\.text))
@@ -79,7 +79,7 @@ final class PassphraseSource {
 
     // MARK: - The callback of OpenSSL
 
-    /// What `answerPassphrase` needs; this object must outlive the call.
+    /// The argument of `answerPassphrase`; this object must outlive the call.
     var argument: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
 
     fileprivate func copy(to buffer: UnsafeMutablePointer<CChar>, size: Int) -> Int32 {

@@ -94,7 +94,7 @@ extension PrivateKey {
         self.init(owning: key, isOfToken: hasScheme)
     }
 
-    /// Where there is no provider for PKCS #11, there may be an engine: the one of libp11.
+    /// Without a provider for PKCS #11 there may be an engine: the one of libp11.
     private static func loadFromEngine(_ uri: String, _ passphrase: PassphraseSource) -> OpaquePointer? {
         OpenSSLCall.attempt {
             guard let method = UI_UTIL_wrap_read_pem_callback(answerPassphrase, 0) else { return nil }

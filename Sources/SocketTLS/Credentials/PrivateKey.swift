@@ -7,7 +7,7 @@ internal import COpenSSL
 ///
 /// A passphrase is a string, or a closure that returns one: the closure is called once, and only if the key
 /// is encrypted. An error of the closure ends up in the message of the `invalidPrivateKey` that is thrown; a
-/// `TLSError` of it is thrown itself. No one is ever asked on the terminal.
+/// `TLSError` of it is thrown itself. Nothing is ever asked on the terminal.
 public struct PrivateKey: Sendable, Hashable {
     let handle: EVPKeyHandle
     /// The SubjectPublicKeyInfo of the public half.
@@ -15,7 +15,7 @@ public struct PrivateKey: Sendable, Hashable {
 
     /// The first private key in a PEM text: PKCS#8 (RFC 5958) or a traditional form, encrypted or not.
     ///
-    /// Throws `invalidPrivateKey` if there is no key, or if the passphrase is missing or wrong.
+    /// Throws `invalidPrivateKey` if the text has no key, or if the passphrase is missing or wrong.
     public init(pem: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(SecretBytes(pem), PassphraseSource(passphrase), source: "The text")
     }
@@ -64,8 +64,8 @@ public struct PrivateKey: Sendable, Hashable {
     /// compute for long wait for a slow token too, and other connections do not. Only a client that is asked
     /// for its certificate after the handshake signs on the event loop.
     ///
-    /// Throws `invalidPrivateKey` if there is no key, or no provider for the scheme, or if the passphrase is
-    /// missing or wrong.
+    /// Throws `invalidPrivateKey` if the URI leads to no key, if OpenSSL has no provider for the scheme, or
+    /// if the passphrase is missing or wrong.
     public init(uri: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(uri: uri, PassphraseSource(passphrase))
     }
@@ -99,7 +99,7 @@ public struct PrivateKey: Sendable, Hashable {
     }
 
     /// Whether a signature may take more than a millisecond: with a long RSA key, or with one that OpenSSL
-    /// does not compute with itself, such as that of a token.
+    /// does not compute with itself, such as the key of a token.
     var signsSlowly: Bool {
         let isRSA = EVP_PKEY_is_a(handle.key, "RSA") == 1 || EVP_PKEY_is_a(handle.key, "RSA-PSS") == 1
         if handle.isOfToken || isRSA && EVP_PKEY_get_bits(handle.key) > 2048 { return true }

@@ -38,8 +38,8 @@ final class SecretBytes {
 
     var writableBytes: UnsafeMutableRawBufferPointer { storage }
 
-    /// So many bytes that no one can guess. For OpenSSL's callbacks: nil leaves the reason in OpenSSL's
-    /// queue, for the outer call.
+    /// So many random bytes. For OpenSSL's callbacks: nil leaves the reason in OpenSSL's queue, for the outer
+    /// call.
     init?(randomCount count: Int) {
         storage = .allocate(byteCount: count, alignment: 1)
         guard RAND_priv_bytes(storage.baseAddress?.assumingMemoryBound(to: UInt8.self), Int32(count)) == 1 else { return nil }

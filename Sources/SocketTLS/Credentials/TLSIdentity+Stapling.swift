@@ -32,13 +32,6 @@ extension TLSIdentity {
     }
 }
 
-/// An OCSP response that a server staples to its certificate.
-struct StapledResponse: Hashable, Sendable {
-    let bytes: [UInt8]
-    /// Seconds since 1970.
-    let end: Int
-}
-
 /// The responses of a server's identities, for OpenSSL's callback.
 final class StapledResponses: Sendable {
     private let responses: [(certificate: Certificate, response: StapledResponse)]

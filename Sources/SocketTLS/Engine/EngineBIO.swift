@@ -9,8 +9,8 @@
 //  4. A write gets "try again" only while OpenSSL reads or shakes hands (`limitsOutput`), and only far over
 //     the limit that the engine checks before it writes. Inside `SSL_write` it would leave a record encrypted
 //     and not sent.
-//  5. What OpenSSL writes in answer to the end of the transport is dropped, because the peer has closed. When
-//     this side gives up (`abandon()`), the peer gets it. While alerts are in plaintext, they become those of
+//  5. OpenSSL's answer to the end of the transport is dropped, because the peer has closed. When this side
+//     gives up (`abandon()`), the peer gets it. While alerts are in plaintext, they become the ones of
 //     RFC 8446, 6.1.
 //  6. A poisoned BIO (`poisonGiven`) gives OpenSSL a header that no version of TLS has. This makes OpenSSL
 //     stop in the middle of a call and send an alert.
@@ -40,22 +40,29 @@ final class EngineBIO {
     @exclusivity(unchecked) var isHeld = false
     @exclusivity(unchecked) var limitsOutput = false
     /// How many bytes of the poison OpenSSL has read; nil when the BIO is not poisoned.
-    @exclusivity(unchecked) private var poisonGiven: UInt8?
+    @exclusivity(unchecked) var poisonGiven: UInt8?
+    /// The records of DTLS in `received` and `output` (`RecordQueues`); nil for TLS.
+    let records: RecordQueues?
 
-    /// OpenSSL has read the end of the transport: no one would receive what it writes.
+    /// OpenSSL has read the end of the transport: the peer would not receive what it writes.
     @exclusivity(unchecked) private(set) var dropsOutput = false
-    @exclusivity(unchecked) private var isAbandoned = false
+    @exclusivity(unchecked) private(set) var isAbandoned = false
 
     /// The most output that the BIO takes while OpenSSL reads: a backstop, since the engine limits what
     /// provokes output.
     static let outputLimitWhileReading = 512 * 1024
 
     /// OpenSSL has read bytes of the peer, or its end.
-    @exclusivity(unchecked) private(set) var hasHeardFromPeer = false
+    @exclusivity(unchecked) var hasHeardFromPeer = false
+
+    init(over transport: TLSTransport = .stream) {
+        records = transport == .datagrams ? RecordQueues() : nil
+    }
 
     /// Tells OpenSSL that the transport has ended, so that it sends its last alerts.
     func abandon() {
         received.reset()
+        records?.received.removeAll()
         isHeld = false
         isAbandoned = true
         hasReachedEndOfFile = true
@@ -93,15 +100,12 @@ final class EngineBIO {
     }
 
     /// The alerts user_canceled and close_notify, if the record is an alert in plaintext; otherwise nil.
-    ///
-    /// They carry the version of TLS 1.2 and 1.3. The peer may have chosen one of them already, and OpenSSL
-    /// refuses alerts of another version.
     private static func cancellation(insteadOf record: UnsafeRawBufferPointer) -> [UInt8]? {
-        guard record.count == 7, record[0] == UInt8(SSL3_RT_ALERT) else { return nil }
-        return [TLSAlert.userCanceled, .closeNotify].flatMap { [21, 3, 3, 0, 2, UInt8(SSL3_AL_WARNING), $0.rawValue] }
+        guard AlertRecord.matches(record) else { return nil }
+        return AlertRecord.bytes(.userCanceled, .warning) + AlertRecord.bytes(.closeNotify, .warning)
     }
 
-    fileprivate var isAtEndOfFile: Bool {
+    var isAtEndOfFile: Bool {
         hasReachedEndOfFile && !withholdsEnd && received.isEmpty && poisonGiven == nil
     }
 
@@ -131,7 +135,7 @@ final class EngineBIO {
 
     private static let firstByteLimit = 24
 
-    fileprivate enum Transfer {
+    enum Transfer {
         case moved(Int)
         case tryAgain
         case endOfFile
@@ -143,7 +147,8 @@ final class EngineBIO {
 extension EngineBIO {
     /// A `BIO` over this object. The object must outlive the BIO, or be removed from it by `detach(_:)`.
     func makeBIO() -> OpaquePointer? {
-        guard let method = Self.method.pointer, let bio = BIO_new(method) else { return nil }
+        let chosen = records == nil ? Self.method : Self.datagramMethod
+        guard let method = chosen.pointer, let bio = BIO_new(method) else { return nil }
         BIO_set_data(bio, Unmanaged.passUnretained(self).toOpaque())
         BIO_set_init(bio, 1)
         return bio
@@ -154,20 +159,29 @@ extension EngineBIO {
     }
 
     /// The process has one method for all its BIOs.
-    private static let method = Method()
+    private static let method = Method {
+        EngineBIO.answerRead($0, $1, $2)
+    } write: {
+        EngineBIO.answerWrite($0, $1, $2)
+    } control: { bio, command, _, _ in
+        EngineBIO.answerControl(bio, command)
+    }
 
-    private struct Method: @unchecked Sendable {
+    struct Method: @unchecked Sendable {
+        typealias Read = @convention(c) (OpaquePointer?, UnsafeMutablePointer<CChar>?, Int32) -> Int32
+        typealias Write = @convention(c) (OpaquePointer?, UnsafePointer<CChar>?, Int32) -> Int32
+        typealias Control = @convention(c) (OpaquePointer?, Int32, Int, UnsafeMutableRawPointer?) -> Int
+
         // Unchecked: it is made once, then only read.
         let pointer: OpaquePointer?
 
-        init() {
+        init(read: @escaping Read, write: @escaping Write, control: @escaping Control) {
             let index = BIO_get_new_index()
             let method = index == -1 ? nil : BIO_meth_new(index | BIO_TYPE_SOURCE_SINK, "AsyncSockets")
             let isComplete =
                 method != nil
-                && BIO_meth_set_read(method) { bio, buffer, capacity in EngineBIO.answerRead(bio, buffer, capacity) } == 1
-                && BIO_meth_set_write(method) { bio, bytes, count in EngineBIO.answerWrite(bio, bytes, count) } == 1
-                && BIO_meth_set_ctrl(method) { bio, command, _, _ in EngineBIO.answerControl(bio, command) } == 1
+                && BIO_meth_set_read(method, read) == 1 && BIO_meth_set_write(method, write) == 1
+                && BIO_meth_set_ctrl(method, control) == 1
             // Without a method, making an engine fails with an error.
             pointer = isComplete ? method : nil
         }
@@ -175,7 +189,7 @@ extension EngineBIO {
 
     /// Nil if `bio` is detached. The reference is not counted, since that would cost more than the rest of a
     /// callback: the engine, which is calling OpenSSL, holds this object.
-    private static func owner(of bio: OpaquePointer?) -> Unmanaged<EngineBIO>? {
+    static func owner(of bio: OpaquePointer?) -> Unmanaged<EngineBIO>? {
         guard let bio, let data = BIO_get_data(bio) else { return nil }
         return Unmanaged.fromOpaque(data)
     }
@@ -183,7 +197,12 @@ extension EngineBIO {
     private static func answerRead(_ bio: OpaquePointer?, _ buffer: UnsafeMutablePointer<CChar>?, _ capacity: Int32) -> Int32 {
         guard let engineBIO = owner(of: bio), let buffer, capacity > 0 else { return -1 }
         COpenSSL_BIO_clearRetryFlags(bio)
-        switch engineBIO._withUnsafeGuaranteedRef({ $0.read(into: buffer, Int(capacity)) }) {
+        return answer(engineBIO._withUnsafeGuaranteedRef { $0.read(into: buffer, Int(capacity)) }, on: bio)
+    }
+
+    /// The answer of a read to OpenSSL.
+    static func answer(_ transfer: Transfer, on bio: OpaquePointer?) -> Int32 {
+        switch transfer {
         case .moved(let count): return Int32(count)
         case .endOfFile: return 0
         case .tryAgain:

@@ -1,4 +1,4 @@
-// The C callbacks of a context. Each finds its engine's events from the SSL, records a fact, and returns. It
+// The C callbacks of a context. Each finds its engine's facts from the SSL, records a fact, and returns. It
 // makes no other call on the same SSL, and runs no user code. (Keys are looked up in callbacks of their own:
 // `SessionTickets`, `PreSharedKeyCallbacks`.)
 
@@ -12,22 +12,22 @@ enum EngineCallbacks {
         if judgesClients { try installRefusal(on: context) }
     }
 
-    // MARK: - The way from an SSL to its events
+    // MARK: - The way from an SSL to its facts
 
     // An SSL has no free pointer: ex_data costs 0.1 KiB a connection. Its BIO has two. One leads to the
-    // `EngineBIO`, which moves bytes and does not know the events. The other is for callbacks, and leads to
-    // the events.
+    // `EngineBIO`, which moves bytes and does not know the facts. The other is for callbacks, and leads to
+    // the facts.
 
-    /// Lets the callbacks of `ssl` find `events`. The caller keeps them alive until it sets nil.
-    static func setEvents(_ events: EngineEvents?, of ssl: OpaquePointer) {
+    /// Lets the callbacks of `ssl` find `facts`. The caller keeps them alive until it sets nil.
+    static func setFacts(_ facts: Facts?, of ssl: OpaquePointer) {
         guard let bio = SSL_get_rbio(ssl) else { return }
-        let pointer = events.map { Unmanaged.passUnretained($0).toOpaque().assumingMemoryBound(to: CChar.self) }
+        let pointer = facts.map { Unmanaged.passUnretained($0).toOpaque().assumingMemoryBound(to: CChar.self) }
         BIO_set_callback_arg(bio, pointer)
     }
 
-    static func events(of ssl: OpaquePointer?) -> EngineEvents? {
+    static func facts(of ssl: OpaquePointer?) -> Facts? {
         guard let ssl, let bio = SSL_get_rbio(ssl), let pointer = BIO_get_callback_arg(bio) else { return nil }
-        return Unmanaged<EngineEvents>.fromOpaque(pointer).takeUnretainedValue()
+        return Unmanaged<Facts>.fromOpaque(pointer).takeUnretainedValue()
     }
 
     // MARK: - Verification
@@ -39,14 +39,15 @@ enum EngineCallbacks {
     private static func verify(_ store: OpaquePointer?) -> Int32 {
         guard let store, let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()) else { return 0 }
         let ssl = OpaquePointer(data)
-        guard let events = events(of: ssl) else { return 0 }
-        if let ruling = events.gate.ruling ?? events.judgeRawPublicKey(in: store) ?? events.gate.rulingWithoutKey {
-            return events.apply(ruling, to: store, on: ssl)
+        guard let facts = facts(of: ssl) else { return 0 }
+        let judge = facts.judge
+        if let ruling = judge.gate.ruling ?? judge.judgeRawPublicKey(in: store) ?? judge.gate.rulingWithoutKey {
+            return judge.apply(ruling, to: store, on: ssl)
         }
-        if !events.isServer, VerificationCost.isHigh(X509_STORE_CTX_get0_untrusted(store), events.rules), !events.mayCompute() {
-            return events.apply(.undecided, to: store, on: ssl)
+        if !judge.isServer, VerificationCost.isHigh(X509_STORE_CTX_get0_untrusted(store), judge.rules), !facts.mayCompute() {
+            return judge.apply(.undecided, to: store, on: ssl)
         }
-        return events.apply(events.judgeChain(in: store), to: store, on: ssl)
+        return judge.apply(judge.judgeChain(in: store), to: store, on: ssl)
     }
 
     /// Has clients ask for an OCSP response. OpenSSL calls back later than for the certificate, because in
@@ -55,54 +56,68 @@ enum EngineCallbacks {
         try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_type") { COpenSSL_CTX_requestStatus(context) }
         try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_cb") {
             COpenSSL_CTX_setStatusCallback(context) { ssl, _ in
-                guard let ssl, let events = EngineCallbacks.events(of: ssl) else { return 0 }
+                guard let ssl, let judge = EngineCallbacks.facts(of: ssl)?.judge else { return 0 }
                 var start: UnsafePointer<UInt8>?
                 let count = COpenSSL_statusResponse(ssl, &start)
-                return events.judgeStatus(count > 0 ? UnsafeBufferPointer(start: start, count: count) : nil) ? 1 : 0
+                return judge.judgeStatus(count > 0 ? UnsafeBufferPointer(start: start, count: count) : nil) ? 1 : 0
             }
         }
     }
 
     // MARK: - Resumption
 
-    /// Has the sessions that servers offer reported to the events of a client.
+    /// Has the sessions that servers offer reported to a client.
     static func reportSessions(of context: OpaquePointer) {
         SSL_CTX_clear_options(context, COpenSSL_noTicketOption())
         COpenSSL_CTX_reportClientSessions(context)
         // 1 means that the callback keeps the reference.
         SSL_CTX_sess_set_new_cb(context) { ssl, session in
-            guard let ssl, let session, let resumption = EngineCallbacks.events(of: ssl)?.resumption else { return 0 }
+            guard let ssl, let session, let resumption = EngineCallbacks.facts(of: ssl)?.judge.resumption else { return 0 }
             resumption.received(session, from: ssl)
             return 1
         }
+    }
+
+    // MARK: - Work
+
+    /// Has OpenSSL stop before it shows a certificate, and signs. It does not when it resumes a session.
+    static func stopBeforeSigning(on context: OpaquePointer) {
+        SSL_CTX_set_cert_cb(
+            context,
+            { ssl, _ in
+                guard let ssl, let facts = EngineCallbacks.facts(of: ssl) else { return 0 }
+                return facts.mayCompute() ? 1 : -1
+            }, nil)
     }
 
     // MARK: - Observation
 
     private static func installObservation(on context: OpaquePointer) {
         SSL_CTX_set_info_callback(context) { ssl, place, value in
-            guard place & SSL_CB_ALERT != 0, let events = EngineCallbacks.events(of: ssl) else { return }
+            guard place & SSL_CB_ALERT != 0, let facts = EngineCallbacks.facts(of: ssl) else { return }
             let alert = TLSAlert(rawValue: UInt8(truncatingIfNeeded: value))
-            events.sawAlert(alert, isFatal: value >> 8 == SSL3_AL_FATAL, isOurs: place & SSL_CB_WRITE != 0)
+            facts.sawAlert(alert, isFatal: value >> 8 == SSL3_AL_FATAL, isOurs: place & SSL_CB_WRITE != 0)
         }
         SSL_CTX_set_msg_callback(context) { isOurs, version, contentType, bytes, count, ssl, _ in
             guard count > 0, let bytes else { return }
             guard isOurs == 0 else { return EngineCallbacks.noteAnswer(bytes, count, contentType, ssl) }
             if version == SSL2_VERSION { return EngineCallbacks.refuseOldHello(bytes, ssl) }
             guard contentType == SSL3_RT_HANDSHAKE else { return }
-            guard let ssl, let events = EngineCallbacks.events(of: ssl) else { return }
+            guard let ssl, let facts = EngineCallbacks.facts(of: ssl) else { return }
             let type = bytes.load(as: UInt8.self)
-            events.sawHandshakeMessage(type, version: version)
-            let message = UnsafeRawBufferPointer(start: bytes, count: count)
+            facts.sawHandshakeMessage(type, version: version)
+            let message = facts.bio.message(UnsafeRawBufferPointer(start: bytes, count: count))
             switch type {
             case UInt8(SSL3_MT_CLIENT_HELLO):
-                events.bio.handshakeByteCount = 0
-                if events.isServer { events.preSharedKeyNegotiation?.binders.sawHello(message) }
-                EngineCallbacks.limitHello(message, events)
-            case UInt8(SSL3_MT_SERVER_HELLO): events.serverHelloCount += 1
-            case UInt8(SSL3_MT_ENCRYPTED_EXTENSIONS): EngineCallbacks.refuseLateEarlyData(message, events)
+                facts.bio.handshakeByteCount = 0
+                if facts.isServer, facts.bio.records == nil { facts.preSharedKeys?.binders.sawHello(message) }
+                EngineCallbacks.limitHello(message, facts)
+            case UInt8(SSL3_MT_SERVER_HELLO):
+                facts.serverHelloCount += 1
+                if facts.judge.stopsAtServerHello { facts.bio.isHeld = true }
+            case UInt8(SSL3_MT_ENCRYPTED_EXTENSIONS): EngineCallbacks.refuseLateEarlyData(message, facts)
             case UInt8(SSL3_MT_CERTIFICATE):
-                EngineCallbacks.limitCertificates(in: message, isTLS13: version == TLS1_3_VERSION, of: ssl, events)
+                EngineCallbacks.limitCertificates(in: message, isTLS13: version == TLS1_3_VERSION, of: ssl, facts)
             default: break
             }
         }
@@ -116,27 +131,27 @@ enum EngineCallbacks {
     private static func refuseOldHello(_ message: UnsafeRawPointer, _ ssl: OpaquePointer?) {
         // OpenSSL looks at the type of the message once more.
         UnsafeMutableRawPointer(mutating: message).storeBytes(of: 0xFF, as: UInt8.self)
-        events(of: ssl)?.complaintAboutHello = "it has the format of SSL 2.0"
+        facts(of: ssl)?.complaintAboutHello = "it has the format of SSL 2.0"
     }
 
     private static func noteAnswer(_ bytes: UnsafeRawPointer, _ count: Int, _ contentType: Int32, _ ssl: OpaquePointer?) {
         guard contentType == SSL3_RT_HANDSHAKE, bytes.load(as: UInt8.self) == UInt8(SSL3_MT_SERVER_HELLO) else { return }
-        events(of: ssl)?.preSharedKeyNegotiation?.binders.sawAnswer(UnsafeRawBufferPointer(start: bytes, count: count))
+        facts(of: ssl)?.preSharedKeys?.binders.sawAnswer(UnsafeRawBufferPointer(start: bytes, count: count))
     }
 
-    private static func limitHello(_ message: UnsafeRawBufferPointer, _ events: EngineEvents) {
-        guard let complaint = complaint(about: message, events), message.count > ClientHelloMessage.sessionIdentifier else {
+    private static func limitHello(_ message: UnsafeRawBufferPointer, _ facts: Facts) {
+        guard let complaint = complaint(about: message, facts), message.count > ClientHelloMessage.sessionIdentifier else {
             return
         }
         // An identifier has at most 32 bytes.
         UnsafeMutableRawBufferPointer(mutating: message)[ClientHelloMessage.sessionIdentifier] = 0xFF
-        events.complaintAboutHello = complaint
+        facts.complaintAboutHello = complaint
     }
 
     /// A server that has asked for another ClientHello cannot have accepted early data (RFC 8446, 4.2.10).
     /// OpenSSL's client would believe it. With another number the extension is one that may not be here.
-    private static func refuseLateEarlyData(_ message: UnsafeRawBufferPointer, _ events: EngineEvents) {
-        guard !events.isServer, events.serverHelloCount > 1, let place = EncryptedExtensions(message).placeOfEarlyData else {
+    private static func refuseLateEarlyData(_ message: UnsafeRawBufferPointer, _ facts: Facts) {
+        guard !facts.isServer, facts.serverHelloCount > 1, let place = EncryptedExtensions(message).placeOfEarlyData else {
             return
         }
         UnsafeMutableRawBufferPointer(mutating: message)[place + 1] = UInt8(TLSEXT_TYPE_key_share)
@@ -144,32 +159,35 @@ enum EngineCallbacks {
 
     /// A client that has to begin again says the same again (RFC 8446, 4.1.2). OpenSSL does not compare, and
     /// goes by the second message: the settings of one name would serve another.
-    private static func complaint(about hello: UnsafeRawBufferPointer, _ events: EngineEvents) -> String? {
-        if let excess = ClientHelloMessage(hello).excess { return "it has too many \(excess)" }
-        guard events.choosesByHello, !events.isEstablished else { return nil }
-        guard let chosen = events.chosenHello else { return "the settings for its name could not be chosen" }
+    private static func complaint(about hello: UnsafeRawBufferPointer, _ facts: Facts) -> String? {
+        if let excess = ClientHelloMessage(hello, hasCookie: facts.bio.records != nil).excess {
+            return "it has too many \(excess)"
+        }
+        guard facts.choosesByHello, !facts.isEstablished else { return nil }
+        guard let chosen = facts.chosenHello else { return "the settings for its name could not be chosen" }
         if TLSClientHello(hello)?.asksForTheSame(as: chosen) == true { return nil }
-        return "its name or its protocols are not those of the first one"
+        return "its server name or its protocols differ from the first one's"
     }
 
     /// Refuses too many certificates, and a key on a curve that is described instead of named: decoding one
     /// can take a fifth of a second.
     private static func limitCertificates(
-        in message: UnsafeRawBufferPointer, isTLS13: Bool, of ssl: OpaquePointer, _ events: EngineEvents
+        in message: UnsafeRawBufferPointer, isTLS13: Bool, of ssl: OpaquePointer, _ facts: Facts
     ) {
         let limit = Int(SSL_get_verify_depth(ssl))
         let certificates = CertificateMessage(message, isTLS13: isTLS13)
         if let first = certificates.startOfFirst(whenMoreThan: limit) {
             let verdict = PeerTrust.Verdict.untrusted(
-                reason: "The peer showed more than \(limit) certificates.", code: X509_V_ERR_CERT_CHAIN_TOO_LONG, depth: limit)
+                reason: "The peer showed more than \(limit) certificates: raise maximumCertificateChainLength to accept them.",
+                code: X509_V_ERR_CERT_CHAIN_TOO_LONG, depth: limit)
             UnsafeMutableRawBufferPointer(mutating: message)[first] = 0
-            events.refuse([], verdict)
+            facts.judge.refuse([], verdict)
         } else if certificates.describesCurve, let first = certificates.startOfFirst(whenMoreThan: 0) {
             let verdict = PeerTrust.Verdict.untrusted(
                 reason: "The peer showed a certificate that has a key on a curve without a name.",
                 code: X509_V_ERR_EC_KEY_EXPLICIT_PARAMS, depth: 0)
             UnsafeMutableRawBufferPointer(mutating: message)[first] = 0
-            events.refuse([], verdict)
+            facts.judge.refuse([], verdict)
         }
     }
 
@@ -185,7 +203,7 @@ enum EngineCallbacks {
             SSL_CTX_add_custom_ext(
                 context, 0xFF5A, UInt32(SSL_EXT_TLS1_3_ONLY | SSL_EXT_CLIENT_HELLO | SSL_EXT_TLS1_3_NEW_SESSION_TICKET),
                 { ssl, _, _, _, _, _, _, alert, _ in
-                    guard let refusal = EngineCallbacks.events(of: ssl)?.alertInsteadOfTicket else { return 0 }
+                    guard let refusal = EngineCallbacks.facts(of: ssl)?.alertInsteadOfTicket else { return 0 }
                     alert?.pointee = Int32(refusal.rawValue)
                     return -1
                 }, nil, nil, nil, nil)

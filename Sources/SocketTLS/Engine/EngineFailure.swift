@@ -20,7 +20,7 @@ internal import COpenSSL
 struct EngineFailure {
     let operation: String
     let entries: [OpenSSLError]
-    let events: EngineEvents
+    let facts: Facts
     /// close_notify has arrived.
     let hasPeerClosed: Bool
     /// A write has read from the peer first, to complete a message of which half had arrived.
@@ -28,19 +28,19 @@ struct EngineFailure {
     /// The message that OpenSSL was reading or writing.
     let state: UInt32
 
-    var isInHandshake: Bool { !events.isEstablished }
+    var isInHandshake: Bool { !facts.isEstablished }
 
     var error: TLSError {
         var error = refusalError ?? floodError ?? preSharedKeyError ?? alertError ?? endError ?? notTLSError ?? reasonError
-        error.sentAlert = events.sentAlert
+        error.sentAlert = facts.sentAlert
         if !isAboutOurDamage { error.openSSLStack = entries.map(\.text) }
         return error
     }
 
     /// OpenSSL has met damage that we did to a message, so that it reads no further.
     private var isAboutOurDamage: Bool {
-        if case .byExcess = events.gate.refusal { return true }
-        return events.complaintAboutHello != nil
+        if case .byExcess = facts.judge.gate.refusal { return true }
+        return facts.complaintAboutHello != nil
     }
 
     func error(_ code: TLSError.Code, _ message: String) -> TLSError {
@@ -50,7 +50,7 @@ struct EngineFailure {
     // MARK: - The rules
 
     private var refusalError: TLSError? {
-        switch events.gate.refusal {
+        switch facts.judge.gate.refusal {
         case .byVerification(let trust):
             guard case .untrusted(let reason, let code, _) = trust.verdict else { return nil }
             return TLSError(TLSError.Code(verifyCode: code), reason, operation: operation, verifyCode: code)
@@ -68,7 +68,7 @@ struct EngineFailure {
     }
 
     private var floodError: TLSError? {
-        guard events.isFlooded else { return nil }
+        guard facts.isFlooded else { return nil }
         return error(
             .tooManyKeyUpdates,
             "The peer flooded: it sent more than \(MessageAllowance.burst) messages other than data, faster than \(MessageAllowance.perSecond) a second."
@@ -76,14 +76,14 @@ struct EngineFailure {
     }
 
     private var alertError: TLSError? {
-        let cancellation = isInHandshake && events.isCancelled ? TLSAlert.userCanceled : nil
+        let cancellation = isInHandshake && facts.isCancelled ? TLSAlert.userCanceled : nil
         guard let alert = entries.lazy.compactMap(\.peerAlert).first ?? cancellation else { return nil }
         let place = isInHandshake ? "the TLS handshake" : "the TLS connection"
         return TLSError(alert, during: place, operation: operation)
     }
 
     private var endError: TLSError? {
-        let hasEnded = events.bio.hasReachedEndOfFile || hasPeerClosed
+        let hasEnded = facts.bio.hasReachedEndOfFile || hasPeerClosed
         guard has(SSL_R_UNEXPECTED_EOF_WHILE_READING) || (entries.isEmpty && hasEnded) else { return nil }
         return isInHandshake
             ? error(.closedDuringHandshake, "The peer closed the connection before the TLS handshake was complete.")
@@ -91,7 +91,7 @@ struct EngineFailure {
     }
 
     private var notTLSError: TLSError? {
-        let first = events.bio.firstBytes
+        let first = facts.bio.firstBytes
         guard isInHandshake, let type = first.first, entries.contains(where: \.isFromSSL) else { return nil }
         // Content types 20 to 23, and major version 3 (RFC 8446, 5.1).
         if (20...23).contains(type), first.count < 2 || first[1] == 3 { return nil }
@@ -100,7 +100,7 @@ struct EngineFailure {
 
     private var reasonError: TLSError {
         let words = entries.last?.text ?? "no reason given"
-        if let complaint = events.complaintAboutHello {
+        if let complaint = facts.complaintAboutHello {
             return error(.protocolViolation, "The ClientHello was refused: \(complaint).")
         }
         if has(SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
@@ -127,7 +127,7 @@ struct EngineFailure {
     }
 
     private var isOurs: Bool {
-        guard events.bio.hasHeardFromPeer, operation != "SSL_write_ex" || hasReadForWriting else { return true }
+        guard facts.bio.hasHeardFromPeer, operation != "SSL_write_ex" || hasReadForWriting else { return true }
         return entries.contains(where: \.isOfThisMachine) || (isInHandshake && HandshakeState.own.contains(state))
     }
 

@@ -3,11 +3,38 @@ internal import SocketBuffers
 
 /// The ends of a handshake and of a connection, among them those for which OpenSSL has no call.
 extension TLSEngine {
+    /// Admits only a peer that the gate has accepted, whatever the cipher suite. A server that does not
+    /// require a certificate may do without one.
+    func establish() -> HandshakeAnswer {
+        let requiresCertificate = SSL_get_verify_mode(ssl) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0
+        guard judge.gate.admits(isOptional: facts.isServer && !requiresCertificate) else {
+            sendRefusal()
+            var error = judge.gate.admissionError
+            error.sentAlert = facts.sentAlert
+            course.fail(error)
+            return .failed(error)
+        }
+        course.establish()
+        facts.isEstablished = true
+        bio.withholdsEnd = true
+        facts.work = .inPlace
+        judge.resumption?.establish(ssl)
+        if facts.isServer { context.tickets?.establish(ssl) }
+        if facts.isServer, context.ticketCount > 0, judge.gate.preSharedKeyIdentity == nil, SSL_version(ssl) == TLS1_3_VERSION {
+            ticketsToSend = isResumed ? 1 : UInt8(clamping: context.ticketCount)
+        }
+        exporter.lend(ssl)
+        bio.forgetFirstBytes()
+        return early == nil ? .complete : settleEarlyData()
+    }
+
+    var isResumed: Bool { SSL_session_reused(ssl) == 1 }
+
     /// Gives up a handshake that takes too long. It leaves the alerts user_canceled and close_notify in
     /// `output` or, once alerts must be encrypted, OpenSSL's alert for a handshake that stops in the middle
     /// (decode_error). The engine cannot be used afterwards.
     package func abandonHandshake() {
-        guard case .handshaking = phase else { return abandonClientRequest() }
+        guard phase.isInHandshake else { return abandonClientRequest() }
         if isAwaitingTrust {
             decideTrust(false, refusal: .timedOut)
             _ = handshake()
@@ -15,32 +42,42 @@ extension TLSEngine {
         }
         bio.abandon()
         _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
-        phase = .failed(TLSError(.closedDuringHandshake, "This side gave up the TLS handshake."))
+        course.fail(TLSError(.closedDuringHandshake, "This side ended the TLS handshake before it was complete."))
     }
 
-    /// Sends the alert of a side that refuses its peer when OpenSSL's handshake cannot fail any more, in the
-    /// way that is possible at this point: a server, or a client that has resumed a session.
+    /// Refuses a peer where OpenSSL does not fail: on a server, and on a client that resumes a session.
     func refusePeer() -> TLSError {
-        if bio.isHeld {
-            // In TLS 1.2, before this side's ChangeCipherSpec, an alert is a record in plaintext (RFC 5246,
-            // 7.2).
-            sendPlaintextAlert(.badCertificate)
-        } else if events.isServer, SSL_version(ssl) == TLS1_3_VERSION {
-            sendAlert(.badCertificate)
-        }
-        if events.sentAlert == nil { _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) } }
+        sendRefusal()
         return fail("SSL_do_handshake", [])
     }
 
+    /// Sends the alert of a side that refuses its peer, in the way that is possible at this point.
+    func sendRefusal() {
+        if bio.isHeld {
+            // Before this side's ChangeCipherSpec (RFC 5246, 7.2), or where OpenSSL's TLS 1.3 does it too.
+            sendPlaintextAlert(.badCertificate)
+        } else if facts.isServer, SSL_version(ssl) == TLS1_3_VERSION {
+            sendAlert(.badCertificate)
+        }
+        if facts.sentAlert == nil { breakOff() }
+    }
+
+    /// Has OpenSSL send the one alert that it has at any time, decode_error for an end of the transport. A
+    /// close_notify would say that all is well, and leave the session to the peer.
+    private func breakOff() {
+        bio.abandon()
+        var (byte, count): (UInt8, Int) = (0, 0)
+        _ = OpenSSLCall.perform(on: ssl) { SSL_read_ex(ssl, &byte, 1, &count) }
+    }
+
     func sendPlaintextAlert(_ alert: TLSAlert) {
-        let record: [UInt8] = [21, 3, 3, 0, 2, 2, alert.rawValue]
-        record.withUnsafeBytes { output.append($0) }
-        events.sawAlert(alert, isFatal: true, isOurs: true)
+        bio.send(alert)
+        facts.sawAlert(alert, isFatal: true, isOurs: true)
     }
 
     /// Sends an alert of a server of TLS 1.3 after OpenSSL's handshake.
     func sendAlert(_ alert: TLSAlert) {
-        events.alertInsteadOfTicket = alert
+        facts.alertInsteadOfTicket = alert
         _ = OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) }
         _ = OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) }
     }
@@ -48,11 +85,11 @@ extension TLSEngine {
     func fail(_ operation: String, _ entries: [OpenSSLError], hasReadForWriting: Bool = false) -> TLSError {
         correctAlert(for: entries)
         let error = EngineFailure(
-            operation: operation, entries: entries, events: events,
+            operation: operation, entries: entries, facts: facts,
             hasPeerClosed: SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0, hasReadForWriting: hasReadForWriting,
             state: SSL_get_state(ssl).rawValue
         ).error
-        phase = .failed(error)
+        course.fail(error)
         return error
     }
 
@@ -60,30 +97,27 @@ extension TLSEngine {
     /// - For a wrong key in TLS 1.3 illegal_parameter; RFC 8446, 6.2, wants decrypt_error.
     /// - For a ClientHello that we have damaged decode_error, though it was well formed.
     private func correctAlert(for entries: [OpenSSLError]) {
-        guard events.isServer else { return }
+        guard facts.isServer else { return }
         if entries.contains(where: { $0.isFromSSL && $0.reason == SSL_R_BINDER_DOES_NOT_VERIFY }) {
             replaceAlert(.illegalParameter, by: .decryptError)
-        } else if events.complaintAboutHello != nil {
+        } else if facts.complaintAboutHello != nil {
             replaceAlert(.decodeError, by: .illegalParameter)
         }
     }
 
-    /// The alert is in plaintext, and the last record in `output`.
     private func replaceAlert(_ wrong: TLSAlert, by right: TLSAlert) {
         var bytes = Array(output.readableBytes)
-        let record = bytes.suffix(7)
-        guard record.starts(with: [21, 3]), record.suffix(4).elementsEqual([0, 2, 2, wrong.rawValue]) else { return }
-        bytes[bytes.count - 1] = right.rawValue
+        guard AlertRecord.replace(wrong, by: right, atTheEndOf: &bytes) else { return }
         output.consume(bytes.count)
         bytes.withUnsafeBytes { output.append($0) }
-        events.sawAlert(right, isFatal: true, isOurs: true)
+        facts.sawAlert(right, isFatal: true, isOurs: true)
     }
 
     /// Nothing lies here for OpenSSL to read, and nothing follows.
     var hasRunDry: Bool { bio.hasReachedEndOfFile && received.isEmpty && !bio.isHeld }
 
     func truncation(_ operation: String) -> TLSError {
-        EngineFailure(operation: operation, entries: [], events: events, hasPeerClosed: false, state: 0).error
+        EngineFailure(operation: operation, entries: [], facts: facts, hasPeerClosed: false, state: 0).error
     }
 
     /// Puts close_notify into `output`, once, if it is legal now: not during a handshake, and not after a

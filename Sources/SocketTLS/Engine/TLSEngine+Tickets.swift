@@ -2,11 +2,11 @@ internal import COpenSSL
 
 /// When a server sends its tickets, in TLS 1.3.
 extension TLSEngine {
-    /// Has OpenSSL send tickets ahead of the next data: one message to the peer, and not two.
+    /// Has OpenSSL send the tickets that wait ahead of the next data: one message to the peer, and not two.
+    /// Its next call that writes makes them: call that, and then forget `facts.ticketKey`.
     func addTickets() {
-        // Before the lock: the source of shared keys is code of the program.
-        if ticketsToSend > 0 { events.ticketFacts.key = context.tickets?.givenKey }
-        defer { events.ticketFacts.key = nil }
+        // Before the lock, because the source of shared keys is code of the program.
+        facts.ticketKey = context.tickets?.givenKey
         for _ in 0..<ticketsToSend { _ = exporter.excluding { OpenSSLCall.perform(on: ssl) { SSL_new_session_ticket(ssl) } } }
         ticketsToSend = 0
     }
@@ -21,5 +21,6 @@ extension TLSEngine {
         if case .failed = phase { return }
         addTickets()
         _ = exporter.excluding { OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) } }
+        facts.ticketKey = nil
     }
 }

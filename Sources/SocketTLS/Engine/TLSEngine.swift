@@ -22,7 +22,7 @@
 //     can be written after that.
 //
 // Rules inside the engine:
-// 10. OpenSSL is called only through `OpenSSLCall`. Its callbacks reach `bio` and `events`, never the engine
+// 10. OpenSSL is called only through `OpenSSLCall`. Its callbacks reach `bio` and `facts`, never the engine
 //     itself.
 // 11. The engine checks the room in `output` before `SSL_write`, so the BIO never tells that call to try
 //     again.
@@ -42,10 +42,10 @@ package final class TLSEngine {
     package let output: PreBuffer
     /// Whether `output` holds anything.
     package var hasOutput: Bool { !output.isEmpty }
-    /// What both sides agreed on; nil before `.complete`. Built again for each call: keeping it would take
+    /// The result of the handshake; nil before `.complete`. Built again for each call: keeping it would take
     /// 0.1 KiB on each connection.
     package var session: TLSSession? {
-        events.isEstablished ? TLSSession(of: ssl, events) : nil
+        facts.isEstablished ? TLSSession(of: ssl, judge, earlyFacts) : nil
     }
 
     /// Answers once the handshake is complete, on any thread.
@@ -53,34 +53,27 @@ package final class TLSEngine {
 
     private(set) var context: TLSContext
     let bio: EngineBIO
-    let events: EngineEvents
+    let facts: Facts
+    let judge: Judge
     private(set) var ssl: OpaquePointer
-    var phase = Phase.handshaking
-    /// The settings of a server are still to be chosen; nil: they are there.
-    var selection: ServerSelection?
-    private var hasReceivedClose = false
+    // Unchecked: the engine has one user at a time, and the value calls nothing. Each record reads it.
+    @exclusivity(unchecked) var course: Handshake
+    private(set) var hasReceivedClose = false
     /// The transport has ended without close_notify, and everything before the end was read.
     private var isTruncated = false
     var hasSentClose = false
-    /// The handshake cannot go on before bytes arrive.
-    private var waitsForBytes: Bool
     /// Tickets that leave with the next data.
     var ticketsToSend: UInt8 = 0
     /// Until it is sent or delivered; nil: nothing is.
     var early: EarlyData?
+    var earlyFacts = EarlyDataFacts()
     /// Nil on a client, and on a server that asks no client after the handshake.
     let clientAuthentication: ClientAuthentication?
     /// OpenSSL could not send an answer to the peer: the next read must call OpenSSL even if nothing has
     /// arrived.
     private var hasUnsentAnswer = false
 
-    enum Phase {
-        case handshaking
-        case established
-        /// The client's answer to a request of `requestClientCertificate` is complete.
-        case authenticating
-        indirect case failed(TLSError)
-    }
+    var phase: Handshake.Phase { course.phase }
 
     /// `write` returns `.incomplete` while `output` holds this many bytes or more.
     package static let outputLimit = 128 * 1024
@@ -98,21 +91,19 @@ package final class TLSEngine {
     /// a client's connection: without it nothing is taken from a session store. `clock` returns nanoseconds
     /// that never go back; limits to a rate use it. `defersWork`: see `HandshakeWork`.
     package init(
-        context: TLSContext, settings: TLSSettings, endpoint: String? = nil, defersWork: Bool = false,
+        context: TLSContext, settings: TLSSettingValues, endpoint: String? = nil, defersWork: Bool = false,
         clock: @escaping @Sendable () -> Int = MessageAllowance.monotonicNanoseconds
     ) throws(TLSError) {
         let serverName: ServerName?
         switch settings.role {
-        case .client(let name): serverName = try TLSSettings.name(name)
+        case .client(let name): serverName = try TLSSettingValues.name(name)
         case .server: serverName = nil
         }
-        let gate = TrustGate(settings)
         clientAuthentication = ClientAuthentication(settings)
         let isServer = settings.role == .server
-        let bio = EngineBIO()
+        let bio = EngineBIO(over: context.transport)
         self.bio = bio
         (received, output) = (bio.received, bio.output)
-        waitsForBytes = isServer
         self.context = context
         let resumption: ClientResumption? =
             if let scope = context.resumptionScope, let serverName {
@@ -120,26 +111,28 @@ package final class TLSEngine {
             } else {
                 nil
             }
-        events = EngineEvents(
-            bio: bio, isServer: isServer, expectedName: serverName?.text, gate: gate, resumption: resumption, context: context,
-            work: defersWork ? .none : .inPlace, clock: clock)
+        judge = Judge(
+            isServer: isServer, expectedName: serverName?.text, gate: TrustGate(settings), rules: context.rules,
+            rawPublicKeys: context.rawPublicKeys, resumption: resumption)
+        facts = Facts(bio: bio, judge: judge, work: defersWork ? .none : .inPlace, clock: clock)
+        facts.preSharedKeys = context.preSharedKeys.map { PreSharedKeyNegotiation($0) }
+        facts.choosesByHello = settings.serverNames != nil
+        course = Handshake(isServer: isServer, selection: settings.serverNames.map { ServerSelection(names: $0) })
         ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
             SSL_new(context.handle.context)
         }
-        selection = settings.serverNames.map { ServerSelection(names: $0) }
-        events.choosesByHello = selection != nil
         try attach()
         try serverName?.expect(on: ssl, verifies: settings.verifiesHostName)
         if isServer { SSL_set_accept_state(ssl) } else { SSL_set_connect_state(ssl) }
         try resumption?.offer(on: ssl)
-        try prepareEarlyData(settings, serverName)
+        if settings.earlyData != nil || context.acceptsEarlyData { try prepareEarlyData(settings, serverName) }
         if settings.allowsPostHandshakeAuthentication { SSL_set_post_handshake_auth(ssl, 1) }
     }
 
     deinit {
         exporter.withdraw()
-        // Otherwise no one could resume the session of a connection that ends without our close_notify, which
-        // TLS allows since version 1.1 (RFC 5246, 7.2.1). After a failure no one may (7.2.2).
+        // Otherwise the session of a connection that ends without our close_notify could not be resumed. TLS
+        // has allowed that since version 1.1 (RFC 5246, 7.2.1), but not after a failure (7.2.2).
         if case .failed = phase {} else { SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN) }
         detach()
     }
@@ -150,14 +143,16 @@ package final class TLSEngine {
             SSL_new(new.handle.context)
         }
         detach()
-        (context, events.context, ssl) = (new, new, replacement)
+        (context, ssl) = (new, replacement)
+        judge.adopt(new.rules, new.rawPublicKeys)
+        facts.preSharedKeys = new.preSharedKeys.map { PreSharedKeyNegotiation($0) }
         try attach()
         SSL_set_accept_state(ssl)
         acceptEarlyData()
     }
 
     private func detach() {
-        EngineCallbacks.setEvents(nil, of: ssl)
+        EngineCallbacks.setFacts(nil, of: ssl)
         EngineBIO.detach(SSL_get_rbio(ssl))
         SSL_free(ssl)
     }
@@ -165,7 +160,7 @@ package final class TLSEngine {
     private func attach() throws(TLSError) {
         let handle = try OpenSSLCall.require("BIO_new", or: .internalError, "OpenSSL has no memory for a BIO.") { bio.makeBIO() }
         SSL_set_bio(ssl, handle, handle)
-        EngineCallbacks.setEvents(events, of: ssl)
+        EngineCallbacks.setFacts(facts, of: ssl)
     }
 
     /// The transport has ended: nothing more will be appended to `received`.
@@ -193,75 +188,75 @@ extension TLSEngine {
 
     /// Continues the handshake as far as it can.
     package func handshake() -> HandshakeAnswer {
-        switch phase {
-        case .failed(let error): return .failed(error)
-        case .established: return .complete
-        case .authenticating: return settleClient()
-        case .handshaking: break
-        }
-        if isAwaitingTrust || isAwaitingEarlyAnswer { return .incomplete }
-        if case .byDecision = events.gate.refusal, events.isServer || isFinished { return .failed(refusePeer()) }
-        if waitsForBytes, bio.received.isEmpty, !bio.hasReachedEndOfFile { return .incomplete }
-        if let answer = select() { return answer }
-        waitsForBytes = false
-        bio.limitsOutput = true
-        defer { bio.limitsOutput = false }
-        switch step() {
-        case .success:
-            events.judgeEvidence(of: ssl)
-            return question ?? establish()
-        case .wantsTrust: return question ?? .incomplete
-        case .wantsWork: return awaitingWork
-        case .wantsRead:
-            if bio.isHeld { return question ?? .incomplete }
-            waitsForBytes = true
-            return earlyQuestion ?? .incomplete
-        case .wantsWrite: return .incomplete
-        case .closed: return .failed(fail("SSL_do_handshake", []))
-        case .failure(let entries): return .failed(fail("SSL_do_handshake", entries))
+        switch course.move(in: situation) {
+        case .wait: return .incomplete
+        case .choose:
+            // The next call of OpenSSL reads what the choice has read.
+            return select() ?? handshake()
+        case .step: return step()
+        case .refuse: return .failed(refusePeer())
+        case .settleClient: return settleClient()
+        case .finish: return .complete
+        case .fail(let error): return .failed(error)
         }
     }
 
-    /// `handshake()` has returned `.awaitingTrust`, and there is no decision yet.
-    package var isAwaitingTrust: Bool { events.gate.isAwaitingDecision }
+    private var situation: Handshake.Situation {
+        var isDecidedAgainst = false
+        if case .byDecision = judge.gate.refusal { isDecidedAgainst = judge.isServer || isResumed }
+        return Handshake.Situation(
+            isAsking: isAwaitingTrust || (early != nil && isAwaitingEarlyAnswer), isDecidedAgainst: isDecidedAgainst,
+            hasInput: !bio.received.isEmpty || bio.hasReachedEndOfFile)
+    }
+
+    private func step() -> HandshakeAnswer {
+        bio.limitsOutput = true
+        defer { bio.limitsOutput = false }
+        let outcome = (mayStepElsewhere ? stepElsewhere() : nil) ?? stepHere()
+        switch course.ended(outcome, isHeld: bio.isHeld) {
+        case .judge:
+            judge.judgeEvidence(of: ssl, preSharedKey: facts.preSharedKeys?.provenIdentity(on: ssl))
+            return question ?? establish()
+        case .ask: return question ?? .incomplete
+        case .askHeld:
+            bio.isHeld = judge.stays(atServerHelloOf: ssl)
+            return bio.isHeld ? question ?? .incomplete : handshake()
+        case .askEarly: return early == nil ? .incomplete : earlyQuestion ?? .incomplete
+        case .lend: return awaitingWork
+        case .wait: return .incomplete
+        case .fail(let entries): return .failed(fail("SSL_do_handshake", entries))
+        }
+    }
+
+    /// One step of OpenSSL's handshake, on this thread.
+    func stepHere() -> OpenSSLCall.Outcome {
+        let outcome = early == nil ? OpenSSLCall.perform(on: ssl) { SSL_do_handshake(ssl) } : stepWithEarlyData()
+        if case .wanted = facts.work { return .wantsWork }
+        return outcome
+    }
+
+    /// A step was done on another thread; or a client has sent a server more than one usual certificate,
+    /// whose verification takes long.
+    private var mayStepElsewhere: Bool {
+        if case .done = facts.work { return true }
+        return judge.isServer && bio.handshakeByteCount + received.count > Self.usualCertificateBytes
+            && SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE
+    }
+
+    private static let usualCertificateBytes = 2048
+
+    /// `handshake()` has returned `.awaitingTrust`, and the decision is still open.
+    package var isAwaitingTrust: Bool { judge.gate.isAwaitingDecision }
 
     /// Decides the question of `.awaitingTrust`; call `handshake()` after it. Without an open question,
     /// nothing happens.
     package func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
-        guard events.gate.decide(accepted, refusal) else { return }
+        guard judge.gate.decide(accepted, refusal) else { return }
         if accepted { bio.isHeld = false }
     }
 
-    private var isFinished: Bool { SSL_is_init_finished(ssl) == 1 }
-
-    private var isResumed: Bool { SSL_session_reused(ssl) == 1 }
-
     private var question: HandshakeAnswer? {
-        events.gate.takeQuestion().map { .awaitingTrust($0) }
-    }
-
-    /// Admits only a peer that the gate has accepted, whatever the cipher suite. A server that does not
-    /// require a certificate may do without one.
-    private func establish() -> HandshakeAnswer {
-        let requiresCertificate = SSL_get_verify_mode(ssl) & SSL_VERIFY_FAIL_IF_NO_PEER_CERT != 0
-        guard events.gate.admits(isOptional: events.isServer && !requiresCertificate) else {
-            _ = OpenSSLCall.perform(on: ssl) { SSL_shutdown(ssl) }
-            let error = events.gate.admissionError
-            phase = .failed(error)
-            return .failed(error)
-        }
-        phase = .established
-        events.isEstablished = true
-        bio.withholdsEnd = true
-        events.work = .inPlace
-        events.resumption?.establish(ssl)
-        if events.isServer { context.tickets?.establish(ssl) }
-        if events.isServer, context.ticketCount > 0, events.gate.preSharedKeyIdentity == nil, SSL_version(ssl) == TLS1_3_VERSION {
-            ticketsToSend = isResumed ? 1 : UInt8(clamping: context.ticketCount)
-        }
-        exporter.lend(ssl)
-        bio.forgetFirstBytes()
-        return settleEarlyData()
+        judge.gate.takeQuestion().map { .awaitingTrust($0) }
     }
 }
 
@@ -282,10 +277,9 @@ extension TLSEngine {
 
     /// Appends at most `limit` bytes of plaintext to `buffer`.
     package func read(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
-        switch phase {
-        case .failed(let error): return .failed(error)
-        case .handshaking, .authenticating: return .incomplete
-        case .established: break
+        guard course.isEstablished else {
+            if case .failed(let error) = phase { return .failed(error) }
+            return .incomplete
         }
         if case .server(let data) = early { return takeEarlyData(data, into: buffer, limit: limit) }
         if hasReceivedClose { return .closed }
@@ -309,17 +303,17 @@ extension TLSEngine {
     /// False if `read` would return `.incomplete`, and nothing else is to be done. An end that came right
     /// behind data has not been returned yet.
     package var mayHaveAnswer: Bool {
-        if case .failed = phase { return true }
-        return hasReceivedClose || isTruncated || mayHaveData || isAuthenticatingClient
+        course.hasFailed || hasReceivedClose || isTruncated || mayHaveData || course.isAuthenticating
     }
 
     private var mayHaveData: Bool {
-        !received.isEmpty || bio.hasReachedEndOfFile || hasUnsentAnswer || events.isFlooded || SSL_pending(ssl) > 0
+        !received.isEmpty || bio.hasReachedEndOfFile || hasUnsentAnswer || facts.isFlooded || SSL_pending(ssl) > 0
             || early != nil
     }
 
-    private func readRecord(into buffer: PreBuffer, limit: Int) -> ReadAnswer {
-        let room = buffer.writableBytes(minimum: min(limit, 4096))
+    /// Appends at most `limit` bytes of one record.
+    func readRecord(into buffer: PreBuffer, limit: Int, leastRoom: Int = 4096) -> ReadAnswer {
+        let room = buffer.writableBytes(minimum: min(limit, leastRoom))
         var count = 0
         let outcome = perform { SSL_read_ex(ssl, room.baseAddress, min(room.count, limit), &count) }
         hasUnsentAnswer = false
@@ -334,13 +328,13 @@ extension TLSEngine {
     private func answer(to outcome: OpenSSLCall.Outcome) -> ReadAnswer {
         switch outcome {
         case .success, .wantsRead, .wantsTrust, .wantsWork:
-            noteClientAnswer()
-            guard hasRunDry, case .established = phase else { return .incomplete }
+            if facts.isAwaitingClient { noteClientAnswer() }
+            guard hasRunDry, course.isEstablished else { return .incomplete }
             isTruncated = true
             let error = truncation("SSL_read_ex")
             // Half of the client's answer is here: nothing could be written any more.
-            guard isAmidClientAnswer else { return .truncated(error) }
-            phase = .failed(error)
+            guard facts.isAwaitingClient, isAmidClientAnswer else { return .truncated(error) }
+            course.fail(error)
             return .failed(error)
         case .wantsWrite:
             hasUnsentAnswer = true
@@ -362,27 +356,28 @@ extension TLSEngine {
 
     /// Encrypts as many of the first `bytes` as it can take.
     package func write(_ bytes: UnsafeRawBufferPointer) -> WriteAnswer {
-        switch phase {
-        case .failed(let error): return .failed(error)
-        case .handshaking, .authenticating: return .incomplete
-        case .established: break
+        guard course.isEstablished else {
+            if case .failed(let error) = phase { return .failed(error) }
+            return .incomplete
         }
         if hasSentClose {
             return .failed(
                 TLSError(.internalError, "Data was written after close_notify was sent.", operation: "SSL_write_ex"))
         }
         guard !bytes.isEmpty else { return .accepted(0) }
-        guard output.count < Self.outputLimit, !isAmidClientAnswer else { return .incomplete }
-        if ticketsToSend > 0 { addTickets() }
+        guard output.count < Self.outputLimit, !facts.isAwaitingClient || !isAmidClientAnswer else { return .incomplete }
         var count = 0
         let unread = received.count
+        let addsTickets = ticketsToSend > 0
+        if addsTickets { addTickets() }
         let outcome = perform { SSL_write_ex(ssl, bytes.baseAddress, min(bytes.count, Self.writeLimit), &count) }
+        if addsTickets { facts.ticketKey = nil }
         switch outcome {
         case .success: return .accepted(count)
         // Half a message of the peer is here, and the other half does not come.
         case .wantsRead where hasRunDry:
             let error = truncation("SSL_write_ex")
-            phase = .failed(error)
+            course.fail(error)
             return .failed(error)
         case .wantsRead, .wantsWrite, .wantsTrust, .wantsWork: return .incomplete
         case .closed: return .failed(fail("SSL_write_ex", []))
@@ -394,7 +389,7 @@ extension TLSEngine {
     func perform(_ body: () -> Int32) -> OpenSSLCall.Outcome {
         let outcome = exporter.excluding { OpenSSLCall.perform(on: ssl, body) }
         // Not earlier: a store is code of the user, and no such code runs with a lock.
-        events.resumption?.storeReceived()
+        judge.resumption?.storeReceived()
         return outcome
     }
 }

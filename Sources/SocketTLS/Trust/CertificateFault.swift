@@ -8,6 +8,8 @@ struct CertificateFault {
     private let certificate: Certificate?
     private let leaf: Certificate?
     private let expectedName: String?
+    /// Why the roots are missing, if the environment is the reason.
+    private let missingRoots: String?
 
     init(in store: OpaquePointer, leaf: Certificate?, _ expectedName: String?) {
         let code = X509_STORE_CTX_get_error(store)
@@ -16,6 +18,7 @@ struct CertificateFault {
         certificate = X509_STORE_CTX_get_current_cert(store).map { Certificate(sharing: $0) }
         self.leaf = leaf
         self.expectedName = expectedName
+        missingRoots = X509_STORE_CTX_get0_store(store).flatMap { SystemTrustStore.reasonForNoRoots(in: $0) }
     }
 
     var verdict: PeerTrust.Verdict {
@@ -26,7 +29,7 @@ struct CertificateFault {
         switch TLSError.Code(verifyCode: code) {
         case .certificateExpired: "\(owner) expired on \(day(certificate?.notAfter))."
         case .certificateNotYetValid: "\(owner) is not valid before \(day(certificate?.notBefore))."
-        case .hostNameMismatch: "\(owner) is for \(leafNames), and not for \"\(expectedName ?? "")\"."
+        case .hostNameMismatch: "\(owner) is for \(leafNames), not for \"\(expectedName ?? "")\"."
         case .unknownIssuer: issuerSentence
         default: "\(owner) was refused: \(detail)."
         }
@@ -34,15 +37,16 @@ struct CertificateFault {
 
     private var issuerSentence: String {
         guard let certificate, certificate.subject != certificate.issuer else {
-            return "\(owner) is self-signed, and not a trusted root (\(detail))."
+            return "\(owner) is self-signed and not a trusted root (\(detail))."
         }
-        return "\(owner) was issued by \"\(certificate.issuer.printable)\", which no trusted root vouches for (\(detail))."
+        return
+            "\(owner) was issued by \"\(certificate.issuer.printable)\", which no trusted root vouches for (\(detail))\(missingRoots ?? "")."
     }
 
     private var owner: String {
         guard let certificate else { return "The peer's certificate" }
         let subject = "The certificate of \"\(certificate.displayName)\""
-        return depth > 0 ? "\(subject), number \(depth) above that of \"\(leaf?.displayName ?? "the peer")\"," : subject
+        return depth > 0 ? "\(subject), \(depth) above \"\(leaf?.displayName ?? "the peer")\" in the chain," : subject
     }
 
     private var leafNames: String {
@@ -93,7 +97,7 @@ extension TLSError.Code {
     }
 }
 
-/// What a peer's certificates may cost this side: how expensive it is to verify a signature with their keys.
+/// Limits on the keys of a peer's certificates: they bound the cost of verifying a signature.
 ///
 /// OpenSSL's own bound for RSA is 16,384 bits, and keys of up to 3,072 bits may have an exponent of any
 /// length: two hundred times the cost of a usual one.
@@ -102,20 +106,20 @@ enum PeerKeyBounds {
     private static let bitsOfExponent: Int32 = 64
     private static let bitsOfCurve: Int32 = 521
 
-    /// What is wrong with the key of a certificate, as the end of a sentence; nil if nothing is, or if
-    /// OpenSSL cannot use the key at all.
+    /// The fault of the key of a certificate, as the end of a sentence; nil if it has none, or if OpenSSL
+    /// cannot use the key at all.
     static func complaint(about certificate: OpaquePointer) -> String? {
         guard let key = X509_get0_pubkey(certificate) else { return nil }
         let bits = EVP_PKEY_get_bits(key)
         if EVP_PKEY_is_a(key, "RSA") == 1 || EVP_PKEY_is_a(key, "RSA-PSS") == 1 {
-            if bits > bitsOfRSA { return "has an RSA key of \(bits) bits, and no more than \(bitsOfRSA) are accepted" }
+            if bits > bitsOfRSA { return "has an RSA key of \(bits) bits, and at most \(bitsOfRSA) are accepted" }
             let exponent = bitsOfExponent(of: key)
             return exponent > Self.bitsOfExponent
-                ? "has an RSA key with an exponent of \(exponent) bits, and no more than \(Self.bitsOfExponent) are accepted"
+                ? "has an RSA key with an exponent of \(exponent) bits, and at most \(Self.bitsOfExponent) are accepted"
                 : nil
         }
         if EVP_PKEY_is_a(key, "EC") == 1 {
-            if bits > bitsOfCurve { return "has a key on a curve of \(bits) bits, and no more than \(bitsOfCurve) are accepted" }
+            if bits > bitsOfCurve { return "has a key on a curve of \(bits) bits, and at most \(bitsOfCurve) are accepted" }
             return describesItsCurve(key) ? "has a key on a curve without a name" : nil
         }
         return refusedKinds.contains { EVP_PKEY_is_a(key, $0) == 1 } ? "has a key of a kind that is not accepted" : nil

@@ -5,7 +5,7 @@ struct CertificateFolder {
     let path: String
     var contents = Contents.certificates
 
-    /// What the files are searched for.
+    /// The objects that the files are searched for.
     enum Contents {
         case certificates
         case revocationLists

@@ -8,7 +8,7 @@
 
 internal import COpenSSL
 
-extension EngineEvents {
+extension Judge {
     /// Judges the chain of an `X509_STORE_CTX`.
     func judgeChain(in store: OpaquePointer) -> TrustGate.Ruling {
         let chain = Certificate.certificates(sharing: X509_STORE_CTX_get0_untrusted(store))
@@ -31,7 +31,7 @@ extension EngineEvents {
     /// OpenSSL's faults, the first one first; all of them where someone may overrule the first.
     private func verify(_ store: OpaquePointer, _ chain: [Certificate]) -> [PeerTrust.Verdict] {
         foundFaults = []
-        if gate.evaluation == .manual { X509_STORE_CTX_set_verify_cb(store) { EngineEvents.note($0, $1) } }
+        if gate.evaluation == .manual { X509_STORE_CTX_set_verify_cb(store) { Judge.note($0, $1) } }
         let isVerified = X509_verify_cert(store) == 1
         defer { foundFaults = [] }
         if !foundFaults.isEmpty { return foundFaults }
@@ -42,11 +42,11 @@ extension EngineEvents {
     private static func note(_ isGood: Int32, _ store: OpaquePointer?) -> Int32 {
         guard isGood != 1, let store else { return isGood }
         let data = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx())
-        guard let data, let events = EngineCallbacks.events(of: OpaquePointer(data)) else { return 0 }
+        guard let data, let judge = EngineCallbacks.facts(of: OpaquePointer(data))?.judge else { return 0 }
         let leaf = X509_STORE_CTX_get0_cert(store).map { Certificate(sharing: $0) }
-        let fault = CertificateFault(in: store, leaf: leaf, events.expectedName).verdict
-        guard events.foundFaults.count < faultLimit else { return 0 }
-        if !events.foundFaults.contains(fault) { events.foundFaults.append(fault) }
+        let fault = CertificateFault(in: store, leaf: leaf, judge.expectedName).verdict
+        guard judge.foundFaults.count < faultLimit else { return 0 }
+        if !judge.foundFaults.contains(fault) { judge.foundFaults.append(fault) }
         return 1
     }
 

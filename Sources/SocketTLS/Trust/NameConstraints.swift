@@ -1,4 +1,4 @@
-// What OpenSSL gets wrong about name constraints (RFC 5280, 4.2.1.10):
+// Mistakes that OpenSSL makes with name constraints (RFC 5280, 4.2.1.10):
 //  1. A wildcard may reach into an excluded subtree: "*.example.org" is also a certificate for
 //     "secret.example.org". OpenSSL compares the wildcard as if it were a name (CVE-2025-61727 is the same
 //     fault in another library). We refuse it.
@@ -24,7 +24,7 @@ extension VerifiedChain {
                 }
                 return .untrusted(
                     reason:
-                        "The certificate of \"\(certificates.first.map(name) ?? "")\" is for \"*.\(wildcard.parent.printable)\", and \"\(name(authority))\" may not issue for a name in that.",
+                        "The certificate of \"\(certificates.first.map(name) ?? "")\" is for \"*.\(wildcard.parent.printable)\", and \"\(name(authority))\" may not issue for a name below it.",
                     code: X509_V_ERR_EXCLUDED_VIOLATION, depth: 0)
             }
         }

@@ -3,13 +3,13 @@ internal import COpenSSL
 /// The lists of revoked certificates that a context knows, and the stamps that show when their files change.
 struct Revocation: Hashable, Sendable {
     private let sources: [Source]
-    private let scope: TLSSettings.RevocationScope
+    private let scope: TLSRevocationScope
 
     private struct Source: Hashable, Sendable {
-        let source: TLSSettings.RevocationSource
+        let source: TLSRevocationSource
         let stamps: [FileStamp]
 
-        init(_ source: TLSSettings.RevocationSource) {
+        init(_ source: TLSRevocationSource) {
             self.source = source
             switch source {
             case .file(let path): stamps = [FileStamp(path: path)]
@@ -35,7 +35,7 @@ struct Revocation: Hashable, Sendable {
         }
     }
 
-    init(_ sources: [TLSSettings.RevocationSource], _ scope: TLSSettings.RevocationScope) {
+    init(_ sources: [TLSRevocationSource], _ scope: TLSRevocationScope) {
         self.sources = sources.map(Source.init)
         self.scope = scope
     }
@@ -65,7 +65,7 @@ struct Revocation: Hashable, Sendable {
         let contents = try SecretBytes.contents(ofFile: path, or: .invalidCertificate)
         if contents.isDER {
             let list = try OpenSSLCall.require(
-                "d2i_X509_CRL", or: .invalidCertificate, "The file \"\(path.printable)\" is no list of revoked certificates."
+                "d2i_X509_CRL", or: .invalidCertificate, "The file \"\(path.printable)\" is not a list of revoked certificates."
             ) {
                 contents.withBytes { bytes in
                     var cursor = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
@@ -107,22 +107,23 @@ struct Revocation: Hashable, Sendable {
             return COpenSSL_endOfLatestList(store, X509_get_issuer_name(certificate), &end) == 1 ? end : nil
         }.min()
     }
+}
 
+extension Revocation: Digestible {
     func append(to fields: inout DigestFields) {
-        let stamps = sources.flatMap(\.stamps)
         fields.append(flags)
-        fields.append(stamps.count)
-        for stamp in stamps { stamp.append(to: &fields) }
-    }
-
-    /// The lists themselves, the same for every process that has them.
-    func appendContents(to fields: inout DigestFields) throws(TLSError) {
-        fields.append(flags)
-        for source in sources {
-            let files = try source.files
-            fields.append(files.count)
-            for file in files {
-                fields.append(try SecretBytes.contents(ofFile: file, or: .invalidCertificate).copy)
+        switch fields.files {
+        case .stamps: sources.flatMap(\.stamps).append(to: &fields)
+        case .contents:
+            fields.append(sources.count)
+            for source in sources {
+                fields.append(contents: { () throws(TLSError) in
+                    var lists: [[UInt8]] = []
+                    for file in try source.files {
+                        lists.append(try SecretBytes.contents(ofFile: file, or: .invalidCertificate).copy)
+                    }
+                    return lists
+                })
             }
         }
     }

@@ -11,10 +11,10 @@ internal import COpenSSL
 internal import FoundationEssentials
 internal import Glibc
 
-/// What a stapled OCSP response must prove about one certificate.
+/// The check of a stapled OCSP response about one certificate.
 final class StapledStatus {
     let leaf: Certificate
-    /// Nil if the certificate itself is the trusted one: then no one can answer for it.
+    /// Nil if the certificate itself is the trusted one: then no issuer can answer for it.
     private let issuer: Certificate?
     private let isRequired: Bool
     private let time: Int
@@ -34,7 +34,7 @@ final class StapledStatus {
         self.time = time ?? Glibc.time(nil)
     }
 
-    /// What a response must prove about one certificate of a known issuer.
+    /// The check of a response about one certificate of a known issuer.
     init(of leaf: Certificate, issuer: Certificate, isRequired: Bool, at time: Int) {
         self.leaf = leaf
         self.issuer = issuer
@@ -65,7 +65,7 @@ final class StapledStatus {
         return Int(Certificate(sharing: signer).notAfter.timeIntervalSince1970)
     }
 
-    /// What is wrong with the response, or with its absence; nil if nothing is.
+    /// The fault of the response, or of its absence; nil if there is none.
     func fault(in response: UnsafeBufferPointer<UInt8>?) -> PeerTrust.Verdict? {
         guard let response else {
             return isRequired ? fault("came without the OCSP response that it needs", X509_V_ERR_OCSP_VERIFY_NEEDED) : nil
@@ -92,8 +92,8 @@ final class StapledStatus {
         else { return fault("came with an OCSP response that is not valid now", X509_V_ERR_OCSP_VERIFY_FAILED) }
         switch status {
         case V_OCSP_CERTSTATUS_GOOD: return nil
-        case V_OCSP_CERTSTATUS_REVOKED: return fault("is revoked, says its OCSP response", X509_V_ERR_CERT_REVOKED)
-        default: return fault("is unknown to its issuer, says its OCSP response", X509_V_ERR_OCSP_CERT_UNKNOWN)
+        case V_OCSP_CERTSTATUS_REVOKED: return fault("is revoked, according to its OCSP response", X509_V_ERR_CERT_REVOKED)
+        default: return fault("is unknown to its issuer, according to its OCSP response", X509_V_ERR_OCSP_CERT_UNKNOWN)
         }
     }
 

@@ -1,53 +1,53 @@
 // Rules of the gate:
 //  1. OpenSSL judges the chain once; when its callback runs again, the gate repeats its ruling.
-//  2. `.builtIn`: OpenSSL's verdict is the decision; no one is asked.
+//  2. `.builtIn`: OpenSSL's verdict is the decision; there is no question.
 //  3. `.delegate`: OpenSSL's no is the decision; its yes is a question.
 //  4. `.manual`: always a question.
 //  5. A question is asked once, and the first decision counts. A decision without an open question changes
 //     nothing.
-//  6. While a question is open, OpenSSL pauses the client's handshake. OpenSSL cannot pause a server: there
-//     the certificate passes for the moment, and the engine lets no data through in either direction until
-//     the decision.
-//  7. A peer without a certificate is not a question: no one is asked. Only a server that does not require a
-//     certificate admits it.
+//  6. While a question is open, OpenSSL pauses the client's handshake. Where the client resumes a session,
+//     the engine pauses it, at the ServerHello. OpenSSL cannot pause a server: there the certificate passes
+//     for the moment, and the engine lets no data through in either direction until the decision.
+//  7. A peer without a certificate is not a question. Only a server that does not require a certificate
+//     admits it.
 //  8. A chain that may not even be verified, such as one that is too long, is refused in every mode.
-//  9. What comes after the decision, such as a stapled OCSP response, can refuse the peer in every mode.
+//  9. Evidence after the decision, such as a stapled OCSP response, can refuse the peer in every mode.
 // 10. Settings that are chosen by name do not skip the question that the settings around them ask.
-// 11. A peer that has proved to have a pre-shared key is accepted for that, and no one is asked: it shows no
+// 11. A peer that has proved to have a pre-shared key is accepted for that, without a question: it shows no
 //     certificate. The proof counts only before anything else was judged.
 // 12. Where a pre-shared key is required, nothing but its proof leads to acceptance: certificates are refused
 //     before they are verified, and so is a peer that shows none.
-// 13. A raw public key (RFC 7250) is expected or refused, in every mode: no one can be asked to accept
-//     another. About an expected one rules 2, 5, 6 and 10 hold, and `.manual` is like `.delegate`.
+// 13. A raw public key (RFC 7250) is expected or refused, in every mode: another one is never a
+//     question. About an expected one rules 2, 5, 6 and 10 hold, and `.manual` is like `.delegate`.
 // 14. Where raw public keys are required, certificates are refused before they are verified, in every mode.
 
-/// Who may decide about the peer's certificate, and the decision.
+/// Holds the decision about the peer's certificate, and the rules for it.
 struct TrustGate {
-    let evaluation: TLSSettings.TrustEvaluation
+    let evaluation: TLSTrustEvaluation
     private let requiresPreSharedKey: Bool
     private let requiresRawPublicKey: Bool
     private var state = State.unjudged
 
     init(
-        _ evaluation: TLSSettings.TrustEvaluation, requiresPreSharedKey: Bool = false, requiresRawPublicKey: Bool = false
+        _ evaluation: TLSTrustEvaluation, requiresPreSharedKey: Bool = false, requiresRawPublicKey: Bool = false
     ) {
         self.evaluation = evaluation
         self.requiresPreSharedKey = requiresPreSharedKey
         self.requiresRawPublicKey = requiresRawPublicKey
     }
 
-    init(_ settings: TLSSettings) {
+    init(_ settings: TLSSettingValues) {
         self.init(settings, settings.trustEvaluation)
     }
 
-    private init(_ settings: TLSSettings, _ evaluation: TLSSettings.TrustEvaluation) {
+    private init(_ settings: TLSSettingValues, _ evaluation: TLSTrustEvaluation) {
         self.init(
             evaluation, requiresPreSharedKey: settings.requiresPreSharedKey,
             requiresRawPublicKey: settings.requiresRawPublicKey)
     }
 
     /// The gate of settings that were chosen by name (rule 10).
-    func replaced(by settings: TLSSettings) -> TrustGate {
+    func replaced(by settings: TLSSettingValues) -> TrustGate {
         let asks = settings.trustEvaluation == .builtIn && evaluation != .builtIn
         return TrustGate(settings, asks ? .delegate : settings.trustEvaluation)
     }
@@ -72,7 +72,7 @@ struct TrustGate {
         indirect case refused(Refusal)
     }
 
-    /// Who refused the peer.
+    /// The reason for a refusal.
     enum Refusal: Equatable {
         case byVerification(PeerTrust)
         /// The chain is more than this side verifies.
@@ -86,7 +86,7 @@ struct TrustGate {
         case unexpectedPublicKey([UInt8])
     }
 
-    /// What OpenSSL's verify callback returns.
+    /// The answer of OpenSSL's verify callback.
     enum Ruling: Equatable {
         case accept
         case refuse

@@ -3,33 +3,22 @@ internal import FoundationEssentials
 
 /// The settings that change what a good chain is. The defaults change nothing.
 struct TrustRules: Hashable, Sendable {
-    private var acceptsPartialChains = false
+    private let acceptsPartialChains: Bool
     /// Seconds since 1970.
-    private var verificationTime: Int?
-    private var isStrict = false
-    private var pins: Set<[UInt8]> = []
-    private var onlyReportsPins = false
-    private var acceptsAnyKeyUsage = false
-    private(set) var revocation: Revocation?
-    private(set) var ocspStapling = TLSSettings.OCSPStapling.none
+    private let verificationTime: Int?
+    private let isStrict: Bool
+    private let pins: Set<[UInt8]>
+    private let onlyReportsPins: Bool
+    private let acceptsAnyKeyUsage: Bool
+    let revocation: Revocation?
+    let ocspStapling: TLSOCSPStapling
 
-    init() {}
+    static let none = TrustRules(
+        acceptsPartialChains: false, verificationTime: nil, isStrict: false, pins: [], onlyReportsPins: false,
+        acceptsAnyKeyUsage: false, revocation: nil, ocspStapling: .none)
 
-    init(_ settings: TLSSettings) {
-        acceptsPartialChains = settings.acceptsPartialChains
-        // `validate` has checked that it fits.
-        verificationTime = settings.verificationTime.map { Int($0.timeIntervalSince1970.rounded(.down)) }
-        isStrict = settings.isStrict
-        pins = settings.pins
-        onlyReportsPins = settings.onlyReportsPins
-        ocspStapling = settings.ocspStapling
-        acceptsAnyKeyUsage = settings.policy == .compatible
-        revocation = settings.revocationLists.isEmpty ? nil : Revocation(settings.revocationLists, settings.revocationScope)
-    }
-
-    /// What OpenSSL does itself.
+    /// Sets the rules that OpenSSL checks itself.
     func apply(to context: OpaquePointer) throws(TLSError) {
-        if ocspStapling != .none { try EngineCallbacks.requestStatus(on: context) }
         let parameters = SSL_CTX_get0_param(context)
         var flags = 0
         if acceptsPartialChains { flags |= Int(X509_V_FLAG_PARTIAL_CHAIN) }
@@ -63,32 +52,28 @@ struct TrustRules: Hashable, Sendable {
     func pinFault(in chain: VerifiedChain) -> PeerTrust.Verdict? {
         !onlyReportsPins && matchesPins(chain) == false ? chain.pinFault : nil
     }
+}
 
-    /// With the stamps of the files, which belong to this machine.
+extension TrustRules {
+    init(_ settings: TLSSettingValues) {
+        let rules = settings.rules
+        self.init(
+            acceptsPartialChains: rules.acceptsPartialChains,
+            // `validate` has checked that it fits.
+            verificationTime: rules.verificationTime.map { Int($0.timeIntervalSince1970.rounded(.down)) },
+            isStrict: rules.isStrict, pins: rules.pins, onlyReportsPins: rules.onlyReportsPins,
+            acceptsAnyKeyUsage: settings.policy == .compatible,
+            revocation: rules.revocationLists.isEmpty ? nil : Revocation(rules.revocationLists, rules.revocationScope),
+            ocspStapling: settings.ocspStapling)
+    }
+}
+
+extension TrustRules: Digestible {
     func append(to fields: inout DigestFields) {
-        appendSettings(to: &fields)
-        fields.append(revocation == nil ? 0 : 1)
-        revocation?.append(to: &fields)
-    }
-
-    /// With what is in the files.
-    func appendContents(to fields: inout DigestFields) throws(TLSError) {
-        appendSettings(to: &fields)
-        fields.append(revocation == nil ? 0 : 1)
-        try revocation?.appendContents(to: &fields)
-    }
-
-    private func appendSettings(to fields: inout DigestFields) {
-        fields.append(acceptsPartialChains ? 1 : 0)
-        fields.append(verificationTime ?? .min)
-        fields.append(isStrict ? 1 : 0)
-        fields.append(pins.sorted { $0.lexicographicallyPrecedes($1) })
-        fields.append(onlyReportsPins ? 1 : 0)
-        fields.append(acceptsAnyKeyUsage ? 1 : 0)
-        switch ocspStapling {
-        case .none: fields.append(0)
-        case .requested: fields.append(1)
-        case .required: fields.append(2)
-        }
+        _ = TrustRules(
+            acceptsPartialChains: fields.add(acceptsPartialChains), verificationTime: fields.add(verificationTime),
+            isStrict: fields.add(isStrict), pins: fields.add(pins), onlyReportsPins: fields.add(onlyReportsPins),
+            acceptsAnyKeyUsage: fields.add(acceptsAnyKeyUsage), revocation: fields.add(revocation),
+            ocspStapling: fields.add(ocspStapling))
     }
 }

@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-/// What it costs to verify the signatures of a chain, in microseconds of a processor of 2024: an estimate
+/// The cost of verifying the signatures of a chain, in microseconds of a processor of 2024: an estimate
 /// that tells a chain of milliseconds from a usual one.
 enum VerificationCost {
     /// Two milliseconds: a chain of three keys on P-384 stays below.

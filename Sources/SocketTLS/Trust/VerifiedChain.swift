@@ -27,14 +27,14 @@ struct VerifiedChain {
     var leaf: VerifiedChain { VerifiedChain(Array(certificates.prefix(1))) }
 
     /// The SHA-256 digests of the public keys.
-    var publicKeys: [[UInt8]] { certificates.map(Self.publicKeySHA256) }
+    var publicKeys: [[UInt8]] { certificates.map(Certificate.publicKeySHA256) }
 
     /// A peer that shows the certificate of an authority: the owner of such a key can issue certificates.
     var authorityFault: PeerTrust.Verdict? {
         guard let leaf = certificates.first, X509_get_extension_flags(leaf) & UInt32(EXFLAG_CA) != 0 else { return nil }
         return .untrusted(
             reason:
-                "The certificate of \"\(name(leaf))\" is that of an authority (CA:TRUE), which no peer may show in strict mode.",
+                "The certificate of \"\(name(leaf))\" is an authority's (CA:TRUE), which a peer must not show in strict mode.",
             code: X509_V_ERR_INVALID_PURPOSE, depth: 0)
     }
 
@@ -45,7 +45,7 @@ struct VerifiedChain {
         guard let leaf = certificates.first, X509_get_key_usage(leaf) & UInt32(KU_DIGITAL_SIGNATURE) == 0 else { return nil }
         return .untrusted(
             reason:
-                "The certificate of \"\(name(leaf))\" has a key that may not sign: its key usage is without digitalSignature.",
+                "The certificate of \"\(name(leaf))\" has a key that may not sign: its key usage lacks digitalSignature.",
             code: X509_V_ERR_KEYUSAGE_NO_DIGITAL_SIGNATURE, depth: 0)
     }
 
@@ -57,16 +57,5 @@ struct VerifiedChain {
 
     func name(_ certificate: OpaquePointer) -> String {
         Certificate(sharing: certificate).displayName
-    }
-
-    /// The digest of the SubjectPublicKeyInfo as it is in the certificate.
-    static func publicKeySHA256(of certificate: OpaquePointer) -> [UInt8] {
-        var encoding: UnsafeMutablePointer<UInt8>?
-        let length = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(certificate), &encoding)
-        guard length > 0, let encoding else { return [] }
-        defer { COpenSSL_free(encoding) }
-        var digest = [UInt8](repeating: 0, count: 32)
-        SHA256(encoding, Int(length), &digest)
-        return digest
     }
 }

@@ -1,21 +1,22 @@
 import AsyncSocketsTesting
 import Foundation
+import Glibc
 import SocketTestSupport
 import Testing
 
 @testable import AsyncSockets
+@testable import SocketTLS
 
 /// While half a message of the peer is missing, OpenSSL encrypts nothing.
 @Suite(.timeLimit(.minutes(20))) struct HeldUpWriteTests {
-    private var client: TLSSettings
-    private var server: TLSSettings
+    private var client: TLSClientSettings
+    private var server: TLSServerSettings
 
     /// One certificate: the connections send the same number of bytes.
     init() throws {
-        (client, server) = try TestCertificates.mutual(.onRequest)
+        (client, server) = try TestCertificates.mutual(.certificatesOnRequest())
         client.allowsPostHandshakeAuthentication = true
         client.resumption = .none
-        server.resumption = .none
         // A wait in vain ends.
         server.handshakeTimeout = .seconds(10)
     }
@@ -67,7 +68,7 @@ import Testing
         let connection = try #require(server.connection)
         try await eventually("the turn is free") { connection.turn.enterIfFree() }
         // So the pump looks at the writes again when it has read.
-        let isHeldUp = if case .connected(let channel) = connection.phase { channel.isHeldUp } else { false }
+        let isHeldUp = connection.data.channel?.isHeldUp == true
         connection.turn.leaveOrDrain(connection)
         #expect(isHeldUp)
         mayGoOn.fire()
@@ -76,5 +77,51 @@ import Testing
         try await server.write("\n", timeout: .seconds(300))
         #expect(try await answer.value == String(repeating: "x", count: writes.count))
         for socket in [client, server] { socket.disconnect() }
+    }
+
+    /// A peer may divide a message among records. Nothing but the rest of a ticket is on its way.
+    @Test func whatHalfATicketHasHeldUpFollowsTheOtherHalf() async throws {
+        var (atClient, atServer) = try TestCertificates.mutual()
+        (atClient, atServer) = (atClient.only(.tls13), atServer.only(.tls13))
+        atServer.clients = .certificates(.required, tickets: .issued(1))
+        // The clock of the handshake rings after its end too, and nothing may bring the pump to look again.
+        atClient.handshakeTimeout = .seconds(3600)
+        let (server, serverWire) = try ChannelEnd.pair()
+        let (clientWire, own) = try RawSocket.pair()
+        let client = try AsyncSocket(adopting: own.duplicate())
+        let handshake = Task.immediate { [atClient] in try await client.startTLS(settings: atClient) }
+        try server.beginTLS(atServer)
+        try server.sendSmallRecords()
+        try await eventually("the handshake is complete") {
+            if clientWire.hasInput { try serverWire.send(clientWire.receive()) }
+            server.channel.expectBytes()
+            defer { if serverWire.hasInput { try? clientWire.send(serverWire.receive()) } }
+            return server.channel.handshake().isComplete
+        }
+        _ = try await handshake.value
+        server.channel.sendTickets()
+        let ticket = try serverWire.receive()
+        let half = 5 + (Int(ticket[3]) << 8 | Int(ticket[4]))
+        try #require(half < ticket.count)
+        try clientWire.send(ticket.prefix(half))
+        var writes: [Task<Void, any Error>] = []
+        try await eventually("a write waits") {
+            writes.append(Task.immediate { try await client.write("x", timeout: .seconds(60)) })
+            return client.writeProgress != nil
+        }
+        try clientWire.send(ticket.dropFirst(half))
+        for write in writes { try await write.value }
+        client.disconnect()
+    }
+}
+
+extension ChannelEnd {
+    /// Has OpenSSL divide its messages among records of 512 bytes (`SSL_CTRL_SET_MAX_SEND_FRAGMENT`).
+    fileprivate func sendSmallRecords() throws {
+        typealias Control = @convention(c) (OpaquePointer, Int32, Int, UnsafeMutableRawPointer?) -> Int
+        guard case .tls(let engine) = channel.layer, let control = dlsym(nil, "SSL_ctrl") else {
+            throw Unexpected(description: "no SSL_ctrl")
+        }
+        #expect(unsafeBitCast(control, to: Control.self)(engine.ssl, 52, 512, nil) == 1)
     }
 }

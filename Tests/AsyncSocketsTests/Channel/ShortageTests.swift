@@ -38,7 +38,7 @@ import Testing
             try await eventually("the turn is free") {
                 guard connection.turn.enterIfFree() else { return false }
                 defer { connection.turn.leaveOrDrain(connection) }
-                guard case .connected(let channel) = connection.phase else { return false }
+                guard let channel = connection.data.channel else { return false }
                 return channel.note(SocketDescriptor.SendAnswer.exhausted) == nil
             }
             let write = Task.immediate { try await pair.client.write(text, timeout: .seconds(300)) }

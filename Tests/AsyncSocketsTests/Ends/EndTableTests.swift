@@ -71,7 +71,7 @@ import Testing
                 start + (hasUnread ? [.send("123456")] : []) + [.wait(for: mayEnd)] + end.steps(isSecure: version != nil))
         }
 
-        func client() throws -> TLSSettings? { try version.map { try TestCertificates.client().only($0) } }
+        func client() throws -> TLSClientSettings? { try version.map { try TestCertificates.client().only($0) } }
     }
 
     /// More than the kernels of both sides take.
@@ -197,7 +197,7 @@ import Testing
     @Test(arguments: End.allCases, TLSVersion.tested)
     func sessionsAreKeptUnlessTLSFails(end: End, version: TLSVersion) async throws {
         var settings = try TestCertificates.server()
-        settings.sessionTicketCount = 1
+        settings.clients = .anyone(tickets: .issued(1))
         var session: TLSResumableSession?
         for round in 0..<2 {
             let mayEnd = try TestSignal()

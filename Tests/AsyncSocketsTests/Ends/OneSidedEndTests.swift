@@ -77,7 +77,7 @@ import Testing
     @Test(arguments: TLSVersion.tested, [true, false])
     func aSessionIsKept(version: TLSVersion, isClosing: Bool) async throws {
         var settings = try TestCertificates.server()
-        settings.sessionTicketCount = 2
+        settings.clients = .anyone(tickets: .issued(2))
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
         let client = try TestCertificates.client().only(version)
         let server: @Sendable (AsyncSocket) async throws -> Void = { socket in
@@ -104,7 +104,7 @@ import Testing
     /// With unread bytes, and without a read that waits.
     @Test(arguments: [false, true], [false, true])
     func aRefusedClientIsGoneAtOnce(isStranger: Bool, isDelegates: Bool) async throws {
-        var (client, server) = try TestCertificates.mutual(.onRequest)
+        var (client, server) = try TestCertificates.mutual(.certificatesOnRequest())
         client.allowsPostHandshakeAuthentication = true
         client.identity = isStranger ? try TestCertificates.stranger.issue(.client(commonName: "mallory")).identity() : nil
         server.trustEvaluation = .builtIn

@@ -13,7 +13,7 @@ import Testing
     @Test(arguments: TLSVersion.tested, [false, true])
     func ticketsLeaveThoughTheServerSaysNothing(version: TLSVersion, isDelegates: Bool) async throws {
         var server = try TestCertificates.server()
-        server.sessionTicketCount = 2
+        server.clients = .anyone(tickets: .issued(2))
         let store = TLSSessionMemory()
         var client = try TestCertificates.client().only(version)
         client.resumption = .store(store)

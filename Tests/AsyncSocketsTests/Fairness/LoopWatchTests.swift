@@ -22,7 +22,7 @@ import Testing
     }
 
     private static func warnings(_ key: String, _ value: String) -> [LogRecorder.Line] {
-        LogRecorder.lines(key, value).filter { $0.message.contains("has not come round") }
+        LogRecorder.lines(key, value).filter { $0.message.contains("is held up") }
     }
 
     private func warning(_ key: String, _ value: String) async throws -> LogRecorder.Line {

@@ -22,7 +22,7 @@ import Testing
         listener.reception.stop()
         listener.listener.start()
         for _ in 0..<3 {
-            let client = try RawSocket.connected(to: target, waitLimit: WaitLimit(timeout: .seconds(300)))
+            let client = try RawSocket.connected(to: target, waitLimit: .patient)
             #expect(try client.receiveAll().isEmpty)
         }
         await listener.shutdown(within: .zero)

@@ -20,7 +20,7 @@ import Testing
 
         func makeUsable(_ isUsable: Bool) { state.withLock { $0.isUsable = isUsable } }
 
-        func settings() throws -> TLSSettings {
+        func settings() throws -> TLSServerSettings {
             let isUsable = state.withLock { state in
                 state.count += 1
                 return state.isUsable
@@ -58,6 +58,28 @@ import Testing
         }
         try await eventually("it is tried again") { source.count >= count + 5 }
         #expect(errors.all == ["Unusable", "Unusable"])
+        watching.cancel()
+        #expect(await watching.outcome == .cancelled)
+        listener.close()
+    }
+
+    /// The settings may have been made of the old file.
+    @Test func aFileThatChangesWhileItIsReadIsReadAgain() async throws {
+        let folder = try TemporaryFolder()
+        defer { withExtendedLifetime(folder) {} }
+        let file = folder.url("file")
+        try Data("1".utf8).write(to: file, options: .atomic)
+        let source = Source(isUsable: true)
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+        let watching = Task {
+            try await listener.reloadTLS(from: [file.path], every: .milliseconds(1)) {
+                let settings = try source.settings()
+                if source.count == 1 { try Data("22".utf8).write(to: file, options: .atomic) }
+                return settings
+            }
+        }
+        try await eventually("it is read again") { source.count >= 2 }
+        #expect(try await settled(source) == 2)
         watching.cancel()
         #expect(await watching.outcome == .cancelled)
         listener.close()

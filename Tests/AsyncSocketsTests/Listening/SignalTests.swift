@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import Foundation
+import SocketBuffers
 import SocketCore
 import SocketTestSupport
 import Testing
@@ -55,6 +56,79 @@ import Testing
         try await running.value
         let rest = await outcome(of: { try await client.readToEnd() })
         #expect(rest == .served || "\(rest)".contains("closedByPeer"))
+    }
+
+    /// The body waits for no peer: without the call it would never end.
+    @Test func onShutdownTellsBodiesThatWaitForSomethingElse() async throws {
+        let listener = try listener()
+        let (words, word) = AsyncStream<String>.makeStream()
+        let running = Task {
+            try await listener.run(untilSignals: [SIGURG], within: nil, onShutdown: { word.finish() }) { socket in
+                _ = try await socket.readLine()
+                for await word in words { try await socket.writeLine(word) }
+                try await socket.writeLine("goodbye")
+            }
+        }
+        word.yield("hello")
+        let client = try await client(of: listener)
+        kill(getpid(), SIGURG)
+        #expect(try await client.readLine() == "goodbye")
+        #expect(try await client.readLine() == nil)
+        try await running.value
+    }
+
+    @Test func onShutdownIsCalledOnceAndAwaitedAndThenASignalDoesWhatItDid() async throws {
+        let listener = try listener()
+        let before = action(of: SIGURG)
+        let calls = Locked(0)
+        let (permissions, permission) = AsyncStream<Void>.makeStream()
+        let running = Task {
+            let onShutdown = { @Sendable in
+                calls.withLock { $0 += 1 }
+                for await _ in permissions {}
+                calls.withLock { $0 += Task.isCancelled ? 1_000 : 100 }
+            }
+            try await listener.run(
+                untilSignals: [SIGURG, SIGWINCH], within: .seconds(3_600), onShutdown: onShutdown
+            ) { try await $0.echo() }
+        }
+        _ = try await client(of: listener)
+        kill(getpid(), SIGURG)
+        try await eventually("it is called") { calls.withLock { $0 } == 1 }
+        kill(getpid(), SIGWINCH)
+        try await eventually("the connections are over") { action(of: SIGURG) == before }
+        #expect(calls.withLock { $0 } == 1)
+        permission.finish()
+        try await running.value
+        #expect(calls.withLock { $0 } == 101)
+    }
+
+    /// The listener may have ended before the signal's thread is done with it.
+    @Test func onShutdownIsCalledWhenNoConnectionIsOpenToo() async throws {
+        let (before, calls, rounds) = (action(of: SIGURG), Locked(0), 300)
+        for _ in 0..<rounds {
+            let listener = try listener()
+            let running = Task {
+                try await listener.run(untilSignals: [SIGURG], onShutdown: { calls.withLock { $0 += 1 } }) { try await $0.echo() }
+            }
+            try await eventually("it waits for the signal") { action(of: SIGURG) != before }
+            kill(getpid(), SIGURG)
+            try await running.value
+        }
+        #expect(calls.withLock { $0 } == rounds)
+    }
+
+    @Test func withoutASignalOnShutdownIsNotCalled() async throws {
+        let listener = try listener()
+        let calls = Locked(0)
+        let running = Task {
+            try await listener.run(untilSignals: [SIGURG], onShutdown: { calls.withLock { $0 += 1 } }) { try await $0.echo() }
+        }
+        let client = try await client(of: listener)
+        listener.beginShutdown()
+        try await client.close()
+        try await running.value
+        #expect(calls.withLock { $0 } == 0)
     }
 
     @Test func allListenersGetTheSignal() async throws {

@@ -54,7 +54,7 @@ import Testing
     enum Fault: CaseIterable, Sendable {
         case unknownRoot, wrongName, expired, notYetValid, zeroInName
 
-        func settings() throws -> TLSSettings {
+        func settings() throws -> TLSServerSettings {
             switch self {
             case .unknownRoot: .server(identity: try TestCertificates.stranger.issue(.server(names: ["localhost"])).identity())
             case .wrongName: try TestCertificates.server(for: ["elsewhere.example.org"])
@@ -107,7 +107,7 @@ import Testing
     @Test(arguments: Unresumed.allCases, Style.allCases)
     func onlyWhoAsksForItResumes(unresumed: Unresumed, style: Style) async throws {
         var serverSettings = try TestCertificates.server()
-        if unresumed != .server { serverSettings.sessionTicketCount = 2 }
+        if unresumed != .server { serverSettings.clients = .anyone(tickets: .issued(2)) }
         var clientSettings = try TestCertificates.client()
         // A store of its own, unlike that of the process.
         clientSettings.resumption = unresumed == .client ? .none : .store(TLSSessionMemory())

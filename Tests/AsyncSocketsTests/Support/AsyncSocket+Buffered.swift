@@ -6,7 +6,7 @@ import SocketTestSupport
 extension AsyncSocket {
     /// Waits until the socket holds `count` bytes that no read has taken.
     func hasBuffered(_ count: Int) async throws {
-        try await turn("\(count) bytes are buffered") { $0.reads.preBuffer.count == count }
+        try await turn("\(count) bytes are buffered") { $0.data.reads.preBuffer.count == count }
     }
 
     /// Waits until `condition` is true of the connection, whose state belongs to the turn.

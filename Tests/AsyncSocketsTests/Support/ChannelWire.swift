@@ -38,7 +38,7 @@ final class ChannelWire {
         return wire
     }
 
-    func beginTLS(_ version: TLSVersion, _ change: (inout TLSSettings) -> Void = { _ in }) throws {
+    func beginTLS(_ version: TLSVersion, _ change: (inout TLSClientSettings) -> Void = { _ in }) throws {
         var settings = try TestCertificates.client().only(version)
         change(&settings)
         try client.beginTLS(settings)
@@ -112,7 +112,7 @@ final class ChannelWire {
 }
 
 extension ChannelEnd {
-    func beginTLS(_ settings: TLSSettings) throws {
+    func beginTLS(_ settings: TLSSettings<some TLSSide>) throws {
         let engine = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
         channel.beginTLS(engine, feeding: reads)
     }

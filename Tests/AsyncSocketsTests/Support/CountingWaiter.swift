@@ -89,7 +89,7 @@ final class Operations {
     }
 
     @discardableResult
-    func startTLS(_ settings: TLSSettings, on socket: AsyncSocket) -> CountingWaiter<HandshakeNews> {
+    func startTLS(_ settings: TLSSettings<some TLSSide>, on socket: AsyncSocket) -> CountingWaiter<HandshakeNews> {
         let waiter: CountingWaiter<HandshakeNews> = add("startTLS \(outcomes.count)")
         socket.startTLS(settings, for: waiter)
         return waiter
@@ -121,7 +121,7 @@ extension AsyncSocket {
     func read(_ goal: ReadPacket.Goal, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, for waiter: any OperationWaiter<Data>)
     {
         guard let connection else { return waiter.complete(.failure(Self.notInUse("read"))) }
-        connection.read(ReadPacket(goal: goal, maxLength: maxLength.count, timeout: -1, completion: .waiter(waiter)))
+        connection.read(ReadPacket.make(goal, maxLength: maxLength.count, timeout: -1, completion: .waiter(waiter)))
     }
 
     func write(_ data: Data, for waiter: any OperationWaiter<Void>) {
@@ -129,9 +129,9 @@ extension AsyncSocket {
         connection.write(WritePacket(data: data, timeout: -1, completion: .waiter(waiter)))
     }
 
-    func startTLS(_ settings: TLSSettings, for waiter: any OperationWaiter<HandshakeNews>) {
+    func startTLS(_ settings: TLSSettings<some TLSSide>, for waiter: any OperationWaiter<HandshakeNews>) {
         do throws(AsyncSocketError) {
-            _ = try startTLS(settings: settings, waiter: waiter, decidesTrust: false)
+            _ = try startTLS(settings: settings.values, waiter: waiter, decidesTrust: false)
         } catch {
             waiter.complete(.failure(error))
         }

@@ -6,8 +6,8 @@ enum Observed: Sendable {
     case began(ObservedConnection)
     case ended(ObservedConnection, AsyncSocketError?, ConnectionTotals)
     case connectFailed(AsyncSocketError?)
-    case secured(ObservedConnection, TLSSettings.Role, TLSSession, HandshakeTimes)
-    case notSecured(ObservedConnection, TLSSettings.Role, AsyncSocketError?, HandshakeTimes)
+    case secured(ObservedConnection, TLSRole, TLSSession, HandshakeTimes)
+    case notSecured(ObservedConnection, TLSRole, AsyncSocketError?, HandshakeTimes)
     case paused(AcceptPause)
     case lost(SocketAddress, AcceptLoss)
 
@@ -63,12 +63,12 @@ final class ObservationRecorder: SocketObserver {
     }
     func connectDidFail(_ error: AsyncSocketError?) { record(.connectFailed(error)) }
     func connection(
-        _ connection: ObservedConnection, didSecureAs role: TLSSettings.Role, session: TLSSession, times: HandshakeTimes
+        _ connection: ObservedConnection, didSecureAs role: TLSRole, session: TLSSession, times: HandshakeTimes
     ) {
         record(.secured(connection, role, session, times))
     }
     func connection(
-        _ connection: ObservedConnection, didFailToSecureAs role: TLSSettings.Role, error: AsyncSocketError?,
+        _ connection: ObservedConnection, didFailToSecureAs role: TLSRole, error: AsyncSocketError?,
         times: HandshakeTimes
     ) {
         record(.notSecured(connection, role, error, times))

@@ -32,9 +32,9 @@ extension AsyncSocket {
     }
 }
 
-extension TLSSettings {
+extension TLSSettings where Side == TLSClient {
     /// A client that trusts the authority of the tests.
-    static func ofTests() throws -> TLSSettings { try TestCertificates.client() }
+    static func ofTests() throws -> TLSClientSettings { try TestCertificates.client() }
 }
 
 /// What several tasks have found, in the order in which they did.

@@ -48,7 +48,7 @@ struct SocketPair {
         try await self.init(securedBy: isSecure ? TestCertificates.client() : nil)
     }
 
-    private init(securedBy settings: TLSSettings?) async throws {
+    private init(securedBy settings: TLSClientSettings?) async throws {
         let listener = try RawSocket.listening()
         try await client.connect(to: "127.0.0.1", port: listener.localPort)
         server = try AsyncSocket(adopting: listener.accepted().duplicate())
@@ -87,23 +87,5 @@ extension AsyncSocket {
     /// Returns when a read waits.
     func readWaits() async throws {
         try await eventually("a read waits") { readProgress != nil }
-    }
-}
-
-/// Numbers that look random, and are the same in every run.
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) {
-        state = seed &* 2 &+ 1
-    }
-
-    mutating func next() -> UInt64 {
-        // splitmix64
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }

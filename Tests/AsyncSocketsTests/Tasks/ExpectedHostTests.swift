@@ -7,7 +7,7 @@ import Testing
 /// `TLSSettings.client` expects the host that the program connected to.
 @Suite(.timeLimit(.minutes(20))) struct ExpectedHostTests {
     /// Settings without a name, which trust the authority of the tests.
-    private static func client() throws -> TLSSettings {
+    private static func client() throws -> TLSClientSettings {
         var settings = TLSSettings.client
         settings.trustRoots = try TestCertificates.authority.roots
         return settings
@@ -123,11 +123,6 @@ import Testing
             }
             #expect(line == "hello")
         }
-    }
-
-    @Test func aConnectionThatWeMakeIsAClients() async throws {
-        let error = await Self.error { try await $0.connect(to: "127.0.0.1", port: 9, tls: TestCertificates.server()) }
-        #expect(error?.code == .badParameter && error?.message.contains("settings of a client") == true)
     }
 
     /// `trust` is asked, and its refusal ends the connection before a byte of ours is sent.

@@ -28,13 +28,13 @@ import Testing
     /// The frames that a reader finds when the bytes come in these pieces.
     private func frames<Format: Framing>(_ pieces: [Data], _ format: Format) -> [String] where Format.Frame == Data {
         let (buffer, reader) = (PreBuffer(), FrameReader(format))
-        var packet = ReadPacket(goal: reader.goal, timeout: -1, tag: 0)
+        var packet = ReadPacket.make(reader.goal, timeout: -1, tag: 0)
         var frames: [String] = []
         for piece in pieces {
             piece.withUnsafeBytes { buffer.append($0) }
             while case .complete = packet.take(from: buffer) {
                 frames.append(reader.takeFrame().map { String(decoding: $0, as: UTF8.self) } ?? "none")
-                packet = ReadPacket(goal: reader.goal, timeout: -1, tag: 0)
+                packet = ReadPacket.make(reader.goal, timeout: -1, tag: 0)
             }
         }
         return frames

@@ -46,7 +46,9 @@ import Testing
         #expect(pair.server.connection?.waiters.isEmpty == true)
         try await pair.client.write("one\ntwo\n")
         try await pair.client.close()
-        #expect(try await reading.value == 2)
+        // The kernel may give the bytes in more pieces.
+        let count = try await reading.value
+        #expect(loop == .chunks ? count >= 2 : count == 2)
     }
 
     /// Inside the turn: the deadline of a watch, after what has moved.
@@ -59,7 +61,7 @@ import Testing
     /// A byte in either direction begins the time anew, and nothing else does.
     @Test(arguments: [false, true]) func whatMovesCountsInBothDirections(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
-        let waiter = try #require(pair.server.connection).endWhenIdle(.seconds(3_600))
+        let waiter = try #require(pair.server.operations).endWhenIdle(.seconds(3_600))
         var last = try #require(await deadline(of: waiter, pair.server))
         #expect(await deadline(of: waiter, pair.server) == last)
         try await pair.server.write("out")
@@ -87,13 +89,13 @@ import Testing
         try await eventually("the handshake has begun") {
             await withCheckedContinuation { continuation in
                 pair.server.perform { _ in
-                    continuation.resume(returning: pair.server.connection?.upgrade.isOpenForData == false)
+                    continuation.resume(returning: pair.server.connection?.isOpenForData == false)
                 }
             }
         }
         // The clock of the watch begins at the first look at its deadline, after `start`.
         let start = ContinuousClock.now
-        let waiter = try #require(pair.server.connection).endWhenIdle(.milliseconds(50))
+        let waiter = try #require(pair.server.operations).endWhenIdle(.milliseconds(50))
         #expect(await deadline(of: waiter, pair.server) != nil)
         try await eventually("more than the time has passed") { start.duration(to: .now) > .milliseconds(200) }
         #expect(pair.server.isConnected)

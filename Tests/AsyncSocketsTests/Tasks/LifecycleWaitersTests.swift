@@ -4,11 +4,11 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The waiters for the connection, for TLS, and for the end, each with a time of its own.
+/// The waiters for the connection and for its end, each with a time of its own.
 @Suite struct LifecycleWaitersTests {
     private let patient = CountingWaiter<Void>()
     private let slow = CountingWaiter<Void>(timeout: 7200, .writeTimeout)
-    private let quick = CountingWaiter<HandshakeNews>(timeout: 3600, .handshakeTimeout)
+    private let quick = CountingWaiter<Void>(timeout: 3600, .connectTimeout)
     private let start = Deadline.now
 
     private func time(_ seconds: Double) throws -> Deadline {
@@ -19,7 +19,7 @@ import Testing
         var waiters = LifecycleWaiters()
         waiters.add(connected: patient)
         waiters.add(ended: slow)
-        waiters.add(secured: quick, decidesTrust: false)
+        waiters.add(connected: quick)
         return waiters
     }
 
@@ -31,9 +31,9 @@ import Testing
         #expect(early == nil)
         let (first, error) = try #require(waiters.late(at: try time(3605)))
         let isQuick = first === quick
-        #expect(isQuick && (error as? AsyncSocketError)?.code == .handshakeTimeout)
+        #expect(isQuick && (error as? AsyncSocketError)?.code == .connectTimeout)
         waiters.remove(first)?(error)
-        #expect(quick.outcomes == [.failed(.handshakeTimeout)] && patient.outcomes.isEmpty)
+        #expect(quick.outcomes == [.failed(.connectTimeout)] && patient.outcomes.isEmpty)
         let between = waiters.late(at: try time(7199))
         #expect(between == nil && waiters.deadline == slow.deadline)
         let (second, _) = try #require(waiters.late(at: try time(7205)))
@@ -58,15 +58,10 @@ import Testing
     /// A step answers those who wait for it, oldest first, and no other.
     @Test func aStepAnswersOneWhoWaitsForIt() {
         var waiters = waiters
-        let second = CountingWaiter<Void>()
-        waiters.add(connected: second)
         var answers = [waiters.answerConnected()]
-        #expect(patient.outcomes == [.served] && second.outcomes.isEmpty)
+        #expect(patient.outcomes == [.served] && quick.outcomes.isEmpty)
         for _ in 0..<2 { answers.append(waiters.answerConnected()) }
-        #expect(answers == [true, true, false] && second.outcomes == [.served])
-        let error = AsyncSocketError.closing("test")
-        answers = [waiters.refuseSecured(error), waiters.refuseSecured(error), waiters.answerSecured(.secured(nil))]
-        #expect(answers == [true, false, false] && quick.outcomes == [.failed(.closed)])
+        #expect(answers == [true, true, false] && quick.outcomes == [.served])
         #expect(slow.outcomes.isEmpty && !waiters.isEmpty)
     }
 }

@@ -57,9 +57,9 @@ import Testing
         try await running.value
     }
 
-    @Test(arguments: [TLSSettings.TrustEvaluation.delegate, .manual])
-    func aListenerThatNeedsADecisionDoesNotBeginWithoutOne(_ evaluation: TLSSettings.TrustEvaluation) throws {
-        var settings = try TestCertificates.mutual(.required).server
+    @Test(arguments: [TLSTrustEvaluation.delegate, .manual])
+    func aListenerThatNeedsADecisionDoesNotBeginWithoutOne(_ evaluation: TLSTrustEvaluation) throws {
+        var settings = try TestCertificates.mutual().server
         settings.trustEvaluation = evaluation
         let error = #expect(throws: AsyncSocketError.self) {
             try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)

@@ -67,7 +67,12 @@ import Testing
                 if delays.all.count == 6 { throw Enough() }
             })
         let refusing = Task(executorPreference: TestThreads()) {
-            for _ in 0..<6 { try reserved.accepted().send("HTTP/1.1 503 Not Now\r\n\r\n") }
+            for _ in 0..<6 {
+                let peer = try reserved.accepted()
+                // Bytes that it has not read would make its end a reset.
+                _ = try peer.receive(through: "\r\n\r\n")
+                try peer.send("HTTP/1.1 503 Not Now\r\n\r\n")
+            }
         }
         var iterator = sockets.makeAsyncIterator()
         await #expect(throws: Enough.self) { _ = try await iterator.next() }
@@ -129,6 +134,36 @@ import Testing
         #expect(delays.all.allSatisfy { $0 >= .milliseconds(1) && $0 <= .milliseconds(2) })
     }
 
+    /// After one that has lasted longer than the longest pause the time begins again.
+    @Test func aLongConnectionMakesTheTimeShort() async throws {
+        let listener = try RawSocket.listening()
+        let port = try listener.localPort
+        let delays = Findings<Duration>()
+        let sockets = AsyncSocket.reconnecting(
+            to: "127.0.0.1", port: 1, backOff: BackOff(from: .milliseconds(1), to: .milliseconds(64)),
+            configure: { $0.proxy = .http(host: "127.0.0.1", port: port) },
+            onFailure: { _, delay in
+                delays.add(delay)
+                if delays.all.count == 6 { throw Enough() }
+            })
+        let proxy = Task(executorPreference: TestThreads()) {
+            for number in 0..<7 {
+                let client = try listener.accepted()
+                try client.send(number == 5 ? "HTTP/1.1 200 Good\r\n\r\n" : "HTTP/1.1 503 Not Now\r\n\r\n")
+                while let bytes = try? client.receive(), !bytes.isEmpty {}
+            }
+        }
+        await #expect(throws: Enough.self) {
+            for try await _ in sockets {
+                let start = ContinuousClock.now
+                try await eventually("it has lasted") { start.duration(to: .now) > .milliseconds(65) }
+            }
+        }
+        try await proxy.value
+        // The pause behind the connection was the first one.
+        #expect(delays.all.count == 6 && delays.all[4] >= .milliseconds(8) && delays.all[5] <= .milliseconds(2))
+    }
+
     @Test func theCallersErrorEndsItAtOnce() async throws {
         let failures = Findings<Duration>()
         for (host, port) in [("127.0.0.1", 0), ("127.0.0.1", 65_536), ("", 7)] {
@@ -137,10 +172,25 @@ import Testing
             }
         }
         await #expect(throws: AsyncSocketError.self) {
-            let server = try TestCertificates.server()
-            for try await _ in AsyncSocket.reconnecting(to: "127.0.0.1", port: 7, tls: server, onFailure: { failures.add($1) }) {}
+            var unusable = try TestCertificates.client()
+            unusable.maximumCertificateChainLength = 0
+            for try await _ in AsyncSocket.reconnecting(to: "127.0.0.1", port: 7, tls: unusable, onFailure: { failures.add($1) })
+            {}
         }
         #expect(failures.all.isEmpty)
+    }
+
+    /// It may be found later.
+    @Test func aNameThatIsNotFoundIsLookedUpAgain() async {
+        let codes = Findings<AsyncSocketError.Code?>()
+        let sockets = AsyncSocket.reconnecting(
+            to: "nonexistent.invalid", port: 7, backOff: fast,
+            onFailure: { error, _ in
+                codes.add((error as? AsyncSocketError)?.code)
+                if codes.all.count == 2 { throw Enough() }
+            })
+        await #expect(throws: Enough.self) { for try await _ in sockets {} }
+        #expect(codes.all == [.hostNotFound, .hostNotFound])
     }
 
     // MARK: - Cancellation
@@ -207,5 +257,11 @@ import Testing
             let delay = standard.delay(afterFailures: failures)
             #expect(delay >= .seconds(longest / 2) && delay <= .seconds(longest), "\(failures): \(delay)")
         }
+    }
+
+    /// The clients of a server that restarts: in each quarter of the time some of a thousand come back.
+    @Test func clientsDoNotComeBackTogether() {
+        let delays = (0..<1_000).map { _ in BackOff(from: .seconds(8), to: .seconds(8)).delay(afterFailures: 1) }
+        for begin in 4..<8 { #expect(delays.contains { $0 >= .seconds(begin) && $0 < .seconds(begin + 1) }) }
     }
 }

@@ -6,11 +6,11 @@ import SocketTestSupport
 /// Sends back what it gets, over TLS if it has settings for it, and keeps the ports of its clients.
 final class EchoServer: AsyncSocketDelegate, Sendable {
     private let listener = AsyncSocket()
-    private let settings: TLSSettings?
+    private let settings: TLSServerSettings?
     private let connections = Locked<[AsyncSocket]>([])
     private let endings = Locked<[AsyncSocketError?]>([])
 
-    init(_ settings: TLSSettings? = nil) throws {
+    init(_ settings: TLSServerSettings? = nil) throws {
         self.settings = settings
         listener.setInlineDelegate(self)
         try listener.accept(onInterface: "localhost", port: 0)

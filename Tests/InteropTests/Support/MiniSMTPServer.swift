@@ -6,7 +6,7 @@ import SocketTestSupport
 /// As much of an SMTP server as real clients need to upgrade and to hand over a mail (RFC 5321, RFC 3207).
 final class MiniSMTPServer: AsyncSocketDelegate, Sendable {
     private let listener = AsyncSocket()
-    private let settings: TLSSettings
+    private let settings: TLSServerSettings
     private let state = Locked(State())
 
     private struct State {
@@ -20,7 +20,7 @@ final class MiniSMTPServer: AsyncSocketDelegate, Sendable {
         static let mail = 1
     }
 
-    init(_ settings: TLSSettings) throws {
+    init(_ settings: TLSServerSettings) throws {
         self.settings = settings
         listener.setInlineDelegate(self)
         try listener.accept(onInterface: "localhost", port: 0)

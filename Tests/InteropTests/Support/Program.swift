@@ -7,6 +7,7 @@ final class Program: Sendable {
     private let process: Locked<Process>
     /// What it prints goes to a file, not to a pipe: when the program has ended, all of it is there.
     private let output: URL
+    private let standardInput: ProgramInput
     private let ended: AsyncStream<Int32>
     let name: String
 
@@ -26,28 +27,24 @@ final class Program: Sendable {
         let out = try FileHandle(forWritingTo: output)
         process.standardOutput = out
         process.standardError = out
-        let standardInput = Pipe()
-        process.standardInput = standardInput
+        standardInput = try ProgramInput()
+        process.standardInput = standardInput.theirs
         process.terminationHandler = { process in
             continuation.yield(process.terminationStatus)
             continuation.finish()
         }
         try process.run()
         self.process = Locked(process)
+        try standardInput.begin()
         if let input {
-            try standardInput.fileHandleForWriting.write(contentsOf: Data(input.utf8))
-            try standardInput.fileHandleForWriting.close()
-        } else {
-            inputHandle.withLock { $0 = standardInput.fileHandleForWriting }
+            try standardInput.write(input)
+            try standardInput.end()
         }
     }
 
-    // Kept open, so that the program does not see an end of file.
-    private let inputHandle = Locked<FileHandle?>(nil)
-
     /// Writes to its standard input, which stays open. Only for a program without `input`.
     func write(_ text: String) throws {
-        try inputHandle.withLock { try $0?.write(contentsOf: Data(text.utf8)) }
+        try standardInput.write(text)
     }
 
     /// Asks it to end. A test says so in a `defer`, which also keeps the program and its files alive until

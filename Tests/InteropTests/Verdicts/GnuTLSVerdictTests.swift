@@ -22,7 +22,7 @@ import Testing
     }
 
     /// The arguments that give a program of GnuTLS the lists, and the same for us.
-    private func lists(_ chain: VerdictCase) async throws -> (arguments: [String], sources: [TLSSettings.RevocationSource]) {
+    private func lists(_ chain: VerdictCase) async throws -> (arguments: [String], sources: [TLSRevocationSource]) {
         guard let list = chain.list else { return ([], []) }
         let file = try folder.write(try await CerttoolAuthority.shared.list(list, of: chain.root), to: "lists.pem")
         return (["--x509crlfile", file], [.file(path: file)])
@@ -60,7 +60,7 @@ import Testing
         var settings = TLSSettings.client(serverName: chain.host)
         settings.trustRoots = .certificates(try Certificate.certificates(file: trusted))
         let lists = try await lists(chain)
-        settings.revocationLists = lists.sources
+        settings.values.rules.revocationLists = lists.sources
         let socket = AsyncSocket()
         var refusal: AsyncSocketError?
         do throws(any Error) {
@@ -88,10 +88,10 @@ import Testing
         let (ownFile, ownKey) = try own.write(to: folder.path)
         let arguments = ["--insecure", "--x509certfile", shown, "--x509keyfile", key]
         var settings = try TestCertificates.server()
-        settings.clientCertificates = .required
+        settings.clients = .certificates(.required)
         settings.trustRoots = .certificates(try Certificate.certificates(file: trusted))
         let lists = try await lists(chain)
-        settings.revocationLists = lists.sources
+        settings.values.rules.revocationLists = lists.sources
         let echo = try EchoServer(settings)
         let (isOurs, ours) = try await isEchoed(arguments, echo.port)
         #expect(isOurs == chain.verdict.isTrusted, "\(ours)\n\(echo.ends)")

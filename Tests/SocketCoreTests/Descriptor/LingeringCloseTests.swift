@@ -18,7 +18,9 @@ import Testing
             var received: [UInt8] = []
             while case let piece = try peer.receive(), !piece.isEmpty { received += piece }
             let isQuick = start.duration(to: .now) < .seconds(4)
-            if isQuick { #expect(received == bytes) }
+            // The difference of long arrays would take minutes to describe.
+            let isWhole = received == bytes
+            #expect(isWhole || !isQuick)
             return isQuick
         }
         try await eventually("it has left the loop") { loop.registrationCount == 0 }

@@ -22,7 +22,7 @@ import Testing
         let (reads, writes) = (ReadHalf(), WriteHalf())
         let readers = times.map { Waiter<Data>(after: $0) }
         let writers = times.map { Waiter<Void>(after: $0) }
-        for reader in readers { reads.append(ReadPacket(goal: .anyBytes, timeout: -1, completion: .waiter(reader))) }
+        for reader in readers { reads.append(ReadPacket.make(.anyBytes, timeout: -1, completion: .waiter(reader))) }
         for writer in writers { writes.append(WritePacket(data: Data("x"), timeout: -1, completion: .waiter(writer))) }
         for seconds in [60.0, 3600] {
             let index = try #require(times.firstIndex(of: seconds))

@@ -57,7 +57,8 @@ extension BrokenPromise {
         },
         server("a share of zeros", .illegalParameter) { $0.share = { _ in [UInt8](repeating: 0, count: 32) } },
         server("a share that is too short", .illegalParameter) { $0.share = { $0.dropLast() } },
-        server("no share", .missingExtension) { $0.share = nil },
+        // OpenSSL 3.0, and 3.5.
+        server("no share", .missingExtension, .illegalParameter) { $0.share = nil },
         server("an application protocol in the hello", .illegalParameter) {
             $0.helloExtensions = [(16, $0.protocolList)]
         },
@@ -80,6 +81,15 @@ extension BrokenPromise {
             $0.retries = [[(44, [0, 1, 0]), (16, $0.protocolList)]]
         },
     ]
+
+    /// Nothing of the first hello is left then (RFC 8446, 4.2.10).
+    static func earlyDataBehindAWish(resumingWith key: [UInt8]) -> BrokenPromise {
+        server("early data that is taken after a wish for another hello", .illegalParameter) {
+            $0.resume(with: key)
+            $0.retries = [[(44, [0, 1, 0])]]
+            $0.encryptedExtensions = [(earlyData, [])]
+        }
+    }
 
     static let serverFlights =
         [
@@ -314,6 +324,11 @@ extension BrokenPromise {
         ]
     }
 
+    /// A change of ciphers behind the Finished. RFC 8446, 5 has it dropped before that, and refused now.
+    static func lateChange(_ plan: HandmadePlan) -> BrokenPromise {
+        BrokenPromise("a change of ciphers", [.unexpectedMessage], plan.with { $0.steps.append(.changeCipherSpec) }).atTheEnd
+    }
+
     fileprivate static func late(_ plan: HandmadePlan) -> [BrokenPromise] {
         func made(_ text: String, _ alerts: TLSAlert..., steps: HandmadePlan.Step...) -> BrokenPromise {
             BrokenPromise(text, alerts, plan.with { $0.steps += steps })
@@ -321,7 +336,6 @@ extension BrokenPromise {
         return [
             made("a record twice", .badRecordMAC, steps: .repetition),
             made("a changed record", .badRecordMAC, steps: .damage),
-            made("a change of ciphers", .unexpectedMessage, steps: .changeCipherSpec),
             made("a message in plaintext", .unexpectedMessage, steps: .plain(22, [24, 0, 0, 1, 0])),
             made("an alert in plaintext", .unexpectedMessage, steps: .plain(21, [2, 40])),
             made("new keys of an unknown kind", .illegalParameter, steps: .message(24, [2])),

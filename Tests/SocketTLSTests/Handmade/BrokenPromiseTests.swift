@@ -17,6 +17,7 @@ import Testing
         var isSecure = false
         var text = ""
         var error: AsyncSocketError?
+        var session: TLSResumableSession?
     }
 
     private let fixture: Fixture
@@ -61,9 +62,36 @@ import Testing
         try await expectRefusal(promise, fixture.client, style)
     }
 
+    /// A client with OpenSSL 3.5 drops it, and goes on: it carries nothing.
+    @Test(arguments: Style.allCases) func aLateChangeOfCiphersIsRefusedOrCarriesNothing(style: Style) async throws {
+        try await expectRefusal(BrokenPromise.lateChange(.client), fixture.server, style)
+        let promise = BrokenPromise.lateChange(.server)
+        guard TLSRawPublicKeys.isSupported else { return try await expectRefusal(promise, fixture.client, style) }
+        let (outcome, heard) = try await converse(promise.plan, fixture.client, style, until: "evil\n")
+        #expect(outcome.text == "a line\nevil\n" && outcome.error == nil, "\(outcome) \(heard)")
+    }
+
     @Test(arguments: BrokenPromise.serversLate, Style.allCases)
     func aServerThatBreaksOneLaterIsRefused(promise: BrokenPromise, style: Style) async throws {
         try await expectRefusal(promise, fixture.client, style)
+    }
+
+    /// A server that has given a session, takes it with another hello, and says that it has the early data
+    /// too; beside one that does not say so, which gets the bytes after the handshake.
+    @Test(arguments: Style.allCases) func aServerThatTakesEarlyDataTooLateIsRefused(style: Style) async throws {
+        var (plan, settings) = (HandmadePlan.server, fixture.client)
+        plan.sendTicket()
+        settings.resumption = .store(CarelessStore())
+        let (first, peer) = try await converse(plan, settings, .task, until: "a line\n")
+        settings.resumption = .session(try #require(first.session, "\(first) \(peer)"))
+        settings.earlyData = TLSEarlyData(Array("early\n".utf8))
+        let promise = BrokenPromise.earlyDataBehindAWish(resumingWith: peer.sessionKey)
+        try await expectRefusal(promise, settings, style)
+        plan = promise.plan
+        plan.encryptedExtensions = []
+        let (outcome, heard) = try await converse(plan, settings, style, until: "a line\n")
+        #expect(outcome.isSecure && outcome.text == "a line\n" && outcome.error == nil, "\(outcome)")
+        #expect(heard.hasFinished && heard.text == "early\n" && heard.alerts == [.closeNotify], "\(heard)")
     }
 
     // MARK: - Clients
@@ -88,9 +116,9 @@ import Testing
         try await expectRefusal(promise, asking(), style)
     }
 
-    private func asking() throws -> TLSSettings {
+    private func asking() throws -> TLSServerSettings {
         var settings = fixture.server
-        settings.clientCertificates = .required
+        settings.values.clientCertificates = .required
         settings.trustRoots = try fixture.authority.roots
         return settings
     }
@@ -101,7 +129,10 @@ import Testing
     func nothingBehindACloseNotifyIsDelivered(isServer: Bool, style: Style) async throws {
         var plan = isServer ? HandmadePlan.server : .client
         plan.steps += [.sealed(21, [1, 0]), .data("evil\n")]
-        let (outcome, heard) = try await converse(plan, isServer ? fixture.client : fixture.server, style, until: "evil\n")
+        let (outcome, heard) =
+            isServer
+            ? try await converse(plan, fixture.client, style, until: "evil\n")
+            : try await converse(plan, fixture.server, style, until: "evil\n")
         #expect(outcome.isSecure)
         #expect(outcome.text == "a line\n")
         // The end of a connection is the delegate's only sign; a task's read returns nil.
@@ -111,13 +142,13 @@ import Testing
 
     // MARK: - Expectations
 
-    private func expectService(_ plan: HandmadePlan, _ settings: TLSSettings, _ style: Style) async throws {
+    private func expectService(_ plan: HandmadePlan, _ settings: TLSSettings<some TLSSide>, _ style: Style) async throws {
         let (outcome, heard) = try await converse(plan, settings, style, until: "a line\n")
         #expect(outcome.isSecure && outcome.text == "a line\n" && outcome.error == nil, "\(outcome)")
         #expect(heard.hasFinished && heard.alerts == [.closeNotify], "\(heard)")
     }
 
-    private func expectRefusal(_ promise: BrokenPromise, _ settings: TLSSettings, _ style: Style) async throws {
+    private func expectRefusal(_ promise: BrokenPromise, _ settings: TLSSettings<some TLSSide>, _ style: Style) async throws {
         let (outcome, heard) = try await converse(promise.plan, settings, style, until: promise.isLate ? "evil\n" : "\n")
         let error = try #require(outcome.error, "\(outcome) \(heard)")
         #expect(error.blame == .peer || error.blame == .certificate, "\(error)")
@@ -131,7 +162,7 @@ import Testing
 
     /// Our side by `settings`, and the other by `plan`; ours ends when it has read `end`.
     private func converse(
-        _ plan: HandmadePlan, _ settings: TLSSettings, _ style: Style, until end: String
+        _ plan: HandmadePlan, _ settings: TLSSettings<some TLSSide>, _ style: Style, until end: String
     ) async throws -> (Outcome, HandmadePeer.Heard) {
         let (theirs, descriptor) = try connection()
         let peer = HandmadePeer(
@@ -150,7 +181,8 @@ import Testing
         return (theirs, ours.duplicate())
     }
 
-    private func readByTask(_ descriptor: Int32, _ settings: TLSSettings, until end: String) async throws -> Outcome {
+    private func readByTask(_ descriptor: Int32, _ settings: TLSSettings<some TLSSide>, until end: String) async throws -> Outcome
+    {
         let socket = try AsyncSocket(adopting: descriptor)
         var outcome = Outcome()
         do {
@@ -159,6 +191,7 @@ import Testing
             while !outcome.text.hasSuffix(end), let bytes = try await socket.read() {
                 outcome.text += String(decoding: bytes, as: UTF8.self)
             }
+            outcome.session = socket.tlsSession?.resumable
         } catch let error as AsyncSocketError {
             outcome.error = error
         }
@@ -166,7 +199,9 @@ import Testing
         return outcome
     }
 
-    private func readByDelegate(_ descriptor: Int32, _ settings: TLSSettings, until end: String) async throws -> Outcome {
+    private func readByDelegate(_ descriptor: Int32, _ settings: TLSSettings<some TLSSide>, until end: String) async throws
+        -> Outcome
+    {
         let recorder = Recorder { socket, told in
             switch told {
             case .secured, .read: socket.readData(withTimeout: 300, tag: 0)

@@ -13,6 +13,12 @@ struct HandmadeKeys {
     /// The keys of both Finished messages.
     private var ofClient: [UInt8] = []
     private var ofServer: [UInt8] = []
+    /// Zeros without a session.
+    private let sessionKey: [UInt8]
+
+    init(sessionKey: [UInt8]? = nil) {
+        self.sessionKey = sessionKey ?? [UInt8](repeating: 0, count: 32)
+    }
 
     mutating func add(_ message: [UInt8]) { transcript += message }
 
@@ -28,7 +34,7 @@ struct HandmadeKeys {
         let zeros = [UInt8](repeating: 0, count: 32)
         switch stage {
         case .handshake:
-            let early = Self.hmac(zeros, zeros)
+            let early = Self.hmac(zeros, sessionKey)
             secret = Self.hmac(Self.expand(early, "derived", Self.hash([])), shared)
         case .application:
             secret = Self.hmac(Self.expand(secret, "derived", Self.hash([])), zeros)
@@ -45,6 +51,11 @@ struct HandmadeKeys {
     /// The content of a Finished message.
     func finished(ofServer isServer: Bool) -> [UInt8] {
         Self.hmac(isServer ? ofServer : ofClient, Self.hash(transcript))
+    }
+
+    /// The key of the session whose ticket has the nonce 0; `finished` is the client's (section 4.6.1).
+    func nextSessionKey(after finished: [UInt8]) -> [UInt8] {
+        Self.expand(Self.expand(secret, "res master", Self.hash(transcript + finished)), "resumption", [0])
     }
 
     /// A signature is for a text and the transcript (section 4.4.3).

@@ -12,6 +12,8 @@ struct HandmadePeer: Sendable {
         var text = ""
         var hasFinished = false
         var alerts: [TLSAlert] = []
+        /// That of a server's ticket.
+        var sessionKey: [UInt8] = []
     }
 
     /// Speaks by the plan, and listens until the other side ends.
@@ -31,7 +33,7 @@ private struct HandmadeConnection {
     let socket: RawSocket
     var heard = HandmadePeer.Heard()
     private var reader = RecordReader()
-    private var keys = HandmadeKeys()
+    private var keys: HandmadeKeys
     private let share = HandmadeShare()
     private var hello: HandmadeHello?
     /// The keys of the moment, and those of the application.
@@ -47,6 +49,7 @@ private struct HandmadeConnection {
 
     init(peer: HandmadePeer, socket: RawSocket) {
         (self.peer, self.socket) = (peer, socket)
+        keys = HandmadeKeys(sessionKey: peer.plan.sessionKey)
     }
 
     // MARK: - Two roles
@@ -183,7 +186,10 @@ private struct HandmadeConnection {
             if message[0] == 20 {
                 finishedOfOther = message
                 heard.hasFinished = Array(message.dropFirst(4)) == keys.finished(ofServer: !plan.isServer)
-                if plan.isServer { reading = next?.client }
+                if plan.isServer {
+                    reading = next?.client
+                    heard.sessionKey = keys.nextSessionKey(after: message)
+                }
             }
             if !plan.isServer || message[0] != 20 { keys.add(message) }
         }

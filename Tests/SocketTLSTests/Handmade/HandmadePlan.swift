@@ -46,6 +46,8 @@ struct HandmadePlan: Sendable {
     /// A server asks for another ClientHello first, with these extensions each time.
     var retries: [[Extension]] = []
     var retrySuite = 0x1301
+    /// The key of the session that a server takes; nil for a full handshake.
+    private(set) var sessionKey: [UInt8]?
 
     // Proof
     var signatureAlgorithm = 0x0403
@@ -80,6 +82,22 @@ struct HandmadePlan: Sendable {
     }
 
     mutating func remove(_ step: Step) { steps.removeAll { $0 == step } }
+
+    /// A server sends a ticket with the nonce 0, for a session that takes early data.
+    mutating func sendTicket() {
+        let ticket =
+            Wire.number(3600, bytes: 4) + Wire.number(0, bytes: 4) + Wire.vector([0], 1) + Wire.vector([7, 7, 7, 7], 2)
+            + Wire.extensions([(42, Wire.number(16_384, bytes: 4))])
+        put(.message(4, ticket), behind: .finished)
+    }
+
+    /// A server takes the session that the client offers first.
+    mutating func resume(with key: [UInt8]) {
+        sessionKey = key
+        helloExtensions = [(41, [0, 0])]
+        remove(.certificate)
+        remove(.certificateVerify)
+    }
 
     // MARK: - Bodies
 

@@ -57,11 +57,11 @@ import Testing
         authority = try CertificateAuthority(name: "Framing")
     }
 
-    private func server(_ choice: Choice) throws -> TLSSettings {
+    private func server(_ choice: Choice) throws -> TLSServerSettings {
         var settings = TLSSettings.server(identity: try authority.identity(.server(names: ["public.example.org"])))
         var hidden = TLSSettings.server(identity: try authority.identity(.server(names: ["private.example.org"])))
         if choice == .certificate || choice == .certificateMissing {
-            hidden.clientCertificates = .required
+            hidden.values.clientCertificates = .required
             hidden.trustRoots = try authority.roots
         }
         if choice == .function {

@@ -16,7 +16,7 @@ import Testing
         throws -> Int32?
     {
         var settings = try Fixture(.tls12, leaf: leaf, roots: [root]).client
-        settings.ocspStapling = .required
+        settings.values.ocspStapling = .required
         return try StaplingServer(leaf, chain: [issuer], response: response).error(of: settings).error?.verifyCode
     }
 

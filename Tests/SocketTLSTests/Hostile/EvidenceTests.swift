@@ -27,7 +27,7 @@ import Testing
     // MARK: - Two faults
 
     /// What a client with `.manual` is asked, and the outcome when it says yes to everything.
-    private func manual(_ settings: TLSSettings, response: [UInt8]?) throws -> (faults: [Int32], error: TLSError?) {
+    private func manual(_ settings: TLSClientSettings, response: [UInt8]?) throws -> (faults: [Int32], error: TLSError?) {
         var settings = settings
         settings.trustEvaluation = .manual
         let server = try StaplingServer(chain.leaf, chain: [chain.intermediate], response: response)
@@ -45,7 +45,7 @@ import Testing
         let files = try lists(revoking: [chain.leaf])
         var settings = try Fixture(version, serverName: "other.example.org").client
         settings.trustRoots = try .certificates([chain.root.certificate])
-        settings.revocationLists = files.map { .file(path: $0.path) }
+        settings.values.rules.revocationLists = files.map { .file(path: $0.path) }
         let faults = try manual(settings, response: nil).faults
         #expect(faults.first == X509_V_ERR_CERT_REVOKED)
         #expect(Set(faults) == [X509_V_ERR_CERT_REVOKED, X509_V_ERR_HOSTNAME_MISMATCH])
@@ -55,7 +55,7 @@ import Testing
     func aWrongNameHidesNoStapledAnswer(version: TLSVersion, isRevoked: Bool) throws {
         var settings = try Fixture(version, serverName: "other.example.org").client
         settings.trustRoots = try .certificates([chain.root.certificate])
-        settings.ocspStapling = .required
+        settings.values.ocspStapling = .required
         let response =
             isRevoked ? try chain.intermediate.response(about: chain.leaf, .init(status: V_OCSP_CERTSTATUS_REVOKED)) : nil
         let (faults, error) = try manual(settings, response: response)
@@ -68,12 +68,12 @@ import Testing
     func noFaultHidesAPin(version: TLSVersion, isNameWrong: Bool) throws {
         var settings = try Fixture(version, serverName: isNameWrong ? "other.example.org" : Fixture.host).client
         settings.trustRoots = try isNameWrong ? .certificates([chain.root.certificate]) : Fixture.stranger.roots
-        settings.pins = [[UInt8](repeating: 7, count: 32)]
+        settings.values.rules.pins = [[UInt8](repeating: 7, count: 32)]
         #expect(try manual(settings, response: nil).error?.code == .pinMismatch)
         // The intermediate proves nothing where its root is unknown.
-        settings.pins = [try chain.intermediate.certificate.publicKeySHA256]
+        settings.values.rules.pins = [try chain.intermediate.certificate.publicKeySHA256]
         #expect(try manual(settings, response: nil).error?.code == (isNameWrong ? nil : .pinMismatch))
-        settings.pins = [try chain.leaf.certificate.publicKeySHA256]
+        settings.values.rules.pins = [try chain.leaf.certificate.publicKeySHA256]
         #expect(try manual(settings, response: nil).error == nil)
     }
 
@@ -83,9 +83,9 @@ import Testing
         var fixture = try fixture(version)
         if !isRootKnown { fixture.client.trustRoots = try Fixture.stranger.roots }
         fixture.client.trustEvaluation = .manual
-        fixture.client.onlyReportsPins = true
+        fixture.client.values.rules.onlyReportsPins = true
         for (pinned, matches) in [(chain.intermediate, isRootKnown), (chain.leaf, true)] {
-            fixture.client.pins = [try pinned.certificate.publicKeySHA256]
+            fixture.client.values.rules.pins = [try pinned.certificate.publicKeySHA256]
             let pair = try fixture.pair()
             pair.decideClientTrust = { _ in true }
             pair.shakeHands()
@@ -107,17 +107,17 @@ import Testing
     /// Each end is the earliest of all once.
     @Test(arguments: versions) func aSessionEndsWithTheProof(version: TLSVersion) throws {
         var fixture = try fixture(version)
-        fixture.server.sessionTicketCount = 1
+        fixture.server.clients = .anyone(tickets: .issued(1))
         let plain = try session(fixture)
         #expect(plain.end.timeIntervalSinceNow > 3000)
         let files = try [
             TemporaryFile(bytes: chain.root.revocationList(endingIn: 1800)),
             TemporaryFile(bytes: chain.intermediate.revocationList(endingIn: 2400)),
         ]
-        fixture.client.revocationLists = files.map { .file(path: $0.path) }
+        fixture.client.values.rules.revocationLists = files.map { .file(path: $0.path) }
         let bound = try session(fixture)
         #expect((1000...1801).contains(bound.end.timeIntervalSinceNow), "\(bound.end)")
-        fixture.client.revocationScope = .leaf
+        fixture.client.values.rules.revocationScope = .leaf
         #expect((1802...2401).contains(try session(fixture).end.timeIntervalSinceNow))
         let copy = try TLSResumableSession(bytes: bound.bytes)
         #expect(abs(copy.end.timeIntervalSince(bound.end)) < 1)
@@ -125,8 +125,8 @@ import Testing
 
     @Test(arguments: versions) func aSessionEndsWithTheStapledAnswer(version: TLSVersion) throws {
         var fixture = try fixture(version)
-        fixture.client.ocspStapling = .required
-        fixture.server.sessionTicketCount = 1
+        fixture.client.values.ocspStapling = .required
+        fixture.server.clients = .anyone(tickets: .issued(1))
         var ends: [Double] = []
         for seconds in [600, 1800] {
             let response = try chain.intermediate.response(about: chain.leaf, .init(seconds: seconds))
@@ -142,8 +142,8 @@ import Testing
         var fixture = try fixture(.tls13)
         let base = try TemporaryFile(bytes: chain.intermediate.revocationList(of: [chain.leaf]))
         let delta = try TemporaryFile(bytes: chain.intermediate.revocationList(isDelta: true))
-        fixture.client.revocationLists = [base, delta].map { .file(path: $0.path) }
-        fixture.client.revocationScope = .leaf
+        fixture.client.values.rules.revocationLists = [base, delta].map { .file(path: $0.path) }
+        fixture.client.values.rules.revocationScope = .leaf
         let error = thrown { try fixture.clientError() }
         #expect(error?.code == .invalidCertificate)
         #expect(error?.message.contains(delta.path) == true && error?.message.contains("delta") == true)

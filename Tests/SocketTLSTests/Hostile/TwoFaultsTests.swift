@@ -63,20 +63,20 @@ import Testing
     }
 
     private func setVerification(
-        _ settings: inout TLSSettings, _ faults: Set<Fault>, _ list: TemporaryFile, _ evaluation: TLSSettings.TrustEvaluation
+        _ settings: inout TLSSettingValues, _ faults: Set<Fault>, _ list: TemporaryFile, _ evaluation: TLSTrustEvaluation
     ) throws {
         settings.trustEvaluation = evaluation
         settings.trustRoots = faults.contains(.unknownRoot) ? strangers : .certificates([try root.certificate])
-        settings.revocationLists = [.file(path: list.path)]
-        settings.revocationScope = .leaf
-        settings.pins = [
+        settings.rules.revocationLists = [.file(path: list.path)]
+        settings.rules.revocationScope = .leaf
+        settings.rules.pins = [
             faults.contains(.wrongPin) ? [UInt8](repeating: 7, count: 32) : try leaf(faults).certificate.publicKeySHA256
         ]
     }
 
     /// The questions of a side that says yes to everything, and the outcome.
     private func judge(
-        _ faults: Set<Fault>, by verifier: Side, _ version: TLSVersion, _ evaluation: TLSSettings.TrustEvaluation
+        _ faults: Set<Fault>, by verifier: Side, _ version: TLSVersion, _ evaluation: TLSTrustEvaluation
     ) throws -> (questions: [PeerTrust], error: TLSError?) {
         let leaf = leaf(faults)
         let list = try TemporaryFile(bytes: intermediate.revocationList(of: faults.contains(.revokedByList) ? [leaf] : []))
@@ -84,16 +84,16 @@ import Testing
         guard verifier == .client else {
             fixture.client.identity = try leaf.identity
             fixture.client.trustRoots = try fixture.authority.roots
-            fixture.server.clientCertificates = .required
-            try setVerification(&fixture.server, faults, list, evaluation)
+            fixture.server.values.clientCertificates = .required
+            try setVerification(&fixture.server.values, faults, list, evaluation)
             let pair = try fixture.pair()
             pair.decideServerTrust = { _ in true }
             pair.shakeHands()
             #expect(pair.serverError != nil || pair.isComplete)
             return (pair.serverQuestions, pair.serverError)
         }
-        try setVerification(&fixture.client, faults, list, evaluation)
-        fixture.client.ocspStapling = .required
+        try setVerification(&fixture.client.values, faults, list, evaluation)
+        fixture.client.values.ocspStapling = .required
         let status = faults.contains(.revokedByResponse) ? V_OCSP_CERTSTATUS_REVOKED : V_OCSP_CERTSTATUS_GOOD
         let response = try intermediate.response(about: leaf, .init(status: status))
         let server = try StaplingServer(
@@ -117,7 +117,7 @@ import Testing
     @Test(arguments: versions, Side.allCases)
     func twoFaultsAreRefusedAsOneIs(version: TLSVersion, verifier: Side) throws {
         for faults in Self.combinations(for: verifier) {
-            for evaluation in [TLSSettings.TrustEvaluation.builtIn, .delegate] {
+            for evaluation in [TLSTrustEvaluation.builtIn, .delegate] {
                 let (questions, error) = try judge(faults, by: verifier, version, evaluation)
                 #expect((error == nil) == faults.isEmpty, "\(faults)")
                 // A chain that is right is a question, before the response is judged.

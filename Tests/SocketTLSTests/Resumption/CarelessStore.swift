@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
 
@@ -33,7 +34,7 @@ extension Fixture {
     /// A connection to an endpoint, which has shaken hands if that is possible. The server has written only
     /// `greeting`, with which its tickets leave.
     func connection(
-        as settings: TLSSettings? = nil, to context: TLSContext? = nil, greeting: String? = "!"
+        as settings: TLSClientSettings? = nil, to context: TLSContext? = nil, greeting: String? = "!"
     ) throws -> EarlyConversation {
         let settings = settings ?? client
         let client = try TLSEngine(context: TLSContext.context(for: settings), settings: settings, endpoint: "here 1")

@@ -39,19 +39,18 @@ struct EndingChain {
     /// Settings by which `side` shows the chain, and the other side verifies it; sessions are resumed.
     func fixture(_ version: TLSVersion, shownBy side: Side) throws -> Fixture {
         var fixture = try side == .server ? Fixture(version, leaf: leaf, roots: [root]) : Fixture(version)
-        fixture.server.sessionTicketCount = 1
-        let lists = lists.map { TLSSettings.RevocationSource.file(path: $0.path) }
+        fixture.server.values.tickets = .issued(1)
+        let lists = lists.map { TLSRevocationSource.file(path: $0.path) }
         switch side {
         case .server:
             fixture.server.identity = try leaf.identity.stapling(ocspResponse: response)
-            fixture.client.ocspStapling = .required
-            fixture.client.revocationLists = lists
+            fixture.client.values.ocspStapling = .required
+            fixture.client.values.rules.revocationLists = lists
         case .client:
             fixture.client.identity = try leaf.identity
             try fixture.askForClientCertificate()
             fixture.server.trustRoots = try .certificates([root.certificate])
-            fixture.server.resumesClientCertificates = true
-            fixture.server.revocationLists = lists
+            fixture.server.values.rules.revocationLists = lists
         }
         return fixture
     }

@@ -1,22 +1,35 @@
+import AsyncSocketsTesting
 import COpenSSL
 import Foundation
 import SocketBuffers
 import SocketTLS
 import Testing
 
-/// Tickets in TLS 1.2 that replace others: OpenSSL leaves them the date of the first one.
+/// Tickets in TLS 1.2: one stays in use until the server encrypts with another key, and then gives way to a
+/// new one, to which OpenSSL leaves the date of the first.
 @Suite struct RenewedTicketTests {
-    /// Each byte of the key is 1, so that a test can open tickets.
-    private final class KnownKey: TLSTicketKeySource {
+    /// Each byte of the first key is 1, so that a test can open tickets.
+    private final class KnownKeys: TLSTicketKeySource {
         static let byte: UInt8 = 1
-        let keys: TLSTicketKeys
+        private let current: Locked<TLSTicketKeys>
 
-        init() throws { keys = TLSTicketKeys(current: try TLSTicketKey(bytes: [UInt8](repeating: Self.byte, count: 80))) }
+        var keys: TLSTicketKeys { current.withLock { $0 } }
+
+        init() throws { current = Locked(TLSTicketKeys(current: try Self.key(Self.byte))) }
+
+        private static func key(_ byte: UInt8) throws -> TLSTicketKey {
+            try TLSTicketKey(bytes: [UInt8](repeating: byte, count: 80))
+        }
+
+        func change(to byte: UInt8) throws {
+            let keys = TLSTicketKeys(current: try Self.key(byte), others: [self.keys.current])
+            current.withLock { $0 = keys }
+        }
     }
 
     /// As if `session` had been made `seconds` earlier, by OpenSSL's count.
     private func aged(_ peer: RawPeer, by seconds: Int) throws -> [UInt8] {
-        let (key, ticket) = ([UInt8](repeating: KnownKey.byte, count: 32), peer.ticket())
+        let (key, ticket) = ([UInt8](repeating: KnownKeys.byte, count: 32), peer.ticket())
         var (vector, sealed) = (Array(ticket[16..<32]), Array(ticket[32..<(ticket.count - 32)]))
         func crypt(_ bytes: [UInt8], isEncrypting: Bool) throws -> [UInt8] {
             let cipher = EVP_CIPHER_CTX_new()
@@ -53,19 +66,54 @@ import Testing
     }
 
     @Test func aTicketOfTLS12ThatReplacesAnotherLastsToTheEndOfTheSession() throws {
-        let now = Locked(10_000)
+        let (now, keys) = (Locked(10_000), try KnownKeys())
         var settings = try Fixture.resuming().server
-        settings.ticketKeys = try KnownKey()
+        settings.clients = .anyone(tickets: .issued(2, keys: keys))
         let context = try TLSContext(for: settings) { now.withLock { $0 } }
         func connect(at time: Int, resuming session: [UInt8]? = nil) throws -> RawPeer {
             now.withLock { $0 = time }
             return try RawPeer.client(.tls12, of: TLSEngine(context: context, settings: settings), resuming: session)
         }
         let first = try connect(at: 10_000)
+        try keys.change(to: 2)
         let second = try connect(at: 12_400, resuming: aged(first, by: 2400))
         #expect(second.isResumed && second.tickets == 1)
+        try keys.change(to: 3)
         let third = try connect(at: 13_599, resuming: second.session())
         #expect(third.isResumed && third.tickets == 1)
+        try keys.change(to: 4)
         #expect(try !connect(at: 13_600, resuming: third.session()).isResumed)
+    }
+
+    /// A new one would say that it lasts for an unknown time (RFC 5077, 3.3), and wolfSSL would not use it.
+    @Test(arguments: [true, false]) func aTicketOfTLS12StaysAsLongAsItsKeyEncrypts(sharesKeys: Bool) throws {
+        let now = Locked(10_000)
+        var settings = try Fixture.resuming().server
+        if sharesKeys { settings.clients = .anyone(tickets: .issued(2, keys: try KnownKeys())) }
+        let context = try TLSContext(for: settings) { now.withLock { $0 } }
+        var session: [UInt8]?
+        for (time, tickets) in [(10_000, 1), (10_001, 0), (13_599, 0), (13_600, 1), (13_601, 0)] {
+            now.withLock { $0 = time }
+            let peer = try RawPeer.client(.tls12, of: TLSEngine(context: context, settings: settings), resuming: session)
+            #expect(peer.isResumed == (tickets == 0) && peer.tickets == tickets, "at \(time)")
+            session = try peer.session()
+        }
+    }
+
+    /// The key of a context encrypts for an hour from its first ticket, which another session may have got.
+    @Test func aTicketOfTLS12IsRenewedWithTheNextKeyOfTheContext() throws {
+        let now = Locked(10_000)
+        let settings = try Fixture.resuming().server
+        let context = try TLSContext(for: settings) { now.withLock { $0 } }
+        var session: [UInt8]?
+        for (time, tickets, isResumed) in [
+            (10_000, 1, false), (12_000, 1, false), (13_599, 0, true), (13_600, 1, true), (13_601, 0, true),
+        ] {
+            now.withLock { $0 = time }
+            let old = time == 12_000 ? nil : session
+            let peer = try RawPeer.client(.tls12, of: TLSEngine(context: context, settings: settings), resuming: old)
+            #expect(peer.isResumed == isResumed && peer.tickets == tickets, "at \(time)")
+            session = try peer.session()
+        }
     }
 }

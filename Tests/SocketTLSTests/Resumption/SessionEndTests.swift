@@ -40,7 +40,7 @@ import Testing
     /// Without a trusted chain only the certificates say when it ends.
     @Test(arguments: versions) func aSessionAcceptedByHandEndsWithItsCertificates(version: TLSVersion) throws {
         var fixture = try Fixture(version, validity: .endsSoon)
-        fixture.server.sessionTicketCount = 1
+        fixture.server.values.tickets = .issued(1)
         fixture.client.trustRoots = try Fixture.stranger.roots
         fixture.client.trustEvaluation = .manual
         let pair = try fixture.pair()
@@ -58,8 +58,8 @@ import Testing
         let leaf = try HandmadeCertificate("Server", HandmadeCertificate.server(), days: days, signedBy: root)
         let list = try TemporaryFile(bytes: root.revocationList(days: days))
         var fixture = try Fixture(.tls13, leaf: leaf, roots: [root])
-        fixture.server.sessionTicketCount = 1
-        if hasList { fixture.client.revocationLists = [.file(path: list.path)] }
+        fixture.server.values.tickets = .issued(1)
+        if hasList { fixture.client.values.rules.revocationLists = [.file(path: list.path)] }
         let session = try session(fixture.connection())
         #expect(try #require(session.evidenceEnd) > Date() + 1e11)
         fixture.client.resumption = .session(try TLSResumableSession(bytes: session.bytes))
@@ -70,7 +70,7 @@ import Testing
     /// also when a store hands it out.
     @Test(arguments: versions) func noSessionIsOfferedOutOfItsTime(version: TLSVersion) throws {
         var fixture = try Fixture(version)
-        fixture.server.sessionTicketCount = 1
+        fixture.server.values.tickets = .issued(1)
         let session = try session(fixture.connection())
         let expired = try fixture.authority.issue(.server(names: [Fixture.host]), validity: .expired).identity()
         let now = Date()
@@ -83,7 +83,7 @@ import Testing
         ]
         for (index, (session, isUsable)) in cases.enumerated() {
             #expect(session.isUsable == isUsable, "\(index)")
-            for source in [TLSSettings.Resumption.session(session), .store(CarelessStore([session]))] {
+            for source in [TLSResumption.session(session), .store(CarelessStore([session]))] {
                 fixture.client.resumption = source
                 let connection = try fixture.connection()
                 #expect(connection.client.session?.isResumed == isUsable, "\(index)")
@@ -100,7 +100,7 @@ import Testing
     /// The server that resumes it gives no other: then one of TLS 1.2 may be used again.
     @Test(arguments: versions) func aTicketOfTLS13DoesNotComeBack(version: TLSVersion) throws {
         var fixture = try Fixture(version)
-        fixture.server.sessionTicketCount = 1
+        fixture.server.values.tickets = .issued(1)
         let store = TLSSessionMemory()
         fixture.client.resumption = .store(store)
         #expect(try fixture.connection().client.session?.isResumed == false && store.count == 1)
@@ -122,7 +122,7 @@ import Testing
 
     private let clock = Locked(10_000)
 
-    private func context(_ settings: TLSSettings) throws -> TLSContext {
+    private func context(_ settings: TLSSettings<some TLSSide>) throws -> TLSContext {
         try TLSContext(for: settings) { [clock] in clock.withLock { $0 } }
     }
 
@@ -157,8 +157,7 @@ import Testing
     @Test(arguments: versions, [true, false])
     func aClockThatIsSetBackRenewsNoSession(version: TLSVersion, sharesKeys: Bool) throws {
         var fixture = try Fixture(version)
-        fixture.server.sessionTicketCount = 1
-        if sharesKeys { fixture.server.ticketKeys = try Keys() }
+        fixture.server.clients = .anyone(tickets: .issued(1, keys: sharesKeys ? try Keys() : nil))
         let context = try context(fixture.server)
         let session = try #require(try connect(fixture, to: context, at: 10_000).session)
         for (time, isResumed) in [

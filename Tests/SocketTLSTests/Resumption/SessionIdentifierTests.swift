@@ -2,8 +2,9 @@ import AsyncSocketsTesting
 import COpenSSL
 import Foundation
 import SocketBuffers
-import SocketTLS
 import Testing
+
+@testable import SocketTLS
 
 /// Clients in TLS 1.2 that keep sessions by identifier.
 @Suite struct SessionIdentifierTests {
@@ -13,7 +14,7 @@ import Testing
         fixture = try .resuming()
     }
 
-    private func server(_ settings: TLSSettings? = nil) throws -> TLSEngine { try fixture.engine(settings) }
+    private func server(_ settings: TLSServerSettings? = nil) throws -> TLSEngine { try fixture.engine(settings) }
 
     /// A client that sends no ticket extension, as some do (RFC 5246, 7.3).
     private func clientOfIdentifiers(_ server: TLSEngine, resuming session: [UInt8]? = nil, named name: String? = nil) throws
@@ -37,7 +38,7 @@ import Testing
             try clientOfIdentifiers(again, resuming: session).expectResumption(true, by: again)
         }
         // Without tickets there are no sessions, and other settings have others.
-        for change in [{ $0.sessionTicketCount = 0 }, { $0.applicationProtocols = ["h2"] }] as [(inout TLSSettings) -> Void] {
+        for change in [{ $0.clients = .anyone }, { $0.applicationProtocols = ["h2"] }] as [(inout TLSServerSettings) -> Void] {
             var settings = fixture.server
             change(&settings)
             let other = try server(settings)
@@ -88,6 +89,18 @@ import Testing
             }
         }
         #expect(outcomes.withLock { $0 } == Array(repeating: true, count: 256))
+    }
+
+    /// Neither with a new ticket nor when they come back with it: the ticket has the whole session.
+    @Test func clientsWithTicketsTakeNoRoom() throws {
+        let context = try TLSContext(for: fixture.server, ticketClock: nil)
+        func server() throws -> TLSEngine { try TLSEngine(context: context, settings: fixture.server) }
+        let session = try RawPeer.client(.tls12, of: server()).session()
+        for _ in 0..<2 { #expect(try RawPeer.client(.tls12, of: server(), resuming: session).isResumed) }
+        let identified = try #require(context.tickets).identified
+        #expect(identified.count == 0)
+        _ = try clientOfIdentifiers(server())
+        #expect(identified.count == 1)
     }
 
     private func session(_ number: Int, length: Int = 0) throws -> OpaquePointer {

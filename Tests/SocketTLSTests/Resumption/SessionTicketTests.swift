@@ -13,19 +13,19 @@ import Testing
         fixture = try .resuming()
     }
 
-    private func server(_ settings: TLSSettings? = nil) throws -> TLSEngine { try fixture.engine(settings) }
+    private func server(_ settings: TLSServerSettings? = nil) throws -> TLSEngine { try fixture.engine(settings) }
 
     @Test func aServerSendsNoTicketUnlessItIsToldTo() throws {
         var settings = fixture.server
-        settings.sessionTicketCount = 0
-        #expect(TLSSettings.server(identity: try #require(settings.identity)).sessionTicketCount == 0)
+        settings.values.tickets = .none
+        #expect(TLSSettings.server(identity: try #require(settings.identity)).clients == .anyone)
         #expect(try RawPeer.client(of: server(settings)).tickets == 0)
     }
 
     @Test(arguments: [1, 2, 8])
     func aClientThatComesBackResumes(count: Int) throws {
         var settings = fixture.server
-        settings.sessionTicketCount = count
+        settings.values.tickets = .issued(count)
         let first = try RawPeer.client(of: server(settings))
         #expect(first.tickets == count)
         let second = try server(settings)
@@ -46,7 +46,7 @@ import Testing
         var others = [fixture.server, fixture.server, fixture.server]
         others[0].applicationProtocols = ["h2"]
         others[1].identity = try fixture.authority.identity(.server(names: ["other"]))
-        others[2].sessionTicketCount = 0
+        others[2].values.tickets = .none
         for settings in others {
             let other = try server(settings)
             try RawPeer.client(of: other, resuming: session).expectResumption(false, by: other)
@@ -103,7 +103,7 @@ import Testing
 
     @Test func withoutTicketsNothingIsResumedInTLS12() throws {
         var settings = fixture.server
-        settings.sessionTicketCount = 0
+        settings.values.tickets = .none
         let first = try RawPeer.client(.tls12, of: server(settings))
         #expect(first.tickets == 0)
         var length: UInt32 = 0
@@ -129,10 +129,9 @@ import Testing
 
     // MARK: - Client certificates
 
-    private func asking(_ evaluation: TLSSettings.TrustEvaluation = .builtIn) throws -> TLSSettings {
+    private func asking(_ evaluation: TLSTrustEvaluation = .builtIn) throws -> TLSServerSettings {
         var fixture = fixture
         try fixture.askForClientCertificate()
-        fixture.server.resumesClientCertificates = true
         fixture.server.trustEvaluation = evaluation
         return fixture.server
     }
@@ -166,17 +165,16 @@ import Testing
 
     @Test func aTicketEndsWithTheClientsCertificate() throws {
         let settings = try asking()
-        let issued = try fixture.authority.issue(
-            .client(commonName: "alice"), validity: .endsSoon, signedBy: .root)
+        let issued = try fixture.authority.issue(.client(commonName: "alice"), validity: .endsSoon, signedBy: .root)
         let peer = try RawPeer.client(of: server(settings), showing: issued.pem)
         #expect((500...600).contains(peer.ticketLifetime))
     }
 
     @Test func ticketsForClientCertificatesHaveToBeAskedFor() throws {
         var settings = try asking()
-        settings.resumesClientCertificates = false
-        #expect(throws: TLSError.self) { try server(settings) }
-        #expect(throws: TLSError.self) { try server(asking(.manual)) }
+        #expect(try RawPeer.client(of: server(settings), showing: clientPEM()).tickets == 2)
+        settings.clients = .certificates(.required)
+        #expect(try RawPeer.client(of: server(settings), showing: clientPEM()).tickets == 0)
     }
 
     // MARK: - Shared keys
@@ -200,8 +198,8 @@ import Testing
     @Test(arguments: versions) func serversThatShareKeysResumeEachOthersSessions(_ version: TLSVersion) throws {
         let keys = Keys(TLSTicketKeys(current: try Self.key(1), others: [try Self.key(2)]))
         var settings = try asking()
-        settings.ticketKeys = keys
-        func server(_ settings: TLSSettings) throws -> TLSEngine {
+        settings.clients = .certificates(.required, tickets: .issued(2, keys: keys))
+        func server(_ settings: TLSServerSettings) throws -> TLSEngine {
             try TLSEngine(context: TLSContext.context(for: settings, in: ContextCache(limit: 1)), settings: settings)
         }
         let first = try RawPeer.client(version, of: server(settings), showing: clientPEM())
@@ -216,7 +214,9 @@ import Testing
         try RawPeer.client(version, of: fourth, resuming: first.session(), showing: clientPEM()).expectResumption(
             false, by: fourth)
         // Other servers with the same keys.
-        let changes: [(inout TLSSettings) -> Void] = [{ $0.applicationProtocols = ["h2"] }, { $0.isStrict = true }]
+        let changes: [(inout TLSServerSettings) -> Void] = [
+            { $0.applicationProtocols = ["h2"] }, { $0.values.rules.isStrict = true },
+        ]
         for change in changes {
             var others = settings
             change(&others)
@@ -289,7 +289,7 @@ import Testing
 
     @Test func dataReachesOurClientBehindEightTickets() throws {
         var settings = fixture
-        settings.server.sessionTicketCount = 8
+        settings.server.values.tickets = .issued(8)
         let pair = try settings.pair(chunk: 7)
         pair.shakeHands()
         #expect(pair.isComplete)
@@ -301,12 +301,12 @@ import Testing
 /// With a clock of the test's own.
 @Suite struct TicketAgeTests {
     private let clock = Locked(0)
-    private let settings: TLSSettings
+    private let settings: TLSServerSettings
     private let context: TLSContext
 
     init() throws {
         var settings = try Fixture().server
-        settings.sessionTicketCount = 1
+        settings.values.tickets = .issued(1)
         self.settings = settings
         context = try TLSContext(for: settings) { [clock] in clock.withLock { $0 } }
     }
@@ -371,7 +371,7 @@ import Testing
     }
 
     private func opens(_ key: TLSTicketKey, at time: Int) -> Bool {
-        key.name.withUnsafeBytes { ring.key(named: $0, at: 100 + time) === key }
+        key.name.withUnsafeBytes { ring.key(named: $0, at: 100 + time)?.key === key }
     }
 
     @Test(arguments: [nil, 3600, 7199])

@@ -2,13 +2,14 @@ import AsyncSocketsTesting
 import COpenSSL
 import Foundation
 import SocketBuffers
-import SocketTLS
 import Testing
+
+@testable import SocketTLS
 
 /// Every setting alone is another one: whether a session of the settings before is then resumed. A property
 /// that the tables do not know fails.
 @Suite(.timeLimit(.minutes(20))) struct SettingScopeTests {
-    private typealias Change = (inout TLSSettings) throws -> Void
+    private typealias Change = (inout TLSSettingValues) throws -> Void
 
     /// What becomes of a session of the settings as they were before.
     private enum Fate: Equatable {
@@ -27,19 +28,32 @@ import Testing
     private let other: CertificateAuthority
     private let log: TemporaryFile
     private let list: TemporaryFile
+    private let keys: Keys
 
     init() throws {
         authority = try CertificateAuthority(name: "Scopes")
         other = try CertificateAuthority(name: "Others")
         log = try TemporaryFile("")
         list = try TemporaryFile(bytes: HandmadeCertificate.chain().root.revocationList())
+        keys = try Keys(1)
     }
 
-    /// The names of all properties that are stored, and those of a policy.
+    /// The names of all properties that are stored, and those of a policy and of rules.
     private var properties: Set<String> {
         func names(_ value: Any) -> [String] { Mirror(reflecting: value).children.compactMap(\.label) }
-        let parts = names(TLSPolicy.intermediate).map { "policy." + $0 }
-        return Set(names(TLSSettings.client(serverName: "x")) + parts).subtracting(["policy"])
+        let parts =
+            names(TLSPolicy.intermediate).map { "policy." + $0 } + names(TLSCertificateRules()).map { "rules." + $0 }
+        return Set(names(TLSSettings.client(serverName: "x").values) + parts).subtracting(["policy", "rules"])
+    }
+
+    /// Where the setting of a case counts, as the library says.
+    private func place(of name: String) throws -> SettingPlace {
+        let values = TLSSettings.client(serverName: "x").values
+        let names = Mirror(reflecting: values).children.compactMap(\.label)
+        // A setting that has a default value compiles without a place.
+        try #require(names.count == values.places.count)
+        let places = Dictionary(uniqueKeysWithValues: zip(names, values.places))
+        return try #require(places[name.prefix { $0 != "." }.description])
     }
 
     private func certificates(of authority: CertificateAuthority) throws -> [Certificate] {
@@ -55,12 +69,12 @@ import Testing
                 "trustRoots", .refused,
                 { $0.trustRoots = .certificates(try certificates(of: authority) + certificates(of: other)) }
             ),
-            ("acceptsPartialChains", .refused, { $0.acceptsPartialChains = true }),
-            ("verificationTime", .refused, { $0.verificationTime = Date() }),
-            ("isStrict", .refused, { $0.isStrict = true }),
-            ("revocationLists", .refused, { $0.revocationLists = [.file(path: list.path)] }),
-            ("pins", .refused, { $0.pins = [[UInt8](repeating: 1, count: 32)] }),
-            ("onlyReportsPins", .refused, { $0.onlyReportsPins = true }),
+            ("rules.acceptsPartialChains", .refused, { $0.rules.acceptsPartialChains = true }),
+            ("rules.verificationTime", .refused, { $0.rules.verificationTime = Date() }),
+            ("rules.isStrict", .refused, { $0.rules.isStrict = true }),
+            ("rules.revocationLists", .refused, { $0.rules.revocationLists = [.file(path: list.path)] }),
+            ("rules.pins", .refused, { $0.rules.pins = [[UInt8](repeating: 1, count: 32)] }),
+            ("rules.onlyReportsPins", .refused, { $0.rules.onlyReportsPins = true }),
             ("policy.minimumVersion", .refused, { $0.policy.minimumVersion = .tls13 }),
             ("policy.cipherSuites", .refused, { $0.policy.cipherSuites.removeLast() }),
             ("policy.groups", .refused, { $0.policy.groups.removeLast() }),
@@ -79,38 +93,37 @@ import Testing
         ]
     }
 
+    /// They are in the domain, and change nothing about what may be resumed; the second one on servers.
+    private static let withoutEffect: Set<String> = ["policy.serverChooses", "maximumVersion"]
+
     /// Each has a reason to be missing: it means nothing alone, or cannot go with sessions at all.
     private let withoutCase: Set<String> = [
         // Counts with lists, and goes with them (`revocationScopeCounts`).
-        "revocationScope",
+        "rules.revocationScope",
         // Set by the library, for settings that are listed by name.
         "acknowledgesServerName",
         // No ticket is issued, and no session resumed.
-        "rawPublicKeys", "preSharedKeys",
+        "proof",
     ]
 
     // MARK: - Servers that share the keys of their tickets
 
-    private func server() throws -> TLSSettings {
+    private func server() throws -> TLSServerSettings {
         var settings = TLSSettings.server(identity: try authority.identity(.server(names: ["a"])))
-        settings.sessionTicketCount = 1
-        settings.ticketKeys = try Keys(1)
-        settings.clientCertificates = .required
-        settings.resumesClientCertificates = true
+        settings.clients = .certificates(.required, tickets: .issued(1, keys: keys))
         settings.trustRoots = try authority.roots
         return settings
     }
 
-    private func forServers(_ base: TLSSettings) throws -> [(String, Fate, Change)] {
+    private func forServers(_ base: TLSSettingValues) throws -> [(String, Fate, Change)] {
         let another = try TLSIdentity.selfSigned(.ed25519)
         return shared + [
             ("identity", .refused, { $0.identity = try authority.identity(.server(names: ["b"])) }),
             ("additionalIdentities", .refused, { $0.additionalIdentities = [another] }),
             ("clientCertificates", .refused, { $0.clientCertificates = .optional }),
-            ("ticketKeyReference", .refused, { $0.ticketKeys = try Keys(2) }),
-            ("resumesClientCertificates", .refused, { $0.resumesClientCertificates = false }),
-            ("serverNames", .refused, { $0.serverNames = try TLSServerNames(["b": base]) }),
-            ("sessionTicketCount", .resumed, { $0.sessionTicketCount = 3 }),
+            ("tickets", .refused, { $0.tickets = .issued(1, keys: try Keys(2)) }),
+            ("serverNames", .refused, { $0.serverNames = try TLSServerNames(["b": server()]) }),
+            ("tickets", .resumed, { $0.tickets = .issued(3, keys: keys) }),
             ("trustEvaluation", .resumed, { $0.trustEvaluation = .delegate }),
             ("bytesBufferedAtUpgrade", .resumed, { $0.bytesBufferedAtUpgrade = .reject }),
             ("maximumVersion", .resumed, { $0.maximumVersion = .tls13 }),
@@ -120,17 +133,17 @@ import Testing
     /// They are for clients, or cannot go with shared keys.
     private let notForServers: Set<String> = [
         "role", "ocspStapling", "verifiesHostName", "allowsPostHandshakeAuthentication", "earlyData", "resumption",
-        "maximumEarlyDataBytes", "earlyDataResponder",
+        "earlyDataAcceptance",
     ]
 
     @Test func noServerResumesWithOtherSettings() throws {
-        let base = try server()
+        let base = try server().values
         let pem = try authority.issue(.client(commonName: "alice"), signedBy: .root).pem
-        func engine(_ settings: TLSSettings) throws -> TLSEngine {
+        func engine(_ settings: TLSSettingValues) throws -> TLSEngine {
             try TLSEngine(context: TLSContext.context(for: settings, in: ContextCache(limit: 1)), settings: settings)
         }
         let session = try RawPeer.client(of: engine(base), showing: pem).session()
-        func isResumed(_ settings: TLSSettings) throws -> Bool {
+        func isResumed(_ settings: TLSSettingValues) throws -> Bool {
             // Settings that are refused resume nothing.
             guard thrown({ try engine(settings) }) == nil else { return false }
             let (server, peer) = (try engine(settings), try RawPeer(.tls13, clientPEM: pem))
@@ -149,6 +162,11 @@ import Testing
             try change(&changed)
             #expect(changed != base, "\(name)")
             #expect(try isResumed(changed) == (fate == .resumed), "\(name)")
+            switch try place(of: name) {
+            case .domain: #expect(fate == .refused || Self.withoutEffect.contains(name), "\(name)")
+            case .connection: #expect(fate == .resumed, "\(name)")
+            case .context, .peer: break
+            }
         }
         #expect(Set(cases.map(\.0)).union(notForServers).union(withoutCase) == properties)
     }
@@ -171,27 +189,27 @@ import Testing
 
     /// They are for servers; the last one is how the session is given.
     private let notForClients: Set<String> = [
-        "additionalIdentities", "clientCertificates", "ticketKeyReference", "resumesClientCertificates", "serverNames",
-        "sessionTicketCount", "maximumEarlyDataBytes", "earlyDataResponder", "resumption",
+        "additionalIdentities", "clientCertificates", "tickets", "earlyDataAcceptance", "serverNames", "resumption",
     ]
 
     /// The same settings for another name.
-    private func client(_ name: String, _ old: TLSSettings) throws -> TLSSettings {
+    private func client(_ name: String, _ old: TLSSettingValues) throws -> TLSSettingValues {
         var settings = TLSSettings.client(serverName: name)
         (settings.trustRoots, settings.resumption) = (old.trustRoots, old.resumption)
-        return settings
+        return settings.values
     }
 
     @Test func noClientResumesWithOtherSettings() throws {
-        var base = TLSSettings.client(serverName: "a")
-        base.trustRoots = try authority.roots
+        var client = TLSSettings.client(serverName: "a")
+        client.trustRoots = try authority.roots
+        let base = client.values
         var server = TLSSettings.server(identity: try authority.identity(.server(names: ["a"])))
-        server.sessionTicketCount = 1
-        let pair = try EnginePair(base, server)
+        server.values.tickets = .issued(1)
+        let pair = try EnginePair(client, server)
         pair.shakeHands()
         #expect(try pair.exchange([1], from: .server) == [1])
         let session = try #require(pair.client.session?.resumable)
-        func isTaken(_ settings: TLSSettings) -> Bool {
+        func isTaken(_ settings: TLSSettingValues) -> Bool {
             var settings = settings
             settings.resumption = .session(session)
             let error = thrown { try TLSEngine(context: TLSContext.context(for: settings), settings: settings) }
@@ -206,14 +224,58 @@ import Testing
             try change(&changed)
             #expect(changed != base, "\(name)")
             #expect(isTaken(changed) == (fate == .resumed), "\(name)")
+            let counts =
+                [.domain, .peer].contains(try place(of: name))
+                && !Self.withoutEffect.subtracting(["maximumVersion"]).contains(name)
+            #expect(counts == (fate == .refused), "\(name)")
         }
         #expect(Set(cases.map(\.0)).union(notForClients).union(withoutCase) == properties)
+    }
+
+    // MARK: - Digests
+
+    /// They count outside of the domain: for one connection, or for the tickets.
+    private static let outsideOfTheDomain: Set<String> = [
+        "role", "verifiesHostName", "trustEvaluation", "tickets", "serverNames",
+    ]
+
+    /// Neither those of one side nor those of two.
+    @Test func noTwoDomainsHaveTheSameDigest() throws {
+        var client = TLSSettings.client(serverName: "a")
+        client.trustRoots = try authority.roots
+        var known: [[UInt8]: String] = [:]
+        func expectNew(_ digest: [UInt8], _ name: String) {
+            #expect(known.updateValue(name, forKey: digest) == nil, "\(name) and \(known[digest] ?? "")")
+        }
+        for (settings, cases) in [(client.values, try forClients()), (try server().values, try forServers(server().values))] {
+            let same = SecurityDomain(settings)
+            for digest in [same.clientScope.digest, try same.serverScope().digest] { expectNew(digest, "unchanged") }
+            for (name, fate, change) in cases where fate == .refused && !Self.outsideOfTheDomain.contains(name) {
+                var changed = settings
+                try change(&changed)
+                let domain = SecurityDomain(changed)
+                #expect(domain != same, "\(name)")
+                expectNew(domain.clientScope.digest, name)
+                expectNew(try domain.serverScope().digest, name)
+            }
+        }
+    }
+
+    /// Otherwise what follows could pass for another list.
+    @Test func theDigestOfMoreListsDoesNotBeginLikeThatOfFewer() throws {
+        let sources = [TLSRevocationSource.file(path: list.path), .file(path: list.path)]
+        func bytes(_ sources: [TLSRevocationSource]) -> [UInt8] {
+            var fields = DigestFields(.contents)
+            Revocation(sources, .chain).append(to: &fields)
+            return fields.bytes
+        }
+        #expect(!bytes(sources).starts(with: bytes([sources[0]])))
     }
 
     /// A store may be anyone's code: whatever it hands out, a session stays in its scope.
     @Test(arguments: versions) func aCarelessStoreCrossesNoScope(_ version: TLSVersion) throws {
         var fixture = try Fixture(version)
-        fixture.server.sessionTicketCount = 1
+        fixture.server.values.tickets = .issued(1)
         let store = CarelessStore()
         fixture.client.resumption = .store(store)
         var named = try fixture.authority.clientSettings(serverName: "other.example.org")
@@ -239,15 +301,15 @@ import Testing
         let chain = try HandmadeCertificate.chain()
         let lists = try [chain.root, chain.intermediate].map { try TemporaryFile(bytes: $0.revocationList()) }
         var fixture = try Fixture(.tls13, leaf: chain.leaf, roots: [chain.root])
-        fixture.client.revocationLists = lists.map { .file(path: $0.path) }
-        fixture.server.sessionTicketCount = 1
+        fixture.client.values.rules.revocationLists = lists.map { .file(path: $0.path) }
+        fixture.server.values.tickets = .issued(1)
         let pair = try fixture.pair()
         pair.shakeHands()
         #expect(try pair.exchange([1], from: .server) == [1])
         var settings = fixture.client
         settings.resumption = .session(try #require(pair.client.session?.resumable))
         #expect(thrown { try TLSEngine(context: TLSContext.context(for: settings), settings: settings) } == nil)
-        settings.revocationScope = .leaf
+        settings.values.rules.revocationScope = .leaf
         #expect(
             thrown { try TLSEngine(context: TLSContext.context(for: settings), settings: settings) }?.code == .invalidSettings)
     }

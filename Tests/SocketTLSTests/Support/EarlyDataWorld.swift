@@ -4,8 +4,8 @@ import SocketTLS
 
 /// Settings of both sides that allow early data, and connections of them.
 struct EarlyDataWorld {
-    var client: TLSSettings
-    var server: TLSSettings
+    var client: TLSClientSettings
+    var server: TLSServerSettings
     let authority: CertificateAuthority
     /// A context with a clock of its own; nil: the shared ones.
     var context: TLSContext?
@@ -18,8 +18,7 @@ struct EarlyDataWorld {
         client.maximumVersion = nil
         server.maximumVersion = nil
         client.resumption = .store(TLSSessionMemory())
-        server.sessionTicketCount = tickets
-        server.maximumEarlyDataBytes = maximum
+        server.clients = .anyoneWithEarlyData(upTo: maximum, tickets: tickets)
     }
 
     func newServer() throws -> TLSEngine {

@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import SocketTLS
 import Testing
 
@@ -7,12 +8,12 @@ extension Fixture {
         var fixture = try Fixture()
         fixture.server.minimumVersion = .tls12
         fixture.server.maximumVersion = nil
-        fixture.server.sessionTicketCount = 2
+        fixture.server.clients = .anyone(tickets: .issued(2))
         return fixture
     }
 
     /// A server that shares its context with the others of these settings.
-    func engine(_ settings: TLSSettings? = nil) throws -> TLSEngine {
+    func engine(_ settings: TLSServerSettings? = nil) throws -> TLSEngine {
         let settings = settings ?? server
         return try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
     }

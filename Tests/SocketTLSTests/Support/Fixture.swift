@@ -5,8 +5,8 @@ import SocketTLS
 struct Fixture {
     static let host = "mail.example.org"
     let authority: CertificateAuthority
-    var client: TLSSettings
-    var server: TLSSettings
+    var client: TLSClientSettings
+    var server: TLSServerSettings
 
     init(
         _ version: TLSVersion = .tls13, serverName: String = host,
@@ -26,8 +26,8 @@ struct Fixture {
     }
 
     /// The server asks for a certificate of the same authority.
-    mutating func askForClientCertificate(_ wish: TLSSettings.ClientCertificates = .required) throws {
-        server.clientCertificates = wish
+    mutating func askForClientCertificate(_ wish: TLSCertificateRequest = .required) throws {
+        server.values.clientCertificates = wish
         server.trustRoots = try authority.roots
     }
 
@@ -71,7 +71,7 @@ enum Side: CaseIterable {
 
 extension Fixture {
     func engine(_ side: Side, clock: (@Sendable () -> Int)? = nil) throws -> TLSEngine {
-        let settings = side == .client ? client : server
+        let settings = side == .client ? client.values : server.values
         let context = try TLSContext.context(for: settings)
         guard let clock else { return try TLSEngine(context: context, settings: settings) }
         return try TLSEngine(context: context, settings: settings, clock: clock)

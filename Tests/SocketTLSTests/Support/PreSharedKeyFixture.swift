@@ -3,8 +3,8 @@ import SocketTLS
 
 /// Settings of both sides that agree on a key.
 struct PreSharedKeyFixture {
-    var client: TLSSettings
-    var server: TLSSettings
+    var client: TLSClientSettings
+    var server: TLSServerSettings
 
     static let bytes = Array("0123456789abcdef0123456789abcdef".utf8)
     static let otherBytes = Array("another key of 32 bytes in ASCII".utf8)

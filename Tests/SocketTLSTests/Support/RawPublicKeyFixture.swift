@@ -16,16 +16,16 @@ struct RawPublicKeyFixture {
         clientIdentity = try base.authority.identity(.client(commonName: "alice"))
         clientKey = try #require(clientIdentity.privateKey.publicKey)
         base.client.trustRoots = try Fixture.stranger.roots
-        base.client.rawPublicKeys = try TLSRawPublicKeys(expected: [serverKey])
-        base.server.rawPublicKeys = .ownKey
+        base.client.proof = .rawPublicKeys(try TLSRawPublicKeys(expected: [serverKey]))
+        base.server.clients = .anyoneWithOwnRawPublicKey
     }
 
-    var client: TLSSettings {
+    var client: TLSClientSettings {
         get { base.client }
         set { base.client = newValue }
     }
 
-    var server: TLSSettings {
+    var server: TLSServerSettings {
         get { base.server }
         set { base.server = newValue }
     }
@@ -33,10 +33,10 @@ struct RawPublicKeyFixture {
     /// The client shows its key too, and the server expects it.
     mutating func makeMutual(_ use: TLSRawPublicKeys.Use = .required) throws {
         client.identity = clientIdentity
-        client.rawPublicKeys?.showsOwnKey = true
-        server.clientCertificates = .required
+        client.values.rawPublicKeys?.showsOwnKey = true
         server.trustRoots = try Fixture.stranger.roots
-        server.rawPublicKeys = try TLSRawPublicKeys(expected: [clientKey], use: use, showsOwnKey: true)
+        server.clients = .rawPublicKeys(try TLSRawPublicKeys(expected: [clientKey], showsOwnKey: true))
+        server.values.rawPublicKeys?.use = use
     }
 
     func shaken(chunk: Int = .max) throws -> EnginePair {
@@ -54,9 +54,9 @@ struct RawPublicKeyFixture {
     /// checked, and the rest of a test cannot run.
     func isSupported() throws -> Bool {
         if TLSRawPublicKeys.isSupported { return true }
-        for settings in [client, server] {
+        for settings in [client.values, server.values] {
             let error = #expect(throws: TLSError.self) { try TLSContext.context(for: settings) }
-            #expect(error?.code == .invalidSettings && error?.message.contains("needs OpenSSL 3.2 or newer") == true)
+            #expect(error?.code == .invalidSettings && error?.message.contains("need OpenSSL 3.2 or newer") == true)
         }
         return false
     }

@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import COpenSSL
 import Glibc
 import SocketTLS
@@ -32,7 +33,7 @@ final class StaplingServer {
     ///
     /// - Parameter decide: The answer to a trust question.
     func error(
-        of settings: TLSSettings, _ decide: @escaping (PeerTrust) -> Bool = { _ in true }
+        of settings: TLSClientSettings, _ decide: @escaping (PeerTrust) -> Bool = { _ in true }
     ) throws -> (error: TLSError?, alert: TLSAlert?) {
         let client = try TLSEngine(context: TLSContext.context(for: settings), settings: settings)
         let peer = try RawPeer(serving: SSL_new(context))

@@ -1,15 +1,12 @@
 import AsyncSockets
-import Dispatch
 import Glibc
 
 func serveChat(onPort port: UInt16, identity: TLSIdentity) async throws {
     let room = Room()
     let listener = try SocketListener(port: port, tls: .server(identity: identity), maximumConnections: 1_000)
-    let terminated = DispatchSource.makeSignalSource(signal: SIGTERM)
-    terminated.setEventHandler { listener.beginShutdown(within: .seconds(5)) }
-    terminated.activate()
-    defer { terminated.cancel() }
-    try await listener.run { socket in
+    try await listener.run(
+        untilSignals: [SIGTERM], within: .seconds(5), onShutdown: { await room.close() }
+    ) { socket in
         let (number, lines) = await room.join()
         async let _ = listen(to: socket, number, in: room)
         for await line in lines {

@@ -1,3 +1,4 @@
+import AsyncSocketsTesting
 import COpenSSL
 import Foundation
 import SocketTLS
@@ -20,7 +21,7 @@ struct ChainCase {
     /// The most certificates that may be shown, and that may lie between the leaf and a root.
     var limit = 10
     var version = TLSVersion.tls13
-    var evaluation = TLSSettings.TrustEvaluation.builtIn
+    var evaluation = TLSTrustEvaluation.builtIn
 
     /// Where this library has to be stricter than OpenSSL.
     enum Rule: String, CaseIterable {
@@ -47,7 +48,8 @@ struct ChainCase {
                 constraints.contains { !$0.isMalformed && !Set($0.reachedBy).isDisjoint(with: wildcards) }
             case .malformedConstraints: constraints.contains(where: \.isMalformed)
             case .authorityAsPeerInStrictMode: isStrict && leaf.isAuthority
-            case .keyThatMayNotSign: leaf.cannotSign
+            // Where extensions cannot be read, none allows a signature.
+            case .keyThatMayNotSign: leaf.cannotSign || path.first?.hasUnreadableExtensions == true
             }
         }
     }
@@ -171,13 +173,13 @@ extension ChainCase {
 
     var leafIsNotForHandshakes: Bool { shown[0].plan.isNotForHandshakes }
 
-    private func settings() throws -> TLSSettings {
+    private func settings() throws -> TLSClientSettings {
         var settings = TLSSettings.client(serverName: serverName)
         settings.trustRoots = .certificates(try roots.map { try Certificate(der: $0.bytes) })
         settings.verifiesHostName = verifiesHostName
-        settings.isStrict = isStrict
-        settings.acceptsPartialChains = acceptsPartialChains
-        settings.verificationTime = verificationTime.map { Date(timeIntervalSince1970: Double($0)) }
+        settings.values.rules.isStrict = isStrict
+        settings.values.rules.acceptsPartialChains = acceptsPartialChains
+        settings.values.rules.verificationTime = verificationTime.map { Date(timeIntervalSince1970: Double($0)) }
         settings.maximumCertificateChainLength = limit
         (settings.minimumVersion, settings.maximumVersion) = (version, version)
         settings.trustEvaluation = evaluation

@@ -177,6 +177,9 @@ final class PlannedCertificate {
         (self.plan, self.bytes, self.x509) = (plan, bytes, x509)
     }
 
+    /// OpenSSL trusts such a certificate all the same, where it is a root.
+    var hasUnreadableExtensions: Bool { X509_get_extension_flags(x509) & UInt32(EXFLAG_INVALID) != 0 }
+
     deinit { X509_free(x509) }
 
     /// The same bytes as an object of its own: OpenSSL remembers things in the object.

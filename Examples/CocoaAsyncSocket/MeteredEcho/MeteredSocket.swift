@@ -1,0 +1,56 @@
+import CocoaAsyncSocket
+import Foundation
+
+/// A socket that counts what it is given to write, and limits each line that it reads.
+class MeteredSocket: GCDAsyncSocket {
+    static var longestLine: UInt = 100
+    static var instances = 0
+
+    private let lock = NSLock()
+    private var queued = 0
+    private var lines = 0
+
+    /// The initializer that all others call, also when a listener makes a socket for a connection.
+    override init(delegate aDelegate: GCDAsyncSocketDelegate?, delegateQueue dq: DispatchQueue?, socketQueue sq: DispatchQueue?) {
+        super.init(delegate: aDelegate, delegateQueue: dq, socketQueue: sq)
+        lock.lock()
+        MeteredSocket.instances += 1
+        lock.unlock()
+    }
+
+    var summary: String {
+        lock.lock()
+        defer { lock.unlock() }
+        return "\(lines) reads, \(queued) bytes to write"
+    }
+
+    override func write(_ data: Data?, withTimeout timeout: TimeInterval, tag: Int) {
+        lock.lock()
+        queued += data?.count ?? 0
+        lock.unlock()
+        super.write(data, withTimeout: timeout, tag: tag)
+    }
+
+    /// All shorter forms of reading to a terminator come here.
+    override func readData(
+        to data: Data, withTimeout timeout: TimeInterval, buffer: NSMutableData?, bufferOffset offset: UInt,
+        maxLength length: UInt, tag: Int
+    ) {
+        lock.lock()
+        lines += 1
+        lock.unlock()
+        let limit = length == 0 ? MeteredSocket.longestLine : min(length, MeteredSocket.longestLine)
+        super.readData(
+            to: data, withTimeout: timeout, buffer: buffer, bufferOffset: offset, maxLength: limit, tag: tag)
+    }
+
+    override func disconnectAfterWriting() {
+        print("leaving after \(summary)")
+        super.disconnectAfterWriting()
+    }
+
+    override var userData: Any? {
+        get { return super.userData ?? "no name" }
+        set { super.userData = newValue }
+    }
+}

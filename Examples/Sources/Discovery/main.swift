@@ -1,0 +1,73 @@
+// Finds services on the local network, in the manner of mDNS: a program that looks for one asks a multicast
+// group, and those that offer it reply to the program that asked.
+//
+//     swift run --package-path Examples discovery offer printing "printer on the 2nd floor" &
+//     swift run --package-path Examples discovery find printing
+//
+// An interface, by name or address, may follow: discovery find printing eth0
+
+import AsyncSockets
+import Foundation
+
+let group = "239.255.42.99"
+let port: UInt16 = 42_099
+
+// Article: offer
+/// Replies to questions for a service, until the task ends.
+func offer(_ service: String, _ description: String, onInterface interface: String?) async throws {
+    try await AsyncUDPSocket.withSocket(
+        boundTo: port,
+        configure: {
+            $0.isIPv6Enabled = false
+            // Other programs of this machine may listen too.
+            try $0.setOption(.reuseAddress, to: true)
+            // Not more than this, even if someone writes false senders into questions.
+            $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 10, burst: 20), inAll: .init(perSecond: 100, burst: 100))
+        }
+    ) { socket in
+        try socket.joinMulticastGroup(group, onInterface: interface)
+        print("offering \(service)")
+        for try await question in socket.datagrams where question.data == Data("? \(service)".utf8) {
+            try await socket.send(Data("! \(service) \(description)".utf8), inReplyTo: question)
+        }
+    }
+}
+// Article: end
+
+// Article: find
+/// Asks three times, and prints each service that replies within three seconds.
+func find(_ service: String, onInterface interface: String?) async throws {
+    var found: Set<SocketAddress> = []
+    try await AsyncUDPSocket.withSocket(boundTo: 0, configure: { $0.isIPv6Enabled = false }) { socket in
+        if let interface { try socket.sendMulticast(onInterface: interface) }
+        for _ in 0..<3 {
+            try await socket.send(Data("? \(service)".utf8), to: group, port: port)
+            do {
+                try await withDeadline(.seconds(1)) {
+                    for try await reply in socket.datagrams where reply.data.starts(with: Data("! \(service) ".utf8)) {
+                        guard found.insert(reply.sender).inserted else { continue }
+                        print(
+                            "\(reply.sender.host ?? "?"): \(String(decoding: reply.data.dropFirst(service.utf8.count + 3), as: UTF8.self))"
+                        )
+                    }
+                }
+            } catch let error as AsyncSocketError where error.code == .deadlineExceeded {}
+        }
+    }
+    if found.isEmpty { print("nothing was found") }
+}
+// Article: end
+
+let arguments = Array(CommandLine.arguments.dropFirst())
+do {
+    switch (arguments.first, arguments.count) {
+    case ("offer", 3...4): try await offer(arguments[1], arguments[2], onInterface: arguments.dropFirst(3).first)
+    case ("find", 2...3): try await find(arguments[1], onInterface: arguments.dropFirst(2).first)
+    default:
+        print("usage: discovery offer <service> <description> [<interface>], or discovery find <service> [<interface>]")
+        exit(EXIT_FAILURE)
+    }
+} catch {
+    print("failed: \(error)")
+    exit(EXIT_FAILURE)
+}

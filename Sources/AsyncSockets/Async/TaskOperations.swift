@@ -1,0 +1,178 @@
+internal import FoundationEssentials
+internal import SocketBuffers
+internal import SocketCore
+
+/// Reads and writes of tasks on a connection. They are served at once where that is possible, without a
+/// suspension: then nothing waits, and nothing is allocated for it.
+struct TaskOperations {
+    let connection: StreamConnection
+
+    // MARK: - Reads
+
+    /// One read of a task.
+    nonisolated(nonsending) func read(
+        _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit
+    ) async throws -> Data {
+        let scoped = connection.scope.reader
+        try limit.check(.read, isCancelled: scoped?.isCancelled ?? Task.isCancelled)
+        let data: Data
+        switch beginRead(goal, maxLength: maxLength, limit, scoped: scoped) {
+        case .served(let bytes): data = bytes
+        case .failed(let error): throw error
+        case .waits(let waiter) where waiter.isScoped:
+            // The scope's handler may have run before the read was asked for.
+            if waiter.isCancelled { connection.giveUp(waiter) }
+            data = try await withUnsafeThrowingContinuation { waiter.wait(with: $0) }
+        case .waits(let waiter): data = try await waiter.value(from: connection)
+        }
+        if JobBudget.isUsedUp(by: connection) { await JobBudget.renew() }
+        return data
+    }
+
+    private enum DirectRead {
+        case served(Data)
+        case failed(any Error)
+        case waits(ReadWaiter)
+    }
+
+    /// Serves a read now, or queues it for a task.
+    ///
+    /// - Parameter scoped: The waiter of the task, if the connection belongs to it.
+    private func beginRead(
+        _ goal: ReadPacket.Goal, maxLength: Int, _ limit: OperationLimit, scoped: ReadWaiter?
+    ) -> DirectRead {
+        if connection.turn.enterIfFree() {
+            let answer = serveOrQueue(goal, maxLength, limit, scoped)
+            connection.leaveTurn(limit)
+            if let answer { return answer }
+        }
+        let waiter = waiter(limit, scoped)
+        connection.post(.read(ReadPacket.make(goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter))))
+        return .waits(waiter)
+    }
+
+    /// Inside the turn: nil when the pump is needed.
+    private func serveOrQueue(
+        _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit, _ scoped: ReadWaiter?
+    ) -> DirectRead? {
+        guard connection.phase.isEstablished, !connection.data.isClosing else { return nil }
+        if connection.data.isQuiet(for: goal), connection.upgrade?.state.isSettled != false {
+            // The usual case: nothing is there, and the read only has to be queued.
+            let waiter = waiter(limit, scoped)
+            connection.data.queue(
+                ReadPacket.make(goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter)))
+            connection.publishProgress()
+            return .waits(waiter)
+        }
+        var packet = ReadPacket.make(goal, maxLength: maxLength, timeout: -1, completion: .answered)
+        switch connection.data.readAtOnce(&packet, isOpen: connection.isOpenForData) {
+        case .complete(let data, _): return .served(data)
+        case .failed(let error, _):
+            // Too much ends the connection, which the pump sees to.
+            return (error as? AsyncSocketError)?.code == .readMaxedOut ? nil : .failed(error)
+        case .incomplete, .maxedOut, nil: return nil
+        }
+    }
+
+    private func waiter(_ limit: OperationLimit, _ scoped: ReadWaiter?) -> ReadWaiter {
+        guard let scoped else { return ReadWaiter(limit, isScoped: false) }
+        scoped.restart(limit)
+        return scoped
+    }
+
+    /// Calls `body` with the bytes that are there, and takes them; nil when there are none, or when someone
+    /// else is inside the turn.
+    func takeBytes<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result? {
+        guard connection.turn.enterIfFree() else { return nil }
+        defer { connection.leaveTurn(nil) }
+        guard connection.phase.isEstablished else { return nil }
+        return try connection.data.takeBytes(body)
+    }
+
+    // MARK: - Writes
+
+    enum DirectWrite {
+        case done
+        /// Done, and the task has used up the time of its loop.
+        case doneLate
+        case waits(DoneWaiter)
+
+        var mustSuspend: Bool { if case .done = self { false } else { true } }
+    }
+
+    /// Writes as much as possible now, and queues the rest for a task.
+    ///
+    /// - Parameter makeData: The bytes from an offset on, for the queue.
+    func beginWrite(
+        _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, makeData: (Int) -> Data
+    ) -> DirectWrite {
+        guard !bytes.isEmpty else { return .done }
+        if connection.turn.enterIfFree() {
+            let answer = writeAtOnce(bytes, limit, makeData)
+            connection.leaveTurn(limit)
+            if case .done = answer { return JobBudget.isUsedUp(by: connection) ? .doneLate : .done }
+            if let answer { return answer }
+        }
+        let waiter = DoneWaiter(.write, limit)
+        connection.post(.write(WritePacket(data: makeData(0), timeout: -1, completion: .waiter(waiter))))
+        return .waits(waiter)
+    }
+
+    /// Copies the bytes that have to wait.
+    func beginWrite(copying bytes: UnsafeRawBufferPointer, _ limit: OperationLimit) -> DirectWrite {
+        beginWrite(bytes, limit) { Data(bytes.dropFirst($0)) }
+    }
+
+    /// True when a write may wait for the next ones: until the job is over, or nothing lies unread.
+    private func collects(_ count: Int) -> Bool {
+        guard !connection.data.reads.preBuffer.isEmpty, connection.upgrade?.state.isSettled != false,
+            connection.loop.isCurrent, connection.data.mayCollect(count)
+        else { return false }
+        if connection.outlet.collector.code == nil {
+            connection.outlet.collector.open(for: .job)
+            connection.loop.whenCodeReturns(connection)
+        }
+        return true
+    }
+
+    /// Nil when the write has to be queued as a whole.
+    private func writeAtOnce(
+        _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, _ makeData: (Int) -> Data
+    ) -> DirectWrite? {
+        guard connection.phase.isEstablished, connection.isOpenForData else { return nil }
+        if collects(bytes.count) {
+            connection.data.collect(bytes, timeout: limit.secondsLeft)
+            return .done
+        }
+        guard let (count, isComplete) = connection.data.writeAtOnce(bytes) else { return nil }
+        if isComplete { return .done }
+        guard count > 0 else { return nil }
+        let isBelowMark = bytes.count - count < connection.configuration.value.writeHighWaterMark ?? 0
+        let waiter = isBelowMark ? nil : DoneWaiter(.write, limit)
+        let completion: Completion<Void> = waiter.map { .waiter($0) } ?? .answered
+        connection.data.queueRest(count == bytes.count ? nil : makeData(count), completion)
+        return waiter.map { .waits($0) } ?? .done
+    }
+
+    /// Queues a write.
+    func write(_ packet: consuming WritePacket) { connection.write(packet) }
+
+    /// After a write that is done, too: lets the others of the loop go first when its time is used up.
+    nonisolated(nonsending) func finish(_ write: DirectWrite) async throws {
+        if case .waits(let waiter) = write { try await waiter.value(from: connection) }
+        if JobBudget.isUsedUp(by: connection) { await JobBudget.renew() }
+    }
+
+    // MARK: - Silence
+
+    /// Ends the connection when no byte has moved for so long, except in a handshake, which has a time of its
+    /// own.
+    @discardableResult
+    func endWhenIdle(_ timeout: Duration) -> IdleWaiter<CarriedBytes> {
+        let waiter = IdleWaiter(timeout) { [unowned connection] in
+            connection.isOpenForData ? connection.data.carried : nil
+        }
+        connection.post(.awaitEnd(waiter))
+        return waiter
+    }
+}

@@ -1,0 +1,60 @@
+internal import FoundationEssentials
+internal import SocketBuffers
+internal import SocketCore
+
+// Operations of tasks that need not wait: nothing is allocated for them.
+extension DataPath {
+    /// False when a read could be served or fail now, or has the connection go on to its end.
+    func isQuiet(for goal: ReadPacket.Goal) -> Bool {
+        guard let channel, reads.preBuffer.isEmpty, !channel.mayHaveBytes else { return false }
+        return !reads.wantsNothing(goal) && !channel.hasNews && !ending.mayDecide
+    }
+
+    /// Serves a read that is not queued; nil when it has to wait.
+    ///
+    /// - Parameter isOpen: More bytes may be fetched.
+    func readAtOnce(_ packet: inout ReadPacket, isOpen: Bool) -> ReadHalf.Answer? {
+        guard let channel, reads.isEmpty else { return nil }
+        for _ in 0..<ByteChannel.roundsPerTurn {
+            if let answer = reads.serveAtOnce(&packet) {
+                // Room is free again, and what was unread may have held up the end.
+                if !isCollecting, channel.mayHaveBytes || ending.mayDecide { needsPump = true }
+                return answer
+            }
+            if isCollecting { flush() }
+            guard channel.mayHaveBytes, isOpen, reads.wantsBytes, case .bytes = fill(from: channel) else { return nil }
+        }
+        return nil
+    }
+
+    /// Calls `body` with the bytes that are there, and takes them; nil when there are none, or when a read
+    /// waits for them.
+    func takeBytes<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result? {
+        guard let channel, ending.intent == nil, reads.isEmpty else { return nil }
+        if reads.preBuffer.isEmpty, isCollecting { flush() }
+        if reads.preBuffer.isEmpty, channel.mayHaveBytes { _ = fill(from: channel) }
+        guard !reads.preBuffer.isEmpty else { return nil }
+        defer {
+            reads.preBuffer.reset()
+            if channel.mayHaveBytes || ending.mayDecide { needsPump = true }
+        }
+        return try body(reads.preBuffer.readableBytes.bytes)
+    }
+
+    /// Writes as much as possible of bytes that are in no queue; nil when they have to be queued as a whole.
+    /// `queueRest` follows for those that are left, or that the channel keeps.
+    func writeAtOnce(_ bytes: UnsafeRawBufferPointer) -> (count: Int, isComplete: Bool)? {
+        guard let channel, ending.intent == nil, writes.isEmpty, !writes.isClosing, !channel.hasUnsentBytes else { return nil }
+        let count = write(bytes, to: channel)
+        let isComplete = count == bytes.count && !channel.hasUnsentBytes
+        // A write that fails, or fills the kernel's buffer: the pump goes on with what is left.
+        if !isComplete { needsPump = true }
+        return (count, isComplete)
+    }
+
+    /// Queues what is left of a write that has begun; nil: nothing but what the channel keeps.
+    func queueRest(_ rest: Data?, _ completion: Completion<Void>) {
+        guard let rest else { return writes.appendHandedOn(completion) }
+        writes.append(WritePacket(data: rest, timeout: -1, completion: completion, isBegun: true))
+    }
+}

@@ -1,0 +1,319 @@
+// Rules of the hub:
+//  1. One descriptor for each version of IP serves all peers. The hub receives, on its loop, and puts each
+//     datagram into the mailbox of its peer, by the peer's address and the local one.
+//  2. A stranger becomes a peer with its first datagram or, with DTLS, with a ClientHello that has a cookie
+//     of ours. Before that nothing of it is kept. While there are too many peers, or handshakes, it is
+//     dropped.
+//  3. A ClientHello of a peer's address that is not the one of its connection is a stranger's (RFC 6347,
+//     section 4.2.8): when it has a cookie, it takes the place of the peer before, whose socket closes.
+//  4. The hub leaves its loop when it accepts nothing more and the last peer has gone. The descriptors close
+//     with the last socket that has them.
+//  5. Receiving is confined to the loop; the table has a lock, since sockets close anywhere.
+
+internal import Logging
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+internal import Synchronization
+
+/// The descriptors of a `DatagramListener`, and the table of its peers.
+final class DatagramHub: EventHandler {
+    struct Setup {
+        let loop: EventLoop
+        let logger: Logger
+        let rateLimit: DatagramRateLimit?
+        /// Nil: plain datagrams.
+        let cookies: DTLSCookies?
+        let maximumReceiveSize: Int
+        let coalesces: Bool
+        /// Makes the socket of a peer. On the loop.
+        let accept: @Sendable (PeerChannel, PeerKey) -> DatagramConnection
+    }
+
+    private struct Peer {
+        let key: PeerKey
+        let mailbox: PeerMailbox
+        let connection: DatagramConnection
+        /// Of its ClientHello; nil without DTLS.
+        let helloDigest: Int?
+    }
+
+    private struct State {
+        /// By their addresses. There are several at one address when they send to several of ours.
+        private var peers: [SocketAddress: [Peer]] = [:]
+        private(set) var peerCount = 0
+        var maximumPeers: Int
+        var maximumHandshakes = 4096
+        var handshakeCount = 0
+        var isAccepting = true
+        var registration: LoopRegistration?
+
+        init(maximumPeers: Int) {
+            self.maximumPeers = maximumPeers
+        }
+
+        func peer(_ key: PeerKey) -> Peer? { peers[key.peer]?.first { $0.key == key } }
+
+        func peers(at address: SocketAddress) -> [Peer] { peers[address] ?? [] }
+
+        mutating func insert(_ peer: Peer) {
+            peers[peer.key.peer, default: []].append(peer)
+            peerCount += 1
+        }
+
+        /// Another peer may have taken its place.
+        mutating func remove(_ key: PeerKey, _ mailbox: PeerMailbox) {
+            guard var all = peers[key.peer], let index = all.firstIndex(where: { $0.mailbox === mailbox }) else { return }
+            all.remove(at: index)
+            peers[key.peer] = all.isEmpty ? nil : all
+            peerCount -= 1
+        }
+    }
+
+    /// A descriptor, and what receives from it and answers strangers. Confined to the loop.
+    private final class Port {
+        let descriptor: DatagramDescriptor
+        let receiver: DatagramReceiver
+        let sender: DatagramSender
+        let replies = PreBuffer()
+        var addresses: [(count: Int, peer: SocketAddress, source: DatagramSource?)] = []
+        var isReady = true
+
+        init(_ descriptor: DatagramDescriptor, _ setup: Setup) {
+            self.descriptor = descriptor
+            receiver = DatagramReceiver(maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces)
+            receiver.localPort = descriptor.localAddress?.port ?? 0
+            sender = DatagramSender(for: descriptor)
+        }
+    }
+
+    /// The counters, for anyone.
+    final class Counts: Sendable {
+        let refused = Atomic(0)
+        let ignored = Atomic(0)
+        let rateLimited = Atomic(0)
+    }
+
+    let loop: EventLoop
+    let localAddresses: [SocketAddress]
+    let counts = Counts()
+    private let setup: Setup
+    private let state: Locked<State>
+    // Confined to the loop: `handle` is called there, one call at a time.
+    nonisolated(unsafe) private var ports: [Port]
+    nonisolated(unsafe) private var limiter: DatagramRateLimiter?
+    /// Peers that have got datagrams since their sockets were told.
+    nonisolated(unsafe) private var announced: [DatagramConnection] = []
+
+    private static let datagramsPerTurn = 256
+
+    init(_ descriptors: [DatagramDescriptor], maximumPeers: Int, _ setup: Setup) {
+        self.setup = setup
+        loop = setup.loop
+        localAddresses = descriptors.compactMap(\.localAddress)
+        ports = descriptors.map { Port($0, setup) }
+        limiter = setup.rateLimit.map { DatagramRateLimiter($0) }
+        state = Locked(State(maximumPeers: max(1, maximumPeers)))
+    }
+
+    // MARK: - Facts
+
+    var peerCount: Int { state.withLock { $0.peerCount } }
+
+    var isAccepting: Bool { state.withLock { $0.isAccepting } }
+
+    var maximumPeers: Int {
+        get { state.withLock { $0.maximumPeers } }
+        set { state.withLock { $0.maximumPeers = max(1, newValue) } }
+    }
+
+    var maximumHandshakes: Int {
+        get { state.withLock { $0.maximumHandshakes } }
+        set { state.withLock { $0.maximumHandshakes = max(1, newValue) } }
+    }
+
+    /// The handshake of a peer is over, whatever came of it.
+    func noteHandshake() {
+        state.withLock { $0.handshakeCount -= 1 }
+    }
+
+    // MARK: - Beginning and ending
+
+    /// Begins to receive. Once.
+    func start() throws(SystemError) {
+        let registration = loop.register(self)
+        let isNeeded = state.withLock { state in
+            guard state.isAccepting, state.registration == nil else { return false }
+            state.registration = registration
+            return true
+        }
+        guard isNeeded else { return loop.deregister(registration) }
+        for port in ports { try loop.watch(port.descriptor.socket, for: registration) }
+    }
+
+    /// Strangers are dropped from here on.
+    func stopAccepting() {
+        leaveIfUnused { $0.isAccepting = false }
+    }
+
+    /// A peer's socket has closed.
+    private func forget(_ key: PeerKey, _ mailbox: PeerMailbox) {
+        leaveIfUnused { $0.remove(key, mailbox) }
+    }
+
+    private func leaveIfUnused(after change: (inout State) -> Void) {
+        let registration = state.withLock { state -> LoopRegistration? in
+            change(&state)
+            guard !state.isAccepting, state.peerCount == 0 else { return nil }
+            return state.registration.take()
+        }
+        guard let registration else { return }
+        loop.run { [self] in
+            for port in ports {
+                loop.unwatch(port.descriptor.socket)
+                port.receiver.discard()
+            }
+            ports = []
+            loop.deregister(registration)
+        }
+    }
+
+    // MARK: - On the loop
+
+    func handle(_ events: LoopEvents) {
+        if events.contains(.readable) || events.contains(.deadline) { for port in ports { port.isReady = true } }
+        if events.contains(.hangup) { for port in ports { reportErrors(of: port) } }
+        var mayHaveMore = false
+        for port in ports {
+            receive(from: port)
+            mayHaveMore = mayHaveMore || port.isReady
+        }
+        for connection in announced { connection.handle(.readable) }
+        announced.removeAll(keepingCapacity: true)
+        if mayHaveMore, let registration = state.withLock({ $0.registration }) { loop.resume(registration) }
+    }
+
+    private func receive(from port: Port) {
+        for _ in 0..<Self.datagramsPerTurn {
+            while let datagram = port.receiver.next() { dispatch(datagram, port) }
+            answerStrangers(port)
+            guard port.isReady else { return }
+            switch port.receiver.receive(from: port.descriptor) {
+            case .received(let mayHaveMore): port.isReady = mayHaveMore
+            case .wouldBlock: port.isReady = false
+            case .refused: reportErrors(of: port)
+            case .exhausted:
+                port.isReady = false
+                guard let registration = state.withLock({ $0.registration }) else { return }
+                loop.setDeadline(Deadline(after: SocketDescriptor.shortageSeconds), of: registration)
+            case .failed(let error):
+                port.isReady = false
+                setup.logger.error("a listener for datagrams receives nothing any more", metadata: ["error": "\(error)"])
+            }
+        }
+        while let datagram = port.receiver.next() { dispatch(datagram, port) }
+        answerStrangers(port)
+    }
+
+    private func dispatch(_ datagram: ReceivedDatagram, _ port: Port) {
+        if limiter != nil, limiter?.judge(datagram.sender, at: .now) != .admitted {
+            counts.rateLimited.add(1, ordering: .relaxed)
+            return
+        }
+        let key = PeerKey(peer: datagram.sender, local: datagram.arrival.localAddress)
+        guard let peer = state.withLock({ $0.peer(key) }) else { return meet(key, datagram, port) }
+        if setup.cookies != nil, let digest = DTLSCookies.digest(ofHello: datagram.bytes), digest != peer.helloDigest {
+            return meet(key, datagram, port, insteadOf: peer)
+        }
+        deliver(datagram, to: peer)
+    }
+
+    private func deliver(_ datagram: ReceivedDatagram, to peer: Peer) {
+        switch peer.mailbox.put(datagram.bytes, datagram.arrival) {
+        case nil: peer.connection.counts.mailboxDrops.add(1, ordering: .relaxed)
+        case false: break
+        case true: announced.append(peer.connection)
+        }
+    }
+
+    /// A datagram of a stranger.
+    ///
+    /// - Parameter earlier: The peer at its address.
+    private func meet(_ key: PeerKey, _ datagram: ReceivedDatagram, _ port: Port, insteadOf earlier: Peer? = nil) {
+        guard let cookies = setup.cookies else { return accept(key, datagram, port, digest: nil) }
+        switch cookies.judge(datagram.bytes, from: key.bytes) {
+        case .none: counts.ignored.add(1, ordering: .relaxed)
+        case .request(let reply):
+            reply.withUnsafeBytes { port.replies.append($0) }
+            port.addresses.append((reply.count, key.peer, datagram.arrival.replySource))
+        case .admission:
+            if let earlier {
+                state.withLock { $0.remove(key, earlier.mailbox) }
+                earlier.connection.post(.close(.replaced))
+            }
+            accept(key, datagram, port, digest: DTLSCookies.digest(ofHello: datagram.bytes))
+        }
+    }
+
+    private func accept(_ key: PeerKey, _ datagram: ReceivedDatagram, _ port: Port, digest: Int?) {
+        let hasRoom = state.withLock { state in
+            guard state.isAccepting, state.peerCount < state.maximumPeers else { return false }
+            guard digest != nil else { return true }
+            guard state.handshakeCount < state.maximumHandshakes else { return false }
+            state.handshakeCount += 1
+            return true
+        }
+        guard hasRoom else {
+            counts.refused.add(1, ordering: .relaxed)
+            return
+        }
+        let mailbox = PeerMailbox()
+        _ = mailbox.put(datagram.bytes, datagram.arrival)
+        let channel = PeerChannel(
+            port.descriptor, key, from: datagram.arrival.replySource, mailbox, hasHello: digest != nil
+        ) { [weak self] in self?.forget(key, mailbox) }
+        let connection = setup.accept(channel, key)
+        state.withLock { $0.insert(Peer(key: key, mailbox: mailbox, connection: connection, helloDigest: digest)) }
+        // It may have closed before it was in the table.
+        if connection.record.withLock({ $0.isClosed }) { forget(key, mailbox) }
+    }
+
+    /// Sends the requests for cookies. Those for which the kernel has no room are lost: the clients ask
+    /// again.
+    private func answerStrangers(_ port: Port) {
+        guard !port.addresses.isEmpty else { return }
+        var start = 0
+        let datagrams = port.addresses.map { reply in
+            defer { start += reply.count }
+            let bytes = UnsafeRawBufferPointer(rebasing: port.replies.readableBytes[start..<start + reply.count])
+            return OutgoingDatagram(bytes, to: reply.peer, from: reply.source)
+        }
+        _ = datagrams.withUnsafeBufferPointer { port.sender.send($0) }
+        port.replies.reset()
+        port.addresses.removeAll(keepingCapacity: true)
+    }
+
+    /// Errors of datagrams that were sent go to the peers that they are about.
+    private func reportErrors(of port: Port) {
+        for _ in 0..<Self.errorRounds {
+            let (errors, isDrained) = port.descriptor.takeErrors()
+            for error in errors where error.origin != .local {
+                guard let destination = error.destination else { continue }
+                for peer in state.withLock({ $0.peers(at: destination) }) {
+                    peer.connection.post(.unreachable(AsyncSocketError(datagram: error.systemError, "send")))
+                }
+            }
+            if isDrained { return }
+        }
+    }
+
+    /// Others decide how many errors there are.
+    private static let errorRounds = 8
+}
+
+extension AsyncSocketError {
+    fileprivate static var replaced: AsyncSocketError {
+        AsyncSocketError(
+            .closedByPeer, blame: .peer, operation: "receive", message: "the peer has begun a new connection from its port")
+    }
+}

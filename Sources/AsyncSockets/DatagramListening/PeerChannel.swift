@@ -1,0 +1,104 @@
+internal import SocketBuffers
+internal import SocketCore
+
+/// The sender of a datagram, and the local address that it was sent to.
+struct PeerKey: Hashable, Sendable {
+    let peer: SocketAddress
+    /// Nil: the kernel does not tell.
+    let local: SocketAddress?
+
+    /// For cookies: both addresses, and the peer's port.
+    var bytes: [UInt8] {
+        let port = peer.port ?? 0
+        return peer.hostBytes + [UInt8(port >> 8), UInt8(port & 0xFF)] + (local?.hostBytes ?? [])
+    }
+}
+
+/// The channel of a peer's socket: it receives from a mailbox, and sends by the descriptor that all peers of
+/// a listener share. That closes with the last of those who have it.
+final class PeerChannel: DatagramChannel {
+    private let key: PeerKey
+    private let source: DatagramSource?
+    private let mailbox: PeerMailbox
+    /// The last datagram that was handed out.
+    private let current = PreBuffer()
+    private var hasHello: Bool
+    private let left: @Sendable () -> Void
+
+    /// - Parameters:
+    ///   - source: The address from which it sends.
+    ///   - hasHello: The first datagram is a ClientHello with a cookie.
+    ///   - left: Called when the socket has closed.
+    init(
+        _ descriptor: DatagramDescriptor, _ key: PeerKey, from source: DatagramSource?, _ mailbox: PeerMailbox, hasHello: Bool,
+        left: @escaping @Sendable () -> Void
+    ) {
+        self.key = key
+        self.source = source
+        self.mailbox = mailbox
+        self.hasHello = hasHello
+        self.left = left
+        super.init(descriptor, maximumSize: 1, coalesces: false)
+    }
+
+    override var fixedPeer: SocketAddress? { key.peer }
+
+    override func reaches(_ address: SocketAddress) -> Bool { address == key.peer }
+
+    // MARK: - Receiving
+
+    override func next() -> ReceivedDatagram? {
+        current.reset()
+        guard let datagram = mailbox.take() else { return nil }
+        datagram.bytes.withUnsafeBytes { current.append($0) }
+        return ReceivedDatagram(bytes: current.readableBytes, sender: key.peer, arrival: datagram.arrival)
+    }
+
+    override var mayHaveInput: Bool { !mailbox.isEmpty }
+
+    override func takeHello() -> [UInt8]? {
+        guard hasHello else { return nil }
+        hasHello = false
+        return mailbox.take()?.bytes
+    }
+
+    // The listener takes the errors of the descriptor, and tells the peer that they are about.
+
+    override func takeErrors() -> [DatagramError] { [] }
+
+    override var hasErrors: Bool { false }
+
+    // MARK: - Sending
+
+    override func send(_ datagrams: UnsafeBufferPointer<OutgoingDatagram>) -> DatagramSendReport {
+        let addressed = datagrams.map { OutgoingDatagram($0.bytes, to: key.peer, from: source) }
+        let report = addressed.withUnsafeBufferPointer { super.send($0) }
+        // The event that says when there is room comes to the listener, for all.
+        if report.rest == .wouldBlock { output = .exhausted(until: Deadline(after: SocketDescriptor.shortageSeconds)) }
+        return report
+    }
+
+    // MARK: - The path
+
+    /// The descriptor has many peers, and knows the path to none: another one, connected to this peer, does.
+    override var pathSize: Int? {
+        do throws(SystemError) {
+            let probe = try DatagramDescriptor(opening: descriptor.families)
+            defer { probe.socket.close() }
+            try probe.connect(to: key.peer)
+            return try probe.pathMTU - Self.headerSize(to: key.peer)
+        } catch {
+            return nil
+        }
+    }
+
+    override func preparePath() -> Int { pathSize ?? Self.safePathSize }
+
+    // MARK: - The end
+
+    override func leave(_ loop: EventLoop) {
+        mailbox.close()
+        current.reset()
+        left()
+    }
+}

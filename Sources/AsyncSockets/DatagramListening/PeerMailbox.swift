@@ -1,0 +1,66 @@
+internal import SocketBuffers
+internal import SocketCore
+internal import Synchronization
+
+/// A datagram for a peer's socket.
+struct PeerDatagram: Sendable {
+    let bytes: [UInt8]
+    let arrival: DatagramArrival
+}
+
+/// The datagrams of one peer, on the way from the descriptor that all peers share to the peer's socket: what
+/// the receive buffer of the kernel is for other sockets.
+final class PeerMailbox: Sendable {
+    private struct State {
+        /// Few, so that taking the first one is cheap.
+        var datagrams: [PeerDatagram] = []
+        var byteCount = 0
+        /// The socket has been told that there are datagrams.
+        var isAnnounced = false
+        var isClosed = false
+    }
+
+    private let state = Locked(State())
+    /// The most bytes that wait, with 256 for each datagram.
+    private static let limit = 128 * 1024
+    private static let costOfDatagram = 256
+
+    /// Leaves a datagram.
+    ///
+    /// - Returns: Whether the socket has to be told; nil: the mailbox is full, and the datagram is dropped.
+    func put(_ bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) -> Bool? {
+        let datagram = PeerDatagram(bytes: Array(bytes), arrival: arrival)
+        let cost = bytes.count + Self.costOfDatagram
+        return state.withLock { state in
+            guard !state.isClosed, state.byteCount == 0 || state.byteCount + cost <= Self.limit else { return nil }
+            state.byteCount += cost
+            state.datagrams.append(datagram)
+            defer { state.isAnnounced = true }
+            return !state.isAnnounced
+        }
+    }
+
+    /// The oldest; nil for an empty mailbox, and then the next one is announced.
+    func take() -> PeerDatagram? {
+        state.withLock { state in
+            guard !state.datagrams.isEmpty else {
+                state.isAnnounced = false
+                return nil
+            }
+            let datagram = state.datagrams.removeFirst()
+            state.byteCount -= datagram.bytes.count + Self.costOfDatagram
+            return datagram
+        }
+    }
+
+    var isEmpty: Bool { state.withLock { $0.datagrams.isEmpty } }
+
+    /// Drops what is there, and what comes.
+    func close() {
+        state.withLock { state in
+            state.isClosed = true
+            state.datagrams.removeAll()
+            state.byteCount = 0
+        }
+    }
+}

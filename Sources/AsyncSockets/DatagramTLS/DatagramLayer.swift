@@ -1,0 +1,119 @@
+internal import FoundationEssentials
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// DTLS between a UDP socket and its peer: the engine, and its end. Confined to the turn.
+///
+/// The input gives it what arrives, and takes messages from it; the output has it encrypt. Neither calls the
+/// engine.
+final class DatagramLayer {
+    let engine: DTLSEngine
+    private let plaintext = PreBuffer()
+    /// Why the connection has ended; nil: it goes on.
+    private(set) var end: AsyncSocketError?
+    private let channel: DatagramChannel
+    private let isSizeGiven: Bool
+
+    init(_ engine: DTLSEngine, over channel: DatagramChannel, isSizeGiven: Bool) {
+        self.engine = engine
+        self.channel = channel
+        self.isSizeGiven = isSizeGiven
+    }
+
+    // MARK: - Receiving
+
+    /// A datagram of the peer. Its messages follow with `next()`.
+    func receive(_ datagram: UnsafeRawBufferPointer) {
+        engine.receive(datagram)
+    }
+
+    /// The next message of the peer, if there is one.
+    func next() -> Data? {
+        guard end == nil, engine.isEstablished else { return nil }
+        switch engine.read(into: plaintext) {
+        case .bytes(let count):
+            defer { plaintext.consume(count) }
+            return Data(plaintext.readableBytes.prefix(count))
+        case .incomplete: return nil
+        case .closed:
+            // The answer to close_notify is close_notify (RFC 5246, section 7.2.1).
+            engine.shutdown()
+            end = .closedByPeer
+        case .truncated(let error), .failed(let error): end = AsyncSocketError(error, operation: "receive")
+        }
+        return nil
+    }
+
+    // MARK: - Sending
+
+    /// The error of a message that DTLS cannot carry, or cannot carry any more.
+    func refusal(of count: Int) -> AsyncSocketError? {
+        if let end { return end }
+        if count == 0 {
+            return .badParameter("send", "DTLS carries no datagram of zero bytes: OpenSSL does not send empty records")
+        }
+        let limit = engine.maximumMessageSize
+        return count > limit ? .tooLarge(count, limit) : nil
+    }
+
+    /// Encrypts a message. False when it cannot: the connection has failed.
+    func seal(_ message: UnsafeRawBufferPointer) -> Bool {
+        switch engine.write(message) {
+        case .accepted: return true
+        case .incomplete: return false
+        case .failed(let error):
+            end = end ?? AsyncSocketError(error, operation: "send")
+            return false
+        }
+    }
+
+    /// Sends what the engine has of its own: messages of the handshake, and alerts. False while some of that
+    /// waits for room.
+    @discardableResult
+    func flush() -> Bool {
+        guard engine.hasOutput else { return true }
+        guard channel.mayHaveRoom else { return false }
+        _ = send()
+        return !engine.hasOutput
+    }
+
+    /// Sends what the engine has.
+    func send() -> DatagramSendReport {
+        var report = DatagramSendReport()
+        engine.sendOutput { datagrams in
+            let outgoing = datagrams.map { OutgoingDatagram($0, to: nil) }
+            report = outgoing.withUnsafeBufferPointer { channel.send($0) }
+            return report.handledCount
+        }
+        if report.failures.contains(where: { $0.error.isTooLarge }) { measurePath() }
+        return report
+    }
+
+    /// Nothing is to be done for now: frees memory.
+    func rest() {
+        if !engine.hasOutput { engine.releaseBuffers() }
+    }
+
+    /// Gives up what the kernel has no room for: it is encrypted again.
+    func dropOutput() {
+        engine.dropOutput()
+    }
+
+    /// Learns the size of datagrams from the kernel, which knows better than before.
+    private func measurePath() {
+        guard !isSizeGiven, let size = channel.pathSize else { return }
+        engine.setPathSize(size)
+    }
+}
+
+extension AsyncSocketError {
+    fileprivate static func tooLarge(_ count: Int, _ limit: Int) -> AsyncSocketError {
+        AsyncSocketError(
+            datagram: SystemError(
+                "send", errno: SystemError.tooLarge,
+                detail:
+                    "a datagram of DTLS has at most \(limit) bytes on this path, and this one has \(count): see maximumSendSize"),
+            "send")
+    }
+}

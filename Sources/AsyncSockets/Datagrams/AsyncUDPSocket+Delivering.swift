@@ -1,0 +1,53 @@
+// All calls of user code about datagrams are in this file, except those to an observer and to the filters of
+// the program (`DatagramFilter.judge(_:later:)`).
+
+internal import Dispatch
+internal import SocketBuffers
+internal import SocketCore
+internal import Synchronization
+
+extension AsyncUDPSocket: EventSocket {
+    typealias Event = DatagramEvent
+    typealias Delegate = any AsyncUDPSocketDelegate
+    typealias Source = DatagramConnection
+
+    var delegateChangeCount: Int { delegateChanges.load(ordering: .acquiring) }
+
+    func copyDelegate(to delegate: inout (any AsyncUDPSocketDelegate)?, _ queue: inout DispatchQueue?) {
+        state.withLock { $0.audience.copy(to: &delegate, &queue) }
+    }
+
+    // A request of the delegate finds its connection by the socket's lock: a datagram is an operation of its
+    // own, so there are fewer of them than reads of a stream.
+
+    func beginCallbacks(of source: DatagramConnection) {}
+
+    func endCallbacks() {}
+
+    func deliver(_ event: consuming DatagramEvent, to delegate: (any AsyncUDPSocketDelegate)?) {
+        switch consume event {
+        case .didConnect(let address): delegate?.udpSocket(self, didConnectToAddress: address)
+        case .didNotConnect(let error): delegate?.udpSocket(self, didNotConnect: error)
+        case .didSend(let tag): delegate?.udpSocket(self, didSendDataWithTag: tag)
+        case .didNotSend(let tag, let error): delegate?.udpSocket(self, didNotSendDataWithTag: tag, dueToError: error)
+        case .highWater(let count): delegate?.udpSocket(self, sendQueueReachedHighWater: count)
+        case .lowWater(let count): delegate?.udpSocket(self, sendQueueReachedLowWater: count)
+        case .didReceive(let datagram, let credit):
+            delegate?.udpSocket(self, didReceive: datagram, withFilterContext: datagram.filterContext)
+            credit.give(datagram.cost)
+        case .didFailToReach(let address, let error, let credit):
+            delegate?.udpSocket(self, didFailToReach: address, dueToError: error)
+            credit.give(ReceiveCredit.costOfReport)
+        case .didReceiveTrust(let trust, let answer):
+            guard let delegate else { return answer(false) }
+            delegate.udpSocket(self, didReceive: trust, completionHandler: answer)
+        case .didSecure: delegate?.udpSocketDidSecure(self)
+        case .didClose(let error): delegate?.udpSocketDidClose(self, withError: error)
+        }
+    }
+
+    /// Calls the body of `perform(_:)`.
+    static func call(_ body: ([Int32]) -> Void, with descriptors: [Int32]) {
+        body(descriptors)
+    }
+}

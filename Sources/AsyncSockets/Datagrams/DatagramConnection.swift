@@ -1,0 +1,175 @@
+internal import Dispatch
+internal import FoundationEssentials
+internal import Logging
+internal import SocketBuffers
+internal import SocketCore
+
+/// One UDP socket from its first use to its last event: the way into the turn of its `DatagramService`.
+final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnOwner {
+    typealias Message = DatagramMessage
+
+    let loop: EventLoop
+    let outlet: EventOutlet<AsyncUDPSocket>
+    let record: Locked<DatagramRecord>
+    let counts = DatagramCounts()
+    let turn: SocketTurn<Message>
+    private let log: ConnectionLog
+    // Not `Sendable`: used inside the turn alone. Its registration is set before the first message.
+    nonisolated(unsafe) private let service: DatagramService
+
+    init(for socket: AsyncUDPSocket, as role: ConnectionRole, on loop: EventLoop) {
+        self.loop = loop
+        outlet = EventOutlet(of: socket)
+        turn = SocketTurn(queue: socket.socketQueue)
+        log = ConnectionLog(as: role)
+        record = Locked(DatagramRecord())
+        let mailbox = Mailbox()
+        service = DatagramService(outlet, on: loop, record, counts, log) { mailbox.connection?.post($0) }
+        mailbox.connection = self
+    }
+
+    /// The connection, for closures that must not keep it.
+    private final class Mailbox: Sendable {
+        // Set once, before anyone knows the connection. The runtime reads weak references atomically.
+        nonisolated(unsafe) weak var connection: DatagramConnection?
+    }
+
+    /// Puts the connection on its loop, which keeps it alive until it is over. Call it once, before the first
+    /// message.
+    func register() {
+        service.registration = loop.register(self)
+    }
+
+    /// Undoes that, while no other thread knows the connection.
+    func deregister() {
+        if let registration = service.registration { loop.deregister(registration) }
+    }
+
+    /// Before the first message, while no other thread knows it.
+    func begin(_ configuration: DatagramConfiguration.Shared, _ options: SocketOptionSet) {
+        service.configuration = configuration
+        record.withLock { $0.options = options }
+    }
+
+    /// The same as `begin`, for the socket of a listener's peer.
+    func serve(_ channel: PeerChannel, to key: PeerKey) {
+        service.serve(channel, to: key)
+    }
+
+    // MARK: - Anywhere
+
+    /// Ends the socket when nothing has moved for so long, except in a handshake.
+    func endWhenIdle(_ timeout: Duration) {
+        post(.awaitEnd(IdleWaiter(timeout) { [unowned self] in service.progress }))
+    }
+
+    func post(_ message: Message) {
+        turn.post(message, to: self)
+    }
+
+    func giveUp(_ waiter: any AnyObject & Sendable) { post(.cancel(waiter)) }
+
+    /// On the loop: `EventHandler`.
+    func handle(_ events: LoopEvents) {
+        turn.post(.events(events), to: self, from: .loop)
+    }
+
+    var logMetadata: Logger.Metadata { log.name(peer: record.withLock { $0.peer }) }
+
+    func drainTurn(on executor: TurnExecutor) { turn.drain(self, on: executor) }
+
+    func leaveRestToLoop() {
+        guard let registration = service.registration, !loop.isRegistered(registration) else { return askForTurn() }
+        // It has left the loop, and the messages left can only learn that it is over.
+        DispatchQueue.global().async { [self] in post(.retire) }
+    }
+
+    func askForTurn() {
+        service.askForTurn()
+    }
+
+    // MARK: - Inside the turn
+
+    /// User code is called in the turn: what it asks for acts at once.
+    var isCallingUser: Bool { outlet.isDelivering }
+
+    var isCurrent: Bool { !service.isOver }
+
+    func receive(_ message: Message) {
+        let wasDelivering = outlet.leaveCallback()
+        switch message {
+        case .changeDelegateQueue: outlet.changeQueue()
+        case .perform(let body): AsyncUDPSocket.call(body, with: record.withLock { $0.descriptors.map(\.socket.rawValue) })
+        default: service.serve(message)
+        }
+        outlet.resumeCallback(wasDelivering)
+    }
+
+    func serveRequests() {
+        service.pump()
+    }
+
+    func publishProgress() {}
+
+    func finishTurn(on executor: TurnExecutor) {
+        service.pump()
+        outlet.deliver(on: executor, for: self)
+        if service.isOver { retireIfSilent() } else { service.armDeadline() }
+    }
+
+    /// Leaves the loop once nothing waits to be delivered on it.
+    private func retireIfSilent() {
+        guard outlet.isEmpty, let registration = service.registration else { return }
+        loop.deregister(registration)
+    }
+
+    // MARK: - Tasks
+
+    /// The next datagram.
+    nonisolated(nonsending) func receive(_ limit: OperationLimit) async throws -> Datagram {
+        try limit.check(.receive)
+        let datagram = if let datagram = takeAtOnce() { datagram } else { try await waitForDatagram(limit) }
+        if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
+        return datagram
+    }
+
+    private func takeAtOnce() -> Datagram? {
+        guard turn.enterIfFree() else { return nil }
+        defer { leaveTurn() }
+        return service.takeAtOnce()
+    }
+
+    private nonisolated(nonsending) func waitForDatagram(_ limit: OperationLimit) async throws -> Datagram {
+        let waiter = DoneWaiter(.receive, limit)
+        let receipt = DatagramReceipt(waiter: waiter)
+        post(.receive(receipt))
+        try await waiter.value(from: self)
+        guard let datagram = receipt.datagram.withLock({ $0.take() }) else { throw AsyncSocketError.closed }
+        return datagram
+    }
+
+    /// Sends a datagram, and returns when the kernel has it.
+    nonisolated(nonsending) func send(_ data: Data, to target: DatagramTarget, _ limit: OperationLimit) async throws {
+        try limit.check(.send)
+        if let result = sendAtOnce(data, to: target) {
+            // Also after a failure: a task may try again and again.
+            if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
+            return try result.get()
+        }
+        let waiter = DoneWaiter(.send, limit)
+        post(.send(DatagramPacket(data, to: target, timeout: -1, completion: .waiter(waiter))))
+        try await waiter.value(from: self)
+        if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
+    }
+
+    private func sendAtOnce(_ data: Data, to target: DatagramTarget) -> Result<Void, any Error>? {
+        guard turn.enterIfFree() else { return nil }
+        defer { leaveTurn() }
+        return data.withUnsafeBytes { service.sendAtOnce($0, to: target) }
+    }
+
+    private func leaveTurn() {
+        finishTurn(on: .caller)
+        turn.leaveOrDrain(self)
+    }
+}

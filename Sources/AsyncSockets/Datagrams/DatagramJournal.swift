@@ -1,0 +1,72 @@
+internal import FoundationEssentials
+internal import Logging
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// A UDP socket in the log, and for its observer. Confined to the turn.
+final class DatagramJournal {
+    private let log: ConnectionLog
+    private var dropLog = DropLog()
+    private var observation: ConnectionObservation?
+    var configuration = DatagramConfiguration.initial
+
+    init(_ log: ConnectionLog) {
+        self.log = log
+    }
+
+    private var logger: Logger { configuration.value.logger ?? socketLog.withLock { $0 } }
+
+    /// Logs what happened, at the level `debug`, and never what was sent or received.
+    func note(_ message: String, _ details: @autoclosure () -> [String: String], peer: SocketAddress?) {
+        let logger = logger
+        guard logger.logLevel <= .debug else { return }
+        log.write(message, details(), peer: peer, logger)
+    }
+
+    /// Logs the kernel's drops now and then, and at the end.
+    func noteDrops(atEnd: Bool, peer: SocketAddress?, _ count: () -> Int) {
+        guard let count = dropLog.take(atEnd: atEnd, count) else { return }
+        logger.warning(
+            "the kernel has dropped datagrams: the receive buffer was full",
+            metadata: log.name(peer: peer).merging(["count": "\(count)"]) { $1 })
+    }
+
+    // MARK: - The observer
+
+    /// The socket is open: it begins for its observer, once.
+    func begin(peer: SocketAddress?) {
+        guard observation == nil, let observer = configuration.value.observer else { return }
+        observation = ConnectionObservation(ObservedConnection(number: log.number, role: log.role, peer: peer), by: observer)
+    }
+
+    func failedToConnect(_ error: any Error) {
+        ConnectionObservation.deliverFailure(error as? AsyncSocketError, to: configuration.value.observer)
+    }
+
+    /// The observation of the socket, for its handshake.
+    var handshake: ConnectionObservation? { observation }
+
+    /// - Parameter role: The role in a handshake that was refused before it began.
+    func end(_ error: AsyncSocketError?, refusing role: TLSRole?, _ carried: CarriedBytes) {
+        observation.take()?.end(error, refusing: role, carried)
+    }
+}
+
+/// The kernel's drops in the log: it is asked once a second at most, and at the end, so that a flood fills
+/// neither the log nor the time.
+private struct DropLog {
+    private var written = 0
+    private var next = Deadline.distantPast
+
+    /// The count, if it is to be written now.
+    mutating func take(atEnd: Bool, _ count: () -> Int) -> Int? {
+        let now = Deadline.now
+        guard atEnd || next <= now else { return nil }
+        next = Deadline(after: 1, from: now) ?? now
+        let count = count()
+        guard count > written else { return nil }
+        written = count
+        return count
+    }
+}

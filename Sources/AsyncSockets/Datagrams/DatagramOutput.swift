@@ -1,0 +1,361 @@
+// Rules of sending:
+//  1. Datagrams leave in the order in which they were asked for. One that waits for its host, for the filter
+//     or for the peer of a `connect` holds up those behind it.
+//  2. Each is answered once: sent, dropped by the filter (which counts as sent), failed, cancelled, or given
+//     up at the end.
+//  3. A failure belongs to one datagram. The next is tried in the same turn.
+//  4. A turn sends a limited number, so that others on the loop get theirs.
+//  5. Behind the marker of `startDTLS` datagrams wait until the socket is secure. Then each is encrypted when
+//     it leaves; if the kernel has no room for it, it is encrypted again, since DTLS misses no record.
+
+internal import FoundationEssentials
+internal import SocketBuffers
+internal import SocketCore
+internal import Synchronization
+
+/// With whom a UDP socket is connected.
+enum DatagramPeer {
+    case none
+    /// On the way: datagrams for the peer wait.
+    case connecting
+    case connected(SocketAddress)
+
+    var address: SocketAddress? {
+        if case .connected(let address) = self { address } else { nil }
+    }
+}
+
+/// The sending half of a UDP socket. Confined to the turn.
+final class DatagramOutput {
+    private enum Route {
+        case waits
+        case fails(AsyncSocketError)
+        /// The filter has dropped it.
+        case skips
+        case leaves(DatagramChannel, to: SocketAddress?, from: DatagramSource?)
+    }
+
+    private let queue = DatagramSendQueue()
+    @exclusivity(unchecked) var lookups = HostLookups()
+    @exclusivity(unchecked) private var filter: SendFilter?
+    @exclusivity(unchecked) var configuration = DatagramConfiguration.initial
+    /// The bytes that were sent.
+    @exclusivity(unchecked) private(set) var byteCount = 0
+    @exclusivity(unchecked) private(set) var datagramCount = 0
+    /// The datagrams that leave with one call, whose bytes lie in `block`. Empty outside the pump.
+    @exclusivity(unchecked) private var batch: [OutgoingDatagram] = []
+    private let block = PreBuffer()
+    private let outbox: EventOutbox<DatagramEvent>
+    private let counts: DatagramCounts
+    private let post: @Sendable (DatagramMessage) -> Void
+
+    /// DTLS; nil on a socket in plaintext.
+    private var layer: DatagramLayer?
+    /// The marker of `startDTLS` is in the queue, or the handshake goes on.
+    private var isStartingTLS = false
+
+    private static let batchLimit = 64
+    /// Of those the rest is encrypted again when the kernel has no room.
+    private static let secureBatchLimit = 16
+    private static let batchesPerTurn = 8
+
+    init(_ outbox: EventOutbox<DatagramEvent>, _ counts: DatagramCounts, post: @escaping @Sendable (DatagramMessage) -> Void) {
+        self.outbox = outbox
+        self.counts = counts
+        self.post = post
+    }
+
+    var isEmpty: Bool { queue.isEmpty }
+
+    func setFilter(_ filter: SendFilter?) {
+        self.filter = filter
+    }
+
+    // MARK: - DTLS
+
+    func appendStartTLS() {
+        isStartingTLS = true
+        queue.appendStartTLS()
+    }
+
+    /// All that was sent before has left.
+    var isAtStartTLS: Bool { queue.isAtStartTLS }
+
+    /// The handshake begins.
+    func secure(_ layer: DatagramLayer) {
+        self.layer = layer
+    }
+
+    /// The socket is secure.
+    func removeStartTLS() {
+        isStartingTLS = false
+        queue.removeStartTLS()
+    }
+
+    // MARK: - Asking
+
+    /// Queues a datagram, or answers it with an error at once.
+    func enqueue(_ packet: consuming DatagramPacket, _ peer: DatagramPeer) {
+        if let error = refusal(of: packet.data.count, to: packet.target, peer) { return answer(packet.completion, error) }
+        let limit = max(configuration.value.maximumPendingSendBytes.count, 0)
+        guard !queue.wouldExceed(limit, with: packet.data.count) else {
+            return answer(packet.completion, .sendQueueFull(limit))
+        }
+        if let query = packet.target.query {
+            lookups.begin(query, asking: configuration.value.resolver) { [post] in post(.resolved(query, $0)) }
+        }
+        queue.append(packet)
+        if let count = queue.takeHighWater(configuration.value.sendHighWaterMark) { outbox.append(.highWater(count)) }
+    }
+
+    /// Why a datagram cannot be sent at all.
+    private func refusal(of size: Int, to target: DatagramTarget, _ peer: DatagramPeer) -> AsyncSocketError? {
+        var destination: SocketAddress?
+        switch (target, peer) {
+        case (.peer, .none): return .notConnected
+        case (.peer, .connecting): break
+        case (.peer, .connected(let address)): destination = address
+        case (.address(let address, _), .none): destination = address
+        // A reply to the peer.
+        case (.address(let address, _), .connected(let peer)) where address == peer: destination = address
+        case (.host, .none): break
+        case (.address, _), (.host, _): return .hasPeer
+        }
+        return OutgoingDatagram.sizeError(of: size, to: destination).map { AsyncSocketError(datagram: $0, "send") }
+    }
+
+    /// Sends one datagram of a task here and now, if nothing is in its way.
+    ///
+    /// - Returns: Nil when it has to be queued.
+    func sendAtOnce(
+        _ bytes: UnsafeRawBufferPointer, to target: DatagramTarget, _ channels: [DatagramChannel], _ peer: DatagramPeer
+    ) -> Result<Void, any Error>? {
+        guard queue.isEmpty, filter == nil, !isStartingTLS else { return nil }
+        if let error = refusal(of: bytes.count, to: target, peer) { return .failure(error) }
+        let (address, source): (SocketAddress?, DatagramSource?)
+        switch target {
+        case .peer: (address, source) = (peer.address, nil)
+        case .address(let given, let from): (address, source) = (given, from)
+        case .host: return nil
+        }
+        guard let address, let channel = channels.first(where: { $0.reaches(address) }), channel.mayHaveRoom else { return nil }
+        if let error = layer?.refusal(of: bytes.count) { return .failure(error) }
+        let datagram =
+            address == peer.address
+            ? OutgoingDatagram(bytes, to: nil) : OutgoingDatagram(bytes, to: address, from: source)
+        let report = withUnsafePointer(to: datagram) { send(UnsafeBufferPointer(start: $0, count: 1), through: channel) }
+        guard report.handledCount == 1 else { return nil }
+        if let failure = report.failures.first {
+            return .failure(AsyncSocketError(datagram: failure.error.about(address), "send"))
+        }
+        byteCount += bytes.count
+        datagramCount += 1
+        return .success(())
+    }
+
+    /// The socket is about to forget its peer, to which those that wait still go.
+    func aim(at peer: SocketAddress) {
+        queue.retarget(to: peer)
+    }
+
+    // MARK: - The pump
+
+    /// Sends what can be sent; true when there is more to do than a turn should.
+    func pump(_ channels: [DatagramChannel], _ peer: DatagramPeer) -> Bool {
+        defer { clearBatch() }
+        for _ in 0..<Self.batchesPerTurn {
+            clearBatch()
+            guard let channel = fillBatch(channels, peer) else { return finishPump(hasMore: false) }
+            let report = batch.withUnsafeBufferPointer { send($0, through: channel) }
+            note(report, peer)
+            // The connection has failed.
+            if report.handledCount == 0, layer?.end != nil { return finishPump(hasMore: false) }
+        }
+        return finishPump(hasMore: !queue.isEmpty)
+    }
+
+    private func finishPump(hasMore: Bool) -> Bool {
+        queue.startClock()
+        if queue.isAboveHighWater, let count = queue.takeLowWater(configuration.value.sendHighWaterMark) {
+            outbox.append(.lowWater(count))
+        }
+        counts.pendingSendBytes.store(queue.waitingByteCount, ordering: .relaxed)
+        return hasMore
+    }
+
+    private func clearBatch() {
+        guard !batch.isEmpty else { return }
+        batch.removeAll(keepingCapacity: true)
+        block.reset()
+    }
+
+    /// Puts the oldest datagrams that can leave by one channel now into the batch. Nil: none can, or the
+    /// kernel has no room.
+    private func fillBatch(_ channels: [DatagramChannel], _ peer: DatagramPeer) -> DatagramChannel? {
+        var channel: DatagramChannel?
+        let limit = layer == nil ? Self.batchLimit : Self.secureBatchLimit
+        while batch.count < limit, let packet = queue.packet(at: batch.count) {
+            switch route(packet, channels, peer) {
+            case .waits: return channel
+            case .fails(let error):
+                guard batch.isEmpty else { return channel }
+                finishFront(error)
+            case .skips:
+                guard batch.isEmpty else { return channel }
+                finishFront(nil)
+            case .leaves(let next, let address, let source):
+                guard channel == nil ? next.mayHaveRoom : channel === next, let bytes = copy(packet.pointee.data) else {
+                    return channel
+                }
+                channel = next
+                batch.append(OutgoingDatagram(bytes, to: address, from: source))
+            }
+        }
+        return channel
+    }
+
+    /// A copy behind the others of the batch; nil when the block has no room. An empty block has it for the
+    /// largest datagram.
+    private func copy(_ data: Data) -> UnsafeRawBufferPointer? {
+        let start = block.count
+        // All of the block, so that it never moves.
+        guard data.count <= block.writableBytes(minimum: BufferPool.blockSize - start).count else { return nil }
+        data.withUnsafeBytes { block.append($0) }
+        return UnsafeRawBufferPointer(rebasing: block.readableBytes[start...])
+    }
+
+    private func route(_ packet: UnsafeMutablePointer<DatagramPacket>, _ channels: [DatagramChannel], _ peer: DatagramPeer)
+        -> Route
+    {
+        let address: SocketAddress
+        var source: DatagramSource?
+        switch packet.pointee.target {
+        case .peer:
+            switch peer {
+            case .none: return .fails(.notConnected)
+            case .connecting: return .waits
+            case .connected(let peer): address = peer
+            }
+        case .address(let given, let from): (address, source) = (given, from)
+        case .host(let query):
+            switch lookups.answer(to: query) {
+            case nil: return .waits
+            case .failure(let error): return .fails(AsyncSocketError(error))
+            case .success(let addresses):
+                guard let chosen = choose(addresses, channels) else { return .fails(unreachable(query.host, channels)) }
+                address = chosen
+            }
+        }
+        guard let channel = channels.first(where: { $0.reaches(address) }) else {
+            return .fails(unreachable("\(address)", channels))
+        }
+        if let error = layer?.refusal(of: packet.pointee.data.count) { return .fails(error) }
+        switch judge(packet, address) {
+        // The kernel knows the peer, and where datagrams to it leave from.
+        case .accepted where address == peer.address: return .leaves(channel, to: nil, from: nil)
+        case .accepted: return .leaves(channel, to: address, from: source)
+        case .dropped: return .skips
+        case .unasked, .asked: return .waits
+        }
+    }
+
+    /// Without a channel, an attempt to connect that was to open the socket has ended meanwhile.
+    private func unreachable(_ destination: String, _ channels: [DatagramChannel]) -> AsyncSocketError {
+        channels.isEmpty ? .notOpen("send") : .unreachable(destination)
+    }
+
+    /// The first address of the preferred family that a descriptor reaches, or else of another.
+    private func choose(_ addresses: [SocketAddress], _ channels: [DatagramChannel]) -> SocketAddress? {
+        let usable = addresses.filter { address in channels.contains { $0.reaches(address) } }
+        return usable.first { $0.family == configuration.value.preferredFamily } ?? usable.first
+    }
+
+    private func judge(_ packet: UnsafeMutablePointer<DatagramPacket>, _ address: SocketAddress) -> DatagramPacket.Filtering {
+        guard case .unasked = packet.pointee.filtering else { return packet.pointee.filtering }
+        guard let filter else { return .accepted }
+        let number = packet.pointee.number
+        packet.pointee.filtering = .asked
+        let question = DatagramSendQuestion(
+            data: packet.pointee.data, address: address, tag: packet.pointee.completion.tag)
+        let verdict = filter.judge(question) { [post] in post(.judgedSend(number: number, $0)) }
+        if let verdict { noteVerdict(verdict, on: number) }
+        return packet.pointee.filtering
+    }
+
+    /// The filter has answered.
+    func noteVerdict(_ isAccepted: Bool, on number: UInt64) {
+        queue.packet(numbered: number)?.pointee.filtering = isAccepted ? .accepted : .dropped
+    }
+
+    /// Sends datagrams, encrypted if there is DTLS.
+    private func send(_ datagrams: UnsafeBufferPointer<OutgoingDatagram>, through channel: DatagramChannel)
+        -> DatagramSendReport
+    {
+        guard let layer else { return channel.send(datagrams) }
+        // Its own datagrams come first, so that the report is about the data alone.
+        guard layer.flush(), datagrams.allSatisfy({ layer.seal($0.bytes) }) else { return DatagramSendReport() }
+        defer { layer.dropOutput() }
+        return layer.send()
+    }
+
+    private func note(_ report: DatagramSendReport, _ peer: DatagramPeer) {
+        var failures = report.failures[...]
+        for position in 0..<report.handledCount {
+            guard let failure = failures.first, failure.position == position else {
+                finishFront(nil)
+                continue
+            }
+            failures.removeFirst()
+            let target = batch[position].destination ?? peer.address
+            finishFront(AsyncSocketError(datagram: target.map { failure.error.about($0) } ?? failure.error, "send"))
+        }
+    }
+
+    // MARK: - Answers
+
+    private func finishFront(_ error: AsyncSocketError?) {
+        guard let packet = queue.removeFront() else { return }
+        if error == nil {
+            byteCount += packet.data.count
+            datagramCount += 1
+        }
+        finish(packet, error)
+    }
+
+    private func finish(_ packet: DatagramPacket, _ error: AsyncSocketError?) {
+        lookups.end(packet.target.query)
+        answer(packet.completion, error)
+    }
+
+    func answer(_ completion: Completion<Void>, _ error: AsyncSocketError?) {
+        switch completion {
+        case .delegate(let tag): outbox.append(error.map { .didNotSend(tag: tag, $0) } ?? .didSend(tag: tag))
+        case .waiter(let waiter): waiter.complete(error.map { .failure($0) } ?? .success(()))
+        case .answered: break
+        }
+    }
+
+    /// Gives up all that waits.
+    func drop(_ error: AsyncSocketError) {
+        while let packet = queue.drop() { finish(packet, error) }
+        counts.pendingSendBytes.store(0, ordering: .relaxed)
+    }
+
+    /// False when the waiter's datagram does not wait here.
+    func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
+        guard let packet = queue.cancel(waiter) else { return false }
+        lookups.end(packet.target.query)
+        if case .waiter(let waiter) = packet.completion { waiter.complete(.failure(error)) }
+        return true
+    }
+
+    // MARK: - Time
+
+    var deadline: Deadline? { queue.hasDeadline ? queue.deadline : nil }
+
+    func expire(at now: Deadline) {
+        while let waiter = queue.lateWaiter(at: now), cancel(waiter, waiter.lateError) {}
+        guard let timeout = queue.packet(at: 0)?.pointee.timeout, queue.isFrontLate(at: now) else { return }
+        finishFront(.timeout(.writeTimeout, "send", blame: .system, seconds: timeout))
+    }
+}

@@ -1,0 +1,317 @@
+// Rules of a UDP socket inside its turn:
+//  1. Everything here is confined to the turn; `record` and `counts` are for anyone.
+//  2. Descriptors are opened by callers, under the lock of the record, or here by `connect`. The loop watches
+//     them from `attach()` to `close(_:)`.
+//  3. An error of a datagram is an answer or an event. Only a descriptor that the loop cannot watch, or that
+//     receives nothing any more, ends the socket.
+//  4. `close` ends everything, once: each operation is answered, and `didClose` is the last event.
+//  5. Messages change what is to be done, and `pump` does it, once, when all of them are in.
+//  6. With DTLS (`DatagramUpgrade`) a failure, the peer's close_notify and `disconnect` close the socket:
+//     nothing of it goes on in plaintext.
+
+internal import FoundationEssentials
+internal import SocketBuffers
+internal import SocketCore
+
+/// The work of a UDP socket: the part of `DatagramConnection` that is confined to the turn.
+final class DatagramService {
+    private enum Phase {
+        case open
+        /// It closes when all is sent.
+        case closing
+        case closed(AsyncSocketError?)
+    }
+
+    let loop: EventLoop
+    let record: Locked<DatagramRecord>
+    let counts: DatagramCounts
+    /// Set before the first message.
+    var registration: LoopRegistration?
+    let outbox: EventOutbox<DatagramEvent>
+    let output: DatagramOutput
+    let input: DatagramInput
+    let post: @Sendable (DatagramMessage) -> Void
+    @exclusivity(unchecked) private var phase = Phase.open
+    @exclusivity(unchecked) var channels: [DatagramChannel] = []
+    @exclusivity(unchecked) var peer = DatagramPeer.none
+    @exclusivity(unchecked) var attempt: DatagramAttempt?
+    /// Of the call of `connect` that the peer comes from, in the record.
+    @exclusivity(unchecked) var claim = 0
+    @exclusivity(unchecked) private var waiters = LifecycleWaiters()
+    /// DTLS; nil on a socket in plaintext.
+    @exclusivity(unchecked) var upgrade: DatagramUpgrade?
+    var configuration = DatagramConfiguration.initial {
+        didSet {
+            input.configure(oldValue.value, configuration.value)
+            output.configuration = configuration
+            journal.configuration = configuration
+        }
+    }
+    @exclusivity(unchecked) private var armedDeadline: Deadline?
+    @exclusivity(unchecked) private var needsPump = false
+    let journal: DatagramJournal
+
+    init(
+        _ outbox: EventOutbox<DatagramEvent>, on loop: EventLoop, _ record: Locked<DatagramRecord>, _ counts: DatagramCounts,
+        _ log: ConnectionLog, post: @escaping @Sendable (DatagramMessage) -> Void
+    ) {
+        self.outbox = outbox
+        self.loop = loop
+        self.record = record
+        self.counts = counts
+        journal = DatagramJournal(log)
+        self.post = post
+        output = DatagramOutput(outbox, counts, post: post)
+        input = DatagramInput(outbox, counts, post: post)
+    }
+
+    var isOver: Bool {
+        if case .closed = phase { true } else { false }
+    }
+
+    var isClosing: Bool {
+        if case .closing = phase { true } else { false }
+    }
+
+    /// The error of an operation that comes after the end, or that the end dropped.
+    var endError: AsyncSocketError {
+        if case .closed(let error?) = phase { return error }
+        return .closed
+    }
+
+    // MARK: - Messages
+
+    func serve(_ message: DatagramMessage) {
+        guard !isOver else { return serveAfterEnd(message) }
+        needsPump = true
+        switch message {
+        case .opened: attach()
+        case .events(let events):
+            for channel in channels { channel.note(events) }
+            if events.contains(.deadline) { expire() }
+        case .connect(let target, let claim, let timeout, let waiter): connect(to: target, claim, timeout, waiter)
+        case .disconnect(let claim): if claim == attempt?.claim ?? self.claim { disconnect() }
+        case .resolved(let query, let answer):
+            output.lookups.note(answer, to: query)
+            goOnConnecting()
+        case .send(let packet): enqueue(packet)
+        case .refuse(let tag, let error): output.answer(.delegate(tag: tag), error)
+        case .judgedSend(let number, let isAccepted): output.noteVerdict(isAccepted, on: number)
+        case .judgedReceive(let datagram, let verdict): input.settle(datagram, verdict)
+        case .receive(let receipt): input.append(receipt)
+        case .setReceiveMode(let mode): input.setMode(mode)
+        case .setSendFilter(let filter): output.setFilter(filter)
+        case .setReceiveFilter(let filter): input.setFilter(filter)
+        case .configure(let new): if new.value.version > configuration.value.version { configuration = new }
+        case .unreachable, .startTLS, .upgrading: serveTLS(message)
+        case .awaitEnd(let waiter): waiters.add(ended: waiter)
+        case .cancel(let waiter): cancel(waiter)
+        case .closeAfterSending: phase = .closing
+        case .close(let error):
+            // Gives the kernel what was sent just before.
+            _ = output.pump(channels, peer)
+            close(error)
+        case .roomIsBack, .changeDelegateQueue, .perform, .retire: break
+        }
+    }
+
+    /// Answers the waiters. The delegate has had its last callback.
+    func serveAfterEnd(_ message: DatagramMessage) {
+        switch message {
+        case .connect(_, _, _, let waiter): waiter?.complete(.failure(endError))
+        case .send(let packet): if case .waiter(let waiter) = packet.completion { waiter.complete(.failure(endError)) }
+        case .receive(let receipt): receipt.waiter.complete(.failure(endError))
+        case .startTLS(let request): request.waiter?.complete(.failure(endError))
+        case .upgrading(.verdictOf(let waiter, _, _)): waiter.complete(.failure(endError))
+        case .awaitEnd(let waiter): waiter.complete(.success(()))
+        case .opened: closeDescriptors()
+        case .events, .disconnect, .resolved, .refuse, .judgedSend, .judgedReceive, .setReceiveMode, .roomIsBack, .setSendFilter,
+            .setReceiveFilter, .configure, .changeDelegateQueue, .unreachable, .upgrading, .cancel, .closeAfterSending, .close,
+            .perform, .retire:
+            break
+        }
+    }
+
+    private func enqueue(_ packet: DatagramPacket) {
+        guard !isClosing else { return output.answer(packet.completion, .closing("send")) }
+        // Another thread may have bound the socket, and not have said so yet.
+        if channels.isEmpty { attach() }
+        guard !isOver else { return serveAfterEnd(.send(packet)) }
+        output.enqueue(packet, peer)
+    }
+
+    /// Answers a waiter with an error, and removes what it waited for.
+    private func cancel(_ waiter: AnyObject, _ error: any Error = CancellationError()) {
+        if input.cancel(waiter, error) || output.cancel(waiter, error) { return }
+        if let attempt, attempt.waiter === waiter { return finishConnecting(.failure(error)) }
+        if let refuse = upgrade?.remove(waiter) {
+            refuse(error)
+            // Later datagrams must not leave in plaintext.
+            return close(error as? AsyncSocketError)
+        }
+        waiters.remove(waiter)?(error)
+    }
+
+    // MARK: - Descriptors
+
+    /// Takes up the descriptors that are new in the record.
+    func attach() {
+        let descriptors = record.withLock { $0.descriptors }
+        for descriptor in descriptors where !channels.contains(where: { $0.descriptor.socket === descriptor.socket }) {
+            guard let registration else { return }
+            let coalesces = descriptor.coalesces ?? configuration.value.reception.contains(.coalescing)
+            let channel = DatagramChannel(
+                descriptor, maximumSize: configuration.value.maximumReceiveSize, coalesces: coalesces)
+            do throws(SystemError) {
+                try channel.join(loop, registration)
+            } catch {
+                return close(AsyncSocketError(error, operation: "watch"))
+            }
+            channels.append(channel)
+            note("opened", ["local": descriptor.localAddress.map { "\($0)" } ?? ""])
+        }
+        if let remote = channels.first?.descriptor.remoteAddress, case .none = peer {
+            (peer, claim) = (.connected(remote), record.withLock { $0.adoptedClaim })
+        }
+        // One that connects begins with its peer.
+        if !channels.isEmpty, attempt == nil { journal.begin(peer: peer.address) }
+    }
+
+    /// Closes what is in the record, or what is not of the family of `channel`.
+    func closeDescriptors(except channel: DatagramChannel? = nil) {
+        let withdrawn = record.withLock { $0.withdraw(keeping: channel?.descriptor.families) }
+        for other in channels where other !== channel { other.leave(loop) }
+        channels = channel.map { [$0] } ?? []
+        // Those that were never attached.
+        for descriptor in withdrawn { descriptor.socket.close() }
+    }
+
+    private func react(to events: LoopEvents) {
+        for channel in channels { channel.note(events) }
+        if events.contains(.deadline) { expire() }
+    }
+
+    // MARK: - Datagrams
+
+    /// Does what the messages have made possible.
+    func pump() {
+        guard needsPump, !isOver else { return }
+        needsPump = false
+        reportErrors()
+        if let error = goOnWithTLS() { return close(error) }
+        let mayReceive = input.pump(channels, peer.address)
+        let maySend = output.pump(channels, peer)
+        if upgrade != nil, let error = goOnWithTLS() { return close(error) }
+        noteDrops(atEnd: false)
+        if let failure = channels.lazy.compactMap({ $0.failure }).first {
+            return close(AsyncSocketError(failure, operation: "receive"))
+        }
+        if isClosing, output.isEmpty { return close(nil) }
+        if !mayReceive, !maySend { upgrade?.layer?.rest() }
+        if mayReceive || maySend || channels.contains(where: { $0.hasErrors }) { askForTurn() }
+    }
+
+    /// Asks the loop for another turn.
+    func askForTurn() {
+        if let registration { loop.resume(registration) }
+    }
+
+    /// A task's datagram, sent here and now; nil when it has to be queued.
+    func sendAtOnce(_ bytes: UnsafeRawBufferPointer, to target: DatagramTarget) -> Result<Void, any Error>? {
+        switch phase {
+        case .open: output.sendAtOnce(bytes, to: target, channels, peer)
+        case .closing: .failure(AsyncSocketError.closing("send"))
+        case .closed: .failure(endError)
+        }
+    }
+
+    /// A datagram for a task, if there is one now.
+    func takeAtOnce() -> Datagram? {
+        // Earlier requests come first.
+        guard !isOver, !needsPump else { return nil }
+        // DTLS may have received its end, or something that needs an answer.
+        defer { if upgrade != nil { needsPump = true } }
+        return input.takeAtOnce(channels, peer.address)
+    }
+
+    private func reportErrors() {
+        for channel in channels {
+            for error in channel.takeErrors() where error.origin != .local {
+                let described = AsyncSocketError(datagram: error.systemError, "send")
+                note("a datagram did not arrive", ["error": "\(described)"])
+                input.report(described, about: error.destination ?? peer.address)
+            }
+        }
+    }
+
+    private func noteDrops(atEnd: Bool) {
+        journal.noteDrops(atEnd: atEnd, peer: peer.address) { record.withLock { $0.countDrops() } }
+    }
+
+    // MARK: - The end
+
+    func close(_ error: AsyncSocketError?) {
+        guard !isOver else { return }
+        phase = .closed(error)
+        noteDrops(atEnd: true)
+        record.withLock { record in
+            record.isClosed = true
+            record.end = error
+        }
+        finishConnecting(.failure(endError))
+        upgrade?.end(endError)
+        closeDescriptors()
+        output.drop(endError)
+        input.drop(endError)
+        waiters.answerEnd(endError)
+        note("closed", error.map { ["error": "\($0)"] } ?? [:])
+        journal.end(error, refusing: upgrade?.refusedRole, CarriedBytes(received: input.byteCount, sent: output.byteCount))
+        outbox.append(.didClose(error))
+    }
+
+    func note(_ message: String, _ details: @autoclosure () -> [String: String]) {
+        journal.note(message, details(), peer: peer.address)
+    }
+
+    // MARK: - Time
+
+    /// Asks the loop for an event at the earliest of the deadlines.
+    func armDeadline() {
+        guard let earliest, let registration else { return }
+        // One that has moved later stays armed: it comes early, and the next is armed then.
+        if let armedDeadline, armedDeadline <= earliest { return }
+        armedDeadline = earliest
+        loop.setDeadline(earliest, of: registration)
+    }
+
+    private var earliest: Deadline? {
+        var earliest = Deadline.earlier(output.deadline, input.deadline)
+        if let attempt { earliest = .earlier(earliest, .earlier(attempt.deadline, attempt.waiter?.deadline)) }
+        if let upgrade { earliest = .earlier(earliest, upgrade.deadline) }
+        if !waiters.isEmpty { earliest = .earlier(earliest, waiters.deadline) }
+        for channel in channels { earliest = .earlier(earliest, channel.retry) }
+        return earliest
+    }
+
+    private func expire() {
+        armedDeadline = nil
+        let now = Deadline.now
+        for channel in channels { channel.retryIfDue(at: now) }
+        if let attempt {
+            if let deadline = attempt.deadline, deadline <= now {
+                finishConnecting(.failure(AsyncSocketError.timeout(.connectTimeout, "connect", seconds: attempt.seconds)))
+            } else if let waiter = attempt.waiter, let deadline = waiter.deadline, deadline <= now {
+                finishConnecting(.failure(waiter.lateError))
+            }
+        }
+        output.expire(at: now)
+        input.expire(at: now)
+        if let error = upgrade?.expire(at: now) { return close(error) }
+        while let (waiter, error) = upgrade?.lateWaiter(at: now) { cancel(waiter, error) }
+        // It waits for the end of a silent socket.
+        while let (waiter, error) = waiters.late(at: now) {
+            waiters.remove(waiter)?(error)
+            close(error as? AsyncSocketError)
+        }
+    }
+}

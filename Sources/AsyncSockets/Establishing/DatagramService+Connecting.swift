@@ -1,0 +1,126 @@
+internal import Glibc
+internal import SocketBuffers
+internal import SocketCore
+
+/// How a UDP socket gets its peer, and loses it.
+extension DatagramService {
+    func connect(to target: DatagramTarget, _ claim: Int, _ seconds: Double, _ waiter: (any OperationWaiter<Void>)?) {
+        guard !isClosing else { return answerConnect(waiter, .failure(AsyncSocketError.closing("connect"))) }
+        // Another thread has asked for it before, and comes later.
+        disconnect()
+        // An attempt closes only the descriptors that it has opened.
+        attach()
+        guard !isOver else { return serveAfterEnd(.connect(target, claim, timeout: seconds, waiter: waiter)) }
+        attempt = DatagramAttempt(
+            target: target, claim: claim, deadline: Deadline(after: seconds), seconds: seconds, waiter: waiter,
+            opens: channels.isEmpty)
+        peer = .connecting
+        if let query = target.query {
+            output.lookups.begin(query, asking: configuration.value.resolver) { [post] in post(.resolved(query, $0)) }
+        } else {
+            goOnConnecting()
+        }
+    }
+
+    func goOnConnecting() {
+        switch attempt?.target {
+        case nil, .peer: break
+        case .address(let address, _): finishConnecting(tryAddresses([address], "\(address)"))
+        case .host(let query):
+            switch output.lookups.answer(to: query) {
+            case nil: break
+            case .failure(let error): finishConnecting(.failure(AsyncSocketError(error)))
+            case .success(let addresses):
+                finishConnecting(tryAddresses(configuration.value.order(addresses), "\(query.host):\(query.port)"))
+            }
+        }
+    }
+
+    /// Connects to the first address for which the kernel has a route.
+    private func tryAddresses(_ addresses: [SocketAddress], _ destination: String) -> Result<SocketAddress, any Error> {
+        var failures: [(address: SocketAddress, error: SystemError)] = []
+        for address in addresses {
+            do throws(SystemError) {
+                return .success(try connect(to: address))
+            } catch {
+                failures.append((address, error))
+            }
+        }
+        return .failure(AsyncSocketError(failedAttempts: failures, destination: destination))
+    }
+
+    private func connect(to address: SocketAddress) throws(SystemError) -> SocketAddress {
+        let configuration = configuration.value
+        var channel = channels.first { $0.reaches(address) }
+        if channel == nil, attempt?.opens == true, configuration.enabledFamilies.allows(address.family) {
+            try record.withLock { record throws(SystemError) in
+                record.add([try DatagramBinding.open(address.family, configuration.reception, record.options)])
+            }
+            attach()
+            channel = channels.first { $0.reaches(address) }
+        }
+        guard let channel else {
+            throw SystemError(
+                "connect", errno: EAFNOSUPPORT, detail: "\(address): the socket has no address of its version of IP")
+        }
+        try channel.descriptor.connect(to: address)
+        closeDescriptors(except: channel)
+        channel.noteAddress()
+        return channel.descriptor.remoteAddress ?? address
+    }
+
+    func finishConnecting(_ result: Result<SocketAddress, any Error>) {
+        guard let attempt = attempt.take() else { return }
+        output.lookups.end(attempt.target.query)
+        switch result {
+        case .success(let address):
+            (peer, claim) = (.connected(address), attempt.claim)
+            record.withLock { $0.peer = address }
+            note("connected", ["to": "\(address)"])
+            journal.begin(peer: address)
+            if attempt.waiter == nil { outbox.append(.didConnect(address)) }
+            attempt.waiter?.complete(.success(()))
+        case .failure(let error):
+            peer = .none
+            // Nothing that was to be encrypted leaves without that.
+            if upgrade != nil { return failConnecting(attempt, error) }
+            if attempt.opens {
+                closeDescriptors()
+                input.refuse(.notOpen("receive"))
+            }
+            record.withLock { $0.endClaim(attempt.claim) }
+            note("not connected", ["error": "\(error)"])
+            journal.failedToConnect(error)
+            answerConnect(attempt.waiter, .failure(error))
+        }
+    }
+
+    private func failConnecting(_ attempt: DatagramAttempt, _ error: any Error) {
+        journal.failedToConnect(error)
+        answerConnect(attempt.waiter, .failure(error))
+        close(error as? AsyncSocketError)
+    }
+
+    private func answerConnect(_ waiter: (any OperationWaiter<Void>)?, _ result: Result<Void, any Error>) {
+        if let waiter { return waiter.complete(result) }
+        if case .failure(let error) = result { outbox.append(.didNotConnect(error as? AsyncSocketError ?? endError)) }
+    }
+
+    func disconnect() {
+        if attempt != nil { return finishConnecting(.failure(AsyncSocketError.closed)) }
+        guard case .connected(let address) = peer else { return }
+        if upgrade != nil || channels.first?.fixedPeer != nil { return close(nil) }
+        for channel in channels {
+            do throws(SystemError) {
+                try channel.descriptor.disconnect()
+            } catch {
+                note("the peer stays, since the kernel refuses to forget it", ["error": "\(error)"])
+                return record.withLock { $0.keepClaim(claim) }
+            }
+        }
+        // Earlier sends are for the peer, whatever comes next.
+        output.aim(at: address)
+        peer = .none
+        record.withLock { $0.endClaim(claim) }
+    }
+}

@@ -1,0 +1,151 @@
+// Rules of establishing:
+//  1. It ends once: with a descriptor that is connected to the target, with an error, or by `cancel`.
+//  2. A descriptor that is there is watched first. If the kernel refuses, the descriptor closes, and nothing
+//     of it is delivered.
+//  3. With a proxy the transport is connected before the connection is established: bytes move for the
+//     negotiation alone (`Tunnel`).
+//  4. Its time runs from the call of `connect` to its end.
+
+internal import SocketBuffers
+internal import SocketCore
+
+/// How a connection is established: looking up and connecting, and asking a proxy.
+///
+/// Confined to the turn of the connection.
+final class Establishing {
+    /// The outcome of a step.
+    enum Outcome {
+        /// Nothing until something else happens.
+        case goesOn
+        /// Go on in another turn.
+        case more
+        /// The channel leads to the target; the event says so. Nil: the peer is gone already, and the end
+        /// follows.
+        case established(DelegateEvent?)
+        indirect case fails(AsyncSocketError)
+    }
+
+    @exclusivity(unchecked) private var opening: Opening
+    /// The proxy is being asked.
+    @exclusivity(unchecked) private var tunnel: Tunnel?
+    private let seconds: Double
+    private let end: Deadline?
+
+    init(to destination: Destination, timeout seconds: Double, on loop: EventLoop) {
+        self.seconds = seconds
+        end = Deadline(after: seconds)
+        opening = Opening(to: destination, on: loop)
+    }
+
+    /// The descriptor of the connection before is closed.
+    func begin(_ data: DataPath, _ owner: any PartOwner) -> Outcome {
+        owner.note("connecting", ["to": "\(opening.destination.name)"])
+        let address = opening.resolve { [weak owner] in owner?.post(.establishing(.resolved($0))) }
+        guard let address else { return .goesOn }
+        return follow(opening.connect(to: [address], Self.options(owner), Self.reports(to: owner)), data, owner)
+    }
+
+    /// News from elsewhere.
+    func receive(_ news: EstablishingNews, _ data: DataPath, _ owner: any PartOwner) -> Outcome {
+        switch news {
+        case .resolved(let answer):
+            follow(opening.resolved(answer, Self.options(owner), Self.reports(to: owner)), data, owner)
+        case .attempt(let number, let events): follow(opening.handle(events, ofAttempt: number), data, owner)
+        }
+    }
+
+    var deadline: Deadline? { .earlier(end, opening.deadline) }
+
+    func expire(at now: Deadline, _ data: DataPath, _ owner: any PartOwner) -> Outcome {
+        if let end, end <= now { return .fails(naming(.timeout(.connectTimeout, "connect", seconds: seconds))) }
+        return follow(opening.expire(at: now), data, owner)
+    }
+
+    /// The error of an attempt that took too long, with what did not answer.
+    func naming(_ error: AsyncSocketError) -> AsyncSocketError {
+        guard error.code == .connectTimeout else { return error }
+        var named = error
+        named.message += ": \(tunnel.map { "the \($0.proxy)" } ?? opening.destination.name) did not answer"
+        return named
+    }
+
+    /// Ends the lookup, or every attempt; nothing of them is left.
+    func cancel() {
+        opening.cancel()
+    }
+
+    private static func options(_ owner: any PartOwner) -> SocketOptionSet { owner.record.withLock { $0.live.options } }
+
+    private static func reports(to owner: any PartOwner) -> @Sendable (Int, LoopEvents) -> Void {
+        { [weak owner] in owner?.post(.establishing(.attempt($0, $1))) }
+    }
+
+    private func follow(_ steps: [Opening.Step], _ data: DataPath, _ owner: any PartOwner) -> Outcome {
+        for step in steps {
+            switch step {
+            case .progressed(let progress): owner.events.append(.progressed(progress))
+            case .connected(let descriptor): return didConnect(descriptor, data, owner)
+            case .failed(let error): return .fails(error)
+            }
+        }
+        return .goesOn
+    }
+
+    /// The transport is connected, and nothing has been delivered yet.
+    private func didConnect(_ descriptor: SocketDescriptor, _ data: DataPath, _ owner: any PartOwner) -> Outcome {
+        let peer = descriptor.remoteAddress
+        do throws(AsyncSocketError) {
+            try Self.open(descriptor, of: peer, "connect", data, owner)
+        } catch {
+            return .fails(error)
+        }
+        if let peer { owner.events.append(.progressed(.connected(peer))) }
+        tunnel = opening.destination.tunnel
+        guard tunnel == nil else { return .goesOn }
+        return .established(
+            peer.map { peer in
+                peer.unixPath.map { .didConnectToPath($0) } ?? .didConnect(host: peer.host ?? "\(peer)", port: peer.port ?? 0)
+            })
+    }
+
+    /// Exchanges messages with the proxy as far as possible now.
+    func negotiate(_ data: DataPath) -> Outcome {
+        guard let channel = data.channel, let answer = tunnel?.negotiate(over: channel, data.reads.preBuffer) else {
+            return .goesOn
+        }
+        switch answer {
+        case .incomplete: return .goesOn
+        case .more: return .more
+        case .failed(let error): return .fails(error)
+        case .established: return .established(.didConnect(host: tunnel?.host ?? "", port: tunnel?.port ?? 0))
+        }
+    }
+
+    // MARK: - Descriptors
+
+    /// Takes over a descriptor that is connected, such as an accepted one.
+    static func adopt(
+        _ descriptor: SocketDescriptor, _ data: DataPath, _ owner: any PartOwner
+    ) -> Outcome {
+        do throws(AsyncSocketError) {
+            try open(descriptor, of: owner.record.remoteAddress ?? descriptor.remoteAddress, "accept", data, owner)
+            return .established(nil)
+        } catch {
+            return .fails(error)
+        }
+    }
+
+    private static func open(
+        _ descriptor: SocketDescriptor, of peer: SocketAddress?, _ operation: String, _ data: DataPath,
+        _ owner: any PartOwner
+    ) throws(AsyncSocketError) {
+        do throws(SystemError) {
+            try owner.watch(descriptor)
+        } catch {
+            throw AsyncSocketError(error, operation: operation)
+        }
+        // Unless the caller has set or cleared it.
+        if options(owner).value(of: .noDelay) == nil { descriptor.setNoDelay() }
+        data.open(ByteChannel(descriptor, of: peer?.family))
+    }
+}

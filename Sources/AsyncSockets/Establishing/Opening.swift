@@ -1,0 +1,115 @@
+internal import SocketCore
+
+/// The way to a connected descriptor: the lookup of a host, then the attempts to reach its addresses.
+///
+/// A late answer finds it over, or its attempt gone from the connector.
+struct Opening {
+    /// Something that has happened. An array has the steps in their order.
+    enum Step {
+        case progressed(ConnectionProgress)
+        case connected(SocketDescriptor)
+        case failed(AsyncSocketError)
+    }
+
+    private enum Phase {
+        /// The descriptor of the previous connection is not closed yet: it may hold the port that this one
+        /// needs.
+        case waiting
+        /// nil: the answer is on its way.
+        case resolving(Resolver.Lookup?)
+        case connecting(Connector)
+        case over
+    }
+
+    let destination: Destination
+    private let loop: EventLoop
+    private var phase = Phase.waiting
+
+    init(to destination: Destination, on loop: EventLoop) {
+        self.destination = destination
+        self.loop = loop
+    }
+
+    /// When `expire(at:)` has something to do.
+    var deadline: Deadline? {
+        if case .connecting(let connector) = phase { connector.deadline } else { nil }
+    }
+
+    /// Looks up the host; returns the address when there is nothing to look up: call `connect` with it.
+    mutating func resolve(_ answer: @escaping @Sendable (Resolver.Answer) -> Void) -> SocketAddress? {
+        switch destination.target {
+        case .address(let address): return address
+        case .host(let host, let port):
+            let query = HostQuery(host: host, port: port, families: destination.policy.families)
+            phase = .resolving(nil)
+            phase = .resolving(destination.resolver.resolve(query, completion: answer))
+            return nil
+        }
+    }
+
+    /// The lookup has ended.
+    mutating func resolved(
+        _ answer: Resolver.Answer, _ options: SocketOptionSet, _ deliver: @escaping @Sendable (Int, LoopEvents) -> Void
+    ) -> [Step] {
+        guard case .resolving = phase else { return [] }
+        switch answer {
+        case .success(let addresses): return connect(to: addresses, options, deliver)
+        case .failure(let error): return [.failed(AsyncSocketError(error))]
+        }
+    }
+
+    /// Tries addresses.
+    ///
+    /// - Parameter deliver: Called on the loop when there is something to `handle`, with the number of the
+    ///   attempt.
+    mutating func connect(
+        to addresses: [SocketAddress], _ options: SocketOptionSet, _ deliver: @escaping @Sendable (Int, LoopEvents) -> Void
+    ) -> [Step] {
+        do throws(NoRoute) {
+            let routes = try destination.policy.routes(to: addresses)
+            var steps: [Step] = []
+            if case .host = destination.target { steps.append(.progressed(.resolved(routes.map(\.destination)))) }
+            let connector = Connector(
+                routes: routes, delay: destination.policy.attemptDelay, options: options, loop: loop, deliver: deliver)
+            phase = .connecting(connector)
+            return steps + translate(connector.begin())
+        } catch {
+            return [.failed(AsyncSocketError(error, destination: destination.name))]
+        }
+    }
+
+    /// The kernel has events for an attempt.
+    func handle(_ events: LoopEvents, ofAttempt number: Int) -> [Step] {
+        guard case .connecting(let connector) = phase else { return [] }
+        return translate(connector.handle(events, of: number))
+    }
+
+    /// The delay before the next attempt is over.
+    func expire(at now: Deadline) -> [Step] {
+        guard case .connecting(let connector) = phase else { return [] }
+        return translate(connector.expire(at: now))
+    }
+
+    /// Ends the lookup, or every attempt; nothing of them is left.
+    mutating func cancel() {
+        switch phase {
+        case .resolving(let lookup): lookup?.cancel()
+        case .connecting(let connector): connector.cancel()
+        case .waiting, .over: break
+        }
+        phase = .over
+    }
+
+    private func translate(_ steps: [Connector.Step]) -> [Step] {
+        steps.map { step in
+            switch step {
+            case .trying(let address): .progressed(.trying(address))
+            case .failed(let address, let error):
+                .progressed(.failed(address, AsyncSocketError(error, operation: "connect")))
+            case .connected(let descriptor): .connected(descriptor)
+            case .exhausted(let failures):
+                .failed(AsyncSocketError(failedAttempts: failures, destination: destination.name))
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+// Rules of the cores:
+//  1. A core serves one use, from its first bind, connect or send to its end. The next use gets a new one,
+//  with the configuration and the filters.
+//  2. A core that has ended is kept until its end is delivered.
+
+internal import AsyncSockets
+public import Foundation
+internal import Logging
+internal import SocketBuffers
+
+extension GCDAsyncUdpSocket {
+    /// A socket without a delegate, with a queue of its own.
+    public convenience init(socketQueue sq: DispatchQueue?) { self.init(delegate: nil, delegateQueue: nil, socketQueue: sq) }
+
+    /// A socket with a delegate and the queue on which it is called.
+    public convenience init(delegate aDelegate: (any GCDAsyncUdpSocketDelegate)?, delegateQueue dq: DispatchQueue?) {
+        self.init(delegate: aDelegate, delegateQueue: dq, socketQueue: nil)
+    }
+
+    /// Another spelling of `markQueueTargetQueue(_:)`.
+    public func markSocketQueueTargetQueue(_ socketQueuesPreConfiguredTargetQueue: DispatchQueue) {
+        markQueueTargetQueue(socketQueuesPreConfiguredTargetQueue)
+    }
+
+    // MARK: - The core
+
+    static func makeCore(
+        _ events: DatagramEvents, _ delegateQueue: DispatchQueue?, _ socketQueue: DispatchQueue?
+    ) -> AsyncUDPSocket {
+        guard let delegateQueue else {
+            return AsyncUDPSocket(inlineDelegate: nil as SilentDatagramDelegate?, socketQueue: socketQueue)
+        }
+        return AsyncUDPSocket(delegate: events, delegateQueue: delegateQueue.serialForDelegate, socketQueue: socketQueue)
+    }
+
+    /// The core as it is: for questions.
+    var core: AsyncUDPSocket { facts.withLock { $0.core } }
+
+    /// A core that can be used: for requests.
+    var fresh: AsyncUDPSocket {
+        let (old, queue) = (core, audience.withLock { $0.queue })
+        guard old.isClosed else { return old }
+        let new = Self.makeCore(events, queue, socketQueue)
+        (new.isIPv4Enabled, new.isIPv6Enabled) = (old.isIPv4Enabled, old.isIPv6Enabled)
+        new.preferredFamily = old.preferredFamily
+        let (filters, sendBuffer) = facts.withLock { ($0.filters, $0.maxSend) }
+        filters.apply(to: new)
+        Self.setSendBuffer(sendBuffer, of: new)
+        return facts.withLock { facts in
+            // Another thread may have been first.
+            if facts.core === old { facts.retire(with: new, keepsOld: queue != nil) }
+            return facts.core
+        }
+    }
+
+    /// Has a core bind or connect.
+    func begin(_ start: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
+        let (delegate, queue) = audience.withLock { ($0.delegate, $0.queue) }
+        if delegate == nil { throw Self.misuse("Attempting to use socket without a delegate. Set a delegate first.") }
+        if queue == nil { throw Self.misuse("Attempting to use socket without a delegate queue. Set a delegate queue first.") }
+        try attempt(start)
+    }
+
+    func attempt(_ body: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
+        do throws(AsyncSocketError) {
+            try body(fresh)
+        } catch {
+            throw error.asDatagramError
+        }
+    }
+
+    private static func misuse(_ message: String) -> GCDAsyncUdpSocketError {
+        GCDAsyncUdpSocketError(.badConfigError, userInfo: [NSLocalizedDescriptionKey: message])
+    }
+
+    static func internetAddress(_ data: Data) throws -> SocketAddress {
+        guard let address = SocketAddress(data: data), address.family == .ipv4 || address.family == .ipv6 else {
+            throw GCDAsyncUdpSocketError(
+                .badParamError, userInfo: [NSLocalizedDescriptionKey: "A valid IPv4 or IPv6 address was not given"])
+        }
+        return address
+    }
+
+    /// As in the original the port is free when this returns, unless the caller is on the socket's queue.
+    func closeAndWait() {
+        let core = core
+        guard core.isInUse else { return }
+        core.close()
+        marks.performAndWait({}) { body in core.perform { body($0.first) } }
+    }
+
+    // MARK: - Settings
+
+    func callBack(on queue: DispatchQueue?) {
+        audience.withLock { $0.queue = queue }
+        let core = core
+        if let queue { core.setDelegate(events, delegateQueue: queue.serialForDelegate) } else { core.removeDelegate() }
+    }
+
+    func replaceUserData(_ value: Any?) {
+        // The old value may run code of the caller's when it goes: not under the lock.
+        let old = facts.withLock { facts in
+            defer { facts.userData = value }
+            return facts.userData
+        }
+        withExtendedLifetime(old) {}
+    }
+
+    func setSendBuffer(_ size: UInt16) {
+        facts.withLock { $0.maxSend = size }
+        Self.setSendBuffer(size, of: fresh)
+    }
+
+    /// - Parameter size: Nil: as the kernel has it.
+    private static func setSendBuffer(_ size: UInt16?, of core: AsyncUDPSocket) {
+        guard let size else { return }
+        do throws(AsyncSocketError) {
+            try core.setOption(.sendBufferSize, to: Int(size))
+        } catch {
+            core.logger.debug("the size of the send buffer was not set: \(error)")
+        }
+    }
+
+    func filterSends(by filter: GCDAsyncUdpSocketSendFilterBlock?, on queue: DispatchQueue?) {
+        change { $0.send = queue.flatMap { queue in filter.map { ($0, queue) } } }
+    }
+
+    func filterReceipts(by filter: GCDAsyncUdpSocketReceiveFilterBlock?, on queue: DispatchQueue?) {
+        change { $0.receive = queue.flatMap { queue in filter.map { ($0, queue) } } }
+    }
+
+    private func change(_ body: (inout DatagramFilters) -> Void) {
+        // The objects that old blocks hold go outside of the lock.
+        let (old, new) = facts.withLock { facts in
+            let old = facts.filters
+            body(&facts.filters)
+            return (old, facts.filters)
+        }
+        withExtendedLifetime(old) { new.apply(to: fresh) }
+    }
+
+    // MARK: - Facts
+
+    var peer: SocketAddress? { core.isConnected ? core.connectedAddress : nil }
+
+    func local(_ family: SocketAddress.Family?) -> SocketAddress? {
+        let core = core
+        guard core.isOpen else { return nil }
+        return core.localAddresses.first { family == nil || $0.family == family }
+    }
+
+    func descriptor(_ family: SocketAddress.Family?) -> Int32 {
+        guard marks.isCurrent else {
+            note("the descriptor is available inside perform(_:) alone")
+            return -1
+        }
+        return core.currentDescriptor(of: family) ?? -1
+    }
+
+    func note(_ message: String) {
+        core.logger.debug("\(message)")
+    }
+}
+
+/// The delegate of a socket without one.
+final class SilentDatagramDelegate: AsyncUDPSocketDelegate, Sendable {}

@@ -1,0 +1,179 @@
+internal import AsyncSockets
+internal import Foundation
+internal import Logging
+internal import SocketBuffers
+
+// How the original's declarations become requests to the core.
+extension GCDAsyncSocket {
+    /// Enough for a program that queues a large file at once, and an end for one that never stops (D13).
+    static var pendingWriteLimit: ByteLimit { .mebibytes(1024) }
+
+    /// A core that calls `events` on the delegate queue, or nothing without one.
+    static func makeCore(_ events: SocketEvents, _ delegateQueue: DispatchQueue?, _ socketQueue: DispatchQueue?) -> AsyncSocket {
+        guard let delegateQueue else {
+            return AsyncSocket(inlineDelegate: nil as SilentDelegate?, socketQueue: socketQueue)
+        }
+        return AsyncSocket(delegate: events, delegateQueue: delegateQueue.serialForDelegate, socketQueue: socketQueue)
+    }
+
+    // MARK: - The delegate
+
+    var audience: (delegate: (any GCDAsyncSocketDelegate)?, queue: DispatchQueue?) {
+        facts.withLock { ($0.delegate, $0.delegateQueue) }
+    }
+
+    func callBack(on queue: DispatchQueue?) {
+        facts.withLock { $0.delegateQueue = queue }
+        if let queue { core.setDelegate(events, delegateQueue: queue.serialForDelegate) } else { core.removeDelegate() }
+    }
+
+    func replaceUserData(_ value: Any?) {
+        // The old value may run code of the caller's when it goes: not under the lock.
+        let old = facts.withLock { facts in
+            defer { facts.userData = value }
+            return facts.userData
+        }
+        withExtendedLifetime(old) {}
+    }
+
+    // MARK: - Beginning
+
+    /// Has the core connect or listen.
+    func begin(_ operation: String, to host: String?, _ start: (AsyncSocket) throws(AsyncSocketError) -> Void) throws {
+        let (delegate, queue) = audience
+        if delegate == nil { throw Self.misuse("Attempting to \(operation) without a delegate. Set a delegate first.") }
+        if queue == nil { throw Self.misuse("Attempting to \(operation) without a delegate queue. Set a delegate queue first.") }
+        guard core.isDisconnected else {
+            throw Self.misuse("Attempting to \(operation) while connected or accepting connections. Disconnect first.")
+        }
+        guard core.isIPv4Enabled || core.isIPv6Enabled else {
+            throw Self.misuse("Both IPv4 and IPv6 have been disabled. Must enable at least one protocol first.")
+        }
+        reads.begin(clears: true)
+        defer { reads.begin(clears: false) }
+        facts.withLock { ($0.host, $0.hasBegunTLS, $0.trust) = (host, false, EvaluationSettings()) }
+        do throws(AsyncSocketError) {
+            try start(core)
+        } catch {
+            throw error.asStreamError
+        }
+    }
+
+    private static func misuse(_ message: String) -> GCDAsyncSocketError {
+        GCDAsyncSocketError(.badConfigError, userInfo: [NSLocalizedDescriptionKey: message])
+    }
+
+    /// An IPv4 or IPv6 address in a Data.
+    static func internetAddress(_ data: Data) throws -> SocketAddress {
+        guard let address = SocketAddress(data: data), address.family == .ipv4 || address.family == .ipv6 else {
+            throw GCDAsyncSocketError(
+                .badParamError, userInfo: [NSLocalizedDescriptionKey: "A valid IPv4 or IPv6 address was not given"])
+        }
+        return address
+    }
+
+    // MARK: - Taking over
+
+    /// A socket of this one's class, with its delegate, for an accepted connection.
+    func makeChild(socketQueue: DispatchQueue?) -> GCDAsyncSocket {
+        // By way of the conformance, which is unavailable as its initializer is.
+        let type: Any.Type = Swift.type(of: self)
+        let child = (type as? any AcceptedSocket.Type)?.init(accepted: self, socketQueue: socketQueue)
+        let (delegate, queue) = audience
+        return child as? GCDAsyncSocket ?? GCDAsyncSocket(delegate: delegate, delegateQueue: queue, socketQueue: socketQueue)
+    }
+
+    /// On a new socket: serves the connection of `accepted` instead of its own core, with its own
+    /// configuration.
+    func takeOver(_ accepted: AsyncSocket) {
+        accepted.isIPv4Enabled = core.isIPv4Enabled
+        accepted.isIPv6Enabled = core.isIPv6Enabled
+        accepted.isIPv4PreferredOverIPv6 = core.isIPv4PreferredOverIPv6
+        accepted.alternateAddressDelay = core.alternateAddressDelay
+        accepted.autoDisconnectOnClosedReadStream = core.autoDisconnectOnClosedReadStream
+        core = accepted
+        callBack(on: audience.queue)
+    }
+
+    /// On a new socket: takes over a connected descriptor.
+    ///
+    /// The connection may end at once, on another thread: nothing is delivered before `core` is set.
+    func adopt(_ descriptor: Int32, socketQueue: DispatchQueue?) throws {
+        let queue = audience.queue.map {
+            DispatchQueue(label: "GCDAsyncSocket.delegate", attributes: .initiallyInactive, target: $0)
+        }
+        defer { queue?.activate() }
+        do throws(AsyncSocketError) {
+            if let queue {
+                core = try AsyncSocket(
+                    adopting: descriptor, delegate: events, delegateQueue: queue, socketQueue: socketQueue)
+            } else {
+                core = try AsyncSocket(
+                    adopting: descriptor, inlineDelegate: nil as SilentDelegate?, socketQueue: socketQueue)
+            }
+            core.maximumPendingWriteBytes = Self.pendingWriteLimit
+        } catch {
+            throw error.asStreamError
+        }
+    }
+
+    // MARK: - Facts
+
+    var peer: SocketAddress? { core.isConnected ? core.connectedAddress : nil }
+    var local: SocketAddress? { core.isDisconnected ? nil : core.localAddress }
+
+    func has(_ family: SocketAddress.Family) -> Bool {
+        if core.isConnected { return core.connectedAddress?.family == family }
+        return core.listeningAddresses.contains { $0.family == family }
+    }
+
+    func descriptor(_ family: SocketAddress.Family?) -> Int32 {
+        guard marks.isCurrent else {
+            note("the descriptor is available inside perform(_:) alone")
+            return -1
+        }
+        if let family, !has(family) { return -1 }
+        return core.currentDescriptor ?? marks.descriptor ?? -1
+    }
+
+    // MARK: - Reading
+
+    func enqueueRead(_ buffer: NSMutableData?, _ offset: UInt, _ tag: Int, _ read: (AsyncSocket, _ ticket: Int) -> Void) {
+        if let buffer, offset > UInt(buffer.length) {
+            return note("a read was dropped: its offset lies beyond the end of its buffer")
+        }
+        guard !core.isDisconnected else { return note("a read was dropped: the socket is not in use") }
+        read(core, reads.append(tag: tag, buffer: buffer, offset: Int(offset)))
+    }
+
+    /// A limit of the original, where 0 means unlimited.
+    static func limit(_ length: UInt) -> ByteLimit {
+        length == 0 ? .unlimited : .bytes(Int(clamping: length))
+    }
+
+    static func report(
+        _ progress: OperationProgress?, tag: Int?, _ tagPointer: UnsafeMutablePointer<Int>?,
+        _ done: UnsafeMutablePointer<UInt>?, _ total: UnsafeMutablePointer<UInt>?
+    ) -> Float {
+        tagPointer?.pointee = tag ?? 0
+        done?.pointee = UInt(progress?.bytesDone ?? 0)
+        total?.pointee = UInt(progress?.total ?? 0)
+        guard let progress else { return .nan }
+        return Float(progress.fraction ?? 1)
+    }
+
+    func note(_ message: String) {
+        core.logger.debug("\(message)")
+    }
+}
+
+/// The delegate of a socket without one.
+final class SilentDelegate: AsyncSocketDelegate, Sendable {}
+
+/// A socket that a listener can make for a connection.
+protocol AcceptedSocket: AnyObject {
+    init(accepted listener: GCDAsyncSocket, socketQueue: DispatchQueue?)
+}
+
+@available(*, unavailable)
+extension GCDAsyncSocket: AcceptedSocket {}

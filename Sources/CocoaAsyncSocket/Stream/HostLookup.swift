@@ -1,0 +1,18 @@
+internal import Dispatch
+internal import SocketBuffers
+internal import SocketCore
+
+/// A lookup that its caller waits for.
+enum HostLookup {
+    /// - Throws: A `ResolveError`.
+    static func addresses(of host: String, port: UInt16) throws -> [SocketAddress] {
+        let answer = Locked<Resolver.Answer?>(nil)
+        let done = DispatchSemaphore(value: 0)
+        _ = Resolver.system.resolve(HostQuery(host: host, port: port)) { result in
+            answer.withLock { $0 = result }
+            done.signal()
+        }
+        done.wait()
+        return try answer.withLock { $0 }?.get() ?? []
+    }
+}

@@ -1,0 +1,233 @@
+// Rules of the dictionary:
+//  1. A key that the original refuses is refused in its words, and a value of a wrong type with the name of
+//     its key. A refusal ends the connection.
+//  2. A setting can make the verification stricter. Only `GCDAsyncSocketManuallyEvaluateTrust` takes it from
+//     OpenSSL, and gives it to the delegate.
+//  3. Versions and cipher suites that are too weak are left out; if nothing is left, that is refused.
+//  4. Unknown keys mean nothing, as in the original.
+
+internal import AsyncSockets
+internal import Foundation
+internal import SocketBuffers
+internal import SocketTLS
+
+/// The settings of `startTLS(_:)`, read from its dictionary.
+struct TLSDictionary {
+    typealias Refusal = TLSDictionaryValues.Refusal
+
+    enum Settings {
+        case client(TLSClientSettings)
+        case server(TLSServerSettings)
+    }
+
+    private let values: TLSDictionaryValues
+    private var policy = TLSPolicy.intermediate
+    private var minimum = TLSVersion.tls12
+    private var maximum: TLSVersion?
+
+    /// - Parameter host: The host or the address that the socket connects to.
+    static func read(
+        _ dictionary: [String: NSObject], host: String?
+    ) throws(Refusal) -> (Settings, EvaluationSettings) {
+        var reader = TLSDictionary(values: try TLSDictionaryValues(dictionary))
+        return try reader.settings(host: host)
+    }
+
+    private init(values: TLSDictionaryValues) {
+        self.values = values
+    }
+
+    private mutating func settings(host: String?) throws(Refusal) -> (Settings, EvaluationSettings) {
+        let isManual = try values.isTrue(GCDAsyncSocketManuallyEvaluateTrust)
+        try readVersions()
+        try readCipherSuites()
+        try checkKeysWithoutEffect()
+        let anchors = try values.array(GCDAsyncSocketSSLAnchorCertificates, of: SecCertificate.self, "SecCertificate")?
+            .map(\.certificate)
+        guard try values.isTrue(GCDAsyncSocketSSLIsServer) else {
+            let name = try values.string(GCDAsyncSocketSSLPeerName) ?? host
+            let client = try client(expecting: name, isManual: isManual, anchors)
+            return (.client(client), EvaluationSettings(anchors: anchors, serverName: name))
+        }
+        return (.server(try server(isManual: isManual, anchors)), EvaluationSettings(anchors: anchors, peer: .client))
+    }
+
+    // MARK: - The two sides
+
+    /// - Parameter name: Nil: the core refuses, unless the delegate decides.
+    private func client(
+        expecting name: String?, isManual: Bool, _ anchors: [Certificate]?
+    ) throws(Refusal) -> TLSClientSettings {
+        var settings = name.map { TLSClientSettings.client(serverName: $0) } ?? .client
+        if name == nil, isManual {
+            // No name is known, to verify or to send: an address is never sent, and the delegate decides.
+            settings = .client(serverName: "0.0.0.0")
+            settings.verifiesHostName = false
+        }
+        settings.proof = .certificates(rules(anchors))
+        try complete(&settings, isManual: isManual, anchors)
+        settings.resumption = try values.data(GCDAsyncSocketSSLPeerID).map { .store(PeerSessions.store(for: $0)) } ?? .none
+        return settings
+    }
+
+    private func server(isManual: Bool, _ anchors: [Certificate]?) throws(Refusal) -> TLSServerSettings {
+        _ = try values.string(GCDAsyncSocketSSLPeerName)
+        _ = try values.data(GCDAsyncSocketSSLPeerID)
+        guard let identity = try identity() else {
+            throw .init(message: "A server needs an identity: kCFStreamSSLCertificates has none")
+        }
+        var settings = TLSServerSettings.server(identity: identity)
+        if let certificates = try clientCertificates() {
+            settings.clients = .certificates(certificates, rules(anchors))
+        } else if isManual {
+            throw .init(message: "Manual trust validation is not supported for server sockets")
+        }
+        try complete(&settings, isManual: isManual, anchors)
+        return settings
+    }
+
+    private func complete<Side>(
+        _ settings: inout TLSSettings<Side>, isManual: Bool, _ anchors: [Certificate]?
+    ) throws(Refusal) {
+        settings.identity = try identity()
+        settings.policy = policy
+        settings.minimumVersion = minimum
+        settings.maximumVersion = maximum
+        settings.applicationProtocols = try values.array(GCDAsyncSocketSSLALPN, of: String.self, "NSString") ?? []
+        if let anchors { settings.trustRoots = .certificates(anchors) }
+        if isManual { settings.trustEvaluation = .manual }
+        // A delegate may ask a person.
+        settings.trustTimeout = .seconds(300)
+    }
+
+    /// An anchor need not have signed itself.
+    private func rules(_ anchors: [Certificate]?) -> TLSCertificateRules {
+        TLSCertificateRules(acceptsPartialChains: anchors != nil)
+    }
+
+    /// Nil: the server does not ask.
+    private func clientCertificates() throws(Refusal) -> TLSClientCertificates? {
+        let key = GCDAsyncSocketSSLClientAuthentication
+        guard let number = try values.number(key) else { return nil }
+        switch SSLAuthenticate(rawValue: number.int32Value) {
+        case .neverAuthenticate: return nil
+        case .alwaysAuthenticate: return .required
+        case .tryAuthenticate: return .optional
+        case nil: throw .init(message: "Invalid value for \(key). There is no SSLAuthenticate with the number \(number).")
+        }
+    }
+
+    // MARK: - The identity
+
+    private func identity() throws(Refusal) -> TLSIdentity? {
+        let key = GCDAsyncSocketSSLCertificates
+        guard let items = try values.array(key, of: NSObject.self, "SecIdentity or SecCertificate"), let first = items.first
+        else {
+            return nil
+        }
+        guard let identity = (first as? SecIdentity)?.identity else {
+            throw .init(message: "Invalid value for \(key). The first item of the array must be of type SecIdentity.")
+        }
+        var chain: [Certificate] = []
+        for item in items.dropFirst() {
+            guard let certificate = (item as? SecCertificate)?.certificate else {
+                throw .init(
+                    message: "Invalid value for \(key). The items after the first one must be of type SecCertificate.")
+            }
+            chain.append(certificate)
+        }
+        // Without a chain of its own the one of the PKCS#12 file counts.
+        guard !chain.isEmpty, let leaf = identity.certificateChain.first else { return identity }
+        do throws(TLSError) {
+            return try TLSIdentity(
+                certificateChain: [leaf] + chain.filter { $0 != leaf }, privateKey: identity.privateKey)
+        } catch {
+            throw .init(message: error.message)
+        }
+    }
+
+    // MARK: - Versions and algorithms
+
+    private mutating func readVersions() throws(Refusal) {
+        if let oldest = try version(GCDAsyncSocketSSLProtocolVersionMin) {
+            minimum = try Self.oldest(oldest)
+        }
+        if let newest = try version(GCDAsyncSocketSSLProtocolVersionMax) {
+            maximum = try Self.newest(newest)
+        }
+    }
+
+    private func version(_ key: String) throws(Refusal) -> SSLProtocol? {
+        guard let number = try values.number(key) else { return nil }
+        guard let version = SSLProtocol(rawValue: number.int32Value) else {
+            throw .init(message: "Invalid value for \(key). There is no SSLProtocol with the number \(number).")
+        }
+        return version == .sslProtocolUnknown ? nil : version
+    }
+
+    private static func oldest(_ version: SSLProtocol) throws(Refusal) -> TLSVersion {
+        switch version {
+        case .sslProtocolUnknown, .sslProtocol2, .sslProtocol3, .tlsProtocol1, .tlsProtocol11, .tlsProtocol12: .tls12
+        case .tlsProtocol13, .tlsProtocolMaxSupported: .tls13
+        case .sslProtocol3Only, .tlsProtocol1Only, .sslProtocolAll, .dtlsProtocol1, .dtlsProtocol12:
+            throw .init(message: "Error in SSLSetProtocolVersionMin: \(version) is not a version of TLS over a stream")
+        }
+    }
+
+    private static func newest(_ version: SSLProtocol) throws(Refusal) -> TLSVersion? {
+        switch version {
+        case .sslProtocolUnknown, .tlsProtocolMaxSupported: nil
+        case .tlsProtocol12: .tls12
+        case .tlsProtocol13: .tls13
+        case .sslProtocol2, .sslProtocol3, .sslProtocol3Only, .tlsProtocol1, .tlsProtocol1Only, .tlsProtocol11:
+            throw .init(message: "Error in SSLSetProtocolVersionMax: \(version) is too old, and TLS 1.2 is the oldest")
+        case .sslProtocolAll, .dtlsProtocol1, .dtlsProtocol12:
+            throw .init(message: "Error in SSLSetProtocolVersionMax: \(version) is not a version of TLS over a stream")
+        }
+    }
+
+    private mutating func readCipherSuites() throws(Refusal) {
+        let key = GCDAsyncSocketSSLCipherSuites
+        guard let numbers = try values.array(key, of: NSNumber.self, "NSNumber") else { return }
+        let suites = numbers.compactMap { SSLCipherSuite(exactly: $0.int64Value) }
+        let names13 = suites.compactMap { CipherSuiteNames.ofTLS13[$0] }
+        let names12 = suites.compactMap { CipherSuiteNames.ofTLS12[$0] }
+        // The list says which suites may be used: each version without one is out.
+        if names13.isEmpty { maximum = .tls12 }
+        if names12.isEmpty { minimum = .tls13 }
+        guard !(names12 + names13).isEmpty, maximum.map({ minimum <= $0 }) ?? true else {
+            throw .init(message: "Error in SSLSetEnabledCiphers: none of \(key) can be used with the versions of TLS")
+        }
+        var seen: Set<String> = []
+        policy.cipherSuites = (names13 + names12).filter { seen.insert($0).inserted }
+    }
+
+    private func checkKeysWithoutEffect() throws(Refusal) {
+        _ = try values.number(GCDAsyncSocketSSLSessionOptionFalseStart)
+        _ = try values.number(GCDAsyncSocketSSLSessionOptionSendOneByteRecord)
+        _ = try values.data(GCDAsyncSocketSSLDiffieHellmanParameters)
+        _ = try values.number(GCDAsyncSocketUseCFStreamForTLS)
+    }
+}
+
+/// The sessions that clients may resume, for each `GCDAsyncSocketSSLPeerID`.
+enum PeerSessions {
+    private struct Entry {
+        let peerID: Data
+        let sessions: TLSSessionMemory
+    }
+
+    /// The newest last.
+    private static let entries = Locked<[Entry]>([])
+    private static let limit = 64
+
+    static func store(for peerID: Data) -> TLSSessionMemory {
+        entries.withLock { entries in
+            let sessions = entries.first { $0.peerID == peerID }?.sessions ?? TLSSessionMemory()
+            entries.removeAll { $0.peerID == peerID }
+            entries.append(Entry(peerID: peerID, sessions: sessions))
+            if entries.count > limit { entries.removeFirst() }
+            return sessions
+        }
+    }
+}

@@ -1,0 +1,131 @@
+// Rules of the error queue:
+//  1. An event announces errors (EPOLLERR), and goes on to announce them until the queue and `SO_ERROR` are
+//     both empty. `takeErrors(atMost:)` empties both, and says whether it is done.
+//  2. It takes a limited number at a time: a peer decides how many errors there are.
+//  3. The kernel tells each error twice, as `SO_ERROR` and in the queue; here it counts once. A full queue
+//     leaves `SO_ERROR` alone, which does not name the peer.
+
+internal import CLinux
+internal import Glibc
+
+/// An error that a datagram has met after it was sent.
+package struct DatagramError: Error, Hashable, Sendable {
+    /// Where the error comes from.
+    package enum Origin: Hashable, Sendable {
+        /// This machine, such as for a datagram that is larger than the path carries. The send that met it
+        /// has failed too.
+        case local
+        /// A router or the peer's machine, by ICMP (RFC 792; RFC 4443).
+        case network(type: UInt8, code: UInt8)
+        /// The kernel has lost the details.
+        case unknown
+    }
+
+    package let errno: CInt
+    package let origin: Origin
+    /// Where the datagram was sent to; nil when the kernel has lost the details.
+    package let destination: SocketAddress?
+    /// The sender of the ICMP message.
+    package let reporter: SocketAddress?
+    /// For EMSGSIZE: the largest packet that the path carries.
+    package let pathMTU: Int?
+
+    /// The same as an error of a call, about the destination.
+    package var systemError: SystemError {
+        let error = SystemError("sendmmsg", errno: errno)
+        return destination.map { error.about($0) } ?? error
+    }
+}
+
+extension DatagramDescriptor {
+    /// Takes the errors that datagrams have met.
+    ///
+    /// - Returns: `isDrained`: there are none left, and an event announces the next. Otherwise call it again.
+    package func takeErrors(atMost limit: Int = 32) -> (errors: [DatagramError], isDrained: Bool) {
+        let pending = socket.takeError(of: "sendmmsg")
+        var errors: [DatagramError] = []
+        for _ in 0..<limit {
+            switch takeQueuedError() {
+            case .error(let error): errors.append(error)
+            case .other: break
+            case .none:
+                if let pending, !errors.contains(where: { $0.errno == pending.errno }) {
+                    errors.append(DatagramError(pending))
+                }
+                return (errors, true)
+            }
+        }
+        return (errors, false)
+    }
+
+    private enum QueueAnswer {
+        case error(DatagramError)
+        /// Something else that uses the queue, such as a time stamp of sending.
+        case other
+        case none
+    }
+
+    private func takeQueuedError() -> QueueAnswer {
+        withUnsafeTemporaryAllocation(byteCount: Self.controlSize, alignment: 8) { control in
+            var name = sockaddr_storage()
+            return withUnsafeMutableBytes(of: &name) { name in
+                var message = msghdr()
+                message.msg_name = name.baseAddress
+                message.msg_namelen = socklen_t(name.count)
+                message.msg_control = control.baseAddress
+                message.msg_controllen = control.count
+                let flags = CInt(MSG_ERRQUEUE | MSG_DONTWAIT)
+                guard retryingOnInterrupt({ recvmsg(socket.rawValue, &message, flags) }) >= 0 else { return .none }
+                let length = min(Int(message.msg_namelen), name.count)
+                let destination = SocketAddress(UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(name)[..<length]))
+                let messages = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(control)[..<Int(message.msg_controllen)])
+                return DatagramError(messages, to: destination).map { .error($0) } ?? .other
+            }
+        }
+    }
+
+    /// An extended error with an address takes 64 bytes, and the facts of a received datagram may come too.
+    private static let controlSize = 512
+}
+
+extension DatagramError {
+    /// An error without details.
+    fileprivate init(_ error: SystemError) {
+        self.init(errno: error.errno, origin: .unknown, destination: nil, reporter: nil, pathMTU: nil)
+    }
+
+    /// Nil when the control messages have no error of a datagram.
+    fileprivate init?(_ control: UnsafeRawBufferPointer, to destination: SocketAddress?) {
+        var reader = ControlMessageReader(control)
+        while let message = reader.next() {
+            guard [CInt(IPPROTO_IP), CInt(IPPROTO_IPV6)].contains(message.level),
+                [IP_RECVERR, IPV6_RECVERR].contains(message.type)
+            else { continue }
+            // `struct sock_extended_err`, whose union keeps Swift from copying it as a whole.
+            guard let number: CInt = message.value(), let kind: (UInt8, UInt8, UInt8) = message.value(at: 4),
+                let fact: UInt32 = message.value(at: 8), let origin = Origin(kind), number != 0
+            else { return nil }
+            errno = number
+            self.origin = origin
+            self.destination = destination
+            // `SO_EE_OFFENDER`; `AF_UNSPEC` for a local error.
+            reporter = SocketAddress(
+                UnsafeRawBufferPointer(rebasing: message.data.dropFirst(MemoryLayout<sock_extended_err>.size)))
+            pathMTU = number == EMSGSIZE && fact > 0 ? Int(fact) : nil
+            return
+        }
+        return nil
+    }
+}
+
+extension DatagramError.Origin {
+    /// Nil for what is not an error: time stamps and completions of sending.
+    fileprivate init?(_ error: (origin: UInt8, type: UInt8, code: UInt8)) {
+        switch CInt(error.origin) {
+        case SO_EE_ORIGIN_LOCAL: self = .local
+        case SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6: self = .network(type: error.type, code: error.code)
+        case SO_EE_ORIGIN_NONE: self = .unknown
+        default: return nil
+        }
+    }
+}

@@ -1,0 +1,164 @@
+// Rules of the limiter:
+//  1. A bucket is one point in time: when it will be full again (GCRA, ITU-T I.371). It admits a datagram
+//     unless the point would then lie more than the burst in the future.
+//  2. A datagram takes from both buckets, or from neither.
+//  3. A bucket that is full is as good as none. Only full ones are forgotten, so that no source gets more by
+//     making the limiter forget it, however many sources someone else invents.
+//  4. A hand goes round the remembered sources, a few for each new one: the work for one datagram is bounded.
+//  5. When no place is free, a new source uses one of a few shared buckets, chosen by a hash that a sender
+//     cannot predict. A source that gets a place takes the state of its shared bucket along.
+
+internal import Glibc
+
+/// Says of each datagram whether a `DatagramRateLimit` admits it.
+package struct DatagramRateLimiter: Sendable {
+    /// Why a datagram is not admitted.
+    package enum Verdict: Hashable, Sendable {
+        case admitted
+        /// Its source has sent too many.
+        case sourceRefused
+        /// All sources together have.
+        case allRefused
+    }
+
+    /// How many datagrams were refused since the beginning, by either limit.
+    package private(set) var refusedCount: UInt64 = 0
+
+    private let perSource: Pace?
+    private let inAll: Pace?
+    private var all = Bucket()
+    private var sources: SourceTable
+
+    package init(_ limit: DatagramRateLimit) {
+        perSource = limit.perSource.map { Pace($0) }
+        inAll = limit.inAll.map { Pace($0) }
+        sources = SourceTable(limit: limit.trackedSources)
+    }
+
+    /// How many sources are remembered: at most `trackedSources`.
+    package var trackedCount: Int { sources.count }
+
+    /// - Parameter now: Not earlier than in the call before.
+    package mutating func judge(_ sender: SocketAddress, at now: Deadline) -> Verdict {
+        let source = perSource == nil ? nil : DatagramSourceKey(sender)
+        let verdict = verdict(on: source, at: now)
+        switch verdict {
+        case .admitted:
+            if let inAll { all.take(inAll, at: now) }
+            if let source, let perSource { sources.take(source, perSource, at: now) }
+        case .sourceRefused, .allRefused: refusedCount += 1
+        }
+        return verdict
+    }
+
+    private func verdict(on source: DatagramSourceKey?, at now: Deadline) -> Verdict {
+        if let source, let perSource, !sources.bucket(of: source).admits(perSource, at: now) { return .sourceRefused }
+        if let inAll, !all.admits(inAll, at: now) { return .allRefused }
+        return .admitted
+    }
+}
+
+/// A rate in nanoseconds.
+private struct Pace: Sendable {
+    /// The time that one datagram takes.
+    let interval: UInt64
+    /// The time that a burst takes.
+    let tolerance: UInt64
+
+    init(_ rate: DatagramRateLimit.Rate) {
+        // A century is as good as never, and keeps the sums in range.
+        let longest = 3_155_760_000.0 * 1_000_000_000
+        interval = UInt64(max(1, min(1_000_000_000 / rate.perSecond, longest)))
+        tolerance = UInt64(min(Double(interval) * Double(rate.burst), longest))
+    }
+}
+
+private struct Bucket: Sendable {
+    /// When it is full again, in the nanoseconds of `Deadline`.
+    private(set) var fullAt: UInt64 = 0
+
+    func isFull(at now: Deadline) -> Bool { fullAt <= now.nanoseconds }
+
+    func admits(_ pace: Pace, at now: Deadline) -> Bool {
+        max(fullAt, now.nanoseconds) + pace.interval <= now.nanoseconds + pace.tolerance
+    }
+
+    mutating func take(_ pace: Pace, at now: Deadline) {
+        fullAt = max(fullAt, now.nanoseconds) + pace.interval
+    }
+}
+
+/// One source: an IPv4 address, or the first 64 bits of an IPv6 address with its scope.
+private struct DatagramSourceKey: Hashable, Sendable {
+    private let network: UInt64
+    /// The scope of a link-local address, or `ofIPv4`.
+    private let scope: UInt64
+
+    private static let ofIPv4 = UInt64.max
+
+    /// Senders of other families count as one.
+    init(_ address: SocketAddress) {
+        let (network, isIPv6) = address.withHostBytes { host in
+            let isIPv6 = host.count == 16 && !host.starts(with: AddressPrefix.mappedBeginning)
+            return ((isIPv6 ? host.prefix(8) : host.suffix(4)).reduce(0) { $0 << 8 | UInt64($1) }, isIPv6)
+        }
+        self.network = network
+        scope = isIPv6 ? UInt64(address.scope) : Self.ofIPv4
+    }
+}
+
+/// The buckets of the sources that have sent lately.
+private struct SourceTable: Sendable {
+    private let limit: Int
+    private var places: [DatagramSourceKey: Int] = [:]
+    private var entries: [(source: DatagramSourceKey, bucket: Bucket)] = []
+    private var hand = 0
+    private var shared = [Bucket](repeating: Bucket(), count: Self.sharedCount)
+
+    private static let sharedCount = 64
+    private static let stepsOfHand = 8
+
+    init(limit: Int) {
+        self.limit = limit
+    }
+
+    var count: Int { entries.count }
+
+    func bucket(of source: DatagramSourceKey) -> Bucket {
+        if let place = places[source] { return entries[place].bucket }
+        return shared[Self.share(of: source)]
+    }
+
+    mutating func take(_ source: DatagramSourceKey, _ pace: Pace, at now: Deadline) {
+        if let place = places[source] ?? makePlace(for: source, at: now) {
+            entries[place].bucket.take(pace, at: now)
+        } else {
+            shared[Self.share(of: source)].take(pace, at: now)
+        }
+    }
+
+    /// Nil when all places are taken.
+    private mutating func makePlace(for source: DatagramSourceKey, at now: Deadline) -> Int? {
+        let entry = (source, shared[Self.share(of: source)])
+        guard entries.count == limit else {
+            entries.append(entry)
+            places[source] = entries.count - 1
+            return entries.count - 1
+        }
+        for _ in 0..<min(Self.stepsOfHand, limit) {
+            let place = hand
+            hand = (hand + 1) % limit
+            guard entries[place].bucket.isFull(at: now) else { continue }
+            places[entries[place].source] = nil
+            entries[place] = entry
+            places[source] = place
+            return place
+        }
+        return nil
+    }
+
+    /// The seed of Swift's hashes differs in each process.
+    private static func share(of source: DatagramSourceKey) -> Int {
+        Int(UInt(bitPattern: source.hashValue) % UInt(sharedCount))
+    }
+}

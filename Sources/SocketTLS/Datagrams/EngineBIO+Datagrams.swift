@@ -1,0 +1,89 @@
+// Rules of the BIO over datagrams, beside the rules of `EngineBIO`:
+//  1. One read brings one record. OpenSSL takes it for a datagram, which may have several records: so bytes
+//     can be held back between two of them (`isHeld`), as in TLS.
+//  2. One write is one datagram.
+//  3. OpenSSL does not learn how full `output` is (BIO_CTRL_WPENDING): it would take that for the beginning
+//     of the datagram that it makes. Nor does it learn anything about sizes: the engine has told it.
+//  4. A poisoned BIO is at its end, because OpenSSL drops records that it cannot read.
+
+internal import COpenSSL
+internal import Glibc
+internal import SocketBuffers
+
+extension EngineBIO {
+    static let datagramMethod = Method {
+        EngineBIO.readRecord($0, $1, $2)
+    } write: {
+        EngineBIO.writeDatagram($0, $1, $2)
+    } control: { bio, command, _, _ in
+        EngineBIO.answerDatagramControl(bio, command)
+    }
+
+    private static func readRecord(_ bio: OpaquePointer?, _ buffer: UnsafeMutablePointer<CChar>?, _ capacity: Int32) -> Int32 {
+        guard let engineBIO = owner(of: bio)?.takeUnretainedValue(), let buffer, capacity > 0 else { return -1 }
+        COpenSSL_BIO_clearRetryFlags(bio)
+        let room = UnsafeMutableRawBufferPointer(start: buffer, count: Int(capacity))
+        return answer(engineBIO.readRecord(into: room), on: bio)
+    }
+
+    private func readRecord(into room: UnsafeMutableRawBufferPointer) -> Transfer {
+        if poisonGiven != nil || isAbandoned { return .endOfFile }
+        if isHeld { return .tryAgain }
+        guard let records, let size = records.received.popFirst() else { return .tryAgain }
+        let record = UnsafeRawBufferPointer(rebasing: received.readableBytes.prefix(size))
+        records.noteRead(record, isEstablished: withholdsEnd)
+        // OpenSSL has room for the largest record.
+        room.copyMemory(from: UnsafeRawBufferPointer(rebasing: record.prefix(room.count)))
+        received.consume(size)
+        handshakeByteCount += size
+        hasHeardFromPeer = true
+        return .moved(min(size, room.count))
+    }
+
+    private static func writeDatagram(_ bio: OpaquePointer?, _ bytes: UnsafePointer<CChar>?, _ count: Int32) -> Int32 {
+        guard let engineBIO = owner(of: bio)?.takeUnretainedValue(), let bytes, count > 0 else { return -1 }
+        COpenSSL_BIO_clearRetryFlags(bio)
+        engineBIO.write(datagram: UnsafeRawBufferPointer(start: bytes, count: Int(count)))
+        return count
+    }
+
+    private func write(datagram: UnsafeRawBufferPointer) {
+        // More than that is lost, as on the way.
+        guard output.count < Self.outputLimitWhileReading else { return }
+        if isAbandoned, let header = RecordHeader(datagram[...]), AlertRecord.matches(datagram, header) {
+            let goodbye = AlertRecord.cancellation(from: header.sequence)
+            return goodbye.withUnsafeBytes { put($0) }
+        }
+        put(datagram)
+    }
+
+    private func put(_ datagram: UnsafeRawBufferPointer) {
+        output.append(datagram)
+        records?.noteWritten(datagram)
+    }
+
+    private static func answerDatagramControl(_ bio: OpaquePointer?, _ command: Int32) -> Int {
+        switch command {
+        case BIO_CTRL_FLUSH: 1
+        case BIO_CTRL_EOF: owner(of: bio)?._withUnsafeGuaranteedRef { $0.poisonGiven != nil || $0.isAtEndOfFile ? 1 : 0 } ?? 0
+        default: 0
+        }
+    }
+}
+
+// MARK: - Both transports
+
+extension EngineBIO {
+    /// Sends an alert in plaintext.
+    func send(_ alert: TLSAlert) {
+        guard let records else { return AlertRecord.bytes(alert).withUnsafeBytes { output.append($0) } }
+        AlertRecord.datagramBytes(alert, sequence: records.nextPlainSequence).withUnsafeBytes { put($0) }
+    }
+
+    /// A message of the handshake as OpenSSL shows it to its callback, with a header of four bytes: in DTLS
+    /// the header has twelve, of which the last three are its length again.
+    func message(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        guard records != nil, bytes.count >= 12 else { return bytes }
+        return UnsafeRawBufferPointer(rebasing: bytes.dropFirst(8))
+    }
+}

@@ -1,0 +1,57 @@
+/// The settings that two interchangeable contexts have in common: all that do not belong to a single
+/// connection.
+struct ContextKey: Hashable, Sendable {
+    let domain: SecurityDomain
+    let tickets: TLSSessionTickets
+    let earlyDataAcceptance: EarlyDataAcceptance?
+    let serverNames: TLSServerNames?
+    /// The files that the settings of names refer to, which may change: of those that verify clients.
+    let trustOfNames: [NamedTrust]
+    let acknowledgesServerName: Bool
+    let resumesSessions: Bool
+    let verifiesPeer: Bool
+
+    init(_ settings: TLSSettingValues, over transport: TLSTransport = .stream) {
+        domain = SecurityDomain(settings, over: transport)
+        serverNames = settings.serverNames
+        trustOfNames =
+            settings.serverNames?.verifying.map { NamedTrust(roots: TrustedRoots($0.trustRoots), rules: TrustRules($0)) } ?? []
+        acknowledgesServerName = settings.acknowledgesServerName
+        resumesSessions =
+            settings.role != .server && settings.resumption != .none && settings.preSharedKeys == nil
+            && settings.rawPublicKeys == nil
+        verifiesPeer = settings.verifiesPeer
+        tickets = settings.tickets
+        earlyDataAcceptance = settings.earlyDataAcceptance
+    }
+
+    var isServer: Bool { domain.isServer }
+
+    var issuesTickets: Bool { tickets != .none || serverNames?.issueTickets == true }
+
+    struct NamedTrust: Hashable, Sendable {
+        let roots: TrustedRoots
+        let rules: TrustRules
+    }
+
+    var signsSlowly: Bool { domain.identities.contains { $0.privateKey.signsSlowly } }
+
+    /// Hashes only the end of the certificate, and not the chain. Each connection looks its context up, and
+    /// hashing whole chains took more than 1 % of a handshake. The end belongs to the signature, and
+    /// distinguishes identities as well. Keys come from the settings of this process, never from a peer.
+    func hash(into hasher: inout Hasher) {
+        hasher.combine(isServer)
+        if let certificate = domain.identities.first?.certificateChain.first {
+            certificate.derBytes.suffix(16).withUnsafeBytes { hasher.combine(bytes: $0) }
+        }
+        hasher.combine(domain.identities.count)
+        hasher.combine(domain.preSharedKeys?.use)
+        hasher.combine(domain.preSharedKeys?.only)
+        hasher.combine(domain.rawPublicKeys)
+        hasher.combine(domain.minimumVersion)
+        hasher.combine(domain.maximumVersion)
+        hasher.combine(domain.applicationProtocols)
+        hasher.combine(domain.clientCertificates)
+        hasher.combine(tickets)
+    }
+}

@@ -1,0 +1,241 @@
+// The versions and algorithms that a context may negotiate. Rules:
+//  1. Everything here is set; nothing depends on openssl.cnf or on OpenSSL's defaults, which may be weak or
+//     expensive.
+//  2. Every key exchange is ephemeral and on a curve. A finite field costs a server a hundred times as much
+//     as X25519, and the client chooses it (D(HE)at, CVE-2002-20001). Static RSA protects nothing once the
+//     key is known.
+//  3. The key of a certificate signs every handshake, or a pre-shared key of the settings is in it: no policy
+//     can name anonymous ciphers, passwords or shared keys.
+//  4. In the presets the newest names are tried first, and left out if the loaded OpenSSL does not know them:
+//     the headers may be of another version. A name that the program gives has to be known.
+//  5. The security level comes from the policy, or from openssl.cnf if that one is higher.
+
+internal import COpenSSL
+
+/// Sets the cipher suites, groups, signatures and security level of a context, by a policy.
+struct ContextParameters {
+    let policy: TLSPolicy
+    var preSharedKeys: TLSPreSharedKeys?
+
+    /// With the ML-KEM hybrid, which needs OpenSSL 3.5. A client sends key shares for the two marked with
+    /// `*`.
+    private static let newestGroups = "?*X25519MLKEM768 / ?*X25519:?secp256r1 / ?secp384r1"
+    /// In TLS 1.2 the list also limits the curves of the peer's certificate (RFC 8422, 5.1.1). It is added
+    /// only if the peer may show one.
+    private static let groupOfCertificates = ":secp521r1"
+    /// ML-DSA, which needs OpenSSL 3.5.
+    private static let newestSignatures = "?mldsa65:?mldsa87:?mldsa44:"
+
+    /// - Parameter verifiesPeer: True if the peer may show a certificate.
+    func set(on context: OpaquePointer, verifiesPeer: Bool) throws(TLSError) {
+        guard (2...5).contains(policy.securityLevel) else {
+            throw Self.invalid("securityLevel is \(policy.securityLevel), and must be from 2 to 5")
+        }
+        SSL_CTX_set_security_level(context, max(Int32(policy.securityLevel), SSL_CTX_get_security_level(context)))
+        if !policy.serverChooses { SSL_CTX_clear_options(context, COpenSSL_serverPreferenceOptions()) }
+        try setCipherSuites(on: context)
+        try setGroups(on: context, verifiesPeer)
+        try setSignatures(on: context)
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_block_padding") { SSL_CTX_set_block_padding(context, 0) }
+    }
+
+    // MARK: - Cipher suites
+
+    /// The only one of TLS 1.2 with a pre-shared key, an ephemeral key and an AEAD that OpenSSL has (RFC
+    /// 7905). Those with AES-GCM (RFC 8442) it does not have, and those with CBC are left out.
+    private static let suiteOfKeys = "ECDHE-PSK-CHACHA20-POLY1305"
+
+    private func setCipherSuites(on context: OpaquePointer) throws(TLSError) {
+        var (names12, names13): ([String], [String]) = ([], [])
+        for name in policy.cipherSuites {
+            let suite = try CipherSuite(name)
+            if suite.isOfTLS13 { names13.append(suite.name) } else { names12.append(suite.name) }
+        }
+        guard Set(names12 + names13).count == policy.cipherSuites.count else {
+            throw Self.invalid("cipherSuites names a suite twice")
+        }
+        if names12.isEmpty, Self.oldest(of: context) < .tls13 {
+            throw Self.invalid("cipherSuites has none for TLS 1.2, which minimumVersion allows")
+        }
+        if names13.isEmpty, Self.allowsTLS13(context) {
+            throw Self.invalid("cipherSuites has none for TLS 1.3, which maximumVersion allows")
+        }
+        if let preSharedKeys {
+            names13.removeAll { !$0.hasSuffix(preSharedKeys.hash.suffix) }
+            names12 =
+                (Self.oldest(of: context) < .tls13 ? [Self.suiteOfKeys] : [])
+                + (preSharedKeys.use == .required ? [] : names12)
+            if names13.isEmpty, Self.allowsTLS13(context) {
+                throw Self.invalid(
+                    "cipherSuites has none for TLS 1.3 with \(preSharedKeys.hash.suffix), as the pre-shared keys need")
+            }
+        }
+        // OpenSSL wants one, also where none is used.
+        let old = names12.isEmpty ? "ECDHE-ECDSA-AES256-GCM-SHA384" : names12.joined(separator: ":")
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_cipher_list") { SSL_CTX_set_cipher_list(context, old) }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_ciphersuites") {
+            SSL_CTX_set_ciphersuites(context, names13.joined(separator: ":"))
+        }
+    }
+
+    private static func oldest(of context: OpaquePointer) -> TLSVersion {
+        TLSVersion(wireNumber: Int32(SSL_CTX_ctrl(context, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, nil)))
+    }
+
+    private static func allowsTLS13(_ context: OpaquePointer) -> Bool {
+        let newest = Int32(SSL_CTX_ctrl(context, SSL_CTRL_GET_MAX_PROTO_VERSION, 0, nil))
+        return newest == 0 || TLSVersion(wireNumber: newest) >= .tls13
+    }
+
+    // MARK: - Groups and signatures
+
+    private func setGroups(on context: OpaquePointer, _ verifiesPeer: Bool) throws(TLSError) {
+        let list = policy.groups.joined(separator: ":")
+        if policy.usesStandardGroups {
+            let addition = verifiesPeer ? Self.groupOfCertificates : ""
+            return try setFirst(of: [Self.newestGroups + addition, list + addition], "SSL_CTX_set1_groups_list") {
+                COpenSSL_CTX_setGroups(context, $0)
+            }
+        }
+        try Self.check(policy.groups, "group", Self.knownGroups) { COpenSSL_CTX_setGroups(context, $0) > 0 }
+        if let field = policy.groups.first(where: { $0.lowercased().hasPrefix("ffdhe") }) {
+            throw Self.invalid("\(field) is a finite field, which costs a server a hundred times as much as X25519")
+        }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set1_groups_list") { COpenSSL_CTX_setGroups(context, list) }
+    }
+
+    private func setSignatures(on context: OpaquePointer) throws(TLSError) {
+        let list = policy.signatureAlgorithms.joined(separator: ":")
+        var lists = [list]
+        if policy.usesStandardSignatures {
+            lists.insert(Self.newestSignatures + list, at: 0)
+        } else {
+            try Self.check(policy.signatureAlgorithms, "signature algorithm", Self.knownSignatures) {
+                COpenSSL_CTX_setSignatureAlgorithms(context, $0) > 0
+            }
+        }
+        try setFirst(of: lists, "SSL_CTX_set1_sigalgs_list") { COpenSSL_CTX_setSignatureAlgorithms(context, $0) }
+        try setFirst(of: lists, "SSL_CTX_set1_client_sigalgs_list") { COpenSSL_CTX_setClientSignatureAlgorithms(context, $0) }
+    }
+
+    /// Sets the first list that OpenSSL takes.
+    private func setFirst(of lists: [String], _ operation: String, _ body: (String) -> Int32) throws(TLSError) {
+        try OpenSSLCall.requireSuccess(operation) { lists.contains { body($0) > 0 } ? 1 : 0 }
+    }
+
+    // MARK: - Names
+
+    /// OpenSSL has no list of the names that it takes: these are tried.
+    private static let knownGroups = [
+        "X25519MLKEM768", "SecP256r1MLKEM768", "SecP384r1MLKEM1024", "x25519", "x448", "secp256r1", "secp384r1", "secp521r1",
+        "brainpoolP256r1", "brainpoolP384r1", "brainpoolP512r1",
+    ]
+    private static let knownSignatures = [
+        "mldsa44", "mldsa65", "mldsa87", "ecdsa_secp256r1_sha256", "ecdsa_secp384r1_sha384", "ecdsa_secp521r1_sha512",
+        "ed25519", "ed448", "rsa_pss_pss_sha256", "rsa_pss_pss_sha384", "rsa_pss_pss_sha512", "rsa_pss_rsae_sha256",
+        "rsa_pss_rsae_sha384", "rsa_pss_rsae_sha512", "rsa_pkcs1_sha256", "rsa_pkcs1_sha384", "rsa_pkcs1_sha512",
+    ]
+
+    /// Each name has to be known by itself.
+    private static func check(
+        _ names: [String], _ kind: String, _ candidates: [String], isKnown: (String) -> Bool
+    ) throws(TLSError) {
+        func knows(_ name: String) -> Bool {
+            // These have a meaning in a list.
+            guard !name.isEmpty, name.uppercased() != "DEFAULT",
+                name.utf8.allSatisfy({ $0 > 0x20 && !":?*-/+,".utf8.contains($0) })
+            else { return false }
+            return OpenSSLCall.attempt { isKnown(name) ? true : nil }.value != nil
+        }
+        guard !names.isEmpty else { throw invalid("the list of \(kind)s is empty") }
+        guard Set(names.map { $0.lowercased() }).count == names.count else { throw invalid("a \(kind) is listed twice") }
+        for name in names where !knows(name) {
+            let known = candidates.filter { knows($0) }.joined(separator: ", ")
+            throw invalid("this OpenSSL does not know the \(kind) \"\(name.printable)\": it knows \(known)")
+        }
+    }
+
+    static func invalid(_ complaint: String) -> TLSError {
+        TLSError(.invalidSettings, "The TLS policy cannot be used: \(complaint).", operation: "TLSPolicy")
+    }
+}
+
+/// A cipher suite that a policy may name.
+private struct CipherSuite {
+    /// OpenSSL's name.
+    let name: String
+    let isOfTLS13: Bool
+
+    /// Every suite that any policy may name, in OpenSSL's order.
+    private static let allowed: [(openSSL: String, iana: String, isOfTLS13: Bool)] = {
+        guard let context = SSL_CTX_new(TLS_method()) else { return [] }
+        defer { SSL_CTX_free(context) }
+        SSL_CTX_set_security_level(context, 0)
+        _ = OpenSSLCall.attempt { SSL_CTX_set_cipher_list(context, "ALL") }
+        let known13 = [
+            "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256", "TLS_AES_128_CCM_SHA256",
+        ]
+        _ = OpenSSLCall.attempt { SSL_CTX_set_ciphersuites(context, known13.joined(separator: ":")) }
+        let list = SSL_CTX_get_ciphers(context)
+        return (0..<COpenSSL_sk_SSL_CIPHER_count(list)).compactMap { index in
+            guard let cipher = COpenSSL_sk_SSL_CIPHER(list, index), let name = SSL_CIPHER_get_name(cipher),
+                let iana = SSL_CIPHER_standard_name(cipher)
+            else { return nil }
+            let exchange = SSL_CIPHER_get_kx_nid(cipher)
+            let isOfTLS13 = exchange == NID_kx_any
+            let isSigned = [NID_auth_ecdsa, NID_auth_rsa, NID_auth_any].contains(SSL_CIPHER_get_auth_nid(cipher))
+            guard isOfTLS13 || exchange == NID_kx_ecdhe, isSigned, SSL_CIPHER_get_cipher_nid(cipher) != NID_undef,
+                SSL_CIPHER_get_bits(cipher, nil) >= 128
+            else { return nil }
+            return (String(cString: name), String(cString: iana), isOfTLS13)
+        }
+    }()
+
+    init(_ name: String) throws(TLSError) {
+        guard let found = Self.allowed.first(where: { $0.openSSL == name || $0.iana == name }) else {
+            let names = Self.allowed.map(\.iana).joined(separator: ", ")
+            throw ContextParameters.invalid(
+                "the cipher suite \"\(name.printable)\" is not one of those that this OpenSSL allows in a policy: \(names)")
+        }
+        self.name = found.openSSL
+        isOfTLS13 = found.isOfTLS13
+    }
+}
+
+/// A list of ALPN names in wire form, at a fixed address.
+final class ApplicationProtocols: @unchecked Sendable {
+    // Unchecked: the memory is written once, before anyone else sees it.
+    let wireForm: UnsafeBufferPointer<UInt8>
+
+    init(_ names: [String]) {
+        let bytes = names.flatMap { [UInt8(truncatingIfNeeded: $0.utf8.count)] + Array($0.utf8) }
+        let memory = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: bytes.count)
+        _ = memory.initialize(from: bytes)
+        wireForm = UnsafeBufferPointer(memory)
+    }
+
+    deinit { wireForm.deallocate() }
+
+    /// A client offers the whole list. (This function of OpenSSL returns 0 on success, unlike the others.)
+    func offer(on context: OpaquePointer) -> Int32 {
+        SSL_CTX_set_alpn_protos(context, wireForm.baseAddress, UInt32(wireForm.count)) == 0 ? 1 : 0
+    }
+
+    /// A server chooses the first of its own names that the client offers, and ends the handshake if there is
+    /// none (RFC 7301, 3.2).
+    func choose(on context: OpaquePointer) {
+        let list = Unmanaged.passUnretained(self).toOpaque()
+        SSL_CTX_set_alpn_select_cb(
+            context,
+            { _, chosen, chosenLength, offered, offeredLength, list in
+                guard let list, let chosen, let chosenLength else { return SSL_TLSEXT_ERR_ALERT_FATAL }
+                let own = Unmanaged<ApplicationProtocols>.fromOpaque(list).takeUnretainedValue().wireForm
+                var selected: UnsafeMutablePointer<UInt8>?
+                let answer = SSL_select_next_proto(
+                    &selected, chosenLength, own.baseAddress, UInt32(own.count), offered, offeredLength)
+                guard answer == OPENSSL_NPN_NEGOTIATED else { return SSL_TLSEXT_ERR_ALERT_FATAL }
+                chosen.pointee = UnsafePointer(selected)
+                return SSL_TLSEXT_ERR_OK
+            }, list)
+    }
+}

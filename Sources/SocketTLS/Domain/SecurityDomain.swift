@@ -1,0 +1,192 @@
+// Rules of a security domain:
+//  1. A verdict on a certificate holds within one domain only. A session that crossed domains would carry the
+//     verdict of one set of rules into another (CVE-2025-23419, CVE-2021-22890).
+//  2. Two connections whose settings differ in the domain have different contexts, and neither resumes a
+//     session of the other.
+//  3. The domain is taken apart exhaustively (`DigestFields`), and so are the values in it.
+//  4. The digests of clients and of servers differ.
+
+/// The value of all settings on which trust depends, and that a context has: the part of them that belongs to
+/// a single connection is in `ExpectedPeer`.
+struct SecurityDomain: Hashable, Sendable {
+    let side: Side
+    /// The identities that this side may show.
+    let identities: [TLSIdentity]
+    let roots: TrustedRoots
+    let rules: TrustRules
+    let policy: TLSPolicy
+    let minimumVersion: TLSVersion
+    let maximumVersion: TLSVersion?
+    let applicationProtocols: [String]
+    let clientCertificates: TLSCertificateRequest
+    let proof: TLSProof
+    let maximumCertificateChainBytes: Int
+    let maximumCertificateChainLength: Int
+    let keyLogFile: String?
+
+    enum Side: Int, Sendable {
+        case client = 1
+        case server = 2
+    }
+
+    var isServer: Bool { side == .server }
+    var transport: TLSTransport { minimumVersion.isForDatagrams ? .datagrams : .stream }
+    var preSharedKeys: TLSPreSharedKeys? { proof.preSharedKeys }
+    var rawPublicKeys: TLSRawPublicKeys? { proof.rawPublicKeys }
+}
+
+extension SecurityDomain {
+    init(_ settings: TLSSettingValues, over transport: TLSTransport = .stream) {
+        let showsCertificates = !settings.requiresPreSharedKey
+        let verifiesCertificates = settings.verifiesPeer && showsCertificates && !settings.requiresRawPublicKey
+        self.init(
+            side: settings.role == .server ? .server : .client,
+            identities: showsCertificates ? [settings.identity].compactMap(\.self) + settings.additionalIdentities : [],
+            roots: verifiesCertificates ? TrustedRoots(settings.trustRoots) : .unused,
+            rules: verifiesCertificates ? TrustRules(settings) : .none, policy: settings.policy,
+            // DTLS has one version here, so that it shares no sessions with TLS.
+            minimumVersion: transport == .datagrams
+                ? .dtls12 : max(settings.minimumVersion, settings.policy.minimumVersion),
+            maximumVersion: transport == .datagrams ? .dtls12 : settings.maximumVersion,
+            applicationProtocols: settings.applicationProtocols,
+            clientCertificates: settings.clientCertificates, proof: settings.proof,
+            maximumCertificateChainBytes: settings.maximumCertificateChainBytes,
+            maximumCertificateChainLength: settings.maximumCertificateChainLength, keyLogFile: settings.keyLogFile)
+    }
+}
+
+extension SecurityDomain: Digestible {
+    func append(to fields: inout DigestFields) {
+        _ = SecurityDomain(
+            side: fields.add(side), identities: fields.add(identities), roots: fields.add(roots), rules: fields.add(rules),
+            // OpenSSL resumes with any suite that a client offers, even one that this side would not choose.
+            policy: fields.add(policy), minimumVersion: fields.add(minimumVersion),
+            // A server resumes nothing of a version that it does not accept.
+            maximumVersion: isServer ? fields.leaveOut(maximumVersion) : fields.add(maximumVersion),
+            applicationProtocols: fields.add(applicationProtocols), clientCertificates: fields.add(clientCertificates),
+            proof: fields.add(proof),
+            maximumCertificateChainBytes: fields.add(maximumCertificateChainBytes),
+            maximumCertificateChainLength: fields.add(maximumCertificateChainLength),
+            // A log would have the secrets of the earlier connections of a session of TLS 1.2. The path
+            // belongs to one machine.
+            keyLogFile: isServer ? fields.add(keyLogFile.map { _ in "" }) : fields.add(keyLogFile))
+    }
+
+    /// The part of a client's scope that the context knows.
+    var clientScope: ResumptionScope {
+        var fields = DigestFields(.stamps)
+        append(to: &fields)
+        return ResumptionScope(digest: DigestFields.digest(of: fields.bytes))
+    }
+
+    /// The scope of a server whose tickets other processes open: it depends on nothing of this process.
+    func serverScope() throws(TLSError) -> ResumptionScope {
+        var fields = DigestFields(.contents)
+        append(to: &fields)
+        return ResumptionScope(digest: try fields.digest())
+    }
+}
+
+/// The settings on which trust depends, of a client's single connection.
+struct ExpectedPeer {
+    /// As names are compared: in lower case.
+    let serverName: String
+    let verifiesHostName: Bool
+    let trustEvaluation: TLSTrustEvaluation
+
+    /// The scope of its sessions.
+    func scope(in context: ResumptionScope) -> ResumptionScope {
+        ResumptionScope(
+            digest: DigestFields.digest { fields in
+                fields.append(context.digest)
+                _ = ExpectedPeer(
+                    serverName: fields.add(serverName), verifiesHostName: fields.add(verifiesHostName),
+                    trustEvaluation: fields.add(trustEvaluation))
+            })
+    }
+}
+
+// MARK: - Choices
+
+// Each has numbers of its own.
+
+extension SecurityDomain.Side: Digestible {
+    func append(to fields: inout DigestFields) { fields.append(rawValue) }
+}
+
+extension TLSVersion: Digestible {}
+
+extension TLSCertificateRequest: Digestible {
+    func append(to fields: inout DigestFields) {
+        switch self {
+        case .none: fields.append(0)
+        case .optional: fields.append(1)
+        case .required: fields.append(2)
+        case .onRequest: fields.append(3)
+        }
+    }
+}
+
+extension TLSTrustEvaluation: Digestible {
+    func append(to fields: inout DigestFields) {
+        switch self {
+        case .builtIn: fields.append(10)
+        case .delegate: fields.append(11)
+        case .manual: fields.append(12)
+        }
+    }
+}
+
+extension TLSOCSPStapling: Digestible {
+    func append(to fields: inout DigestFields) {
+        switch self {
+        case .none: fields.append(20)
+        case .requested: fields.append(21)
+        case .required: fields.append(22)
+        }
+    }
+}
+
+extension TLSPolicy: Digestible {
+    func append(to fields: inout DigestFields) {
+        _ = TLSPolicy(
+            minimumVersion: fields.add(minimumVersion), cipherSuites: fields.add(cipherSuites), groups: fields.add(groups),
+            signatureAlgorithms: fields.add(signatureAlgorithms), securityLevel: fields.add(securityLevel),
+            // The order is a wish: what may be chosen is the same.
+            serverChooses: fields.leaveOut(serverChooses), requiresFIPS: fields.add(requiresFIPS))
+    }
+}
+
+extension TLSProof: Digestible {
+    func append(to fields: inout DigestFields) {
+        switch self {
+        case .certificates: fields.append(30)
+        case .rawPublicKeys(let keys):
+            fields.append(31)
+            keys.append(to: &fields)
+        case .preSharedKeys(let keys):
+            fields.append(32)
+            keys.append(to: &fields)
+        }
+    }
+}
+
+extension TLSPreSharedKeys: Digestible {
+    /// A connection with such a key has no session: the keys do not count for those that have one.
+    func append(to fields: inout DigestFields) { fields.append(use == .required ? 1 : 2) }
+}
+
+extension TLSRawPublicKeys: Digestible {
+    func append(to fields: inout DigestFields) {
+        _ = TLSRawPublicKeys(fields.add(expectedSHA256), fields.add(use), fields.add(showsOwnKey))
+    }
+}
+
+extension TLSRawPublicKeys.Use: Digestible {
+    func append(to fields: inout DigestFields) {
+        switch self {
+        case .required: fields.append(1)
+        case .preferred: fields.append(2)
+        }
+    }
+}

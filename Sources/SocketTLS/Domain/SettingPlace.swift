@@ -1,0 +1,53 @@
+/// Where a setting counts.
+package enum SettingPlace: Sendable {
+    /// In the security domain: connections that differ in it share neither a context nor a session.
+    case domain
+    /// For a single connection, and in the scope of a client's sessions (`ExpectedPeer`).
+    case peer
+    /// In the context (`ContextKey`), beside the domain.
+    case context
+    /// For a single connection.
+    case connection
+}
+
+extension TLSSettingValues {
+    /// The places of all settings, in their order. Making the value again names each of them: a new setting
+    /// does not compile until it has a place. One with a default value, such as the nil of an optional,
+    /// compiles, and `SettingScopeTests` finds it.
+    package var places: [SettingPlace] {
+        var places: [SettingPlace] = []
+        func put<Value>(_ place: SettingPlace, _ value: Value) -> Value {
+            places.append(place)
+            return value
+        }
+        _ = TLSSettingValues(
+            role: put(.peer, role),
+            identity: put(.domain, identity),
+            additionalIdentities: put(.domain, additionalIdentities),
+            trustRoots: put(.domain, trustRoots),
+            rules: put(.domain, rules),
+            ocspStapling: put(.domain, ocspStapling),
+            verifiesHostName: put(.peer, verifiesHostName),
+            policy: put(.domain, policy),
+            minimumVersion: put(.domain, minimumVersion),
+            maximumVersion: put(.domain, maximumVersion),
+            applicationProtocols: put(.domain, applicationProtocols),
+            proof: put(.domain, proof),
+            clientCertificates: put(.domain, clientCertificates),
+            tickets: put(.context, tickets),
+            earlyDataAcceptance: put(.context, earlyDataAcceptance),
+            allowsPostHandshakeAuthentication: put(.connection, allowsPostHandshakeAuthentication),
+            earlyData: put(.connection, earlyData),
+            serverNames: put(.context, serverNames),
+            acknowledgesServerName: put(.context, acknowledgesServerName),
+            resumption: put(.connection, resumption),
+            maximumCertificateChainBytes: put(.domain, maximumCertificateChainBytes),
+            maximumCertificateChainLength: put(.domain, maximumCertificateChainLength),
+            trustEvaluation: put(.peer, trustEvaluation),
+            handshakeTimeout: put(.connection, handshakeTimeout),
+            trustTimeout: put(.connection, trustTimeout),
+            keyLogFile: put(.domain, keyLogFile),
+            bytesBufferedAtUpgrade: put(.connection, bytesBufferedAtUpgrade))
+        return places
+    }
+}

@@ -1,0 +1,223 @@
+// Rules of a context:
+//  1. It holds what many connections share, and nothing of a single one: no server name, timeout or trust
+//     mode.
+//  2. It never changes after it is built, except for its ticket keys, which have a lock. So connections on
+//     any thread may share it.
+//  3. Everything that openssl.cnf may change is set again after `SSL_CTX_new` (`ContextParameters`). Only a
+//     security level higher than ours counts.
+//  4. OpenSSL keeps no sessions. A client gets those that a server offers (`ClientResumption`), unless its
+//     settings want none. A server issues tickets if its settings say so (`SessionTickets`).
+
+internal import COpenSSL
+internal import SocketBuffers
+
+/// Owns one `SSL_CTX`: the versions, identity, roots and protocols of every connection whose settings agree
+/// on them.
+package final class TLSContext: Sendable {
+    /// A context that is not shared. Its session tickets age by `ticketClock`, in seconds.
+    package convenience init<Side>(
+        for settings: TLSSettings<Side>, record: EarlyDataRecord = EarlyDataRecord(), ticketClock: (@Sendable () -> Int)?
+    ) throws(TLSError) {
+        try settings.values.validate()
+        try self.init(ContextKey(settings.values), record: record, ticketClock: ticketClock)
+    }
+
+    let handle: ContextHandle
+    /// The transport of its connections: TLS or DTLS.
+    package let transport: TLSTransport
+    private let applicationProtocols: ApplicationProtocols?
+    let tickets: SessionTickets?
+    /// Those of `TLSServerNames`, by the numbers of their settings.
+    let named: [TLSContext]
+    private let keyLog: KeyLogFile?
+    private let stapledResponses: StapledResponses?
+    /// How many tickets a full handshake brings in TLS 1.3.
+    let ticketCount: Int
+    /// A server accepts early data.
+    let acceptsEarlyData: Bool
+    /// A server asks for certificates when its program says so, and not in the handshake.
+    let requestsClientCertificates: Bool
+    let earlyDataResponder: TLSEarlyDataResponder?
+    let workKey: WorkKey
+    /// The scope that sessions of this context's clients share; nil when the clients resume none.
+    let resumptionScope: ResumptionScope?
+    /// The rules that this library checks itself in the peer's verified chain.
+    let rules: TrustRules
+    let preSharedKeys: TLSPreSharedKeys?
+    let rawPublicKeys: TLSRawPublicKeys?
+
+    init(
+        _ key: ContextKey, record: EarlyDataRecord = EarlyDataRecord(), ticketClock: (@Sendable () -> Int)? = nil
+    ) throws(TLSError) {
+        transport = key.domain.transport
+        handle = try ContextHandle(key)
+        rules = key.domain.rules
+        workKey = WorkKey(key.domain.identities.first { $0.privateKey.signsSlowly }?.certificateChain.first)
+        preSharedKeys = key.domain.preSharedKeys
+        rawPublicKeys = key.domain.rawPublicKeys
+        applicationProtocols =
+            key.domain.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.domain.applicationProtocols)
+        tickets =
+            key.tickets != .none
+            ? try SessionTickets(
+                keysFrom: key.tickets.keySource, earlyDataLimit: key.earlyDataAcceptance?.limit ?? 0, record: record,
+                requiresFIPS: key.domain.policy.requiresFIPS,
+                facts: { EngineCallbacks.facts(of: $0)?.tickets ?? TicketFacts() }, clock: ticketClock)
+            : nil
+        requestsClientCertificates = key.isServer && key.domain.clientCertificates == .onRequest
+        acceptsEarlyData = key.earlyDataAcceptance != nil
+        earlyDataResponder = key.earlyDataAcceptance?.responder
+        ticketCount = key.tickets.count
+        var named: [TLSContext] = []
+        for settings in key.serverNames?.all ?? [] {
+            named.append(try TLSContext(ContextKey(settings), ticketClock: ticketClock))
+        }
+        self.named = named
+        resumptionScope = key.resumesSessions ? key.domain.clientScope : nil
+        keyLog = try key.domain.keyLogFile.map { path throws(TLSError) in try KeyLogFile(path: path) }
+        stapledResponses = key.isServer ? StapledResponses(of: key.domain.identities) : nil
+        let context = handle.context
+        try Self.setVersions(key, on: context)
+        try Self.setOptions(key, on: context)
+        try ContextParameters(policy: key.domain.policy, preSharedKeys: key.domain.preSharedKeys).set(
+            on: context, verifiesPeer: key.verifiesPeer)
+        for identity in key.domain.identities { try Self.show(identity, on: context) }
+        try stapledResponses?.staple(on: context)
+        try Self.setVerification(key, on: context)
+        if key.isServer, key.verifiesPeer || tickets != nil { try Self.identifySessions(key, on: context) }
+        try negotiateProtocols(key, on: context)
+        try tickets?.issue(on: context)
+        try keyLog?.observe(context)
+        if key.acknowledgesServerName { COpenSSL_CTX_acknowledgeServerName(context) }
+        if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
+        if key.signsSlowly { EngineCallbacks.stopBeforeSigning(on: context) }
+        PreSharedKeyCallbacks.install(key, on: context)
+        try key.domain.rawPublicKeys?.negotiate(on: context, isServer: key.isServer)
+        try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
+    }
+
+    /// The context's `SSL_OP_*`.
+    package var options: UInt64 { SSL_CTX_get_options(handle.context) }
+
+    private static func setVersions(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_min_proto_version") {
+            COpenSSL_CTX_setMinimumVersion(context, key.domain.minimumVersion.wireNumber)
+        }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_max_proto_version") {
+            COpenSSL_CTX_setMaximumVersion(context, key.domain.maximumVersion?.wireNumber ?? 0)
+        }
+    }
+
+    private static func setOptions(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+        COpenSSL_CTX_setMode(context, COpenSSL_engineModes())
+        SSL_CTX_clear_options(context, UInt64.max)
+        SSL_CTX_set_options(
+            context, COpenSSL_commonOptions() | COpenSSL_noTicketOption() | COpenSSL_noCertificateCompressionOptions())
+        if key.domain.transport == .datagrams { DTLSCookies.prepare(context) }
+        COpenSSL_CTX_disableSessionCache(context)
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_num_tickets") { SSL_CTX_set_num_tickets(context, 0) }
+    }
+
+    private static func show(_ identity: TLSIdentity, on context: OpaquePointer) throws(TLSError) {
+        let complaint = "The certificate of \"\(identity.certificateChain.first?.displayName ?? "")\" cannot be used for TLS."
+        for (index, certificate) in identity.certificateChain.enumerated() {
+            try OpenSSLCall.requireSuccess("SSL_CTX_use_certificate", or: .invalidCertificate, complaint) {
+                index == 0
+                    ? SSL_CTX_use_certificate(context, certificate.handle.x509)
+                    : COpenSSL_CTX_addChainCertificate(context, certificate.handle.x509)
+            }
+        }
+        try OpenSSLCall.requireSuccess(
+            "SSL_CTX_use_PrivateKey", or: .invalidPrivateKey,
+            "The private key of \"\(identity.certificateChain.first?.displayName ?? "")\" cannot be used for TLS."
+        ) { SSL_CTX_use_PrivateKey(context, identity.privateKey.handle.key) }
+    }
+
+    private static func setVerification(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+        COpenSSL_CTX_setMaximumChainBytes(context, key.domain.maximumCertificateChainBytes)
+        SSL_CTX_set_verify_depth(context, Int32(key.domain.maximumCertificateChainLength))
+        guard key.verifiesPeer else { return SSL_CTX_set_verify(context, SSL_VERIFY_NONE, nil) }
+        let store = try key.domain.roots.trustStore(isChanged: key.domain.rules.revocation != nil)
+        try key.domain.rules.revocation?.add(to: store)
+        store.share(with: context)
+        if key.domain.rules.ocspStapling != .none { try EngineCallbacks.requestStatus(on: context) }
+        try key.domain.rules.apply(to: context)
+        let requires = !key.isServer || key.domain.clientCertificates == .required
+        // In TLS 1.2, which knows no later request, OpenSSL would ask in the handshake.
+        let mode = key.domain.clientCertificates == .onRequest ? SSL_VERIFY_NONE : SSL_VERIFY_PEER
+        SSL_CTX_set_verify(context, requires ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : mode, nil)
+        if key.isServer { try nameAcceptedIssuers(key, on: context) }
+    }
+
+    /// Sets an identifier that distinguishes the sessions of this context from all others or, if the keys of
+    /// tickets are shared, from those with other settings. Without one OpenSSL refuses to go on after a
+    /// client certificate.
+    private static func identifySessions(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+        var identifier = [UInt8](repeating: 0, count: Int(SSL_MAX_SID_CTX_LENGTH))
+        if key.tickets.keySource != nil {
+            identifier = try key.domain.serverScope().digest
+        } else {
+            try OpenSSLCall.requireSuccess("RAND_bytes") { RAND_bytes(&identifier, Int32(identifier.count)) }
+        }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_session_id_context") {
+            SSL_CTX_set_session_id_context(context, identifier, UInt32(identifier.count))
+        }
+    }
+
+    /// Names the accepted issuers to clients, so that they can choose a certificate. The system's bundle
+    /// would be far too long.
+    private static func nameAcceptedIssuers(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+        let certificates = try key.domain.roots.listedCertificates()
+        let names = try OpenSSLCall.require("sk_X509_NAME_new_null", or: .internalError, noMemoryForNames) {
+            COpenSSL_sk_X509_NAME_new()
+        }
+        // The context owns the names from here on, even if one cannot be added.
+        SSL_CTX_set_client_CA_list(context, names)
+        for certificate in certificates {
+            let name = try OpenSSLCall.require("X509_NAME_dup", or: .internalError, noMemoryForNames) {
+                X509_NAME_dup(X509_get_subject_name(certificate.handle.x509))
+            }
+            try OpenSSLCall.requireSuccess("sk_X509_NAME_push", noMemoryForNames) {
+                let count = COpenSSL_sk_X509_NAME_push(names, name)
+                if count <= 0 { X509_NAME_free(name) }
+                return count
+            }
+        }
+    }
+
+    private static let noMemoryForNames = "OpenSSL has no memory for the names of issuers."
+
+    private func negotiateProtocols(_ key: ContextKey, on context: OpaquePointer) throws(TLSError) {
+        guard let applicationProtocols else { return }
+        if key.isServer {
+            applicationProtocols.choose(on: context)
+        } else {
+            try OpenSSLCall.requireSuccess("SSL_CTX_set_alpn_protos") { applicationProtocols.offer(on: context) }
+        }
+    }
+}
+
+/// Owns one reference to an `SSL_CTX`.
+final class ContextHandle: @unchecked Sendable {
+    // Unchecked: one thread sets the context up. After that OpenSSL only reads it and counts references,
+    // except for the ticket keys that its callbacks reach, which have a lock (`SessionTickets`).
+    let context: OpaquePointer
+
+    init(_ key: ContextKey) throws(TLSError) {
+        let requiresFIPS = key.domain.policy.requiresFIPS
+        if requiresFIPS { try FIPSProvider.require() }
+        let method = Self.method(isServer: key.isServer, over: key.domain.transport)
+        context = try OpenSSLCall.require("SSL_CTX_new_ex", or: .internalError, "OpenSSL cannot make a TLS context.") {
+            SSL_CTX_new_ex(nil, requiresFIPS ? "fips=yes" : nil, method)
+        }
+    }
+
+    private static func method(isServer: Bool, over transport: TLSTransport) -> OpaquePointer? {
+        switch transport {
+        case .stream: isServer ? TLS_server_method() : TLS_client_method()
+        case .datagrams: isServer ? DTLS_server_method() : DTLS_client_method()
+        }
+    }
+
+    deinit { SSL_CTX_free(context) }
+}

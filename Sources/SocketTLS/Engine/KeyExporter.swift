@@ -1,0 +1,169 @@
+// Rules of exporting:
+//  1. Anyone may ask, on any thread. The engine has one user at a time, so it lends its `SSL` from the end of
+//     the handshake until it is freed, and excludes the others during its own calls (`excluding`).
+//  2. The lock is held for one call of OpenSSL, and so for as long as a few records take; when a client shows
+//     its certificate after the handshake, for as long as that is signed or verified. No code of a user runs
+//     meanwhile: session stores and sources of ticket keys are asked before or after.
+//  3. Nothing is exported from TLS 1.2 without the extended master secret: two connections could agree on the
+//     same keys (RFC 7627, section 5.4, and the triple handshake attack).
+
+internal import COpenSSL
+internal import SocketBuffers
+
+/// Derives keys and channel bindings from an established connection, for anyone who has a copy.
+package struct KeyExporter: Sendable {
+    /// Nil before the handshake is complete, and after the end.
+    private let ssl = Locked<OpaquePointer?>(nil)
+
+    package enum Failure: Error {
+        /// The connection has ended.
+        case ended
+        /// The caller's argument cannot be used: what is wrong with it.
+        case badParameter(String)
+        indirect case unavailable(TLSError)
+    }
+
+    init() {}
+
+    /// From here on `ssl` can be asked.
+    func lend(_ ssl: OpaquePointer) {
+        self.ssl.withLock { $0 = ssl }
+    }
+
+    /// When this returns, nothing asks `ssl` any more.
+    func withdraw() {
+        ssl.withLock { $0 = nil }
+    }
+
+    /// Runs a call of the engine that may change the `SSL`, while nothing else asks it.
+    @inline(__always)
+    func excluding<Result>(_ body: () -> Result) -> Result {
+        ssl.withLock { _ in body() }
+    }
+
+    /// A channel binding.
+    package func channelBinding(_ kind: TLSChannelBinding) throws(Failure) -> [UInt8] {
+        switch kind {
+        case .tlsExporter: try keyingMaterial(label: "EXPORTER-Channel-Binding", context: [], length: 32)
+        case .tlsServerEndPoint: try serverEndPoint()
+        case .tlsUnique: try firstFinished()
+        }
+    }
+
+    /// Keying material (RFC 5705; RFC 8446, section 7.5). In TLS 1.2 no context and an empty one differ.
+    package func keyingMaterial(label: String, context: [UInt8]?, length: Int) throws(Failure) -> [UInt8] {
+        // The length that the label of a key may have besides "tls13 " (RFC 8446, section 7.1).
+        guard (1...249).contains(label.utf8.count) else {
+            throw .badParameter("the label must have 1 to 249 bytes, and has \(label.utf8.count)")
+        }
+        // The limit of TLS 1.2 (RFC 5705, section 4).
+        guard (context?.count ?? 0) <= 0xFFFF else {
+            throw .badParameter("the context must have at most 65,535 bytes, and has \(context?.count ?? 0)")
+        }
+        return try asking { ssl throws(Failure) in
+            try Self.requireExtendedMasterSecret(of: ssl, for: "keying material")
+            // The limit of HKDF (RFC 5869, section 2.3).
+            let limit = 255 * Int(EVP_MD_get_size(SSL_CIPHER_get_handshake_digest(SSL_get_current_cipher(ssl))))
+            guard length > 0, length <= limit else {
+                throw .badParameter("the length is \(length), and must be from 1 to \(limit)")
+            }
+            return try Self.export(label, context, length, from: ssl)
+        }
+    }
+
+    private func asking<Value>(_ body: (OpaquePointer) throws(Failure) -> Value) throws(Failure) -> Value {
+        try ssl.withLock { ssl throws(Failure) in
+            guard let ssl else { throw .ended }
+            return try body(ssl)
+        }
+    }
+
+    /// The label and the context that every OpenSSL takes in TLS 1.2: 1,024 bytes, with the two randoms and
+    /// the length of the context. OpenSSL 3.0 takes no more.
+    private static let shortInput = 1024 - 66
+
+    private static func export(
+        _ label: String, _ context: [UInt8]?, _ length: Int, from ssl: OpaquePointer
+    ) throws(Failure) -> [UInt8] {
+        var material = [UInt8](repeating: 0, count: length)
+        let (isDone, errors) = OpenSSLCall.attempt {
+            SSL_export_keying_material(
+                ssl, &material, length, label, label.utf8.count, context, context?.count ?? 0, context == nil ? 0 : 1) == 1
+                ? true : nil
+        }
+        if isDone == true { return material }
+        if errors.contains(where: { $0.isFromSSL && $0.reason == SSL_R_TLS_ILLEGAL_EXPORTER_LABEL }) {
+            throw .badParameter("TLS uses the label \"\(label.printable)\" itself")
+        }
+        if TLSVersion(of: ssl) < .tls13, label.utf8.count + (context?.count ?? 0) > shortInput {
+            throw .badParameter("in TLS 1.2 this OpenSSL accepts a label and a context of at most \(shortInput) bytes together")
+        }
+        throw .unavailable(
+            TLSError(
+                .internalError, "OpenSSL cannot export keying material.", operation: "SSL_export_keying_material",
+                openSSLStack: errors.map(\.text)))
+    }
+
+    // MARK: - Bindings of RFC 5929
+
+    /// The digest of the server's certificate: on a server its own, on a client the peer's.
+    private func serverEndPoint() throws(Failure) -> [UInt8] {
+        let certificate = try asking { ssl throws(Failure) in
+            // The certificate of a server that has not shown it binds nothing.
+            let isShown = !PreSharedKeyNegotiation.isUsed(on: ssl) && COpenSSL_serverShowsRawKey(ssl) == 0
+            let x509 = !isShown ? nil : SSL_is_server(ssl) == 1 ? SSL_get_certificate(ssl) : SSL_get0_peer_certificate(ssl)
+            guard let x509 else { throw Self.unavailable("The server has no certificate.", "SSL_get_certificate") }
+            return Certificate(sharing: x509)
+        }
+        guard let digest = certificate.serverEndPointDigest else {
+            throw Self.unavailable(
+                "The signature of the certificate of \"\(certificate.displayName)\" has no digest of its own, so that the binding tls-server-end-point is not defined (RFC 5929, 4.1).",
+                "X509_get_signature_info")
+        }
+        return digest
+    }
+
+    /// The Finished message that came first: the client's, but the server's when the session was resumed.
+    private func firstFinished() throws(Failure) -> [UInt8] {
+        try asking { ssl throws(Failure) in
+            guard TLSVersion(of: ssl) < .tls13 else {
+                throw Self.unavailable("TLS 1.3 has no binding tls-unique (RFC 8446, C.5).", "SSL_get_finished")
+            }
+            try Self.requireExtendedMasterSecret(of: ssl, for: "the binding tls-unique")
+            let isOurs = (SSL_is_server(ssl) == 1) == (SSL_session_reused(ssl) == 1)
+            var message = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
+            let count =
+                isOurs
+                ? SSL_get_finished(ssl, &message, message.count) : SSL_get_peer_finished(ssl, &message, message.count)
+            return Array(message.prefix(count))
+        }
+    }
+
+    // MARK: - Rule 3
+
+    private static func requireExtendedMasterSecret(of ssl: OpaquePointer, for purpose: String) throws(Failure) {
+        guard TLSVersion(of: ssl) < .tls13, COpenSSL_hasExtendedMasterSecret(ssl) != 1 else { return }
+        throw unavailable(
+            "The peer does not know the extended master secret, without which TLS 1.2 has no safe source for \(purpose) (RFC 7627, 5.4).",
+            "SSL_get_extms_support")
+    }
+
+    private static func unavailable(_ message: String, _ operation: String) -> Failure {
+        .unavailable(TLSError(.bindingUnavailable, message, operation: operation))
+    }
+}
+
+extension Certificate {
+    /// The digest for `tls-server-end-point`; nil for a signature without a single digest.
+    fileprivate var serverEndPointDigest: [UInt8]? {
+        var kind: Int32 = NID_undef
+        // Also knows the digest in the parameters of RSA-PSS.
+        guard X509_get_signature_info(handle.x509, &kind, nil, nil, nil) == 1 else { return nil }
+        if kind == NID_md5 || kind == NID_sha1 { kind = NID_sha256 }
+        guard kind != NID_undef, let digest = OBJ_nid2sn(kind).flatMap({ EVP_get_digestbyname($0) }) else { return nil }
+        var bytes = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
+        var count: UInt32 = 0
+        guard X509_digest(handle.x509, digest, &bytes, &count) == 1 else { return nil }
+        return Array(bytes.prefix(Int(count)))
+    }
+}

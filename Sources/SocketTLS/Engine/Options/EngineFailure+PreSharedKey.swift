@@ -1,0 +1,44 @@
+internal import COpenSSL
+internal import SocketBuffers
+
+/// How a handshake fails with pre-shared keys.
+extension EngineFailure {
+    /// The two sides do not have the same key.
+    var preSharedKeyError: TLSError? {
+        guard isInHandshake, let negotiation = facts.preSharedKeys, let key = negotiation.key else { return nil }
+        let identity = "\"\(String(decoding: key.identity, as: UTF8.self).printable)\""
+        if !facts.isServer {
+            let refusals = negotiation.isOfTLS12 ? Self.refusalsOfTLS12 : Self.refusals
+            guard let alert = entries.lazy.compactMap(\.peerAlert).first, refusals.contains(alert) else { return nil }
+            var error = error(
+                .preSharedKeyMismatch,
+                "The server ended the TLS handshake with the alert \(alert): it does not know the identity \(identity), or has another pre-shared key for it."
+            )
+            error.alert = alert
+            return error
+        }
+        // In TLS 1.2 the client's Finished is the first that shows it.
+        let isMismatch = has(SSL_R_BINDER_DOES_NOT_VERIFY)
+        guard isMismatch || (negotiation.isOfTLS12 && has(SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC)) else { return nil }
+        return error(
+            .preSharedKeyMismatch,
+            negotiation.isDecoy
+                ? "This server has no pre-shared key for the client's identity \(identity)."
+                : "The client has another pre-shared key for the identity \(identity) than this server.")
+    }
+
+    // The alerts that servers send for a wrong key or an unknown identity.
+
+    /// RFC 8446, 6.2; the last is OpenSSL's.
+    private static let refusals: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .illegalParameter]
+    /// RFC 4279, 2; the last comes from a server that cannot decrypt the client's Finished.
+    private static let refusalsOfTLS12: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .badRecordMAC]
+
+    /// A client without a key, where certificates do not count.
+    var missingPreSharedKeyError: TLSError? {
+        guard isInHandshake, facts.isServer, facts.preSharedKeys?.keys.use == .required,
+            has(SSL_R_NO_SHARED_CIPHER) || has(SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM)
+        else { return nil }
+        return error(.preSharedKeyMissing, "The client offers no pre-shared key that this server can use, but one is required.")
+    }
+}

@@ -1,0 +1,69 @@
+internal import COpenSSL
+internal import SocketBuffers
+
+extension TLSEngine {
+    /// Chooses the settings of a server by the ClientHello. Nil: the handshake may go on.
+    func select() -> HandshakeAnswer? {
+        guard case .choosing(let selection) = phase else { return nil }
+        guard !selection.isAsked, received.count >= selection.minimum || bio.hasReachedEndOfFile else { return .incomplete }
+        switch selection.reader.read(bio.received.readableBytes) {
+        case .incomplete(let minimum) where !bio.hasReachedEndOfFile:
+            selection.minimum = minimum
+            return .incomplete
+        case .incomplete, .unreadable:
+            course.chose()
+            return nil
+        case .complete(let hello):
+            return select(by: hello, selection)
+        }
+    }
+
+    private func select(by hello: TLSClientHello, _ selection: ServerSelection) -> HandshakeAnswer? {
+        facts.choose(by: hello)
+        guard let choice = selection.names.answer(to: hello) else {
+            selection.isAsked = true
+            return .awaitingSettings(.settings(selection.names, hello))
+        }
+        switch choice {
+        case .useDefault: choose(.useDefault)
+        case .listed(let number):
+            choose(.named(NamedContext(settings: selection.names.all[number], context: context.named[number])))
+        case .refused, .chosen: choose(.refused)
+        }
+        if case .failed(let error) = phase { return .failed(error) }
+        return nil
+    }
+
+    /// The answer to `.awaitingSettings`; call `handshake()` after it. Without an open question, nothing
+    /// happens.
+    package func choose(_ choice: TLSServerChoice) {
+        if case .early(let answer) = choice { return answerEarly(answer) }
+        guard case .choosing = phase else { return }
+        course.chose()
+        switch choice {
+        case .useDefault, .early: break
+        case .named(let named):
+            do throws(TLSError) {
+                judge.gate = judge.gate.replaced(by: named.settings)
+                try replaceContext(named.context)
+            } catch {
+                course.fail(error)
+            }
+        case .refused:
+            let name = facts.chosenHello?.serverName.map { "the name \"\($0.printable)\", which" } ?? "a name that"
+            refuse(.unrecognizedName, TLSError(.unrecognizedName, "The client asks for \(name) this server does not have."))
+        case .failed(let reason):
+            refuse(
+                .internalError,
+                TLSError(.invalidSettings, "No settings for the client: \(reason)", operation: "TLSServerNames"))
+        }
+    }
+
+    /// Sends an alert before there are any keys.
+    private func refuse(_ alert: TLSAlert, _ error: TLSError) {
+        sendPlaintextAlert(alert)
+        var error = error
+        error.sentAlert = alert
+        course.fail(error)
+    }
+}

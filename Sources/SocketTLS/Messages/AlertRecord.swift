@@ -1,0 +1,52 @@
+/// A record with one alert, in plaintext (RFC 8446, 5.1 and 6; RFC 5246, 7.2).
+///
+/// It carries the version of TLS 1.2 and 1.3. The peer may have chosen one of them already, and OpenSSL
+/// refuses alerts of another version.
+enum AlertRecord {
+    enum Level: UInt8 {
+        case warning = 1
+        case fatal = 2
+    }
+
+    static func bytes(_ alert: TLSAlert, _ level: Level = .fatal) -> [UInt8] {
+        [contentType, 3, 3, 0, 2, level.rawValue, alert.rawValue]
+    }
+
+    /// Whether a record of OpenSSL, as it writes it, is an alert in plaintext.
+    static func matches(_ record: UnsafeRawBufferPointer) -> Bool {
+        record.count == length && record[0] == contentType
+    }
+
+    /// Has the alert at the end of `output` be another one, if it is `wrong`, fatal, and in plaintext. Its
+    /// version stays as it is.
+    static func replace(_ wrong: TLSAlert, by right: TLSAlert, atTheEndOf output: inout [UInt8]) -> Bool {
+        let record = output.suffix(length)
+        guard record.starts(with: [contentType, 3]),
+            record.suffix(4).elementsEqual([0, 2, Level.fatal.rawValue, wrong.rawValue])
+        else { return false }
+        output[output.count - 1] = right.rawValue
+        return true
+    }
+
+    // MARK: - DTLS
+
+    /// The same for DTLS (RFC 6347, section 4.1), in the epoch without encryption.
+    static func datagramBytes(_ alert: TLSAlert, _ level: Level = .fatal, sequence: UInt64) -> [UInt8] {
+        let number = withUnsafeBytes(of: sequence.bigEndian) { Array($0.suffix(6)) }
+        return [contentType, 0xFE, 0xFD, 0, 0] + number + [0, 2, level.rawValue, alert.rawValue]
+    }
+
+    /// Whether a datagram of OpenSSL, which begins with `header`, is an alert in plaintext.
+    static func matches(_ datagram: UnsafeRawBufferPointer, _ header: RecordHeader) -> Bool {
+        header.type == contentType && header.epoch == 0 && header.length == 2 && datagram.count == header.recordSize
+    }
+
+    /// The alerts user_canceled and close_notify of a handshake that is given up, in one datagram.
+    static func cancellation(from sequence: UInt64) -> [UInt8] {
+        datagramBytes(.userCanceled, .warning, sequence: sequence)
+            + datagramBytes(.closeNotify, .warning, sequence: sequence + 1)
+    }
+
+    private static let contentType: UInt8 = 21
+    private static let length = 7
+}

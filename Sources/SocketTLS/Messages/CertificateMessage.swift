@@ -1,0 +1,53 @@
+internal import Glibc
+
+/// The handshake message with a peer's certificates (RFC 5246, 7.4.2; RFC 8446, 4.4.2), before OpenSSL
+/// decodes it.
+///
+/// OpenSSL decodes every certificate and key in it, at 0.2 ms each, before it asks anyone: a message of the
+/// smallest certificates costs a hundred times what it costs to send. So we count them first.
+struct CertificateMessage {
+    private let bytes: Slice<UnsafeRawBufferPointer>
+    private let hasExtensions: Bool
+
+    /// - Parameter message: The message with its header of four bytes.
+    init(_ message: UnsafeRawBufferPointer, isTLS13: Bool) {
+        bytes = message.dropFirst(4)
+        hasExtensions = isTLS13
+    }
+
+    /// Where the first certificate begins, if there are more than `limit`; nil for fewer, and for a message
+    /// that OpenSSL refuses by itself.
+    func startOfFirst(whenMoreThan limit: Int) -> Int? {
+        var reader = FieldReader(bytes)
+        if hasExtensions, reader.field(lengthOf: 1) == nil { return nil }
+        guard reader.number(of: 3) != nil else { return nil }
+        let start = reader.offset + 3
+        for _ in 0..<limit where !skipCertificate(&reader) { return nil }
+        return reader.isAtEnd ? nil : start
+    }
+
+    private func skipCertificate(_ reader: inout FieldReader) -> Bool {
+        reader.field(lengthOf: 3) != nil && (!hasExtensions || reader.field(lengthOf: 2) != nil)
+    }
+
+    var describesCurve: Bool { Self.describesCurve(in: UnsafeRawBufferPointer(rebasing: bytes)) }
+
+    /// True if a key in certificates is on a curve that is described and not named (RFC 3279, 2.3.5). Such a
+    /// description contains one of the object identifiers 1.2.840.10045.1.1 and 1.2.840.10045.1.2, which
+    /// occur nowhere else. To be asked before OpenSSL decodes any bytes of a peer that may hold certificates.
+    ///
+    /// Only the contents of the identifiers are searched for, because their length can be encoded in several
+    /// ways.
+    static func describesCurve(in bytes: UnsafeRawBufferPointer) -> Bool {
+        var rest = bytes
+        while let start = rest.baseAddress, let hit = memchr(start, Int32(kindsOfField[0]), rest.count) {
+            rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(UnsafeRawPointer(hit) - start))
+            if rest.starts(with: kindsOfField), rest.count > 6, (1...2).contains(rest[6]) { return true }
+            rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst())
+        }
+        return false
+    }
+
+    /// The bytes that the two identifiers have in common.
+    private static let kindsOfField: [UInt8] = [0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x01]
+}

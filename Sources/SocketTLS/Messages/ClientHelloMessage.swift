@@ -1,0 +1,74 @@
+/// The first handshake message of a client (RFC 5246, 7.4.1.2; RFC 8446, 4.1.2), before OpenSSL decodes it.
+///
+/// OpenSSL searches the whole list of groups for each key share, and limits neither but by the size of the
+/// message: a message of 65 kB with both lists full took 70 to 90 ms. So we count the entries first. Each
+/// limit is several times what any client sends; Java can be told to send 14 kB of authorities.
+struct ClientHelloMessage {
+    static let bytesOfMessage = 32 * 1024
+    private static let bytesOfCipherSuites = 2 * 256
+    /// For each extension number: the most bytes of its contents, and their name.
+    private static let bytesOfExtensions: [Int: (limit: Int, name: String)] = [
+        10: (2 + 2 * 64, "groups"), 13: (2 + 2 * 128, "signature algorithms"), 16: (4096, "application protocols"),
+        50: (2 + 2 * 128, "signature algorithms"),
+    ]
+    private static let keyShare = 51
+    private static let keyShareLimit = 16
+
+    private let count: Int
+    private let bytes: Slice<UnsafeRawBufferPointer>
+    /// The lengths of the numbers before the lengths of the session identifier, the cookie of DTLS, the
+    /// cipher suites and the compression methods.
+    private let fieldSizes: [Int]
+
+    /// The offset of the session identifier's length: behind the header (4), the version (2) and the random
+    /// bytes (32).
+    static let sessionIdentifier = 38
+
+    /// - Parameters:
+    ///   - message: The message with a header of four bytes.
+    ///   - hasCookie: It is one of DTLS (RFC 6347, 4.2.1).
+    init(_ message: UnsafeRawBufferPointer, hasCookie: Bool = false) {
+        count = message.count
+        bytes = message.dropFirst(Self.sessionIdentifier)
+        fieldSizes = hasCookie ? [1, 1, 2, 1] : [1, 2, 1]
+    }
+
+    /// The part of which the message has too much; nil if there is none, and for a message that OpenSSL
+    /// refuses by itself.
+    var excess: String? {
+        if count > Self.bytesOfMessage { return "bytes" }
+        var reader = FieldReader(bytes)
+        for size in fieldSizes {
+            guard let field = reader.field(lengthOf: size) else { return nil }
+            if size == 2, field.count > Self.bytesOfCipherSuites { return "cipher suites" }
+        }
+        guard reader.number(of: 2) != nil else { return nil }
+        while let type = reader.number(of: 2), let contents = reader.field(lengthOf: 2) {
+            if let (limit, name) = Self.bytesOfExtensions[type], contents.count > limit { return name }
+            if type == Self.keyShare, Self.hasTooManyShares(contents) { return "key shares" }
+        }
+        return nil
+    }
+
+    /// Calls `body` with the number and the contents of each extension; false for a message that is not well
+    /// formed.
+    func forEachExtension(_ body: (Int, Slice<UnsafeRawBufferPointer>) -> Void) -> Bool {
+        var reader = FieldReader(bytes)
+        for size in fieldSizes where reader.field(lengthOf: size) == nil { return false }
+        guard !reader.isAtEnd else { return true }
+        guard let length = reader.number(of: 2), length == reader.rest.count else { return false }
+        while !reader.isAtEnd {
+            guard let type = reader.number(of: 2), let contents = reader.field(lengthOf: 2) else { return false }
+            body(type, contents)
+        }
+        return true
+    }
+
+    private static func hasTooManyShares(_ contents: Slice<UnsafeRawBufferPointer>) -> Bool {
+        var shares = FieldReader(contents.dropFirst(2))
+        for _ in 0...keyShareLimit {
+            guard shares.number(of: 2) != nil, shares.field(lengthOf: 2) != nil else { return false }
+        }
+        return true
+    }
+}

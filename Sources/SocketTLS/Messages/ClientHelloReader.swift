@@ -1,0 +1,84 @@
+/// Reads a ClientHello from the first records of a connection, before OpenSSL does.
+struct ClientHelloReader {
+    enum Reading {
+        /// More bytes have to come, so many at least in all.
+        case incomplete(minimum: Int)
+        /// Not a ClientHello, or not one that we read: see rule 4 of `TLSServerNames`.
+        case unreadable
+        case complete(TLSClientHello)
+    }
+
+    /// The most bytes of the records of one message: more would not fit into what is read ahead. A client may
+    /// cut the message into any number of them (RFC 8446, 5.1), and OpenSSL takes empty ones too.
+    private static let limit = 48 * 1024
+
+    private var message: [UInt8] = []
+    /// The records of so many bytes are read.
+    private var offset = 0
+
+    /// - Parameter records: All bytes that have come. It reads none of them twice.
+    mutating func read(_ records: UnsafeRawBufferPointer) -> Reading {
+        while offset < Self.limit {
+            let rest = UnsafeRawBufferPointer(rebasing: records[offset...])
+            guard rest.isEmpty || rest[0] == 22 else { return .unreadable }
+            guard rest.count >= 5 else { return .incomplete(minimum: offset + 5) }
+            let length = Int(rest[3]) << 8 | Int(rest[4])
+            // A handshake record of some version 3 (RFC 8446, 5.1).
+            guard rest[1] == 3, length <= 16_384 else { return .unreadable }
+            guard rest.count >= 5 + length else { return .incomplete(minimum: offset + 5 + length) }
+            message += rest[5..<5 + length]
+            offset += 5 + length
+            if let reading = finish() { return reading }
+        }
+        return .unreadable
+    }
+
+    /// Nil when bytes are missing.
+    private func finish() -> Reading? {
+        guard message.count >= 4 else { return nil }
+        let size = 4 + Int(message[1]) << 16 + Int(message[2]) << 8 + Int(message[3])
+        guard message[0] == 1, size <= ClientHelloMessage.bytesOfMessage else { return .unreadable }
+        guard message.count >= size else { return nil }
+        return message.withUnsafeBytes {
+            TLSClientHello(UnsafeRawBufferPointer(rebasing: $0[..<size])).map { .complete($0) } ?? .unreadable
+        }
+    }
+}
+
+extension TLSClientHello {
+    /// Nil for a message that is not well formed.
+    ///
+    /// - Parameter message: The message with its header of four bytes.
+    init?(_ message: UnsafeRawBufferPointer) {
+        var (name, protocols): (String?, [String]) = (nil, [])
+        var keys: [[UInt8]] = []
+        let isWhole = ClientHelloMessage(message).forEachExtension { type, contents in
+            switch type {
+            case 0: name = Self.serverName(in: contents)
+            case 16: protocols = Self.applicationProtocols(in: contents)
+            case 41: keys = PreSharedKeyList(contents).identities
+            default: break
+            }
+        }
+        guard isWhole else { return nil }
+        self.init(serverName: name, applicationProtocols: protocols, preSharedKeyIdentities: keys)
+    }
+
+    /// The list has one name of the type host_name (0), without NUL, as OpenSSL takes it. All that it takes
+    /// is a name, even if no host can have it: a server must not treat its client as one that asks for none.
+    private static func serverName(in contents: Slice<UnsafeRawBufferPointer>) -> String? {
+        var reader = FieldReader(contents)
+        guard var list = reader.field(lengthOf: 2).map({ FieldReader($0) }), reader.isAtEnd, list.number(of: 1) == 0,
+            let name = list.field(lengthOf: 2), list.isAtEnd
+        else { return nil }
+        guard name.count <= 255, !name.contains(0) else { return nil }
+        return String(decoding: name, as: UTF8.self)
+    }
+
+    private static func applicationProtocols(in contents: Slice<UnsafeRawBufferPointer>) -> [String] {
+        var reader = FieldReader(contents.dropFirst(2))
+        var names: [String] = []
+        while let name = reader.field(lengthOf: 1), !name.isEmpty { names.append(String(decoding: name, as: UTF8.self)) }
+        return names
+    }
+}

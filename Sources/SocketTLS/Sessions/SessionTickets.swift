@@ -1,0 +1,233 @@
+// Rules of session tickets (RFC 8446, 4.6.1):
+//  1. A ticket is the session itself, encrypted, so the server stores nothing for a client. The keys belong
+//     to one context and never leave the process (`TicketKeyRing`), or come from a source that processes
+//     share (`TLSTicketKeySource`). A server does not resume what a context with other settings has issued:
+//     its session id context is another one, at random or, with shared keys, a digest of the settings.
+//  2. A key of the context encrypts for an hour and decrypts for one more, counted from its first ticket.
+//  3. A session ends an hour after its full handshake. OpenSSL gives it a new date with each ticket of TLS
+//     1.3, so the ticket contains its end: by our own clock, or by the system's with shared keys. Not even
+//     that is later than the end of the certificates by which the client is trusted, and of the lists by
+//     which they are not revoked.
+//  4. A ticket that cannot be used (unknown key, changed bytes, too old) is ignored: a full handshake and new
+//     tickets follow.
+//  5. In TLS 1.3 a resumed handshake gets one new ticket, because a client should use each ticket once (RFC
+//     8446, C.4). In TLS 1.2, where tickets go over the wire in the clear, a client keeps its ticket until
+//     the key of it does not encrypt any more: for a new one OpenSSL states a lifetime of 0, "unspecified"
+//     (RFC 5077, 3.3), which wolfSSL takes for its end.
+//  6. In TLS 1.3 tickets wait for the first data that the server writes in the turn that completes the
+//     handshake, and leave with it (`TLSEngine.write`), or at the end of that turn: the client may wait for
+//     them. A peer that is not accepted gets none.
+//  7. A context that asks for certificates issues tickets only if its settings say so
+//     (`TLSClients.certificates`). The verdict goes with the session, and the trust gate gets it again.
+//  8. A context shows the same identities whatever name the client asks for: what the client supports chooses
+//     among them. Where identities are chosen by name, each name has a context of its own, so no session
+//     crosses names (CVE-2025-23419).
+//  9. A session that was made for one name of a list (`TLSServerNames`) is not resumed under another, even if
+//     both have the same settings (RFC 6066, 3).
+// 10. A source of keys is code of the program: it is asked before any lock is taken
+//     (`TLSEngine.addTickets`), or in the handshake, when nothing can be exported.
+// 11. A client in TLS 1.2 that knows no tickets gets a session identifier, and the context keeps the session
+//     (`IdentifiedSessions`): by the same rules, and once the peer is accepted. OpenSSL says when a
+//     connection of the session has failed, and the context forgets it.
+// 12. A connection with an external pre-shared key gets no ticket: its client has the key.
+
+internal import COpenSSL
+internal import Glibc
+internal import SocketBuffers
+
+/// Issues and opens the tickets of one context.
+final class SessionTickets: Sendable {
+    private let earlyDataLimit: Int
+    private let ring = Locked(TicketKeyRing())
+    private let source: (any TLSTicketKeySource)?
+    let clock: @Sendable () -> Int
+    private let cipher: TicketCipher
+    /// Those of clients that know no tickets.
+    let identified = IdentifiedSessions()
+    private let facts: @Sendable (OpaquePointer) -> TicketFacts
+    /// Nil: no early data.
+    let earlyData: Locked<EarlyDataRecord>?
+
+    /// - Parameters:
+    ///   - source: Keys that others have too; nil: keys of this object.
+    ///   - earlyDataLimit: How many bytes of early data a ticket allows.
+    ///   - record: The record of the tickets that have brought some.
+    ///   - requiresFIPS: Whether tickets are encrypted by OpenSSL's FIPS provider.
+    ///   - facts: About the connection of an `SSL`.
+    ///   - clock: Seconds, which go on while the machine sleeps; nil for the seconds from now or, with shared
+    ///     keys, for the system's seconds.
+    init(
+        keysFrom source: (any TLSTicketKeySource)?, earlyDataLimit: Int, record: EarlyDataRecord, requiresFIPS: Bool = false,
+        facts: @escaping @Sendable (OpaquePointer) -> TicketFacts, clock: (@Sendable () -> Int)?
+    ) throws(TLSError) {
+        cipher = try TicketCipher(requiresFIPS: requiresFIPS)
+        self.source = source
+        self.facts = facts
+        self.earlyDataLimit = earlyDataLimit
+        earlyData = earlyDataLimit > 0 ? Locked(record) : nil
+        let origin = ContinuousClock.now
+        if let clock {
+            self.clock = clock
+        } else if source != nil {
+            self.clock = { time(nil) }
+        } else {
+            self.clock = { Int(origin.duration(to: .now).components.seconds) }
+        }
+    }
+
+    /// Lets `context` issue tickets: by itself in TLS 1.2, when the engine says so in TLS 1.3. The context
+    /// must not outlive this object.
+    func issue(on context: OpaquePointer) throws(TLSError) {
+        SSL_CTX_clear_options(context, COpenSSL_noTicketOption())
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_ex_data") {
+            SSL_CTX_set_ex_data(context, Self.place, Unmanaged.passUnretained(self).toOpaque())
+        }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_ticket_key_evp_cb") {
+            SSL_CTX_set_tlsext_ticket_key_evp_cb(context) { ssl, name, vector, cipher, authenticator, isSealing in
+                guard let ssl, let tickets = SessionTickets.of(ssl), let name, let vector else { return -1 }
+                // In TLS 1.2 the client then gets an empty ticket (RFC 5077, 3.3).
+                if isSealing == 1, PreSharedKeyNegotiation.isUsed(on: ssl) { return 0 }
+                return isSealing == 1
+                    ? tickets.seal(name, vector, cipher, authenticator, tickets.keyForSealing(tickets.facts(ssl)))
+                    : tickets.open(name, vector, cipher, authenticator)
+            }
+        }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_session_ticket_cb") {
+            SSL_CTX_set_session_ticket_cb(
+                context,
+                { ssl, _ in SessionTickets.of(ssl)?.setEnd(of: ssl) == true ? 1 : 0 },
+                { ssl, session, _, _, status, _ in
+                    let isOpened = status == SSL_TICKET_SUCCESS || status == SSL_TICKET_SUCCESS_RENEW
+                    let isUsable = isOpened && SessionTickets.of(ssl)?.isAlive(session, for: ssl) == true
+                    guard isUsable else { return SSL_TICKET_RETURN_IGNORE_RENEW }
+                    let isRenewed = status == SSL_TICKET_SUCCESS_RENEW || ssl.map { TLSVersion(of: $0) >= .tls13 } ?? false
+                    return isRenewed ? SSL_TICKET_RETURN_USE_RENEW : SSL_TICKET_RETURN_USE
+                }, nil)
+        }
+        COpenSSL_CTX_keepSessionIdentifiers(context)
+        SSL_CTX_sess_set_get_cb(context) { ssl, identifier, count, isShared in
+            // The reference is the caller's.
+            isShared?.pointee = 0
+            return SessionTickets.of(ssl)?.find(Array(UnsafeBufferPointer(start: identifier, count: Int(count))), for: ssl)
+        }
+        SSL_CTX_sess_set_remove_cb(context) { context, session in
+            if let context, let session { SessionTickets.of(context: context)?.identified.remove(session) }
+        }
+        if earlyDataLimit > 0 { try allowEarlyData(earlyDataLimit, on: context) }
+    }
+
+    // MARK: - Clients that know no tickets
+
+    /// The peer is accepted.
+    func establish(_ ssl: OpaquePointer) {
+        guard TLSVersion(of: ssl) < .tls13, SSL_session_reused(ssl) == 0, !PreSharedKeyNegotiation.isUsed(on: ssl),
+            let session = SSL_get_session(ssl), setEnd(of: ssl),
+            let end = Stamp(of: session)?.end
+        else { return }
+        identified.store(session, until: end, at: clock())
+    }
+
+    private func find(_ identifier: [UInt8], for ssl: OpaquePointer?) -> OpaquePointer? {
+        guard let session = identified.session(identifier, at: clock()) else { return nil }
+        guard isAlive(session, for: ssl) else {
+            SSL_SESSION_free(session)
+            return nil
+        }
+        return session
+    }
+
+    /// The index of `SSL_CTX_set_app_data`.
+    private static let place: Int32 = 0
+
+    static func of(_ ssl: OpaquePointer?) -> SessionTickets? {
+        ssl.flatMap { of(context: SSL_get_SSL_CTX($0)) }
+    }
+
+    private static func of(context: OpaquePointer) -> SessionTickets? {
+        SSL_CTX_get_ex_data(context, place).map { Unmanaged<SessionTickets>.fromOpaque($0).takeUnretainedValue() }
+    }
+
+    // MARK: - Keys
+
+    /// The key for the next tickets, from the program's source; nil when the keys are our own.
+    var givenKey: TLSTicketKey? { source?.keys.current }
+
+    /// A ticket that becomes an alert (`EngineCallbacks.installRefusal`) gets a key of our own: it never
+    /// leaves.
+    private func keyForSealing(_ facts: TicketFacts) -> TLSTicketKey? {
+        if let key = facts.key ?? (facts.mayAskSource ? givenKey : nil) { return key }
+        let now = clock()
+        return ring.withLock { $0.keyForSealing(at: now) }
+    }
+
+    // The functions below return 1 for yes, 2 for a ticket that needs a new key, 0 for one that is not ours,
+    // and -1 for a failure, whose reason stays in the error queue.
+
+    private func seal(
+        _ name: UnsafeMutablePointer<UInt8>, _ vector: UnsafeMutablePointer<UInt8>, _ cipher: OpaquePointer?,
+        _ authenticator: OpaquePointer?, _ key: TLSTicketKey?
+    ) -> Int32 {
+        guard let key else { return -1 }
+        name.update(from: key.name, count: key.name.count)
+        return withExtendedLifetime(key) {
+            guard RAND_bytes(vector, EVP_CIPHER_get_iv_length(self.cipher.method)) == 1,
+                EVP_EncryptInit_ex(cipher, self.cipher.method, nil, key.forCipher.baseAddress, vector) == 1
+            else { return -1 }
+            return authenticate(with: key, authenticator)
+        }
+    }
+
+    private func open(
+        _ name: UnsafeMutablePointer<UInt8>, _ vector: UnsafeMutablePointer<UInt8>, _ cipher: OpaquePointer?,
+        _ authenticator: OpaquePointer?
+    ) -> Int32 {
+        let now = clock()
+        let name = UnsafeRawBufferPointer(start: name, count: TLSTicketKey.nameLength)
+        let found = if let source { source.keys.key(named: name) } else { ring.withLock { $0.key(named: name, at: now) } }
+        guard let (key, encrypts) = found else { return 0 }
+        return withExtendedLifetime(key) {
+            guard EVP_DecryptInit_ex(cipher, self.cipher.method, nil, key.forCipher.baseAddress, vector) == 1 else { return -1 }
+            let answer = authenticate(with: key, authenticator)
+            return answer == 1 && !encrypts ? 2 : answer
+        }
+    }
+
+    /// The caller keeps `key` alive.
+    private func authenticate(with key: TLSTicketKey, _ authenticator: OpaquePointer?) -> Int32 {
+        let bytes = key.forAuthentication
+        return COpenSSL_setHMACSHA256Key(authenticator, bytes.baseAddress, bytes.count) == 1 ? 1 : -1
+    }
+
+    // MARK: - The end of a session
+
+    /// Puts the end into a session that is about to become a ticket, unless it was resumed and has one
+    /// already.
+    private func setEnd(of ssl: OpaquePointer?) -> Bool {
+        guard let ssl, let session = SSL_get_session(ssl) else { return false }
+        let now = clock()
+        let end = Stamp(of: session)?.end ?? now + min(TicketKeyRing.period, secondsOfEvidence(for: ssl))
+        // The time that is left becomes the ticket's lifetime, which the client receives. OpenSSL cannot make
+        // a ticket with none, and would end the connection.
+        guard SSL_SESSION_set_timeout(session, max(1, end - now) + age(of: session)) == 1 else { return false }
+        return Stamp(end: end, issued: earlyData == nil ? -1 : now, name: facts(ssl).name).put(into: session)
+    }
+
+    /// The seconds since the date from which OpenSSL counts the timeout: in TLS 1.2 a new ticket does not
+    /// change it.
+    private func age(of session: OpaquePointer) -> Int {
+        min(max(0, Int(time(nil)) - Int(COpenSSL_sessionTime(session))), TicketKeyRing.period)
+    }
+
+    private func isAlive(_ session: OpaquePointer?, for ssl: OpaquePointer?) -> Bool {
+        guard let ssl, let session, let stamp = Stamp(of: session), stamp.name == facts(ssl).name else { return false }
+        let (now, end) = (clock(), stamp.end)
+        // A clock that was set back must not make a session live longer.
+        return now < end && end - now <= TicketKeyRing.period
+    }
+
+    /// How long the proof holds that a client may be trusted.
+    private func secondsOfEvidence(for ssl: OpaquePointer) -> Int {
+        guard let end = facts(ssl).evidenceEnd else { return .max }
+        return max(0, end - time(nil))
+    }
+}

@@ -1,0 +1,20 @@
+internal import COpenSSL
+
+/// AES-256-CBC for tickets, by the provider that the policy wants.
+final class TicketCipher: Sendable {
+    private let address: UInt
+
+    /// - Throws: `invalidSettings` if OpenSSL has it not.
+    init(requiresFIPS: Bool) throws(TLSError) {
+        let method = try OpenSSLCall.require(
+            "EVP_CIPHER_fetch", or: .invalidSettings, "The policy leaves OpenSSL without AES-256-CBC, which tickets need."
+        ) {
+            EVP_CIPHER_fetch(nil, "AES-256-CBC", requiresFIPS ? "fips=yes" : nil)
+        }
+        address = UInt(bitPattern: method)
+    }
+
+    deinit { EVP_CIPHER_free(method) }
+
+    var method: OpaquePointer? { OpaquePointer(bitPattern: address) }
+}

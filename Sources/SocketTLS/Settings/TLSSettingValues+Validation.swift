@@ -1,0 +1,170 @@
+internal import COpenSSL
+internal import FoundationEssentials
+
+extension TLSSettingValues {
+    /// Throws `invalidSettings` for the first setting that cannot be used. Certificates and keys were checked
+    /// when they were made.
+    func validate(over transport: TLSTransport = .stream) throws(TLSError) {
+        switch transport {
+        case .stream: try validateForStreams()
+        case .datagrams: try validateForDatagrams()
+        }
+        try validateRole()
+        try validateVersions()
+        try validateApplicationProtocols()
+        try validateTickets()
+        try validatePreSharedKeys()
+        try validateRawPublicKeys()
+        try validateEarlyData()
+        try validateRules()
+        try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
+        try Self.validate(maximumCertificateChainLength, in: 1...100, "maximumCertificateChainLength")
+        try Self.validate(handshakeTimeout, "handshakeTimeout")
+        try Self.validate(trustTimeout, "trustTimeout")
+    }
+
+    private func validateRole() throws(TLSError) {
+        switch role {
+        case .client(let serverName):
+            _ = try Self.name(serverName)
+        case .server:
+            if identity == nil, !requiresPreSharedKey {
+                throw Self.invalid("identity is nil, and a server needs one unless clients is .preSharedKeys")
+            }
+            try validateKindsOfKeys()
+        }
+    }
+
+    /// Checks the name that a client expects.
+    static func name(_ serverName: String?) throws(TLSError) -> ServerName {
+        guard let serverName else {
+            throw invalid("the connection was not made to a host: use client(serverName:) to say which name to expect")
+        }
+        return try ServerName(serverName)
+    }
+
+    /// OpenSSL keeps one identity for each kind of key: a second one would replace the first silently.
+    private func validateKindsOfKeys() throws(TLSError) {
+        guard let identity, !additionalIdentities.isEmpty else { return }
+        var kinds: Set<String> = []
+        for other in [identity] + additionalIdentities where !kinds.insert(other.privateKey.kind).inserted {
+            throw Self.invalid(
+                "identity and additionalIdentities have two keys of the kind \(other.privateKey.kind): give one of each kind")
+        }
+    }
+
+    private func validateVersions() throws(TLSError) {
+        let oldest = max(minimumVersion, policy.minimumVersion)
+        if let maximumVersion, oldest > maximumVersion {
+            let setting = minimumVersion < oldest ? "policy.minimumVersion" : "minimumVersion"
+            throw Self.invalid("\(setting) is \(oldest), which is newer than maximumVersion, \(maximumVersion)")
+        }
+    }
+
+    private func validateApplicationProtocols() throws(TLSError) {
+        var length = 0
+        for name in applicationProtocols {
+            guard (1...255).contains(name.utf8.count) else {
+                throw Self.invalid(
+                    "the protocol \"\(String(name.prefix(32)).printable)\" of applicationProtocols has \(name.utf8.count) bytes, and must have 1 to 255"
+                )
+            }
+            length += 1 + name.utf8.count
+        }
+        guard length <= 0xFFFF - 2 else {
+            throw Self.invalid("applicationProtocols has \(length) bytes, and must have at most 65,533: name fewer")
+        }
+        guard Set(applicationProtocols).count == applicationProtocols.count else {
+            throw Self.invalid("applicationProtocols names a protocol twice: name each once")
+        }
+    }
+
+    private func validateTickets() throws(TLSError) {
+        guard case .issued(let count, _) = tickets else { return }
+        try Self.validate(count, in: 1...8, "the number of tickets of clients")
+        if clientCertificates == .optional || clientCertificates == .required, trustEvaluation == .manual {
+            throw Self.invalid(
+                "trustEvaluation is .manual, so that no verdict could go with the tickets of clients: use .delegate, or no tickets"
+            )
+        }
+    }
+
+    private func validateRules() throws(TLSError) {
+        if let time = rules.verificationTime, !(abs(time.timeIntervalSince1970) < 1e11) {
+            throw Self.invalid("verificationTime is more than 3,000 years away from 1970")
+        }
+        if let pin = rules.pins.first(where: { $0.count != 32 }) {
+            throw Self.invalid("one of the pins has \(pin.count) bytes, and must have the 32 bytes of SHA-256")
+        }
+        if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesPeer, !requiresPreSharedKey, !requiresRawPublicKey {
+            throw Self.invalid("trustRoots is an empty list, which trusts no certificate: give one or more")
+        }
+    }
+
+    static func validate(_ value: Int, in range: ClosedRange<Int>, _ name: String) throws(TLSError) {
+        guard range.contains(value) else {
+            throw invalid("\(name) is \(value), and must be from \(range.lowerBound) to \(range.upperBound)")
+        }
+    }
+
+    private static func validate(_ time: Duration, _ name: String) throws(TLSError) {
+        guard time > .zero else {
+            throw invalid("\(name) is \(time), and must be more than zero")
+        }
+    }
+
+    static func invalid(_ complaint: String) -> TLSError {
+        TLSError(.invalidSettings, "The TLS settings cannot be used: \(complaint).", operation: "TLSSettings")
+    }
+}
+
+// MARK: - Keys without certificates
+
+extension TLSSettingValues {
+    private func validatePreSharedKeys() throws(TLSError) {
+        guard let preSharedKeys else { return }
+        try requireNoSessionOfOthers()
+        if max(minimumVersion, policy.minimumVersion) < .tls13 { try Self.validateForTLS12(preSharedKeys) }
+    }
+
+    private static func validateForTLS12(_ keys: TLSPreSharedKeys) throws(TLSError) {
+        guard keys.hash == .sha256 else {
+            throw invalid("the pre-shared key is for SHA-384, which TLS 1.2 has not: set minimumVersion to .tls13")
+        }
+        for key in keys.listed ?? [] {
+            guard key.identity.count <= TLSPreSharedKey.identityLimitOfTLS12, !key.identity.contains(0) else {
+                throw invalid(
+                    "in TLS 1.2 the identity of a pre-shared key has at most 128 bytes and no zero: set minimumVersion to .tls13")
+            }
+        }
+    }
+
+    private func validateRawPublicKeys() throws(TLSError) {
+        guard let rawPublicKeys else { return }
+        try Self.requireRawPublicKeys()
+        try requireNoSessionOfOthers()
+        if rawPublicKeys.showsOwnKey, identity == nil {
+            throw Self.invalid("identity is nil, and its raw public key is to be shown: set identity")
+        }
+        if earlyData != nil {
+            throw Self.invalid("earlyData needs a session, and a client with raw public keys resumes none: set it to nil")
+        }
+        if allowsPostHandshakeAuthentication {
+            throw Self.invalid("allowsPostHandshakeAuthentication cannot go with raw public keys: set it to false")
+        }
+    }
+
+    private func requireNoSessionOfOthers() throws(TLSError) {
+        switch resumption {
+        case .none, .inMemory: break
+        case .store, .session:
+            throw Self.invalid("a client resumes no sessions with raw public or pre-shared keys: set resumption to .none")
+        }
+    }
+
+    private static func requireRawPublicKeys() throws(TLSError) {
+        if TLSRawPublicKeys.isSupported { return }
+        let version = OpenSSL_version(OPENSSL_VERSION_STRING).map { String(cString: $0) } ?? "another"
+        throw invalid("raw public keys need OpenSSL 3.2 or newer, and the one that is loaded is \(version)")
+    }
+}

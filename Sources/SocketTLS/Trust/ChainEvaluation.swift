@@ -1,0 +1,78 @@
+internal import COpenSSL
+
+/// The verification of a chain outside of a handshake, by the same rules: for the drop-in module, whose
+/// programs name their roots when they are asked about a peer.
+package struct ChainEvaluation: Sendable {
+    /// The peer's certificates as it sent them, its own first.
+    package var chain: [Certificate]
+    package var peer: PeerTrust.Peer
+    /// The name or address that a server's certificate must be for; nil: any.
+    package var serverName: String?
+    /// Each of them is a root, also if its issuer is not trusted.
+    package var anchors: [Certificate]
+    package var trustsSystemRoots: Bool
+
+    package init(
+        _ chain: [Certificate], of peer: PeerTrust.Peer, serverName: String?, anchors: [Certificate], trustsSystemRoots: Bool
+    ) {
+        self.chain = chain
+        self.peer = peer
+        self.serverName = serverName
+        self.anchors = anchors
+        self.trustsSystemRoots = trustsSystemRoots
+    }
+
+    /// Throws `invalidSettings` for a name that no certificate can be for, and `internalError` if OpenSSL has
+    /// no memory.
+    package func verdict() throws(TLSError) -> PeerTrust.Verdict {
+        guard let leaf = chain.first else {
+            return .untrusted(reason: "There is no certificate.", code: X509_V_ERR_UNSPECIFIED, depth: 0)
+        }
+        if let excess = CertificateFault.excess(in: chain) { return excess }
+        let name = try peer == .server ? serverName.map { text throws(TLSError) in try ServerName(text) } : nil
+        let store = try trustStore()
+        let context = try OpenSSLCall.require("X509_STORE_CTX_new", or: .internalError, "OpenSSL has no memory.") {
+            X509_STORE_CTX_new()
+        }
+        defer { X509_STORE_CTX_free(context) }
+        let others = OPENSSL_sk_new_null()
+        defer { OPENSSL_sk_free(others) }
+        for certificate in chain.dropFirst() {
+            guard OPENSSL_sk_push(others, UnsafeRawPointer(certificate.handle.x509)) > 0 else {
+                throw TLSError(.internalError, "OpenSSL has no memory.", operation: "OPENSSL_sk_push")
+            }
+        }
+        return try withExtendedLifetime((store, chain)) { () throws(TLSError) in
+            try store.begin(context, leaf.handle.x509, others)
+            try setRules(on: context, name)
+            return verify(context, leaf, name)
+        }
+    }
+
+    /// The system's roots alone are loaded once for the process.
+    private func trustStore() throws(TLSError) -> TrustStore {
+        guard trustsSystemRoots, anchors.isEmpty else { return try TrustStore(anchors, besideSystemRoots: trustsSystemRoots) }
+        return try SystemTrustStore.store(for: SystemTrustStore.currentStamps())
+    }
+
+    private func setRules(on context: OpaquePointer, _ name: ServerName?) throws(TLSError) {
+        try OpenSSLCall.requireSuccess("X509_STORE_CTX_set_default") {
+            X509_STORE_CTX_set_default(context, peer == .server ? "ssl_server" : "ssl_client")
+        }
+        let parameters = X509_STORE_CTX_get0_param(context)
+        X509_VERIFY_PARAM_set_depth(parameters, Self.depth)
+        X509_VERIFY_PARAM_set_auth_level(parameters, Self.securityLevel)
+        if !anchors.isEmpty { X509_VERIFY_PARAM_set_flags(parameters, UInt(X509_V_FLAG_PARTIAL_CHAIN)) }
+        try name?.require(on: parameters)
+    }
+
+    private func verify(_ context: OpaquePointer, _ leaf: Certificate, _ name: ServerName?) -> PeerTrust.Verdict {
+        let isVerified = OpenSSLCall.attempt { X509_verify_cert(context) == 1 ? true : nil }.value != nil
+        guard isVerified else { return CertificateFault(in: context, leaf: leaf, name?.text).verdict }
+        return TrustRules.none.faults(in: VerifiedChain(of: context)).first ?? .trusted
+    }
+
+    // As in settings that were not changed.
+    private static let depth: Int32 = 10
+    private static let securityLevel: Int32 = 2
+}

@@ -1,0 +1,117 @@
+// Rules of the system's roots:
+//  1. They are loaded when first needed, once for the process. This takes 4 to 28 ms.
+//  2. They are loaded again when the bundle or the directory changes, or the environment names others.
+//  3. A store in use never changes; the new one takes its place for later contexts.
+
+internal import COpenSSL
+internal import Glibc
+internal import SocketBuffers
+
+enum SystemTrustStore {
+    private struct Loaded {
+        let stamps: [FileStamp]
+        let store: TrustStore
+    }
+
+    private static let loaded = Locked<Loaded?>(nil)
+
+    /// The current stamps of the files that hold the roots.
+    static func currentStamps() -> [FileStamp] {
+        [
+            path(X509_get_default_cert_file_env(), or: X509_get_default_cert_file()),
+            path(X509_get_default_cert_dir_env(), or: X509_get_default_cert_dir()),
+        ].map { FileStamp(path: $0) }
+    }
+
+    /// The shared store for `stamps`.
+    static func store(for stamps: [FileStamp]) throws(TLSError) -> TrustStore {
+        // The lock is held while loading: otherwise a second thread that needs the roots would load them too.
+        try loaded.withLock { loaded throws(TLSError) in
+            if let loaded, loaded.stamps == stamps { return loaded.store }
+            let store = try TrustStore.systemRoots()
+            loaded = Loaded(stamps: stamps, store: store)
+            return store
+        }
+    }
+
+    /// Says that the environment names a file of roots that cannot be read, if that is why `store` has none.
+    static func reasonForNoRoots(in store: OpaquePointer) -> String? {
+        guard X509_STORE_lock(store) == 1 else { return nil }
+        let count = OPENSSL_sk_num(X509_STORE_get0_objects(store))
+        X509_STORE_unlock(store)
+        guard count == 0, let variable = X509_get_default_cert_file_env(), let value = getenv(variable) else { return nil }
+        guard access(value, R_OK) != 0 else { return nil }
+        let reason = String(cString: strerror(errno))
+        return ": \(String(cString: variable)) names \"\(String(cString: value).printable)\" (\(reason))"
+    }
+
+    private static func path(_ variable: UnsafePointer<CChar>?, or standard: UnsafePointer<CChar>?) -> String {
+        if let variable, let value = getenv(variable) { return String(cString: value) }
+        return standard.map { String(cString: $0) } ?? ""
+    }
+}
+
+/// Owns one reference to an `X509_STORE`, which many contexts share.
+final class TrustStore: @unchecked Sendable {
+    // Unchecked: the store is filled before it is shared, and never changes afterwards. OpenSSL locks its
+    // lookups.
+    private let store: OpaquePointer
+
+    private init() throws(TLSError) {
+        store = try OpenSSLCall.require("X509_STORE_new", or: .internalError, "OpenSSL has no memory for trusted roots.") {
+            X509_STORE_new()
+        }
+    }
+
+    deinit { X509_STORE_free(store) }
+
+    convenience init(_ certificates: [Certificate]) throws(TLSError) {
+        try self.init()
+        try add(certificates)
+    }
+
+    /// These roots, and the system's if they count too.
+    convenience init(_ certificates: [Certificate], besideSystemRoots: Bool) throws(TLSError) {
+        try self.init()
+        if besideSystemRoots { try addSystemRoots() }
+        try add(certificates)
+    }
+
+    /// Begins the verification of a certificate.
+    func begin(_ verification: OpaquePointer, _ leaf: OpaquePointer, _ others: OpaquePointer?) throws(TLSError) {
+        try OpenSSLCall.requireSuccess("X509_STORE_CTX_init") { X509_STORE_CTX_init(verification, store, leaf, others) }
+    }
+
+    private func add(_ certificates: [Certificate]) throws(TLSError) {
+        for certificate in certificates {
+            try OpenSSLCall.requireSuccess(
+                "X509_STORE_add_cert", or: .invalidCertificate, "The trusted root \"\(certificate.displayName)\" cannot be used."
+            ) { X509_STORE_add_cert(store, certificate.handle.x509) }
+        }
+    }
+
+    /// Adds a list of revoked certificates, before the store is shared.
+    func add(revocationList list: OpaquePointer) throws(TLSError) {
+        try OpenSSLCall.requireSuccess(
+            "X509_STORE_add_crl", or: .invalidCertificate, "A list of revoked certificates cannot be used."
+        ) { X509_STORE_add_crl(store, list) }
+    }
+
+    /// Gives the store to `context`, which adds a reference of its own.
+    func share(with context: OpaquePointer) {
+        withExtendedLifetime(self) { SSL_CTX_set1_cert_store(context, store) }
+    }
+
+    /// Loads the system's roots as OpenSSL finds them, honouring `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+    static func systemRoots() throws(TLSError) -> TrustStore {
+        let roots = try TrustStore()
+        try roots.addSystemRoots()
+        return roots
+    }
+
+    private func addSystemRoots() throws(TLSError) {
+        try OpenSSLCall.requireSuccess(
+            "X509_STORE_set_default_paths", or: .internalError, "The system's trusted roots cannot be loaded."
+        ) { X509_STORE_set_default_paths(store) }
+    }
+}

@@ -1,0 +1,69 @@
+import AsyncSocketsTesting
+import Foundation
+import Logging
+import SocketBuffers
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// A listener on descriptors that a service manager has handed over.
+@Suite(.timeLimit(.minutes(20))) struct InheritedListeningTests {
+    private enum Event: Sendable {
+        case accepted(SocketAddress)
+        case ended
+    }
+
+    private static func setup(_ loop: EventLoop) -> (Listener.Setup, AsyncStream<Event>.Iterator) {
+        let (events, continuation) = AsyncStream<Event>.makeStream()
+        let setup = Listener.Setup(
+            loop: loop, options: SocketOptionSet(), quota: AcceptQuota(loop: loop), logger: Logger(label: "test"),
+            observer: nil,
+            accepted: { _, peer, _ in continuation.yield(.accepted(peer)) }, ended: { _ in continuation.yield(.ended) })
+        return (setup, events.makeAsyncIterator())
+    }
+
+    private static func inherit(_ socket: RawSocket) -> InheritedDescriptor {
+        InheritedDescriptor(socket.duplicate(), name: "web")
+    }
+
+    @Test func oneListenerServesAllInheritedSocketsAndEndsOnce() async throws {
+        let folder = try TemporaryFolder()
+        let sockets = [
+            try RawSocket.listening(), try .listening("::1"),
+            try .listening(on: try #require(SocketAddress(unixPath: folder.path("s")))),
+        ]
+        let loop = try EventLoop()
+        var (setup, events) = Self.setup(loop)
+        let listener = try Listener.listen(onInherited: sockets.map(Self.inherit), setup)
+        #expect(try listener.localAddress == sockets[0].localAddress)
+        listener.start()
+        for socket in sockets {
+            let client = try RawSocket.connected(to: try socket.localAddress)
+            guard case .accepted(let peer) = await events.next() else { throw Unexpected(description: "no connection") }
+            #expect(try peer == client.localAddress)
+        }
+        listener.close()
+        guard case .ended = await events.next() else { throw Unexpected(description: "no end") }
+        #expect(loop.registrationCount == 0)
+        for socket in sockets {
+            let client = try RawSocket.connected(to: try socket.localAddress)
+            #expect(try socket.accepted().peerAddress == client.localAddress)
+        }
+        #expect(try folder.names == ["s"])
+    }
+
+    @Test func oneWrongDescriptorLeavesNothingBehind() throws {
+        let loop = try EventLoop()
+        let (setup, _) = Self.setup(loop)
+        let good = Self.inherit(try RawSocket.listening())
+        let wrong = Self.inherit(try RawSocket.refusing())
+        let error = #expect(throws: SystemError.self) { try Listener.listen(onInherited: [good, wrong], setup) }
+        #expect(error?.description == "the inherited descriptor \"web\": it is not listening")
+        #expect(loop.registrationCount == 0)
+        #expect(good.relinquish() == nil && wrong.relinquish().map { close($0) } == 0)
+        let none = #expect(throws: SystemError.self) { try Listener.listen(onInherited: [], setup) }
+        #expect(none?.errno == EINVAL)
+    }
+}

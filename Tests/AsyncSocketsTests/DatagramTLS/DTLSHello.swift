@@ -1,0 +1,27 @@
+import SocketTLS
+import SocketTestSupport
+
+/// A client of DTLS that only begins.
+final class DTLSHello {
+    private let engine: DTLSEngine
+
+    init() throws {
+        let settings = try TestCertificates.client().values
+        engine = try DTLSEngine(
+            context: TLSContext.context(for: settings, over: .datagrams), settings: settings, size: 1400)
+        engine.setFirstTimeout(seconds: 60)
+    }
+
+    /// Its ClientHello; after a HelloVerifyRequest with the cookie.
+    func hello(answering request: some Sequence<UInt8> = []) -> [UInt8] {
+        let bytes = Array(request)
+        if !bytes.isEmpty { bytes.withUnsafeBytes { engine.receive($0) } }
+        _ = engine.handshake()
+        var hello: [UInt8] = []
+        engine.sendOutput { datagrams in
+            hello = datagrams.last.map { Array($0) } ?? []
+            return datagrams.count
+        }
+        return hello
+    }
+}

@@ -1,0 +1,398 @@
+import AsyncSocketsTesting
+import Foundation
+import Glibc
+import SocketBuffers
+import SocketCore
+import SocketTLS
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// One UDP port with many peers.
+@Suite(.timeLimit(.minutes(20))) struct DatagramListenerTests {
+    enum Layer: CaseIterable, Sendable { case plain, dtls }
+
+    private static func listener(
+        _ layer: Layer, maximumPeers: Int = 10_000, idleTimeout: Duration? = .seconds(60),
+        configure: (AsyncUDPSocket) throws -> Void = { _ in }
+    ) throws -> DatagramListener {
+        try DatagramListener(
+            address: .loopback(), dtls: layer == .dtls ? TestCertificates.server() : nil, maximumPeers: maximumPeers,
+            idleTimeout: idleTimeout, configure: configure)
+    }
+
+    private static func client(_ layer: Layer, of listener: DatagramListener) async throws -> AsyncUDPSocket {
+        let socket = AsyncUDPSocket()
+        try await socket.connect(to: "127.0.0.1", port: listener.localPort)
+        if layer == .dtls { try await socket.startDTLS(settings: TestCertificates.client()) }
+        return socket
+    }
+
+    /// Echoes, in a task, until the listener ends.
+    private static func echo(_ listener: DatagramListener) -> Task<Void, any Error> {
+        Task {
+            try await listener.run { socket in
+                for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
+            }
+        }
+    }
+
+    private static func ask(_ client: AsyncUDPSocket, _ text: String) async throws -> String {
+        try await client.send(Data(text.utf8))
+        return String(decoding: try await client.receive().data, as: UTF8.self)
+    }
+
+    @Test(arguments: Layer.allCases) func eachPeerHasASocketOfItsOwn(_ layer: Layer) async throws {
+        let listener = try Self.listener(layer)
+        let serving = Self.echo(listener)
+        try await withThrowingTaskGroup { group in
+            for number in 0..<20 {
+                group.addTask {
+                    let client = try await Self.client(layer, of: listener)
+                    for round in 0..<20 {
+                        let text = "client \(number), round \(round)"
+                        #expect(try await Self.ask(client, text) == text)
+                    }
+                    if layer == .dtls { #expect(client.tlsSession?.protocolVersion == .dtls12) }
+                    client.close()
+                }
+            }
+            try await group.waitForAll()
+        }
+        if layer == .dtls { try await eventually("they have said goodbye") { listener.peerCount == 0 } }
+        await listener.shutdown(within: .zero)
+        try await serving.value
+        #expect(!listener.isListening && listener.refusedCount == 0)
+    }
+
+    @Test(arguments: Layer.allCases) func aPeerMayHaveADelegate(_ layer: Layer) async throws {
+        let listener = try Self.listener(layer)
+        let recorder = DatagramRecorder { socket, told in
+            if case .received(let datagram) = told { socket.send(datagram.data, withTimeout: -1, tag: 0) }
+        }
+        let sockets = Locked<[AsyncUDPSocket]>([])
+        let serving = Task {
+            for try await socket in listener.peers {
+                socket.setInlineDelegate(recorder)
+                try socket.beginReceiving()
+                sockets.withLock { $0.append(socket) }
+            }
+        }
+        var clients: [AsyncUDPSocket] = []
+        for number in 0..<3 {
+            let client = try await Self.client(layer, of: listener)
+            clients.append(client)
+            for round in 0..<10 { #expect(try await Self.ask(client, "\(number) \(round)") == "\(number) \(round)") }
+        }
+        await listener.shutdown()
+        try await serving.value
+        #expect(sockets.withLock { $0.count } == 3)
+        // They are the program's, and go on without the listener.
+        #expect(sockets.withLock { $0.allSatisfy(\.isOpen) })
+        #expect(!clients.contains { !$0.isOpen })
+        for socket in sockets.withLock({ $0 }) { socket.close() }
+        try await eventually("all have gone") { listener.peerCount == 0 }
+    }
+
+    @Test func aPeerHasTheAddressThatItHasSentTo() async throws {
+        let listener = try DatagramListener(port: 0)
+        let serving = Task {
+            try await listener.run { socket in
+                let datagram = try await socket.receive()
+                try await socket.send(Data("\(socket.localHost ?? "")".utf8), inReplyTo: datagram)
+            }
+        }
+        let client = try AsyncUDPSocket.bound("127.0.0.1")
+        for host in ["127.0.0.5", "127.0.0.6"] {
+            try await client.send(Data([1]), to: host, port: listener.localPort)
+            let reply = try await client.receive()
+            #expect(reply.sender.host == host && reply.data == Data(host.utf8))
+        }
+        await listener.shutdown()
+        try await serving.value
+    }
+
+    @Test(arguments: Layer.allCases) func peersOverTheLimitAreDroppedUntilThereIsRoom(_ layer: Layer) async throws {
+        let listener = try Self.listener(layer, maximumPeers: 2)
+        let serving = Self.echo(listener)
+        let first = try await Self.client(layer, of: listener)
+        let second = try await Self.client(layer, of: listener)
+        for client in [first, second] { #expect(try await Self.ask(client, "hello") == "hello") }
+        let third = AsyncUDPSocket()
+        third.firstRetransmission = .milliseconds(20)
+        try await third.connect(to: "127.0.0.1", port: listener.localPort)
+        async let secured = Result.of { if layer == .dtls { try await third.startDTLS(settings: TestCertificates.client()) } }
+        if layer == .plain { try await third.send(Data("too early".utf8)) }
+        try await eventually("it is refused") { listener.refusedCount > 0 }
+        #expect(listener.peerCount == 2)
+        listener.maximumPeers = 3
+        try (await secured).get()
+        #expect(try await Self.ask(third, "now") == "now")
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+
+    @Test func handshakesHaveALimitOfTheirOwn() async throws {
+        let listener = try Self.listener(.dtls)
+        listener.maximumHandshakes = 1
+        let serving = Self.echo(listener)
+        // A client that sends its cookie back, and then falls silent.
+        let silent = try AsyncUDPSocket.bound()
+        let client = try DTLSHello()
+        try await silent.send(Data(client.hello()), to: "127.0.0.1", port: listener.localPort)
+        let request = try await silent.receive()
+        try await silent.send(Data(client.hello(answering: request.data)), to: "127.0.0.1", port: listener.localPort)
+        try await eventually("it shakes hands") { listener.peerCount == 1 }
+        let other = AsyncUDPSocket()
+        other.firstRetransmission = .milliseconds(20)
+        try await other.connect(to: "127.0.0.1", port: listener.localPort)
+        async let secured = Result.of { _ = try await other.startDTLS(settings: TestCertificates.client()) }
+        try await eventually("another one is refused") { listener.refusedCount > 0 }
+        listener.maximumHandshakes = 2
+        try (await secured).get()
+        #expect(try await Self.ask(other, "hello") == "hello")
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+
+    @Test(arguments: Layer.allCases, Style.allCases) func aSilentPeerIsClosed(_ layer: Layer, _ style: Style) async throws {
+        let listener = try Self.listener(layer, idleTimeout: .seconds(3))
+        let errors = Locked<[(any Error)?]>([])
+        let recorder = DatagramRecorder { socket, told in
+            switch told {
+            case .received(let datagram): socket.send(datagram.data, withTimeout: -1, tag: 0)
+            case .closed(let error): errors.withLock { $0.append(error) }
+            default: break
+            }
+        }
+        let sockets = Locked<[AsyncUDPSocket]>([])
+        let serving = Task {
+            if style == .delegate {
+                for try await socket in listener.peers {
+                    socket.setInlineDelegate(recorder)
+                    try socket.beginReceiving()
+                    sockets.withLock { $0.append(socket) }
+                }
+            } else {
+                try await listener.run { error, _ in
+                    errors.withLock { $0.append(error) }
+                } _: { socket in
+                    for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
+                }
+            }
+        }
+        let client = try await Self.client(layer, of: listener)
+        #expect(try await Self.ask(client, "hello") == "hello")
+        try await eventually("it is closed") { listener.peerCount == 0 }
+        try await eventually("its program knows") { errors.withLock { $0.count } == 1 }
+        #expect(errors.withLock { ($0.first as? AsyncSocketError)?.code } == .idleTimeout)
+        if layer == .dtls {
+            let error = await #expect(throws: AsyncSocketError.self) { try await client.receive() }
+            #expect(error?.code == .closedByPeer)
+        }
+        await listener.shutdown()
+        try await serving.value
+    }
+
+    @Test(arguments: Layer.allCases) func aShutdownLetsPeersFinish(_ layer: Layer) async throws {
+        let listener = try Self.listener(layer)
+        let isServed = Locked(false)
+        let serving = Task {
+            try await listener.run { socket in
+                _ = try await socket.receive()
+                isServed.withLock { $0 = true }
+                while try await socket.receive().data != Data("end".utf8) {}
+                try await socket.send(Data("goodbye".utf8))
+            }
+        }
+        let client = try await Self.client(layer, of: listener)
+        try await client.send(Data("hello".utf8))
+        // One that waits for its task is closed at a shutdown.
+        try await eventually("it is served") { isServed.withLock { $0 } }
+        listener.beginShutdown()
+        let stranger = try AsyncUDPSocket.bound()
+        try await stranger.send(Data("hello".utf8), to: "127.0.0.1", port: listener.localPort)
+        try await eventually("strangers are dropped") { listener.refusedCount + listener.ignoredCount > 0 }
+        #expect(try await Self.ask(client, "end") == "goodbye")
+        await listener.shutdown()
+        try await serving.value
+        // The port is free.
+        try await eventually("the port is free") {
+            (try? AsyncUDPSocket().bind(toAddress: .loopback(port: listener.localPort))) != nil
+        }
+    }
+
+    @Test(arguments: Layer.allCases) func aCancelledRunCutsItsPeers(_ layer: Layer) async throws {
+        let listener = try Self.listener(layer)
+        let serving = Self.echo(listener)
+        let client = try await Self.client(layer, of: listener)
+        #expect(try await Self.ask(client, "hello") == "hello")
+        serving.cancel()
+        await #expect(throws: CancellationError.self) { try await serving.value }
+        if layer == .dtls { await #expect(throws: AsyncSocketError.self) { try await client.receive() } }
+        #expect(listener.peerCount == 0)
+    }
+
+    @Test func anErrorOfOnePeerEndsThatPeerAlone() async throws {
+        struct Failure: Error {}
+        let listener = try Self.listener(.plain)
+        let errors = Locked(0)
+        let serving = Task {
+            try await listener.run { error, _ in
+                errors.withLock { $0 += error is Failure ? 1 : 0 }
+            } _: { socket in
+                for try await datagram in socket.datagrams {
+                    if datagram.data == Data("fail".utf8) { throw Failure() }
+                    try await socket.send(datagram.data)
+                }
+            }
+        }
+        let (good, bad) = (try await Self.client(.plain, of: listener), try await Self.client(.plain, of: listener))
+        #expect(try await Self.ask(good, "1") == "1")
+        try await bad.send(Data("fail".utf8))
+        try await eventually("it has failed") { errors.withLock { $0 } == 1 }
+        #expect(try await Self.ask(good, "2") == "2")
+        // The same address is a new peer.
+        #expect(try await Self.ask(bad, "3") == "3")
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+
+    /// RFC 6347, section 4.2.8.
+    @Test func aClientThatHasRestartedTakesThePlaceOfTheOneBefore() async throws {
+        let listener = try Self.listener(.dtls)
+        let serving = Self.echo(listener)
+        let first = try AsyncUDPSocket.bound()
+        let address = try first.address
+        try await first.connect(to: "127.0.0.1", port: listener.localPort)
+        try await first.startDTLS(settings: TestCertificates.client())
+        #expect(try await Self.ask(first, "hello") == "hello")
+        // It goes away without a word: its close_notify has nowhere to go.
+        let nowhere = try SocketAddress.loopback(port: 9).data
+        first.perform { descriptors in
+            nowhere.withUnsafeBytes { bytes in
+                guard let address = bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self) else { return }
+                for descriptor in descriptors { _ = Glibc.connect(descriptor, address, socklen_t(bytes.count)) }
+            }
+        }
+        first.close()
+        let second = AsyncUDPSocket()
+        try await eventually("the port is free") { (try? second.bind(toAddress: address)) != nil }
+        try await second.connect(to: "127.0.0.1", port: listener.localPort)
+        try await second.startDTLS(settings: TestCertificates.client())
+        #expect(try await Self.ask(second, "again") == "again")
+        try await eventually("the one before has gone") { listener.peerCount == 1 }
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+
+    /// Sources that do not answer leave nothing behind, and get no more than they have sent.
+    @Test func aFloodOfForgedClientsLeavesNothingBehind() async throws {
+        let listener = try Self.listener(.dtls)
+        let serving = Self.echo(listener)
+        let client = try await Self.client(.dtls, of: listener)
+        #expect(try await Self.ask(client, "before") == "before")
+        let descriptor = try DatagramDescriptor(opening: .ipv4)
+        try descriptor.bind(to: try #require(SocketAddress(literal: "0.0.0.0", port: 0)))
+        let sender = DatagramSender(for: descriptor)
+        let hello = try DTLSHello().hello()
+        let target = try SocketAddress.loopback(port: listener.localPort)
+        // A million with the variable DTLS_FLOOD.
+        let count = ProcessInfo.processInfo.environment["DTLS_FLOOD"].flatMap { Int($0) } ?? 10_000
+        for number in 0..<count {
+            let source = SocketAddress(
+                literal: "127.\(1 + number / 62_500 % 250).\(number / 250 % 250).\(1 + number % 250)", port: 0)
+            hello.withUnsafeBytes { bytes in
+                let datagram = OutgoingDatagram(bytes, to: target, from: DatagramSource(address: source))
+                _ = withUnsafePointer(to: datagram) { sender.send(UnsafeBufferPointer(start: $0, count: 1)) }
+            }
+        }
+        // Its datagram may be lost where so many come.
+        var answer: Datagram?
+        while answer == nil {
+            try await client.send(Data("after".utf8))
+            answer = try? await client.receive(timeout: .milliseconds(200))
+        }
+        #expect(answer?.data == Data("after".utf8) && listener.peerCount == 1)
+        let receiver = DatagramReceiver(maximumSize: 2048)
+        var answers = 0
+        while case .received = receiver.receive(from: descriptor) {
+            while let answer = receiver.next() {
+                answers += 1
+                #expect(answer.bytes.count <= hello.count)
+            }
+        }
+        #expect(answers > 0)
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+
+    @Test(arguments: Layer.allCases) func aPeerThatDoesNotReadKeepsMemoryBounded(_ layer: Layer) async throws {
+        let listener = try Self.listener(layer)
+        let held = Locked<[AsyncUDPSocket]>([])
+        let serving = Task {
+            for try await socket in listener.peers { held.withLock { $0.append(socket) } }
+        }
+        let client = try await Self.client(layer, of: listener)
+        let other = try await Self.client(layer, of: listener)
+        try await client.send(Data(count: 1000))
+        try await other.send(Data("hello".utf8))
+        try await eventually("both are there") { held.withLock { $0.count } == 2 }
+        let slow = try #require(held.withLock { $0.first { $0.connectedPort == client.localPort } })
+        let quick = try #require(held.withLock { $0.first { $0 !== slow } })
+        try await eventually("its datagrams are dropped") {
+            for _ in 0..<10 { try await client.send(Data(count: 1000)) }
+            return slow.dropCount > 0
+        }
+        // The others are served.
+        #expect(try await quick.receive().data == Data("hello".utf8))
+        #expect(try await slow.receive().data.count == 1000)
+        for socket in [slow, quick] { socket.close() }
+        await listener.shutdown()
+        try await serving.value
+    }
+
+    @Test func junkFromStrangersIsDroppedAndCounted() async throws {
+        let listener = try Self.listener(.dtls)
+        let serving = Self.echo(listener)
+        let stranger = try AsyncUDPSocket.bound()
+        for size in [0, 1, 13, 100, 1400] {
+            try await stranger.send(Data(repeating: 22, count: size), to: "127.0.0.1", port: listener.localPort)
+        }
+        try await eventually("they are dropped") { listener.ignoredCount == 5 }
+        #expect(listener.peerCount == 0)
+        await listener.shutdown()
+        try await serving.value
+    }
+
+    @Test func settingsThatDTLSCannotHaveAreRefused() throws {
+        let error = #expect(throws: AsyncSocketError.self) {
+            try DatagramListener(address: .loopback(), dtls: TestCertificates.server().only(.tls13))
+        }
+        #expect(error?.tls?.code == .invalidSettings)
+        var settings = try TestCertificates.mutual().server
+        settings.trustEvaluation = .delegate
+        let second = #expect(throws: AsyncSocketError.self) { try DatagramListener(address: .loopback(), dtls: settings) }
+        #expect(second?.code == .badConfiguration)
+    }
+
+    @Test func aProgramDecidesAboutClients() async throws {
+        let mutual = try TestCertificates.mutual()
+        let names = Locked<[Int]>([])
+        let listener = try DatagramListener(
+            address: .loopback(), dtls: mutual.server,
+            trust: { trust in
+                names.withLock { $0.append(trust.chain.count) }
+                return true
+            })
+        let serving = Self.echo(listener)
+        let client = AsyncUDPSocket()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort)
+        try await client.startDTLS(settings: mutual.client)
+        #expect(try await Self.ask(client, "hello") == "hello")
+        #expect(names.withLock { $0.count } == 1)
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+}

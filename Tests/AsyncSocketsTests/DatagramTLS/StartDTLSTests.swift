@@ -1,0 +1,333 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// `startDTLS` on a connected UDP socket, in both styles.
+@Suite(.timeLimit(.minutes(20))) struct StartDTLSTests {
+    @Test(arguments: Style.allCases) func anUpgradeFollowsPlaintext(_ style: Style) async throws {
+        let (client, server) = try await StyledDatagramSocket.pair(style)
+        try await client.send("STARTDTLS")
+        #expect(try await server.receive() == "STARTDTLS")
+        try await server.send("GO AHEAD")
+        #expect(try await client.receive() == "GO AHEAD")
+        #expect(!client.socket.isSecure && client.socket.tlsSession == nil && client.socket.maximumSendSize == nil)
+        try await secure(client, TestCertificates.client(), server, TestCertificates.server())
+        for number in 0..<10 {
+            try await client.send("question \(number)")
+            #expect(try await server.receive() == "question \(number)")
+            try await server.send("answer \(number)")
+            #expect(try await client.receive() == "answer \(number)")
+        }
+        for socket in [client.socket, server.socket] {
+            #expect(socket.isSecure && socket.tlsSession?.protocolVersion == .dtls12 && socket.maximumSendSize == 16_384)
+        }
+        let exported = try [client, server].map {
+            try $0.socket.exportKeyingMaterial(label: "EXPERIMENTAL", context: [1], length: 16)
+        }
+        let bound = try [client, server].map { try $0.socket.channelBinding(.tlsUnique) }
+        #expect(exported[0] == exported[1] && bound[0] == bound[1])
+        client.socket.close()
+        #expect(try await server.end()?.code == .closedByPeer)
+        #expect(server.socket.isClosed && server.socket.isSecure)
+    }
+
+    @Test(arguments: Style.allCases) func aServerWithoutTrustEndsTheSocket(_ style: Style) async throws {
+        let (client, server) = try await StyledDatagramSocket.pair(style)
+        var settings = try TestCertificates.client()
+        settings.trustRoots = try TestCertificates.stranger.roots
+        async let other = Result.of { try await server.startDTLS(TestCertificates.server()) }
+        let error = await #expect(throws: AsyncSocketError.self) { try await client.startDTLS(settings) }
+        #expect(error?.tls?.code == .unknownIssuer && error?.blame == .certificate)
+        let otherEnd = await other
+        #expect(throws: AsyncSocketError.self) { try otherEnd.get() }
+        #expect(client.socket.isClosed && !client.socket.isSecure)
+        await #expect(throws: AsyncSocketError.self) { try await client.socket.send(Data("secret".utf8)) }
+    }
+
+    /// What is sent behind the call waits, and never leaves in plaintext: not after a failure either.
+    @Test(arguments: Style.allCases) func nothingLeavesInPlaintextBehindTheCall(_ style: Style) async throws {
+        let attacker = try AsyncUDPSocket.bound()
+        let victim = try StyledDatagramSocket(style)
+        try await victim.connect(to: attacker.address)
+        try await attacker.connect(to: victim.socket.address)
+        victim.socket.send(Data("plain".utf8), withTimeout: -1, tag: 1)
+        var settings = try TestCertificates.client()
+        settings.handshakeTimeout = .seconds(2)
+        victim.socket.firstRetransmission = .milliseconds(20)
+        async let failure = Result.of { [settings] in try await victim.startDTLS(settings) }
+        try await eventually("it has begun") { victim.socket.connection?.record.withLock { $0.isUpgradeClaimed } == true }
+        for tag in 2..<10 { victim.socket.send(Data("secret".utf8), withTimeout: -1, tag: tag) }
+        #expect(try await attacker.receive().data == Data("plain".utf8))
+        // The attacker answers in plaintext, and with what is not of DTLS.
+        for text in ["injected", "\u{16}injected"] { try await attacker.send(Data(text.utf8)) }
+        let end = await failure
+        let error = #expect(throws: AsyncSocketError.self) { try end.get() }
+        #expect(error?.code == .handshakeTimeout)
+        victim.socket.send(Data("secret".utf8), withTimeout: -1, tag: 11)
+        var count = 0
+        while let datagram = try? await attacker.receive(timeout: .milliseconds(200)) {
+            #expect(datagram.data.count >= 13 && [20, 21, 22].contains(datagram.data.first ?? 0))
+            #expect(datagram.data.range(of: Data("secret".utf8)) == nil)
+            count += 1
+        }
+        // The ClientHello was sent again.
+        #expect(count > 1)
+        if let recorder = victim.recorder {
+            #expect(!recorder.history.contains { if case .received = $0 { true } else { false } })
+        }
+    }
+
+    /// What came before is not delivered after it.
+    @Test(arguments: Style.allCases) func plaintextThatWasNotReadIsNeverDelivered(_ style: Style) async throws {
+        let (client, server) = try await StyledDatagramSocket.pair(style)
+        for text in ["old 1", "old 2"] {
+            try await server.send(text)
+            try await client.send(text)
+        }
+        try await secure(client, TestCertificates.client(), server, TestCertificates.server())
+        try await server.send("new")
+        try await client.send("new")
+        #expect(try await client.receive() == "new")
+        #expect(try await server.receive() == "new")
+        #expect(client.socket.droppedRecordCount == 2 && server.socket.droppedRecordCount == 2)
+    }
+
+    @Test func aDelegatesEarlierReceiveGetsItsDatagramFirst() async throws {
+        let (client, server) = try await StyledDatagramSocket.pair(.delegate)
+        let recorder = try #require(server.recorder)
+        try server.socket.receiveOnce()
+        try server.socket.beginDTLS(settings: TestCertificates.server())
+        try server.socket.receiveOnce()
+        try await client.send("plain")
+        #expect(try await recorder.received().data == Data("plain".utf8))
+        try await client.startDTLS(TestCertificates.client())
+        try await client.send("secure")
+        #expect(try await recorder.received().data == Data("secure".utf8))
+    }
+
+    @Test func aDelegateThatReceivesGoesOnReceiving() async throws {
+        let (client, server) = try await StyledDatagramSocket.pair(.delegate)
+        let recorder = try #require(server.recorder)
+        try server.socket.beginReceiving()
+        try await client.send("plain")
+        #expect(try await recorder.received().data == Data("plain".utf8))
+        try await secure(client, TestCertificates.client(), server, TestCertificates.server())
+        for number in 0..<200 { client.socket.send(Data("\(number)".utf8), withTimeout: -1, tag: number) }
+        for number in 0..<200 { #expect(try await recorder.received().data == Data("\(number)".utf8)) }
+    }
+
+    @Test(arguments: Style.allCases, [true, false])
+    func aProgramDecidesAboutBothSides(_ style: Style, _ isAccepted: Bool) async throws {
+        var (clientSettings, serverSettings) = try TestCertificates.mutual()
+        clientSettings.trustEvaluation = .delegate
+        serverSettings.trustEvaluation = .delegate
+        let asked = Locked<[String]>([])
+        let (client, server) = try await StyledDatagramSocket.pair(style) { trust in
+            asked.withLock { $0.append("client: \(trust.verdict == .trusted)") }
+            return true
+        } serverTrust: { trust in
+            asked.withLock { $0.append("server: \(trust.chain.count)") }
+            return isAccepted
+        }
+        let outcome = await Result.of { [clientSettings, serverSettings] in
+            try await secure(client, clientSettings, server, serverSettings)
+        }
+        #expect(asked.withLock { $0.count } == 2)
+        if isAccepted {
+            try outcome.get()
+            try await client.send("hello")
+            #expect(try await server.receive() == "hello")
+            #expect(server.socket.tlsSession?.peerCertificates.isEmpty == false)
+        } else {
+            #expect(throws: AsyncSocketError.self) { try outcome.get() }
+            #expect(!client.socket.isSecure && !server.socket.isSecure)
+        }
+    }
+
+    /// The messages of the handshake are sent again while a judge thinks.
+    @Test(arguments: Style.allCases) func messagesAreSentAgainWhileAJudgeThinks(_ style: Style) async throws {
+        var settings = try TestCertificates.client()
+        settings.trustEvaluation = .delegate
+        let relays = Locked<[DatagramRelay]>([])
+        let client = try StyledDatagramSocket(style) { _ in
+            guard let relay = relays.withLock({ $0.first }) else { return false }
+            let count = relay.countFromServer
+            // The server says the same again, and so does the client.
+            try? await eventually("it was said again") { relay.countFromServer > count + 1 }
+            return true
+        }
+        let server = try StyledDatagramSocket(style)
+        let relay = try DatagramRelay(to: server.socket.localPort)
+        defer { relay.close() }
+        relays.withLock { $0 = [relay] }
+        client.socket.firstRetransmission = .milliseconds(50)
+        server.socket.firstRetransmission = .milliseconds(50)
+        try await client.connect(to: .loopback(port: relay.port))
+        try await client.send("hello")
+        let hello = try await server.socket.receiveAny(server.recorder)
+        try await server.connect(to: hello.sender)
+        try await secure(client, settings, server, TestCertificates.server())
+        try await client.send("secure")
+        #expect(try await server.receive() == "secure")
+    }
+
+    @Test(arguments: Style.allCases) func aDatagramThatIsTooLargeFailsAlone(_ style: Style) async throws {
+        let (client, server) = try await StyledDatagramSocket.pair(style)
+        client.socket.maximumDatagramSize = 600
+        try await secure(client, TestCertificates.client(), server, TestCertificates.server())
+        let limit = try #require(client.socket.maximumSendSize)
+        #expect(limit == 563)
+        for size in [0, limit + 1] {
+            let error = await #expect(throws: AsyncSocketError.self) {
+                try await client.send(String(repeating: "x", count: size))
+            }
+            #expect(error?.code == .badParameter && error?.blame == .caller)
+        }
+        try await client.send(String(repeating: "x", count: limit))
+        #expect(try await server.receive().count == limit)
+    }
+
+    @Test(arguments: Style.allCases) func settingsThatDTLSCannotHaveCloseTheSocketBeforeAnythingIsSent(_ style: Style)
+        async throws
+    {
+        let (client, server) = try await StyledDatagramSocket.pair(style)
+        let error = await #expect(throws: AsyncSocketError.self) {
+            try await client.startDTLS(try TestCertificates.client().only(.tls13))
+        }
+        #expect(error?.tls?.code == .invalidSettings && error?.blame == .caller)
+        try await eventually("it is closed") { client.socket.isClosed }
+        client.socket.send(Data("plain".utf8), withTimeout: -1, tag: 0)
+        await #expect(throws: AsyncSocketError.self) { try await client.socket.send(Data("plain".utf8)) }
+        let nothing = await #expect(throws: AsyncSocketError.self) {
+            try await server.socket.receive(timeout: .milliseconds(100))
+        }
+        #expect(nothing?.code == .readTimeout)
+    }
+
+    @Test(arguments: Style.allCases) func aSecondCallThrowsAndChangesNothing(_ style: Style) async throws {
+        let (client, server) = try await StyledDatagramSocket.pair(style)
+        try await secure(client, TestCertificates.client(), server, TestCertificates.server())
+        let error = #expect(throws: AsyncSocketError.self) { try client.socket.beginDTLS(settings: TestCertificates.client()) }
+        #expect(error?.code == .badConfiguration)
+        await #expect(throws: AsyncSocketError.self) { try await client.socket.startDTLS(settings: TestCertificates.client()) }
+        try await client.send("still here")
+        #expect(try await server.receive() == "still here")
+        let fresh = AsyncUDPSocket()
+        #expect(throws: AsyncSocketError.self) { try fresh.beginDTLS(settings: TestCertificates.client()) }
+    }
+
+    @Test func aTaskThatIsCancelledClosesTheSocket() async throws {
+        let peer = try AsyncUDPSocket.bound()
+        let client = try StyledDatagramSocket(.task)
+        try await client.connect(to: peer.address)
+        let task = Task { try await client.startDTLS(TestCertificates.client()) }
+        _ = try await peer.receive()
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        try await eventually("it is closed") { client.socket.isClosed }
+        // The peer learns that the handshake is given up: user_canceled and close_notify.
+        var last = Data()
+        while let datagram = try? await peer.receive(timeout: .milliseconds(200)) { last = datagram.data }
+        #expect(last.first == 21 && last.count == 30)
+    }
+
+    @Test func aTaskThatWaitsForADatagramKeepsTheUpgradeFromBeginning() async throws {
+        let (client, _) = try await StyledDatagramSocket.pair(.task)
+        let receiving = Task.immediate { try await client.socket.receive() }
+        let error = await #expect(throws: AsyncSocketError.self) { try await client.startDTLS(TestCertificates.client()) }
+        #expect(error?.code == .badConfiguration)
+        await #expect(throws: AsyncSocketError.self) { try await receiving.value }
+        #expect(client.socket.isClosed)
+    }
+
+    /// Only the peer is heard: neither its datagrams from another port, nor another's.
+    @Test(arguments: Style.allCases) func aPeerThatChangesItsPortIsNotHeard(_ style: Style) async throws {
+        let server = try StyledDatagramSocket(style)
+        let relay = try DatagramRelay(to: server.socket.localPort)
+        defer { relay.close() }
+        let client = try StyledDatagramSocket(style)
+        try await client.connect(to: .loopback(port: relay.port))
+        try await client.send("hello")
+        let hello = try await server.socket.receiveAny(server.recorder)
+        try await server.connect(to: hello.sender)
+        try await secure(client, TestCertificates.client(), server, TestCertificates.server())
+        relay.setHarm(DatagramRelay.Harm(loss: 100))
+        try await client.send("moved")
+        try await eventually("it was sent") { relay.seen.last?.first == 23 }
+        let moved = try AsyncUDPSocket.bound()
+        try await moved.send(Data(try #require(relay.seen.last)), to: "127.0.0.1", port: server.socket.localPort)
+        relay.setHarm(DatagramRelay.Harm())
+        try await client.send("right")
+        #expect(try await server.receive() == "right")
+    }
+
+    @Test(arguments: Style.allCases) func disconnectingDoesNotGoBackToPlaintext(_ style: Style) async throws {
+        let (client, server) = try await StyledDatagramSocket.pair(style)
+        try await secure(client, TestCertificates.client(), server, TestCertificates.server())
+        client.socket.disconnect()
+        #expect(try await server.end()?.code == .closedByPeer)
+        try await eventually("it is closed") { client.socket.isClosed }
+    }
+
+    @Test(arguments: Style.allCases) func repeatedDatagramsAreDeliveredOnceAndCorruptedOnesNever(_ style: Style) async throws {
+        let server = try StyledDatagramSocket(style)
+        let relay = try DatagramRelay(to: server.socket.localPort)
+        defer { relay.close() }
+        let client = try StyledDatagramSocket(style)
+        try await client.connect(to: .loopback(port: relay.port))
+        try await client.send("hello")
+        let hello = try await server.socket.receiveAny(server.recorder)
+        try await server.connect(to: hello.sender)
+        try await secure(client, TestCertificates.client(), server, TestCertificates.server())
+        relay.setHarm(DatagramRelay.Harm(repetition: 100))
+        for number in 0..<20 { try await client.send("\(number)") }
+        for number in 0..<20 { #expect(try await server.receive() == "\(number)") }
+        relay.setHarm(DatagramRelay.Harm(corruption: 100))
+        for _ in 0..<20 { try await client.send("corrupted") }
+        try await eventually("they were dropped") { server.socket.droppedRecordCount >= 40 }
+        relay.setHarm(DatagramRelay.Harm())
+        try await client.send("end")
+        #expect(try await server.receive() == "end")
+    }
+
+    @Test(arguments: Style.allCases) func anObserverLearnsOfTheHandshake(_ style: Style) async throws {
+        let observer = ObservationRecorder()
+        let (client, server) = (try StyledDatagramSocket(style), try StyledDatagramSocket(style))
+        client.socket.observer = observer
+        try await client.connect(to: server.socket.address)
+        try await server.connect(to: client.socket.address)
+        try await secure(client, TestCertificates.client(), server, TestCertificates.server())
+        client.socket.close()
+        _ = try await server.end()
+        let told = await observer.untilEnds(1)
+        #expect(
+            told.contains {
+                if case .secured(_, .client, let session, _) = $0 { session.protocolVersion == .dtls12 } else { false }
+            })
+    }
+}
+
+extension Result where Failure == any Error, Success: Sendable {
+    /// How a call ends.
+    static func of(_ body: @Sendable () async throws -> Success) async -> Self {
+        do {
+            return .success(try await body())
+        } catch {
+            return .failure(error)
+        }
+    }
+}
+
+extension AsyncUDPSocket {
+    /// The next datagram, in the style of a recorder if there is one.
+    func receiveAny(_ recorder: DatagramRecorder?) async throws -> Datagram {
+        guard let recorder else { return try await receive() }
+        try receiveOnce()
+        return try await recorder.received()
+    }
+}

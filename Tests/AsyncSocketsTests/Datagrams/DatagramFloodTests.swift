@@ -1,0 +1,130 @@
+import AsyncSocketsTesting
+import Foundation
+import Logging
+import SocketBuffers
+import SocketCore
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// More datagrams than the program takes.
+@Suite(.timeLimit(.minutes(20)), .serialized) struct DatagramFloodTests {
+    private static let size = 1_000
+    private static let count = 20_000
+
+    /// Floods a socket, and returns how many datagrams were sent.
+    private func flood(_ target: SocketAddress) throws -> Int {
+        let sender = try DatagramParty()
+        let payloads = [[UInt8]](repeating: [UInt8](repeating: 7, count: Self.size), count: 100)
+        return (0..<Self.count / 100).reduce(0) { total, _ in total + sender.send(payloads, to: target).handledCount }
+    }
+
+    @Test func aSlowDelegateKeepsMemoryBoundedAndDropsAreCounted() async throws {
+        let (mayGoOn, waits) = (DispatchSemaphore(value: 0), Locked(true))
+        let recorder = DatagramRecorder { _, told in
+            if case .received = told, waits.withLock({ $0 }) { mayGoOn.wait() }
+        }
+        let socket = AsyncUDPSocket(delegate: recorder, delegateQueue: DispatchQueue(label: "slow"))
+        socket.maximumPendingReceiveBytes = 100_000
+        socket.maximumReceiveSize = 2_048
+        socket.logger = LogRecorder.logger(of: "datagrams dropped")
+        try socket.setOption(.receiveBufferSize, to: 200_000)
+        try socket.bind(toAddress: .loopback())
+        try socket.beginReceiving()
+        let sentCount = try flood(socket.address)
+        #expect(sentCount == Self.count && socket.dropCount > 0)
+        waits.withLock { $0 = false }
+        mayGoOn.signal()
+        try await sendMarker(to: socket.address) {
+            recorder.history.contains { if case .received(let datagram) = $0 { datagram.data.isEmpty } else { false } }
+        }
+        // Each counts with 256 bytes more: the delegate has 80 before it, and the kernel some hundreds.
+        #expect((80...1_000).contains(recorder.history.count))
+        socket.close()
+        #expect(try await recorder.closed() == nil)
+        #expect(
+            LogRecorder.lines("test", "datagrams dropped").contains { $0.level == .warning && $0.message.contains("dropped") })
+    }
+
+    /// Sends datagrams without bytes until one has arrived: then all before it have arrived, or were dropped.
+    private func sendMarker(to target: SocketAddress, _ hasArrived: () async throws -> Bool) async throws {
+        let sender = try DatagramParty()
+        try await eventually("the marker arrives") {
+            sender.send([[]], to: target)
+            return try await hasArrived()
+        }
+    }
+
+    @Test func reportsOfLossesDoNotFillTheMemory() async throws {
+        let (mayGoOn, isReported) = (DispatchSemaphore(value: 0), Locked(false))
+        let recorder = DatagramRecorder { _, told in
+            guard case .failedToReach = told else { return }
+            if isReported.withLock({ isReported in
+                defer { isReported = true }; return !isReported
+            }) {
+                mayGoOn.wait()
+            }
+        }
+        let socket = AsyncUDPSocket(delegate: recorder, delegateQueue: DispatchQueue(label: "slow"))
+        socket.maximumPendingReceiveBytes = 10_240
+        try socket.bind(toAddress: .loopback())
+        let refusing = try SocketAddress.loopback(port: RawSocket.freePort())
+        for _ in 0..<2_000 { try await socket.send(Data([1]), to: refusing) }
+        try await eventually("one is reported") { isReported.withLock { $0 } }
+        socket.close()
+        mayGoOn.signal()
+        #expect(try await recorder.closed() == nil)
+        // Each counts with 256 bytes, and what the delegate has had counts no more.
+        #expect((1...80).contains(recorder.history.count - 1))
+    }
+
+    @Test func withoutAReaderTheKernelKeepsWhatFits() async throws {
+        let socket = AsyncUDPSocket()
+        // Without UDP GRO, whose pieces have many datagrams.
+        socket.maximumReceiveSize = 2_048
+        try socket.bind(toAddress: .loopback())
+        _ = try flood(socket.address)
+        var count = 0
+        try await sendMarker(to: socket.address) {
+            while let datagram = try? await socket.receive(timeout: .milliseconds(10)) {
+                if datagram.data.isEmpty { return true }
+                count += 1
+            }
+            return false
+        }
+        #expect((1...1_000).contains(count) && socket.dropCount > 0)
+    }
+
+    /// Two sockets on one loop: the flooded one does not keep the other from its datagram.
+    @Test func aFloodedSocketLeavesTurnsToOthers() async throws {
+        let loop = try EventLoop(label: "flooded")
+        let received = Locked(0)
+        let recorder = DatagramRecorder { _, told in
+            if case .received = told { received.withLock { $0 += 1 } }
+        }
+        let (flooded, other) = (AsyncUDPSocket(inlineDelegate: recorder), AsyncUDPSocket())
+        for socket in [flooded, other] {
+            socket.stay(on: loop)
+            try socket.bind(toAddress: .loopback())
+        }
+        try flooded.beginReceiving()
+        let (target, goesOn) = (try flooded.address, Locked(true))
+        let attack = Thread {
+            guard let sender = try? DatagramParty() else { return }
+            let payloads = [[UInt8]](repeating: [1], count: 64)
+            while goesOn.withLock({ $0 }) { sender.send(payloads, to: target) }
+        }
+        attack.start()
+        defer { goesOn.withLock { $0 = false } }
+        try await eventually("the flood has begun") { received.withLock { $0 } > 1_000 }
+        for number in UInt8(0)..<50 {
+            let waiting = Task.immediate { try await other.receive() }
+            try await AsyncUDPSocket().send(Data([number]), to: other.address)
+            #expect(try await waiting.value.data == Data([number]))
+            // The flood goes on meanwhile: otherwise nothing has held up the other socket.
+            let before = received.withLock { $0 }
+            try await eventually("the flood goes on") { received.withLock { $0 } > before }
+        }
+    }
+}

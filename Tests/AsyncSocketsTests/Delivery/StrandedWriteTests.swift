@@ -1,0 +1,327 @@
+import AsyncSocketsTesting
+import Foundation
+import Glibc
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// A write that is collected leaves whatever happens next.
+@Suite(.timeLimit(.minutes(20))) struct StrandedWriteTests {
+    /// A socket of tasks, which reads "one" and finds more behind it, and the peer that sent both.
+    private func connect(_ text: String = "one\r\ntwo\r\n") throws -> (AsyncSocket, peer: RawSocket, own: RawSocket) {
+        let (peer, own) = try RawSocket.pair(waitLimit: .patient)
+        try peer.send(text)
+        return (try AsyncSocket(adopting: own.duplicate()), peer, own)
+    }
+
+    /// Runs `body` on the loop of `socket`, as its task.
+    private func onLoop<Value: Sendable>(
+        of socket: AsyncSocket, _ body: @escaping @Sendable () async throws -> Value
+    ) async throws -> Value {
+        try await Task(executorPreference: socket.executor, operation: body).value
+    }
+
+    /// Reads the first line and answers it. The answer is collected: the peer does not have it.
+    private static func answer(_ socket: AsyncSocket, _ peer: RawSocket) async throws {
+        #expect(try await socket.readLine() == "one")
+        try await socket.write("answer")
+        #expect(!peer.hasInput)
+    }
+
+    // MARK: - Tasks
+
+    enum Step: CaseIterable, Sendable {
+        case readMore, sleep, otherExecutor, end, cancellation, error, close
+    }
+
+    @Test(arguments: Step.allCases)
+    func whatATaskHasWrittenLeavesWhenItHasToWait(step: Step) async throws {
+        let (socket, peer, _) = try connect()
+        let isReceived = try TestSignal()
+        let task = Task(executorPreference: socket.executor) {
+            try await Self.answer(socket, peer)
+            switch step {
+            case .readMore: _ = try await socket.read(exactly: 100)
+            case .sleep: try await isReceived.wait(within: .patient)
+            case .otherExecutor:
+                try await withTaskExecutorPreference(globalConcurrentExecutor) {
+                    // Not on the loop: this blocks until the answer has come.
+                    let text = try peer.receive(atLeast: 6)
+                    #expect(text == "answer")
+                }
+            case .end: break
+            case .cancellation:
+                withUnsafeCurrentTask { $0?.cancel() }
+                _ = try await socket.read(exactly: 100)
+            case .error: throw CancellationError()
+            case .close: try await socket.close()
+            }
+        }
+        if step == .otherExecutor { return try await task.value }
+        #expect(try await received(6, by: peer) == "answer")
+        isReceived.fire()
+        task.cancel()
+        _ = await task.result
+    }
+
+    /// On a thread of its own, since it blocks.
+    private func received(_ count: Int, by peer: RawSocket) async throws -> String {
+        try await withTaskExecutorPreference(TestThreads()) { try peer.receive(atLeast: count) }
+    }
+
+    enum Call: CaseIterable, Sendable {
+        case flush, disconnect, disconnectAfterWriting, closeWriteStream
+    }
+
+    @Test(arguments: Call.allCases)
+    func someCallsSendAtOnceWhatWasCollected(call: Call) async throws {
+        let (socket, peer, _) = try connect()
+        try await onLoop(of: socket) {
+            try await Self.answer(socket, peer)
+            switch call {
+            case .flush: socket.output.flush()
+            case .disconnect: socket.disconnect()
+            case .disconnectAfterWriting: socket.disconnectAfterWriting()
+            case .closeWriteStream: socket.closeWriteStream()
+            }
+            // The job has not returned to the loop.
+            #expect(peer.hasInput)
+            #expect(try peer.receive(atLeast: 6) == "answer")
+        }
+    }
+
+    @Test func withoutUnreadBytesAWriteLeavesAtOnce() async throws {
+        let (socket, peer, _) = try connect("one\r\n")
+        try await onLoop(of: socket) {
+            #expect(try await socket.readLine() == "one")
+            try await socket.write("answer")
+            #expect(peer.hasInput)
+        }
+    }
+
+    @Test func outsideOfItsLoopATaskCollectsNothing() async throws {
+        let (socket, peer, _) = try connect()
+        try await withTaskExecutorPreference(TestThreads()) {
+            #expect(try await socket.readLine() == "one")
+            try await socket.write("answer")
+            #expect(peer.hasInput)
+        }
+    }
+
+    @Test func sixtyFourKibibytesLeaveInTheMiddleOfAJob() async throws {
+        let (socket, peer, _) = try connect()
+        let piece = Data(count: 4096)
+        try await onLoop(of: socket) {
+            try await Self.answer(socket, peer)
+            for _ in 0..<15 { try await socket.write(piece) }
+            #expect(!peer.hasInput)
+            try await socket.write(piece)
+            #expect(peer.hasInput)
+        }
+        #expect(try await received(6 + 16 * piece.count, by: peer).utf8.count == 6 + 16 * piece.count)
+    }
+
+    /// The last answer takes the others with it.
+    @Test func theAnswerToTheLastMessageLeavesAtOnce() async throws {
+        let (socket, peer, _) = try connect()
+        try await onLoop(of: socket) {
+            try await Self.answer(socket, peer)
+            #expect(try await socket.readLine() == "two")
+            #expect(!peer.hasInput)
+            try await socket.write("last")
+            #expect(peer.hasInput)
+            #expect(try peer.receive(atLeast: 10) == "answerlast")
+        }
+    }
+
+    @Test func aFileFollowsWhatWasCollected() async throws {
+        let (socket, peer, _) = try connect()
+        let folder = try TemporaryFolder()
+        try Data("file").write(to: folder.url("file"))
+        let path = folder.path("file")
+        try await onLoop(of: socket) {
+            try await Self.answer(socket, peer)
+            try await socket.write(contentsOfFile: path)
+            try await socket.write("end")
+        }
+        #expect(try await received(13, by: peer) == "answerfileend")
+    }
+
+    /// Their code takes the job's time, and their bytes must not wait for its end.
+    @Test func aWriteOfAnotherThreadTakesWithItWhatWasCollected() async throws {
+        let (socket, peer, _) = try connect()
+        try await onLoop(of: socket) {
+            try await Self.answer(socket, peer)
+            Thread.detachNewThread { socket.write(Data("other"), tag: 0) }
+            #expect(try peer.receive(atLeast: 11) == "answerother")
+        }
+    }
+
+    @Test func whatPerformWritesComesAfterWhatWasCollected() async throws {
+        let (socket, peer, _) = try connect()
+        try await onLoop(of: socket) {
+            try await Self.answer(socket, peer)
+            socket.perform { if let descriptor = $0 { _ = write(descriptor, "raw", 3) } }
+            #expect(try peer.receive(atLeast: 9) == "answerraw")
+        }
+    }
+
+    @Test func aConnectionThatTooManyBytesEndHasSentWhatWasCollected() async throws {
+        let (socket, peer, _) = try connect("one\r\n" + String(repeating: "x", count: 1000))
+        try await onLoop(of: socket) {
+            try await Self.answer(socket, peer)
+            #expect(await outcome { try await socket.readLine(maxLength: 100) } == .failed(.readMaxedOut))
+        }
+        #expect(try await received(6, by: peer) == "answer")
+    }
+
+    @Test func collectedBytesGoBeforeTLS() async throws {
+        let peer = try ScriptedPeer.listening([
+            .send("one\r\ntwo\r\n"), .expect("answer"), .startTLS(try TestCertificates.server()), .send("secret\r\n"),
+        ])
+        let socket = AsyncSocket()
+        try await socket.connect(to: "127.0.0.1", port: peer.port)
+        try await socket.hasBuffered(10)
+        try await onLoop(of: socket) {
+            #expect(try await socket.readLine() == "one")
+            try await socket.write("answer")
+            #expect(try await socket.readLine() == "two")
+            try await socket.startTLS(settings: TestCertificates.client())
+            #expect(try await socket.readLine() == "secret")
+        }
+        _ = try await peer.finish()
+    }
+
+    // MARK: - A full kernel
+
+    /// Fills the kernel's buffer, without the socket's knowledge.
+    private static func fill(_ own: RawSocket) {
+        let flags = Int32(MSG_DONTWAIT) | Int32(MSG_NOSIGNAL)
+        let piece = [UInt8](repeating: 0, count: 4096)
+        while send(own.descriptor, piece, piece.count, flags) > 0 {}
+        while send(own.descriptor, piece, 1, flags) > 0 {}
+    }
+
+    @Test func collectedBytesThatTheKernelDoesNotTakeInTimeEndTheConnection() async throws {
+        let (socket, peer, own) = try connect()
+        try await onLoop(of: socket) {
+            #expect(try await socket.readLine() == "one")
+            Self.fill(own)
+            try await socket.write("answer", timeout: .milliseconds(50))
+            #expect(await outcome { try await socket.read(exactly: 100) } == .failed(.writeTimeout))
+        }
+        withExtendedLifetime(peer) {}
+    }
+
+    /// Of what its peer does not read, a task can write no more than may be collected.
+    @Test func behindCollectedBytesTheNextWriteWaits() async throws {
+        let (socket, peer, own) = try connect()
+        let piece = Data(count: 1024)
+        let count = try await onLoop(of: socket) { () async throws -> Int in
+            #expect(try await socket.readLine() == "one")
+            Self.fill(own)
+            for count in 0..<1000 {
+                let result = await outcome { try await socket.write(piece, timeout: .seconds(1)) }
+                if result != .served { return count }
+            }
+            return 1000
+        }
+        #expect((1...64).contains(count))
+        withExtendedLifetime(peer) {}
+    }
+
+    // MARK: - Delegates
+
+    private func connect(
+        _ queue: DispatchQueue?, _ text: String = "one\r\ntwo\r\n",
+        _ reaction: @escaping @Sendable (AsyncSocket, String, RawSocket) -> Void
+    ) throws -> (AsyncSocket, Recorder, peer: RawSocket) {
+        let (peer, own) = try RawSocket.pair(waitLimit: .patient)
+        try peer.send(text)
+        let recorder = Recorder { socket, told in
+            if case .read(let line, _) = told { reaction(socket, String(decoding: line.dropLast(2), as: UTF8.self), peer) }
+        }
+        return (try Self.socket(adopting: own, recorder, queue), recorder, peer)
+    }
+
+    private static func socket(
+        adopting own: RawSocket, _ recorder: Recorder, _ queue: DispatchQueue?, socketQueue: DispatchQueue? = nil
+    ) throws -> AsyncSocket {
+        if let queue { return try AsyncSocket(adopting: own.duplicate(), delegate: recorder, delegateQueue: queue) }
+        return try AsyncSocket(adopting: own.duplicate(), inlineDelegate: recorder, socketQueue: socketQueue)
+    }
+
+    enum Reaction: CaseIterable, Sendable {
+        case nothing, readMore, disconnect, disconnectAfterWriting, closeWriteStream
+    }
+
+    @Test(arguments: Reaction.allCases, [Link.Delivery.inline, .delegateQueue])
+    func whatADelegateHasWrittenLeavesWhenItHasReturned(reaction: Reaction, delivery: Link.Delivery) async throws {
+        let (socket, recorder, peer) = try connect(delivery.delegateQueue) { socket, line, _ in
+            socket.write(Data("answer"), withTimeout: 300, tag: 0)
+            switch reaction {
+            case .nothing: break
+            case .readMore: socket.readData(toLength: 100, withTimeout: 300, tag: 0)
+            case .disconnect: socket.disconnect()
+            case .disconnectAfterWriting: socket.disconnectAfterWriting()
+            case .closeWriteStream: socket.closeWriteStream()
+            }
+        }
+        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        #expect(try await received(6, by: peer) == "answer")
+        withExtendedLifetime(recorder) {}
+    }
+
+    /// Within the callback, and also in one of several of a block.
+    @Test(arguments: [Link.Delivery.inline, .delegateQueue])
+    func aDelegateMayHaveItsAnswerSentAtOnce(delivery: Link.Delivery) async throws {
+        let (socket, recorder, peer) = try connect(delivery.delegateQueue, "") { socket, line, peer in
+            guard line == "one" else { return }
+            socket.write(Data("answer"), withTimeout: 300, tag: 0)
+            #expect(!peer.hasInput)
+            socket.flush()
+            #expect(throws: Never.self) { try peer.receive(atLeast: 6) }
+        }
+        for _ in 0..<2 { socket.readData(to: .lineEnd, withTimeout: 300, tag: 0) }
+        try peer.send("one\r\ntwo\r\n")
+        for text in ["one\r\n", "two\r\n"] { #expect(try await recorder.readText() == text) }
+    }
+
+    /// What another thread asks for meanwhile makes the callback's requests wait too, but not until its end.
+    @Test func aMessageOfAnotherThreadDoesNotHoldUpAFlush() async throws {
+        let (socket, recorder, _) = try connect(nil) { socket, line, peer in
+            let hasPosted = DispatchSemaphore(value: 0)
+            Thread.detachNewThread {
+                socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+                hasPosted.signal()
+            }
+            hasPosted.wait()
+            socket.write(Data("answer"), withTimeout: 300, tag: 0)
+            socket.flush()
+            #expect(throws: Never.self) { try peer.receive(atLeast: 6) }
+        }
+        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        for text in ["one\r\n", "two\r\n"] { #expect(try await recorder.readText() == text) }
+    }
+
+    /// The peer has ended its side, and still gets every answer.
+    @Test(arguments: [Link.Delivery.inline, .delegateQueue, .socketQueue])
+    func answersToAPeerThatHasEndedItsSideArrive(delivery: Link.Delivery) async throws {
+        let (peer, own) = try RawSocket.pair(waitLimit: .patient)
+        let text = (0..<40).map { "line \($0)\r\n" }.joined()
+        try peer.send(text)
+        peer.finish()
+        let recorder = Recorder { socket, told in
+            guard case .read(let line, _) = told else { return }
+            socket.write(line, withTimeout: 300, tag: 0)
+            socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        }
+        let socket = try Self.socket(
+            adopting: own, recorder, delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        socket.autoDisconnectOnClosedReadStream = false
+        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        #expect(try await received(text.utf8.count, by: peer) == text)
+        withExtendedLifetime(recorder) {}
+    }
+}

@@ -1,0 +1,279 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// A task that is cancelled loses nothing that others could use.
+@Suite(.timeLimit(.minutes(20))) struct AsyncCancellationTests {
+    /// The kernels of both sides take less than this.
+    private static let more = pattern(16 << 20)
+
+    /// The kinds of reads.
+    enum Kind: CaseIterable, Sendable {
+        case anyBytes, exactly, until, line, toEnd
+
+        /// A read that eight bytes do not complete; one for any bytes needs none.
+        func read(_ socket: AsyncSocket, timeout: Duration? = nil) async throws {
+            switch self {
+            case .anyBytes: _ = try await socket.read(timeout: timeout)
+            case .exactly: _ = try await socket.read(exactly: 9, timeout: timeout)
+            case .until: _ = try await socket.read(until: Data("8"), timeout: timeout)
+            case .line: _ = try await socket.readLine(timeout: timeout)
+            case .toEnd: _ = try await socket.readToEnd(timeout: timeout)
+            }
+        }
+    }
+
+    // MARK: - Reads
+
+    @Test(arguments: Kind.allCases, [false, true])
+    func whoIsCancelledBeforehandReadsNothing(_ kind: Kind, isSecure: Bool) async throws {
+        let (socket, _) = try await connectedSocket([.send("01234567")], isSecure: isSecure)
+        let task = Task.immediate {
+            withUnsafeCurrentTask { $0?.cancel() }
+            try await kind.read(socket)
+        }
+        #expect(await task.outcome == .cancelled)
+        #expect(try await socket.read(exactly: 8) == Data("01234567"))
+    }
+
+    @Test(arguments: Kind.allCases, [false, true])
+    func aReadThatIsCancelledWhileItWaitsLeavesAll(_ kind: Kind, isSecure: Bool) async throws {
+        let maySend = try TestSignal()
+        let (socket, _) = try await connectedSocket([.wait(for: maySend), .send("01234567")], isSecure: isSecure)
+        let tasks = (0..<3).map { _ in Task.immediate { try await kind.read(socket) } }
+        let behind = Task.immediate { try await socket.read(exactly: 8) }
+        for task in tasks.reversed() { task.cancel() }
+        for task in tasks { #expect(await task.outcome == .cancelled) }
+        maySend.fire()
+        #expect(try await behind.value == Data("01234567"))
+    }
+
+    @Test(arguments: Kind.allCases.filter { $0 != .anyBytes }, [false, true])
+    func whatACancelledReadHasGotIsForTheNext(_ kind: Kind, isSecure: Bool) async throws {
+        let maySend = try TestSignal()
+        let (socket, _) = try await connectedSocket(
+            [.send("01234567"), .wait(for: maySend), .send("8\n")], isSecure: isSecure)
+        for _ in 0..<2 {
+            let task = Task.immediate { try await kind.read(socket) }
+            try await eventually("eight bytes are there") { socket.readProgress?.bytesDone == 8 }
+            task.cancel()
+            #expect(await task.outcome == .cancelled)
+        }
+        let behind = Task.immediate { try await socket.readLine() }
+        maySend.fire()
+        #expect(try await behind.value == "012345678")
+    }
+
+    @Test(arguments: Kind.allCases.filter { $0 != .anyBytes }, [false, true])
+    func whatALateReadHasGotIsForTheNext(_ kind: Kind, isSecure: Bool) async throws {
+        let (socket, _) = try await connectedSocket([.send("01234567"), .wait(for: try TestSignal())], isSecure: isSecure)
+        let first = Task.immediate { try await kind.read(socket, timeout: .milliseconds(20)) }
+        let second = Task.immediate { try await kind.read(socket, timeout: .milliseconds(10)) }
+        #expect(await second.outcome == .failed(.readTimeout))
+        #expect(await first.outcome == .failed(.readTimeout))
+        #expect(await outcome { try await kind.read(socket, timeout: .zero) } == .failed(.readTimeout))
+        #expect(await outcome { try await kind.read(socket, timeout: .seconds(-1)) } == .failed(.readTimeout))
+        #expect(try await socket.read(exactly: 8) == Data("01234567"))
+        #expect(socket.isConnected)
+    }
+
+    /// The rest of a read of megabytes goes back in front of what came behind it.
+    @Test(arguments: [false, true])
+    func muchThatWasCollectedIsForTheNextToo(isSecure: Bool) async throws {
+        let pair = try await SocketPair(isSecure: isSecure)
+        let (client, server) = (pair.client, pair.server)
+        let write = Task { try await server.write(Self.more) }
+        for count in [1, 5, 10] {
+            let task = Task.immediate { try await client.read(exactly: Self.more.count + 1) }
+            try await eventually("megabytes are there") { (client.readProgress?.bytesDone ?? 0) >= count << 20 }
+            task.cancel()
+            #expect(await task.outcome == .cancelled)
+        }
+        #expect(try await client.read(exactly: Self.more.count) == Self.more)
+        try await write.value
+    }
+
+    @Test(arguments: [false, true])
+    func aGroupThatFailsCancelsItsReads(isSecure: Bool) async throws {
+        struct Enough: Error {}
+        let (socket, _) = try await connectedSocket([.send("01234567"), .wait(for: try TestSignal())], isSecure: isSecure)
+        await #expect(throws: Enough.self) {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<3 { group.addTask { _ = try await socket.read(exactly: 9) } }
+                try await eventually("eight bytes are there") { socket.readProgress?.bytesDone == 8 }
+                throw Enough()
+            }
+        }
+        #expect(try await socket.read() == Data("01234567"))
+    }
+
+    /// Both wait for the same bytes; the one that comes second is cancelled, and must not have any.
+    @Test(arguments: [false, true])
+    func aRaceOfTwoReadsHasOneWinner(isSecure: Bool) async throws {
+        let (socket, _) = try await connectedSocket([.send("0123456789", inPiecesOf: 1)], isSecure: isSecure)
+        var all = Data()
+        while all.count < 10 {
+            all += try await withThrowingTaskGroup(of: Data.self) { group in
+                for _ in 0..<2 { group.addTask { try await socket.read(exactly: 1) } }
+                let first = try await group.next() ?? Data()
+                group.cancelAll()
+                // The other one may have had its byte already.
+                let second = try? await group.next()
+                return second.map { first + $0 } ?? first
+            }
+        }
+        #expect(Set(all) == Set(Data("0123456789")))
+        #expect(all.count == 10)
+    }
+
+    // MARK: - Writes
+
+    @Test(arguments: [false, true])
+    func aCancelledWriteThatHasNotBegunIsGone(isSecure: Bool) async throws {
+        let pair = try await SocketPair(isSecure: isSecure)
+        let client = pair.client
+        let first = Task.immediate { try await client.write(Self.more) }
+        let gone = (0..<3).map { _ in Task.immediate { try await client.write("gone") } }
+        let kept = Task.immediate { try await client.write("kept") }
+        let never = Task.immediate {
+            withUnsafeCurrentTask { $0?.cancel() }
+            try await client.write("never")
+        }
+        for task in gone { task.cancel() }
+        for task in gone + [never] { #expect(await task.outcome == .cancelled) }
+        let closing = Task.immediate { try await client.close() }
+        let isWhole = try await pair.server.readToEnd(maxLength: .unlimited) == Self.more + Data("kept")
+        #expect(isWhole)
+        #expect(await first.outcome == .served)
+        #expect(await kept.outcome == .served)
+        try await closing.value
+    }
+
+    @Test(arguments: [false, true])
+    func aCancelledWriteThatHasBegunGoesOn(isSecure: Bool) async throws {
+        let pair = try await SocketPair(isSecure: isSecure)
+        let client = pair.client
+        let first = Task.immediate { try await client.write(Self.more) }
+        let beginning = try await pair.server.read(exactly: 1)
+        first.cancel()
+        #expect(await first.outcome == .cancelled)
+        let closing = Task.immediate { try await client.close() }
+        let isWhole = try await beginning + pair.server.readToEnd(maxLength: .unlimited) == Self.more
+        #expect(isWhole)
+        try await closing.value
+    }
+
+    /// The kernel of a socket pair is full until the peer reads. It has the beginning of the first write.
+    @Test func aCancelledWriteThatTheKernelHasBegunGoesOn() async throws {
+        let (peer, other) = try RawSocket.pair()
+        let socket = try AsyncSocket(adopting: other.duplicate())
+        for text in ["first", "second"] {
+            let write = Task.immediate { try await socket.write(text == "first" ? Self.more : Data(text)) }
+            write.cancel()
+            #expect(await write.outcome == .cancelled)
+        }
+        let kept = Task.immediate { try await socket.write("kept") }
+        let closing = Task.immediate { try await socket.close() }
+        var received = Data()
+        while case let piece = try peer.receive(), !piece.isEmpty { received += piece }
+        // Megabytes that differ would take minutes to describe.
+        let isWhole = received == Self.more + Data("kept")
+        #expect(isWhole)
+        #expect(await kept.outcome == .served)
+        try await closing.value
+    }
+
+    @Test(arguments: [false, true])
+    func aCancelledFileIsGoneOrGoesOn(isSecure: Bool) async throws {
+        let pair = try await SocketPair(isSecure: isSecure)
+        let client = pair.client
+        let folder = try TemporaryFolder()
+        try Self.more.write(to: folder.url("file"))
+        let path = folder.path("file")
+        let tasks = (0..<2).map { _ in Task.immediate { try await client.write(contentsOfFile: path) } }
+        try await eventually("some of the file is sent") { (client.writeProgress?.bytesDone ?? 0) > 0 }
+        for task in tasks {
+            task.cancel()
+            #expect(await task.outcome == .cancelled)
+        }
+        let closing = Task.immediate { try await client.close() }
+        #expect(try await pair.server.readToEnd(maxLength: .unlimited) == Self.more)
+        try await closing.value
+    }
+
+    // MARK: - Connecting
+
+    @Test func aCancelledConnectFreesEverything() async throws {
+        let full = try FullBacklog()
+        let socket = AsyncSocket()
+        let connect = Task.immediate { try await socket.connect(to: full.address) }
+        weak let connection = socket.connection
+        #expect(connection != nil)
+        connect.cancel()
+        #expect(await connect.outcome == .cancelled)
+        #expect(socket.isDisconnected)
+        let peer = try ScriptedPeer.listening([.send("hello")])
+        try await socket.connect(to: "127.0.0.1", port: peer.port)
+        #expect(try await socket.read(exactly: 5) == Data("hello"))
+        try await eventually("the first attempt is gone") { connection == nil }
+    }
+
+    @Test func whoIsCancelledBeforehandDoesNotConnect() async throws {
+        let socket = AsyncSocket()
+        let listener = try RawSocket.listening()
+        let port = try listener.localPort
+        let connect = Task.immediate {
+            withUnsafeCurrentTask { $0?.cancel() }
+            try await socket.connect(to: "127.0.0.1", port: port)
+        }
+        #expect(await connect.outcome == .cancelled)
+        #expect(socket.connection == nil)
+        #expect(!listener.hasInput)
+    }
+
+    // MARK: - startTLS
+
+    @Test func aCancelledHandshakeClosesTheConnection() async throws {
+        let isUnderWay = try TestSignal()
+        let (socket, peer) = try await connectedSocket([.expectClientHello, .fire(isUnderWay), .expectReset])
+        let task = Task.immediate { try await socket.startTLS(settings: TestCertificates.client()) }
+        let secret = Task.immediate { try await socket.write("secret") }
+        try await isUnderWay.wait()
+        task.cancel()
+        #expect(await task.outcome == .cancelled)
+        #expect(!socket.isConnected)
+        #expect(await secret.outcome == .failed(.closed))
+        #expect(await outcome { try await socket.write("secret") } == .failed(.closed))
+        peer.stop()
+    }
+
+    @Test func whoIsCancelledBeforeStartTLSSendsNoPlaintext() async throws {
+        let (socket, peer) = try await connectedSocket([.expectEnd])
+        let task = Task.immediate {
+            withUnsafeCurrentTask { $0?.cancel() }
+            try await socket.startTLS(settings: TestCertificates.client())
+        }
+        #expect(await task.outcome == .cancelled)
+        #expect(await outcome { try await socket.write("secret") } == .failed(.closed))
+        _ = try await peer.finish()
+    }
+
+    @Test func startTLSThatIsCancelledInTheQueueSendsNothing() async throws {
+        let mayRead = try TestSignal()
+        let (socket, peer) = try await connectedSocket([.wait(for: mayRead)])
+        let plaintext = Data(count: 16 << 20)
+        let write = Task.immediate { try await socket.write(plaintext) }
+        try await eventually("the write waits") { socket.writeProgress != nil }
+        let task = Task.immediate { try await socket.startTLS(settings: TestCertificates.client()) }
+        let secret = Task.immediate { try await socket.write("secret") }
+        task.cancel()
+        #expect(await task.outcome == .cancelled)
+        #expect(await write.outcome == .failed(.closed))
+        #expect(await secret.outcome == .failed(.closed))
+        mayRead.fire()
+        _ = try await peer.finish()
+    }
+}

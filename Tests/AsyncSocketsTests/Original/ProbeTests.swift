@@ -1,0 +1,122 @@
+import Foundation
+import Testing
+
+/// Runs `EngineProbe`, which has a process to itself.
+@Suite(.timeLimit(.minutes(20))) struct ProbeTests {
+    /// - Parameter namespace: Shell commands that set up a network and mounts for the probe alone.
+    private func run(_ probe: String, _ detail: String? = nil, namespace: String? = nil) async throws -> (
+        status: Int32, output: String
+    ) {
+        let process = Process()
+        let folder = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
+        let program = folder.appendingPathComponent("EngineProbe")
+        if let namespace {
+            process.executableURL = URL(fileURLWithPath: "/usr/bin/unshare")
+            process.arguments = [
+                "--map-root-user", "--net", "--mount", "sh", "-ec", namespace + "; exec \"$0\" \"$1\"", program.path, probe,
+            ]
+        } else {
+            process.executableURL = program
+            process.arguments = [probe] + (detail.map { [$0] } ?? [])
+        }
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = output
+        let status = try await withCheckedThrowingContinuation { continuation in
+            process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
+            do { try process.run() } catch { continuation.resume(throwing: error) }
+        }
+        let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+        return (status, text)
+    }
+
+    @Test func aListenerWithoutDescriptorsPausesAndLosesNoConnection() async throws {
+        let (status, output) = try await run("descriptors")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func nothingIsLeftOfAttemptsToConnect() async throws {
+        let (status, output) = try await run("connecting")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func aLinkLocalAddressGetsTheScopeOfItsInterface() async throws {
+        // The kernel adds the route a little later. Without `nodad` the address is tentative for a moment,
+        // and bind(2) fails with EADDRNOTAVAIL.
+        let (status, output) = try await run(
+            "scopes",
+            namespace: """
+                ip link set lo up; ip address add fe80::1/64 dev lo nodad; ip tuntap add dev tun0 mode tun
+                for _ in $(seq 1000); do ip -6 route get fe80::1 oif lo >/dev/null 2>&1 && break; done
+                """)
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func localhostWorksOnAMachineWithoutIPv6() async throws {
+        let (status, output) = try await run(
+            "no-ipv6", namespace: "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; ip link set lo up")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func aNameServerThatCannotBeReachedIsNotTheCallersFault() async throws {
+        let (status, output) = try await run("no-resolver", namespace: "ip link set lo up")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func aLackOfDescriptorsIsNotTheFaultOfWhoNamesAnInterface() async throws {
+        let (status, output) = try await run("shortage")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func aDiskThatFillsUpIsNamedAndTheOldFileStays() async throws {
+        let (status, output) = try await run("disk", namespace: "ip link set lo up; mount -t tmpfs -o size=256k none /mnt")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func theMemoryOfABurstOfConnectionsIsGivenBack() async throws {
+        let (status, output) = try await run("memory")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func anEventLoopThatLacksADescriptorFailsAndLeavesNothingBehind() async throws {
+        let (status, output) = try await run("loops")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func d9BytesThatArriveDuringATrustPauseCostNoProcessorTime() async throws {
+        let (status, output) = try await run("trust")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test(arguments: ["options", "anonymous", "old", "weak", "asking", "strict"])
+    func openSSLsConfigurationMakesNoContextUnsafe(file: String) async throws {
+        let (status, output) = try await run("openssl.cnf", file)
+        #expect(status == 0, "\(output)")
+    }
+
+    /// A release build makes 100,000 connections during 1,000 reloads: `EngineProbe reloads`.
+    @Test func noConnectionFailsDuringReloadsOfAllSettings() async throws {
+        let (status, output) = try await run("reloads", "1000")
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func aThousandSocketsThatShareADelegateQueueNeedFewThreads() async throws {
+        // Dispatch adds a worker when others wait for a processor, as beside builds: the least of three
+        // counts.
+        var (status, output) = try await run("threads")
+        for _ in 0..<2 where status != 0 { (status, output) = try await run("threads") }
+        #expect(status == 0, "\(output)")
+    }
+
+    /// Each way to read and to write that may be served at once. One after the other, since each keeps all
+    /// processors busy.
+    @Test(
+        .serialized,
+        arguments: [
+            "chunks", "read", "read-exactly", "read-until", "lines", "frames", "next-bytes", "write", "write-span",
+        ])
+    func theOthersOfALoopGoOnBesideBusyConnections(way: String) async throws {
+        let (status, output) = try await run("busy", way)
+        #expect(status == 0, "\(output)")
+    }
+}

@@ -1,0 +1,206 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// A task decides about the peer, and what happens around a handshake that fails.
+@Suite(.timeLimit(.minutes(20))) struct AsyncTrustTests {
+    private struct Refused: Error {}
+
+    private func settings(_ change: (inout TLSClientSettings) -> Void = { _ in }) throws -> TLSClientSettings {
+        var settings = try TestCertificates.client()
+        change(&settings)
+        return settings
+    }
+
+    /// Waits until the task is cancelled.
+    private nonisolated(nonsending) static func waitInVain() async throws {
+        let (stream, continuation) = AsyncStream<Void>.makeStream()
+        for await _ in stream {}
+        withExtendedLifetime(continuation) {}
+        try Task.checkCancellation()
+    }
+
+    @Test(arguments: TLSVersion.tested)
+    func aTaskThatTrustsThePeerIsAskedOnce(_ version: TLSVersion) async throws {
+        let server = try TestCertificates.server().only(version)
+        let (socket, _) = try await connectedSocket([.startTLS(server), .send("hello")])
+        var askedCount = 0
+        let session = try await socket.startTLS(settings: settings()) { peer in
+            askedCount += 1
+            return !peer.chain.isEmpty
+        }
+        #expect(askedCount == 1)
+        #expect(session.protocolVersion == version)
+        #expect(socket.isSecure && socket.tlsSession == session)
+        #expect(try await socket.read(exactly: 5) == Data("hello"))
+        // A second upgrade is refused, and changes nothing.
+        #expect(await outcome { try await socket.startTLS(settings: settings()) } == .failed(.badConfiguration))
+        #expect(socket.isConnected)
+    }
+
+    /// OpenSSL leaves an error in its queue when a signature is wrong: it is not one of the handshake.
+    @Test(arguments: TLSVersion.tested)
+    func aTaskDecidesAboutAWrongSignatureToo(_ version: TLSVersion) async throws {
+        let issued = try TestCertificates.authority.issue(.server(names: ["localhost"])).identity()
+        var bytes = try #require(issued.certificateChain.first?.derBytes)
+        bytes[bytes.count - 1] ^= 1
+        let chain = [try Certificate(der: bytes)] + issued.certificateChain.dropFirst()
+        let damaged = try TLSIdentity(certificateChain: chain, privateKey: issued.privateKey)
+        let server = TLSSettings.server(identity: damaged).only(version)
+        let (socket, _) = try await connectedSocket([.startTLS(server), .send("hello")])
+        var verdicts: [PeerTrust.Verdict] = []
+        try await socket.startTLS(settings: settings { $0.trustEvaluation = .manual }) { peer in
+            verdicts.append(peer.verdict)
+            return true
+        }
+        #expect(verdicts.count == 1 && verdicts.first != .trusted)
+        #expect(try await socket.read(exactly: 5) == Data("hello"))
+    }
+
+    @Test func aTaskCannotTrustWhatOpenSSLRefuses() async throws {
+        let stranger = try TestCertificates.stranger.issue(.server(names: ["localhost"])).identity()
+        let (socket, _) = try await connectedSocket([.startTLS(.server(identity: stranger))])
+        #expect(
+            await outcome {
+                try await socket.startTLS(settings: settings()) { _ in
+                    Issue.record("asked in vain")
+                    return true
+                }
+            } == .failed(.tls))
+        #expect(!socket.isConnected)
+        // Only where the settings say so.
+        let (other, _) = try await connectedSocket([.startTLS(.server(identity: stranger)), .send("hello")])
+        try await other.startTLS(settings: settings { $0.trustEvaluation = .manual }) { _ in true }
+        #expect(try await other.read(exactly: 5) == Data("hello"))
+    }
+
+    @Test func nothingMovesUntilTheTaskHasDecided() async throws {
+        let server = try TestCertificates.server()
+        let (socket, peer) = try await connectedSocket([.startTLS(server), .expect("secret"), .send("hello")])
+        let mayTrust = try TestSignal()
+        let isAsked = try TestSignal()
+        let upgrade = Task.immediate {
+            try await socket.startTLS(settings: TestCertificates.client()) { _ in
+                isAsked.fire()
+                try await mayTrust.wait()
+                return true
+            }
+        }
+        let write = Task.immediate { try await socket.write("secret") }
+        let read = Task.immediate { try await socket.read(exactly: 5) }
+        try await isAsked.wait()
+        #expect(!socket.isSecure)
+        mayTrust.fire()
+        _ = try await upgrade.value
+        #expect(try await read.value == Data("hello"))
+        #expect(await write.outcome == .served)
+        _ = try await peer.finish()
+    }
+
+    // MARK: - Failures
+
+    /// How a handshake fails.
+    enum Failure: CaseIterable, Sendable {
+        case refusal, error, noVerdict, disconnectedMeanwhile, cancelledMeanwhile, ignoredCancellation
+        case silence, notTLS, fin, reset, earlyBytes, badSettings, noOneDecides
+
+        func steps() throws -> [ScriptedPeer.Step] {
+            switch self {
+            case .refusal, .error, .noVerdict, .disconnectedMeanwhile, .cancelledMeanwhile, .ignoredCancellation:
+                [.startTLS(try TestCertificates.server())]
+            case .silence, .badSettings, .noOneDecides: [.wait(for: try TestSignal())]
+            case .notTLS: [.expectClientHello, .send("220 no TLS here\r\n")]
+            case .fin: [.expectClientHello, .finish]
+            case .reset: [.expectClientHello, .reset]
+            case .earlyBytes: [.send("0123456789")]
+            }
+        }
+
+        /// What the task that upgrades gets; nil: its own error.
+        var outcome: Outcome? {
+            switch self {
+            case .error: nil
+            case .cancelledMeanwhile: .cancelled
+            default: .failed(code)
+            }
+        }
+
+        /// What the others get.
+        var code: AsyncSocketError.Code {
+            switch self {
+            case .refusal, .error, .cancelledMeanwhile, .notTLS, .fin, .badSettings: .tls
+            case .noVerdict: .trustTimeout
+            case .disconnectedMeanwhile, .ignoredCancellation: .closed
+            case .noOneDecides: .badConfiguration
+            case .silence: .handshakeTimeout
+            case .reset: .connectionReset
+            case .earlyBytes: .bytesBufferedAtUpgrade
+            }
+        }
+
+        func settings() throws -> TLSClientSettings {
+            var settings = try TestCertificates.client()
+            if self == .noVerdict { settings.trustTimeout = .seconds(0.05) }
+            if self == .silence { settings.handshakeTimeout = .seconds(0.05) }
+            if self == .badSettings { (settings.minimumVersion, settings.maximumVersion) = (.tls13, .tls12) }
+            if self == .noOneDecides { settings.trustEvaluation = .manual }
+            return settings
+        }
+
+        func decide(_ isAsked: TestSignal, _ socket: AsyncSocket) async throws -> Bool {
+            isAsked.fire()
+            switch self {
+            case .refusal: return false
+            case .error: throw Refused()
+            case .noVerdict:
+                try await eventually("the connection is over") { !socket.isConnected }
+                return true
+            case .disconnectedMeanwhile:
+                socket.disconnect()
+                return true
+            case .cancelledMeanwhile: try await AsyncTrustTests.waitInVain()
+            case .ignoredCancellation:
+                // The task says yes although it is cancelled, after its connection has closed.
+                try? await AsyncTrustTests.waitInVain()
+                socket.disconnect()
+                return true
+            default: Issue.record("asked in vain")
+            }
+            return false
+        }
+    }
+
+    @Test(arguments: Failure.allCases)
+    func aHandshakeThatFailsClosesTheConnection(_ failure: Failure) async throws {
+        let (socket, peer) = try await connectedSocket(failure.steps())
+        if failure == .earlyBytes { #expect(try await socket.read(exactly: 5) == Data("01234")) }
+        let isAsked = try TestSignal()
+        let settings = try failure.settings()
+        let upgrade = Task.immediate {
+            guard failure != .noOneDecides else { return try await socket.startTLS(settings: settings) }
+            return try await socket.startTLS(settings: settings) { _ in try await failure.decide(isAsked, socket) }
+        }
+        let operations = [
+            Task.immediate { try await socket.write("secret") },
+            Task.immediate { _ = try await socket.readLine() },
+            Task.immediate { _ = try await socket.readToEnd() },
+        ]
+        if failure == .cancelledMeanwhile || failure == .ignoredCancellation {
+            try await isAsked.wait()
+            upgrade.cancel()
+        }
+        switch await upgrade.result {
+        case .success: Issue.record("secure")
+        case .failure(let error) where failure.outcome == nil: #expect(error is Refused)
+        case .failure(let error): #expect(Outcome(error) == failure.outcome)
+        }
+        for operation in operations { #expect(await operation.outcome == .failed(failure.code)) }
+        #expect(!socket.isConnected && !socket.isSecure)
+        #expect(await outcome { try await socket.write("secret") } == .failed(failure.code))
+        #expect(await outcome { try await socket.startTLS(settings: settings) } != .served)
+        peer.stop()
+    }
+}

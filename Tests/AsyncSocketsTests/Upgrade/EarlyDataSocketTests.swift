@@ -1,0 +1,224 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Early data over real sockets.
+@Suite(.timeLimit(.minutes(20))) struct EarlyDataSocketTests {
+    private let requests = Findings<String>()
+    private let lines = Findings<String>()
+    private let sessions = Findings<TLSSession>()
+
+    private func settings(answering: Bool = false) throws -> TLSServerSettings {
+        var settings = try TestCertificates.server()
+        settings.handshakeTimeout = .seconds(300)
+        let responder = TLSEarlyDataResponder { [requests] request in
+            requests.add(String(decoding: request.bytes, as: UTF8.self))
+            return request.bytes.starts(with: Array("GET".utf8)) ? .send(Array("got it\n".utf8)) : .afterHandshake
+        }
+        settings.clients = .anyoneWithEarlyData(upTo: 16_384, tickets: 2, responder: answering ? responder : nil)
+        return settings
+    }
+
+    private func listener(answering: Bool = false) throws -> SocketListener {
+        try SocketListener(port: 0, interface: "127.0.0.1", tls: settings(answering: answering))
+    }
+
+    /// Echoes lines, and keeps them.
+    private func serve(_ socket: AsyncSocket) async throws {
+        if let session = socket.tlsSession { sessions.add(session) }
+        for try await line in socket.lines {
+            lines.add(line)
+            try await socket.write(line + "\n")
+        }
+    }
+
+    private func client(_ session: TLSResumableSession? = nil, sending text: String? = nil) throws -> TLSClientSettings {
+        var settings = try TestCertificates.client()
+        settings.handshakeTimeout = .seconds(300)
+        settings.resumption = session.map { .session($0) } ?? .store(TLSSessionMemory())
+        settings.earlyData = text.map { TLSEarlyData(Array($0.utf8)) }
+        return settings
+    }
+
+    /// A session that a server has given.
+    private func session(from listener: SocketListener) async throws -> TLSResumableSession {
+        let settings = try client()
+        return try await AsyncSocket.withConnection(to: "127.0.0.1", port: listener.localPort, tls: settings) { socket in
+            try await socket.write("hello\n")
+            #expect(try await socket.readLine() == "hello")
+            return try #require(socket.tlsSession?.resumable)
+        }
+    }
+
+    @Test func earlyDataIsWhatIsReadFirst() async throws {
+        let listener = try listener()
+        try await serving(listener, { try await serve($0) }) { _ in
+            let session = try await session(from: listener)
+            for (attempt, outcome) in [TLSEarlyDataOutcome.accepted, .rejected].enumerated() {
+                let settings = try client(session, sending: "early \(attempt)\n")
+                try await AsyncSocket.withConnection(to: "127.0.0.1", port: listener.localPort, tls: settings) { socket in
+                    #expect(socket.tlsSession?.earlyData == outcome)
+                    try await socket.write("late\n")
+                    #expect(try await socket.readLine() == "early \(attempt)")
+                    #expect(try await socket.readLine() == "late")
+                }
+            }
+            #expect(lines.all == ["hello", "early 0", "late", "early 1", "late"])
+            #expect(sessions.all.map(\.earlyData) == [.notOffered, .accepted, .rejected])
+            #expect(sessions.all.map(\.earlyByteCount) == [0, 8, 0])
+        }
+    }
+
+    @Test func aRequestIsAnsweredEarlyIfTheProgramAllowsIt() async throws {
+        let listener = try listener(answering: true)
+        try await serving(listener, { try await serve($0) }) { _ in
+            for (request, answer) in [("GET /\n", "got it"), ("POST /\n", "POST /")] {
+                let settings = try await client(session(from: listener), sending: request)
+                try await AsyncSocket.withConnection(to: "127.0.0.1", port: listener.localPort, tls: settings) { socket in
+                    #expect(socket.tlsSession?.earlyData == .accepted)
+                    #expect(try await socket.readLine() == answer)
+                    try await socket.write("late\n")
+                    #expect(try await socket.readLine() == "late")
+                }
+            }
+            #expect(requests.all == ["GET /\n", "POST /\n"])
+            #expect(lines.all == ["hello", "late", "hello", "POST /", "late"])
+        }
+    }
+
+    /// Whether whole records have come, and the last is application data (23).
+    private static func endsWithApplicationData(_ bytes: [UInt8]) -> Bool {
+        var (rest, last) = (bytes[...], UInt8(0))
+        while rest.count >= 5, let type = rest.first {
+            let length = rest.dropFirst(3).prefix(2).reduce(0) { $0 << 8 | Int($1) }
+            guard rest.count >= 5 + length else { return false }
+            (rest, last) = (rest.dropFirst(5 + length), type)
+        }
+        return rest.isEmpty && last == 23
+    }
+
+    /// Someone records what a client sends, and sends it again: at first before the client gets through.
+    @Test func whatSomeoneRepeatsIsTakenOnce() async throws {
+        let listener = try listener(answering: true)
+        try await serving(listener, { try await serve($0) }) { _ in
+            let settings = try await client(session(from: listener), sending: "GET /\n")
+            let spy = try RawSocket.listening()
+            let victim = AsyncSocket()
+            try await victim.connect(to: "127.0.0.1", port: spy.localPort)
+            let upgrade = Task { try await victim.startTLS(settings: settings) }
+            let caught = try spy.accepted()
+            var flight: [UInt8] = []
+            for _ in 0..<10_000 where !Self.endsWithApplicationData(flight) { flight += try caught.receive() }
+            #expect(Self.endsWithApplicationData(flight))
+            for _ in 0..<20 {
+                let copy = try RawSocket.connected(to: .loopback(port: listener.localPort))
+                try copy.send(flight)
+                // The server goes on with its handshake, which the thief cannot finish.
+                #expect(try copy.receive().first == 22)
+            }
+            // The victim gets through at last: its request is a replay now.
+            let relay = try RawSocket.connected(to: .loopback(port: listener.localPort))
+            try relay.send(flight)
+            for _ in 0..<1_000_000 where victim.tlsSession == nil {
+                if relay.hasInput { try caught.send(relay.receive()) }
+                if caught.hasInput { try relay.send(caught.receive()) }
+                await Task.yield()
+            }
+            let session = try await upgrade.value
+            #expect(session.earlyData == .rejected && session.isResumed)
+            for _ in 0..<1_000_000 where lines.all.count < 2 {
+                if caught.hasInput { try relay.send(caught.receive()) }
+                await Task.yield()
+            }
+            #expect(requests.all == ["GET /\n"] && lines.all == ["hello", "GET /"])
+            try await victim.close()
+        }
+    }
+
+    /// On a connection that was plaintext before.
+    @Test func anUpgradedConnectionHasItToo() async throws {
+        let server = try settings()
+        let store = TLSSessionMemory()
+        var offer = try TestCertificates.client()
+        offer.resumption = .store(store)
+        offer.earlyData = TLSEarlyData(Array("early\n".utf8))
+        let tls = offer
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        try await serving(
+            listener,
+            { socket in
+                #expect(try await socket.readLine() == "STARTTLS")
+                try await socket.write("go\n")
+                try await socket.startTLS(settings: server)
+                try await serve(socket)
+            }
+        ) { _ in
+            for outcome in [TLSEarlyDataOutcome.notOffered, .accepted, .accepted] {
+                try await AsyncSocket.withConnection(to: "127.0.0.1", port: listener.localPort) { socket in
+                    try await socket.write("STARTTLS\n")
+                    #expect(try await socket.readLine() == "go")
+                    let session = try await socket.startTLS(settings: tls)
+                    #expect(session.earlyData == outcome)
+                    #expect(try await socket.readLine() == "early")
+                }
+            }
+            #expect(lines.all == ["early", "early", "early"])
+        }
+    }
+
+    @Test func delegatesGetItToo() async throws {
+        let server = try settings(answering: true)
+        var client = try client()
+        client.earlyData = TLSEarlyData(Array("hello\n".utf8))
+        for outcome in [TLSEarlyDataOutcome.notOffered, .accepted] {
+            let link = try await Link.make()
+            try await link.secure(client: client, server: server)
+            #expect(link.client.tlsSession?.earlyData == outcome && link.server.tlsSession?.earlyData == outcome)
+            link.server.readData(to: Data("\n".utf8), withTimeout: 300, tag: 0)
+            #expect(try await link.atServer.readText() == "hello\n")
+            link.server.write(Data("!".utf8), withTimeout: 300, tag: 0)
+            link.client.readData(toLength: 1, withTimeout: 300, tag: 0)
+            #expect(try await link.atClient.readText() == "!")
+            client.resumption = .session(try #require(link.client.tlsSession?.resumable))
+        }
+        #expect(requests.all == ["hello\n"])
+    }
+
+    /// A responder that never answers does not keep a connection.
+    @Test func aResponderHasTheTimeOfTheHandshake() async throws {
+        var server = try settings()
+        let responder = TLSEarlyDataResponder { _ in
+            let (stream, continuation) = AsyncStream<Void>.makeStream()
+            for await _ in stream {}
+            withExtendedLifetime(continuation) {}
+            return .afterHandshake
+        }
+        server.clients = .anyoneWithEarlyData(upTo: 16_384, tickets: 2, responder: responder)
+        let link = try await Link.make()
+        let first = try client()
+        try await link.secure(client: first, server: server)
+        link.server.write(Data("!".utf8), withTimeout: 300, tag: 0)
+        link.client.readData(toLength: 1, withTimeout: 300, tag: 0)
+        #expect(try await link.atClient.readText() == "!")
+        let peer = try await SocketPair()
+        server.handshakeTimeout = .seconds(0.3)
+        let tls = server
+        async let upgrade = outcome { try await peer.server.startTLS(settings: tls) }
+        let early = try client(#require(link.client.tlsSession?.resumable), sending: "early")
+        let session = try await peer.client.startTLS(settings: early)
+        // The client is through, and the server gives up.
+        #expect(session.earlyData == .accepted)
+        #expect(await upgrade == .failed(.handshakeTimeout))
+    }
+
+    @Test func tasksCannotDecideAboutTheServerOfEarlyData() async throws {
+        let peer = try await SocketPair()
+        let settings = try client(sending: "early")
+        let upgrade = await outcome { try await peer.client.startTLS(settings: settings) { _ in true } }
+        #expect(upgrade == .failed(.tls))
+    }
+}

@@ -1,0 +1,86 @@
+import AsyncSocketsTesting
+import SocketTLS
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Transcripts of `TLSUpgrade`: what it is after each step, and when data may go.
+@Suite struct TLSUpgradeTests {
+    private func queued() throws -> TLSUpgrade {
+        let settings = TLSSettings.client(serverName: "localhost")
+        return .queuedTLS(TLSRequest(settings: settings.values, context: try .context(for: settings.values)), drained: [])
+    }
+
+    private func secure() throws -> TLSUpgrade {
+        var upgrade = try queued()
+        upgrade.begin()
+        upgrade.succeed()
+        return upgrade
+    }
+
+    /// In whichever order the queues come to their markers.
+    @Test(arguments: [[TLSUpgrade.DrainedQueues.startingReadTLS, .startingWriteTLS], [.startingWriteTLS, .startingReadTLS]])
+    func theHandshakeBeginsWhenBothQueuesAreAtTheirMarkers(_ order: [TLSUpgrade.DrainedQueues]) throws {
+        var upgrade = try queued()
+        for _ in 0..<2 {
+            let isEarly = upgrade.note(order[0]) == nil
+            #expect(isEarly && upgrade.isOpenForData && upgrade.refusedRole == nil)
+        }
+        let isDue = upgrade.note(order[1]) != nil
+        let isClient = if case .client = upgrade.refusedRole { true } else { false }
+        #expect(isDue && isClient)
+        upgrade.begin()
+        let isOver = upgrade.note(.both) == nil
+        #expect(isOver && !upgrade.isOpenForData && upgrade.refusedRole == nil)
+    }
+
+    @Test func aVerdictIsAboutOneQuestion() throws {
+        var upgrade = try queued()
+        upgrade.begin()
+        let first = upgrade.awaitTrust()
+        #expect(upgrade.question == first && !upgrade.isOpenForData && !upgrade.isSecure)
+        upgrade.resume()
+        #expect(upgrade.question == nil && !upgrade.isOpenForData)
+        let second = upgrade.awaitTrust()
+        #expect(second != first && upgrade.question == second)
+        // It is over by a verdict alone.
+        upgrade.succeed()
+        #expect(upgrade.question == second && !upgrade.isSecure)
+    }
+
+    /// Data goes on until the client's answer is there, and rests until the decision about it.
+    @Test func aRequestOfAServerLeavesItSecureAllTheWay() throws {
+        var upgrade = try secure()
+        #expect(upgrade.isSettled && upgrade.isSecure && upgrade.isOpenForData && upgrade.operation == .requestClientCertificate)
+        upgrade.authenticate()
+        #expect(!upgrade.isSettled && upgrade.isOpenForData)
+        upgrade.noteAnswer()
+        #expect(upgrade.isSecure && !upgrade.isOpenForData)
+        let question = upgrade.awaitTrust()
+        #expect(upgrade.question == question && upgrade.isSecure && !upgrade.isOpenForData)
+        upgrade.resume()
+        #expect(upgrade.question == nil && !upgrade.isOpenForData)
+        upgrade.succeed()
+        #expect(upgrade.isSettled && upgrade.isOpenForData)
+    }
+
+    /// A step that does not fit changes nothing: no way leads back to plaintext, or past a decision.
+    @Test func aStepOutOfTurnChangesNothing() throws {
+        var upgrade = try queued()
+        upgrade.authenticate()
+        upgrade.noteAnswer()
+        upgrade.resume()
+        upgrade.succeed()
+        _ = upgrade.awaitTrust()
+        #expect(upgrade.isOpenForData && !upgrade.isSecure && upgrade.question == nil && upgrade.operation == .startTLS)
+        upgrade.begin()
+        upgrade.authenticate()
+        #expect(!upgrade.isSecure && !upgrade.isOpenForData)
+        upgrade.succeed()
+        upgrade.begin()
+        upgrade.noteAnswer()
+        _ = upgrade.awaitTrust()
+        #expect(upgrade.isSettled && upgrade.question == nil)
+    }
+}

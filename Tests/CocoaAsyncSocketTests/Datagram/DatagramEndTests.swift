@@ -1,0 +1,103 @@
+import CocoaAsyncSocket
+import CocoaClients
+import Foundation
+import SocketTestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(20))) struct DatagramEndTests {
+    @Test func closingIsToldOnceAndLast() async throws {
+        let pair = try Pair()
+        pair.send("x", tag: 1)
+        try await pair.atFar.wait(for: "received x")
+        pair.far.close()
+        pair.far.close()
+        #expect(pair.far.isClosed())
+        try await pair.atFar.wait(for: "closed")
+        pair.far.delegateQueue()?.sync {}
+        #expect(pair.atFar.lines == ["received x", "closed"])
+    }
+
+    @Test func closingAfterSendingSendsWhatWaits() async throws {
+        let pair = try Pair()
+        for tag in 1...100 { pair.send("\(tag)", tag: tag) }
+        pair.near.closeAfterSending()
+        try await pair.atNear.wait(for: "closed")
+        #expect(pair.atNear.lines == (1...100).map { "sent \($0)" } + ["closed"])
+        try await pair.atFar.wait(for: "received 100")
+    }
+
+    @Test func aClosedSocketIsUsedAgainWithItsConfigurationAndItsFilters() async throws {
+        let pair = try Pair()
+        let queue = DispatchQueue(label: "filters")
+        DatagramFilterSpellings.install(on: pair.far, queue)
+        pair.far.setIPv6Enabled(false)
+        pair.far.setPreferIPv4()
+        for round in 1...3 {
+            pair.far.close()
+            try pair.far.bind(toPort: 0)
+            try pair.far.beginReceiving()
+            #expect(pair.far.isIPv4() && !pair.far.isIPv6() && pair.far.isIPv4Preferred())
+            pair.send("- round \(round)")
+            pair.send("round \(round)")
+            try await pair.atFar.wait(for: "received round \(round) with mark")
+        }
+        try await eventually("all ends are told") { pair.atFar.lines.filter { $0 == "closed" }.count == 3 }
+        #expect(!pair.atFar.lines.contains { $0.hasPrefix("received -") })
+    }
+
+    @Test func thePortIsFreeWhenClosingReturns() async throws {
+        let pair = try Pair()
+        let port = pair.far.localPort()
+        // The loop is busy with the socket that is closed.
+        for round in 1...100 {
+            for tag in 1...20 {
+                pair.near.send(Data("\(round)".utf8), toHost: "127.0.0.1", port: port, withTimeout: -1, tag: tag)
+            }
+            pair.far.close()
+            try pair.far.bind(toPort: port, interface: "127.0.0.1")
+            try pair.far.beginReceiving()
+        }
+        try await eventually("all ends are told") { pair.atFar.lines.filter { $0 == "closed" }.count == 100 }
+    }
+
+    @Test func sendsThatWaitAreDroppedWithoutACallback() async throws {
+        let pair = try Pair()
+        // The queue of the filter is held up, so that the datagrams wait.
+        let (queue, gate) = (DispatchQueue(label: "filter"), DispatchSemaphore(value: 0))
+        queue.async { gate.wait() }
+        pair.near.setSendFilter({ _, _, _ in true }, with: queue)
+        for tag in 1...5 { pair.send("late", tag: tag) }
+        pair.near.close()
+        try await pair.atNear.wait(for: "closed")
+        gate.signal()
+        queue.sync {}
+        pair.near.delegateQueue()?.sync {}
+        #expect(pair.atNear.lines == ["closed"])
+    }
+
+    @Test func aSendTimesOut() async throws {
+        let pair = try Pair()
+        let (queue, gate) = (DispatchQueue(label: "filter"), DispatchSemaphore(value: 0))
+        queue.async { gate.wait() }
+        defer { gate.signal() }
+        pair.near.setSendFilter({ _, _, _ in true }, with: queue)
+        pair.near.send(Data("x".utf8), toHost: "127.0.0.1", port: pair.far.localPort(), withTimeout: 0.01, tag: 1)
+        try await pair.atNear.wait(for: "not sent 1")
+        #expect((pair.atNear.error as? GCDAsyncUdpSocketError)?.code == .sendTimeoutError)
+        #expect(pair.atNear.error?.localizedDescription == "Send operation timed out")
+    }
+
+    @Test func aSocketThatIsLetGoClosesWithoutACallback() async throws {
+        let diary = DatagramDiary()
+        var socket: GCDAsyncUdpSocket? = GCDAsyncUdpSocket(delegate: diary, delegateQueue: DispatchQueue(label: "delegate"))
+        try socket?.bind(toPort: 0, interface: "127.0.0.1")
+        let port = try #require(socket?.localPort())
+        socket = nil
+        let other = GCDAsyncUdpSocket(delegate: diary, delegateQueue: DispatchQueue(label: "delegate"))
+        try await eventually("the port is free") {
+            do { try other.bind(toPort: port, interface: "127.0.0.1") } catch { return false }
+            return true
+        }
+        #expect(diary.lines.isEmpty)
+    }
+}

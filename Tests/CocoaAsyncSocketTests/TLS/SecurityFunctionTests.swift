@@ -1,0 +1,137 @@
+import AsyncSocketsTesting
+import CocoaAsyncSocket
+import CocoaClients
+import Foundation
+import SocketTestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(20))) struct SecurityFunctionTests {
+    @Test func aPKCS12FileHasAnIdentityAndItsChain() throws {
+        let made = try TestIdentity.make()
+        #expect(made.chain.count >= 1 && SecCertificateCopySubjectSummary(made.certificate) == "localhost")
+        var certificate: SecCertificate?
+        var key: SecKey?
+        #expect(SecIdentityCopyCertificate(made.identity, &certificate) == errSecSuccess && certificate == made.certificate)
+        #expect(SecIdentityCopyPrivateKey(made.identity, &key) == errSecSuccess)
+        // A private key is never shown.
+        var error: Unmanaged<CFError>?
+        #expect(key.flatMap { SecKeyCopyExternalRepresentation($0, &error) } == nil)
+        #expect(error?.takeRetainedValue().domain == NSOSStatusErrorDomain)
+    }
+
+    @Test func aPKCS12FileOfAnOldProgramIsRead() throws {
+        let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]))
+        let old = try TestIdentity.archive(issued, ["-legacy"])
+        #expect(Spellings.identity(pkcs12: old, passphrase: TestIdentity.passphrase).status == errSecSuccess)
+    }
+
+    @Test func aPKCS12FileThatCannotBeReadHasACode() throws {
+        let file = try TestIdentity.archive(TestCertificates.authority.issue(.server(names: ["localhost"])))
+        #expect(Spellings.identity(pkcs12: file, passphrase: "wrong").status == errSecAuthFailed)
+        #expect(Spellings.identity(pkcs12: Data([1, 2, 3]), passphrase: "sesame").status == errSecDecode)
+        var items: CFArray?
+        #expect(SecPKCS12Import(file as CFData, [String: String]() as CFDictionary, &items) == errSecPassphraseRequired)
+        #expect(SecPKCS12Import(file as CFData, [kSecImportExportPassphrase as String: 3] as CFDictionary, &items) == errSecParam)
+        #expect(items == nil)
+    }
+
+    @Test func theItemsOfAPKCS12FileHaveTheirKeys() throws {
+        let file = try TestIdentity.archive(TestCertificates.authority.issue(.server(names: ["localhost"])))
+        var items: CFArray?
+        let options = [kSecImportExportPassphrase as String: TestIdentity.passphrase] as CFDictionary
+        #expect(SecPKCS12Import(file as CFData, options, &items) == errSecSuccess)
+        let item = try #require((items as? [NSDictionary])?.first)
+        #expect(item[kSecImportItemIdentity] is SecIdentity && item[kSecImportItemTrust] is SecTrust)
+        #expect(item[kSecImportItemLabel] as? String == "localhost" && (item[kSecImportItemKeyID] as? Data)?.count == 32)
+        #expect((item[kSecImportItemCertChain] as? NSArray)?.firstObject is SecCertificate)
+    }
+
+    @Test func aCertificateIsMadeOfItsBytesAndGivesThemBack() throws {
+        let root = try TestIdentity.root
+        let bytes = SecCertificateCopyData(root) as Data
+        let again = try #require(SecCertificateCreateWithData(nil, bytes as CFData))
+        #expect(again == root && again.hash == root.hash && Set([again, root]).count == 1)
+        #expect(SecCertificateCreateWithData(kCFAllocatorDefault, Data([0x30, 0]) as CFData) == nil)
+        var name: CFString?
+        #expect(SecCertificateCopyCommonName(root, &name) == errSecSuccess && name?.length ?? 0 > 0)
+    }
+
+    @Test(arguments: [(CertificateAuthority.KeyType.p256, 65), (.rsa2048, 270)])
+    func thePublicKeyHasTheFormOfApple(type: CertificateAuthority.KeyType, size: Int) throws {
+        let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]), keyType: type)
+        let certificate = try TestIdentity.certificate(pem: issued.certificatePEM)
+        var trust: SecTrust?
+        #expect(SecTrustCreateWithCertificates(certificate, SecPolicyCreateBasicX509(), &trust) == errSecSuccess)
+        let key = try #require(trust.flatMap(SecTrustCopyKey))
+        let bytes = try #require(SecKeyCopyExternalRepresentation(key, nil)) as Data
+        // A point without compression, and a sequence of modulus and exponent.
+        #expect(bytes.count == size && bytes.first == (type == .p256 ? 0x04 : 0x30))
+        #expect(key == SecCertificateCopyKey(certificate) && key == trust.flatMap(SecTrustCopyPublicKey))
+    }
+
+    @Test func aTrustHasTheChain() throws {
+        let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]))
+        let leaf = try TestIdentity.certificate(pem: issued.certificatePEM)
+        let intermediate = try TestIdentity.certificate(pem: TestCertificates.authority.intermediatePEM)
+        var trust: SecTrust?
+        let policy = SecPolicyCreateSSL(true, "localhost" as CFString)
+        #expect(SecTrustCreateWithCertificates([leaf, intermediate] as CFArray, policy, &trust) == errSecSuccess)
+        let made = try #require(trust)
+        #expect(SecTrustGetCertificateCount(made) == 2 && SecTrustGetCertificateAtIndex(made, 1) == intermediate)
+        #expect(SecTrustGetCertificateAtIndex(made, 2) == nil && SecTrustGetCertificateAtIndex(made, -1) == nil)
+        #expect(SecTrustCopyCertificateChain(made) as? [SecCertificate] == [leaf, intermediate])
+        var result = SecTrustResultType.proceed
+        #expect(SecTrustGetTrustResult(made, &result) == errSecSuccess && result == .invalid)
+        #expect(SecTrustEvaluate(made, &result) == errSecSuccess && result == .recoverableTrustFailure)
+        #expect(SecTrustSetAnchorCertificates(made, [try TestIdentity.root] as CFArray) == errSecSuccess)
+        #expect(SecTrustEvaluate(made, &result) == errSecSuccess && result == .unspecified)
+        // Without anchors the system's roots count again.
+        #expect(SecTrustSetAnchorCertificates(made, nil) == errSecSuccess && !SecTrustEvaluateWithError(made, nil))
+    }
+
+    @Test func aTrustRefusesWhatItCannotUse() throws {
+        var trust: SecTrust?
+        #expect(SecTrustCreateWithCertificates([NSNull()] as CFArray, nil, &trust) == errSecParam && trust == nil)
+        #expect(SecTrustCreateWithCertificates([] as CFArray, nil, &trust) == errSecParam)
+        #expect(SecTrustCreateWithCertificates(try TestIdentity.root, nil, &trust) == errSecSuccess)
+        let made = try #require(trust)
+        #expect(SecTrustSetAnchorCertificates(made, ["root"] as CFArray) == errSecParam)
+        #expect(SecTrustSetPolicies(made, NSNull()) == errSecParam)
+        // A name that cannot be verified is not one that is not verified.
+        _ = SecTrustSetAnchorCertificates(made, [try TestIdentity.root] as CFArray)
+        _ = SecTrustSetPolicies(made, SecPolicyCreateSSL(true, "" as CFString))
+        #expect(!SecTrustEvaluateWithError(made, nil))
+    }
+
+    @Test func aServersOwnCertificateMayBeTheAnchor() throws {
+        let issued = try TestCertificates.stranger.issue(.server(names: ["localhost"]))
+        let leaf = try TestIdentity.certificate(pem: issued.certificatePEM)
+        var trust: SecTrust?
+        _ = SecTrustCreateWithCertificates(leaf, SecPolicyCreateSSL(true, "localhost" as CFString), &trust)
+        let made = try #require(trust)
+        #expect(!SecTrustEvaluateWithError(made, nil))
+        _ = SecTrustSetAnchorCertificates(made, [leaf] as CFArray)
+        #expect(SecTrustEvaluateWithError(made, nil))
+        _ = SecTrustSetAnchorCertificatesOnly(made, false)
+        #expect(SecTrustEvaluateWithError(made, nil))
+        // It is a server's, and not a client's.
+        _ = SecTrustSetPolicies(made, SecPolicyCreateSSL(false, nil))
+        #expect(!SecTrustEvaluateWithError(made, nil))
+    }
+
+    @Test func anEvaluationKnowsTheDates() throws {
+        for (validity, code) in [
+            (CertificateAuthority.Validity.expired, errSecCertificateExpired), (.notYetValid, errSecCertificateNotValidYet),
+        ] {
+            let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]), validity: validity)
+            var trust: SecTrust?
+            let leaf = try TestIdentity.certificate(pem: issued.certificatePEM)
+            let intermediate = try TestIdentity.certificate(pem: TestCertificates.authority.intermediatePEM)
+            _ = SecTrustCreateWithCertificates([leaf, intermediate] as CFArray, nil, &trust)
+            let made = try #require(trust)
+            _ = SecTrustSetAnchorCertificates(made, [try TestIdentity.root] as CFArray)
+            var error: CFError?
+            #expect(!SecTrustEvaluateWithError(made, &error) && error?.code == Int(code))
+        }
+    }
+}

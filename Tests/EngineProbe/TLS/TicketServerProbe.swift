@@ -1,0 +1,24 @@
+internal import AsyncSockets
+internal import Foundation
+
+/// A TLS server whose tickets other processes open: prints its port, and tells each client its process and
+/// whether the session was resumed.
+enum TicketServerProbe {
+    /// - Parameter files: A certificate, its key, and the keys of tickets.
+    static func run(_ files: [String]) throws {
+        guard files.count == 3 else { throw ProbeFailure(description: "name three files") }
+        var settings = TLSSettings.server(
+            identity: try TLSIdentity(certificateFile: files[0], privateKeyFile: files[1]))
+        settings.clients = .anyone(tickets: .issued(1, keys: try TLSTicketKeyFile(path: files[2])))
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
+        print(listener.localPort)
+        fflush(nil)
+        Task {
+            try await listener.run { socket in
+                try await socket.write("\(getpid()) \(socket.tlsSession?.isResumed ?? false)\n")
+            }
+        }
+        while readLine() != nil {}
+        listener.beginShutdown(within: .zero)
+    }
+}

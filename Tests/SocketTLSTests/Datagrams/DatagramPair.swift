@@ -1,0 +1,183 @@
+import AsyncSocketsTesting
+import Glibc
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+@testable import SocketTLS
+
+/// A client and a server of DTLS with a wire in memory, which may lose, repeat, reorder and corrupt
+/// datagrams.
+final class DatagramPair {
+    /// What the wire does to datagrams, in parts of a hundred.
+    struct Harm {
+        var loss = 0
+        var repetition = 0
+        var reordering = 0
+        var corruption = 0
+
+        static func all(_ part: Int) -> Harm {
+            Harm(loss: part, repetition: part, reordering: part, corruption: part)
+        }
+    }
+
+    final class End {
+        let engine: DTLSEngine
+        var answer = TLSEngine.HandshakeAnswer.incomplete
+        var questions: [PeerTrust] = []
+        var decide: ((PeerTrust) -> Bool?)?
+        /// What is on the way to this side.
+        var arriving: [[UInt8]] = []
+        /// Everything that this side has sent.
+        var sent: [[UInt8]] = []
+        var messages: [[UInt8]] = []
+        var end: TLSEngine.ReadAnswer?
+
+        init(_ engine: DTLSEngine, firstTimeout: Double = 0.001) {
+            self.engine = engine
+            engine.setFirstTimeout(seconds: firstTimeout)
+        }
+
+        var error: TLSError? { if case .failed(let error) = answer { error } else { nil } }
+        var isComplete: Bool { if case .complete = answer { true } else { false } }
+
+        func shakeHands() {
+            answer = engine.handshake()
+            if case .awaitingTrust(let trust) = answer {
+                questions.append(trust)
+                if let decision = decide?(trust) {
+                    engine.decideTrust(decision)
+                    answer = engine.handshake()
+                }
+            }
+        }
+
+        func readAll() {
+            let buffer = PreBuffer()
+            while engine.isEstablished {
+                let answer = engine.read(into: buffer)
+                guard case .bytes(let count) = answer else {
+                    if case .incomplete = answer { return }
+                    return end = answer
+                }
+                messages.append(Array(buffer.readableBytes.prefix(count)))
+                buffer.consume(count)
+            }
+        }
+
+        func write(_ message: [UInt8]) -> TLSEngine.WriteAnswer { message.withUnsafeBytes { engine.write($0) } }
+
+        func receive(_ datagram: [UInt8]) { datagram.withUnsafeBytes { engine.receive($0) } }
+    }
+
+    let client: End
+    let server: End
+    private var harm: Harm
+    private var generator: SeededGenerator
+    /// Datagrams that come later than those behind them.
+    private var delayed: [(End, [UInt8])] = []
+
+    init(_ fixture: Fixture, size: Int = 1400, harm: Harm = Harm(), seed: UInt64 = 1) throws {
+        client = End(try fixture.datagramEngine(.client, size: size))
+        server = End(try fixture.datagramEngine(.server, size: size))
+        self.harm = harm
+        generator = SeededGenerator(seed: seed)
+    }
+
+    /// Moves what both sides have to send; false when there was nothing.
+    @discardableResult
+    func carry() -> Bool {
+        var hasMoved = false
+        for (from, to) in [(client, server), (server, client)] {
+            from.engine.sendOutput { datagrams in
+                for datagram in datagrams {
+                    from.sent.append(Array(datagram))
+                    pass(Array(datagram), to: to)
+                }
+                hasMoved = hasMoved || !datagrams.isEmpty
+                return datagrams.count
+            }
+        }
+        for (end, datagram) in delayed { end.arriving.append(datagram) }
+        delayed = []
+        for end in [client, server] {
+            for datagram in end.arriving { end.receive(datagram) }
+            end.arriving = []
+        }
+        return hasMoved
+    }
+
+    private func happens(_ part: Int) -> Bool { part > 0 && Int.random(in: 0..<100, using: &generator) < part }
+
+    private func pass(_ datagram: [UInt8], to end: End) {
+        if happens(harm.loss) { return }
+        var datagram = datagram
+        if happens(harm.corruption), let place = datagram.indices.randomElement(using: &generator) { datagram[place] ^= 0x55 }
+        for _ in 0..<(happens(harm.repetition) ? 2 : 1) {
+            if happens(harm.reordering) { delayed.append((end, datagram)) } else { end.arriving.append(datagram) }
+        }
+    }
+
+    /// Shakes hands until both sides are done, or nothing moves and no timer runs. Time passes where timers
+    /// do; when too much of it has passed, both sides give up.
+    ///
+    /// - Parameter waits: False: no time passes.
+    func shakeHands(waits: Bool = true, within time: Duration = .seconds(60)) {
+        let end = ContinuousClock.now + time
+        repeat {
+            client.shakeHands()
+            server.shakeHands()
+            client.readAll()
+            server.readAll()
+            if carry() { continue }
+            guard waits, waitForTimer() else { return }
+        } while ContinuousClock.now < end
+        for end in [client, server] where !end.isComplete {
+            end.engine.abandonHandshake()
+            end.answer = end.engine.handshake()
+        }
+    }
+
+    /// False when no timer runs on a side that goes on.
+    private func waitForTimer() -> Bool {
+        let ends = [client, server].filter { $0.error == nil && !$0.isComplete }
+        let times = ends.compactMap(\.engine.secondsToTimeout)
+        guard let next = times.min() else { return false }
+        // The timers are OpenSSL's, on the clock of the system.
+        poll(nil, 0, Int32(next * 1e3) + 1)
+        for end in ends { _ = end.engine.handleTimeout() }
+        return true
+    }
+
+    /// Sends a message, and has the other side read.
+    func send(_ message: [UInt8], from side: Side) {
+        let (from, to) = side == .client ? (client, server) : (server, client)
+        guard case .accepted(message.count) = from.write(message) else {
+            Issue.record("the message was not encrypted")
+            return
+        }
+        carry()
+        to.readAll()
+    }
+
+    /// From here on nothing happens to datagrams.
+    func heal() { harm = Harm() }
+
+    func corrupt() { harm = Harm(corruption: 100) }
+}
+
+extension Fixture {
+    /// Settings that DTLS can have.
+    static func forDatagrams() throws -> Fixture {
+        var fixture = try Fixture(.tls12)
+        fixture.useOnly(.dtls12)
+        return fixture
+    }
+
+    func datagramEngine(_ side: Side, size: Int = 1400, isSizeGiven: Bool = false) throws -> DTLSEngine {
+        let settings = side == .client ? client.values : server.values
+        return try DTLSEngine(
+            context: TLSContext.context(for: settings, over: .datagrams), settings: settings, size: size,
+            isSizeGiven: isSizeGiven)
+    }
+}

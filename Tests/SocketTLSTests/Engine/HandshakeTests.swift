@@ -1,0 +1,96 @@
+import SocketTLS
+import Testing
+
+@testable import SocketTLS
+
+/// The table at the top of `Handshake.swift`, as transcripts.
+struct HandshakeTests {
+    /// What happens to a handshake.
+    private enum Event {
+        case called(Handshake.Situation)
+        case ended(OpenSSLCall.Outcome, isHeld: Bool = false)
+        case chose, established, authenticating, failed
+
+        static let idle = Event.called(Handshake.Situation())
+        static let input = Event.called(Handshake.Situation(hasInput: true))
+        static let asking = Event.called(Handshake.Situation(isAsking: true, isDecidedAgainst: true, hasInput: true))
+        static let decidedAgainst = Event.called(Handshake.Situation(isDecidedAgainst: true))
+    }
+
+    /// What the handshake answers to each event; nothing for an event that has no answer.
+    private func transcript(_ handshake: Handshake, _ events: Event...) -> [String] {
+        var handshake = handshake
+        return events.compactMap { event in
+            switch event {
+            case .called(let situation): return name(handshake.move(in: situation))
+            case .ended(let outcome, let isHeld): return name(handshake.ended(outcome, isHeld: isHeld))
+            case .chose: handshake.chose()
+            case .established: handshake.establish()
+            case .authenticating: handshake.authenticate()
+            case .failed: handshake.fail(TLSError(.notTLS, "over"))
+            }
+            return nil
+        }
+    }
+
+    private func name(_ value: Any) -> String {
+        String(String(describing: value).prefix { $0 != "(" })
+    }
+
+    private let client = Handshake(isServer: false, selection: nil)
+    private let server = Handshake(isServer: true, selection: nil)
+    private var choosing: Handshake {
+        Handshake(isServer: true, selection: ServerSelection(names: TLSServerNames { _ in nil }))
+    }
+
+    @Test func aClientBeginsAndThenWaitsForBytes() {
+        #expect(
+            transcript(client, .idle, .ended(.wantsRead), .idle, .input, .ended(.success), .established, .input)
+                == ["step", "askEarly", "wait", "step", "judge", "finish"])
+    }
+
+    @Test func aServerWaitsForBytes() {
+        #expect(
+            transcript(server, .idle, .idle, .input, .ended(.wantsRead), .idle) == ["wait", "wait", "step", "askEarly", "wait"])
+    }
+
+    /// What OpenSSL left undone needs no new bytes.
+    @Test func aStepThatStoppedForSomethingElseGoesOnWithoutBytes() {
+        let stops: [(OpenSSLCall.Outcome, String)] = [(.wantsTrust, "ask"), (.wantsWork, "lend"), (.wantsWrite, "wait")]
+        for (outcome, sequel) in stops {
+            #expect(transcript(client, .idle, .ended(outcome), .idle) == ["step", sequel, "step"])
+        }
+    }
+
+    @Test func bytesThatAreHeldBackAreNoReasonToWait() {
+        #expect(transcript(server, .input, .ended(.wantsRead, isHeld: true), .idle) == ["step", "askHeld", "step"])
+    }
+
+    @Test func anOpenQuestionStopsEverything() {
+        #expect(transcript(client, .asking) == ["wait"])
+        #expect(transcript(server, .asking) == ["wait"])
+        #expect(transcript(choosing, .asking) == ["wait"])
+    }
+
+    @Test func aDecisionAgainstThePeerIsSaidEvenWithoutBytes() {
+        #expect(transcript(server, .input, .ended(.wantsRead), .decidedAgainst) == ["step", "askEarly", "refuse"])
+    }
+
+    @Test func settingsAreChosenBeforeTheFirstStep() {
+        #expect(
+            transcript(choosing, .idle, .input, .input, .chose, .idle, .ended(.wantsRead), .chose, .idle)
+                == ["wait", "choose", "choose", "step", "askEarly", "wait"])
+    }
+
+    @Test func aLaterRequestLeadsBackToTheConnection() {
+        #expect(
+            transcript(server, .established, .authenticating, .asking, .established, .decidedAgainst)
+                == ["settleClient", "finish"])
+    }
+
+    @Test func aFailureIsFinal() {
+        for outcome in [OpenSSLCall.Outcome.closed, .failure([])] {
+            #expect(transcript(client, .idle, .ended(outcome), .failed, .input, .asking) == ["step", "fail", "fail", "fail"])
+        }
+    }
+}

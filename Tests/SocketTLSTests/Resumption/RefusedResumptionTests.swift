@@ -1,0 +1,162 @@
+import AsyncSocketsTesting
+import SocketBuffers
+import SocketTLS
+import Testing
+
+/// A side that refuses its peer although a session of theirs is resumed: the other side gets an alert.
+@Suite struct RefusedResumptionTests {
+    /// Settings of both sides, and a session that they have made.
+    private struct Acquaintance {
+        var fixture: Fixture
+
+        init(_ version: TLSVersion, _ change: (inout Fixture) throws -> Void) throws {
+            fixture = try Fixture(version)
+            fixture.server.values.tickets = .issued(1)
+            try change(&fixture)
+            let pair = try fixture.pair()
+            (pair.decideClientTrust, pair.decideServerTrust) = ({ _ in true }, { _ in true })
+            pair.shakeHands()
+            _ = pair.server.write("!")
+            pair.carryAll()
+            guard pair.isComplete, pair.client.readAll().text == "!", let session = pair.client.session?.resumable else {
+                throw TestFailure(what: "session: \(String(describing: pair.serverError))")
+            }
+            fixture.client.resumption = .session(session)
+        }
+
+        func pair(chunk: Int = .max) throws -> EnginePair { try fixture.pair(chunk: chunk) }
+    }
+
+    // MARK: - A client
+
+    private static let evaluations: [TLSTrustEvaluation] = [.delegate, .manual]
+
+    @Test(arguments: versions, [1, Int.max]) func aClientThatRefusesSendsAnAlert(version: TLSVersion, chunk: Int) throws {
+        for evaluation in Self.evaluations {
+            let pair = try Acquaintance(version) { $0.client.trustEvaluation = evaluation }.pair(chunk: chunk)
+            pair.decideClientTrust = { _ in false }
+            pair.shakeHands()
+            #expect(pair.clientError?.code == .trustRejected && pair.clientError?.sentAlert == .badCertificate)
+            #expect(pair.serverError?.alert == .badCertificate, "\(pair.serverAnswer)")
+            #expect(pair.clientQuestions.count == 1 && pair.server.session == nil && pair.client.session == nil)
+        }
+    }
+
+    @Test(arguments: versions, [1, Int.max])
+    func whileUndecidedAClientThatResumesSaysNothing(version: TLSVersion, chunk: Int) throws {
+        for evaluation in Self.evaluations {
+            let pair = try Acquaintance(version) { $0.client.trustEvaluation = evaluation }.pair(chunk: chunk)
+            _ = pair.client.handshake()
+            let hello = Array(pair.client.output.readableBytes)
+            pair.shakeHands()
+            #expect(pair.client.isAwaitingTrust && pair.original.fromClient == hello)
+            #expect(!pair.server.handshake().isComplete && pair.client.session == nil)
+            #expect(pair.client.write("early").isIncomplete && pair.client.handshake().isIncomplete)
+            pair.client.decideTrust(true)
+            pair.shakeHands()
+            #expect(pair.isComplete && pair.clientQuestions.count == 1)
+            #expect(pair.client.session?.isResumed == true && pair.server.session?.isResumed == true)
+            #expect(try pair.exchange([1, 2, 3], from: .client) == [1, 2, 3])
+        }
+    }
+
+    @Test(arguments: versions) func aDecisionThatDoesNotComeIsANo(_ version: TLSVersion) throws {
+        let pair = try Acquaintance(version) { $0.client.trustEvaluation = .delegate }.pair()
+        pair.shakeHands()
+        try #require(pair.client.isAwaitingTrust)
+        pair.client.abandonHandshake()
+        pair.shakeHands()
+        #expect(pair.clientError?.code == .trustTimeout && pair.serverError?.alert == .badCertificate)
+    }
+
+    /// The server has to ask for another ClientHello first, which OpenSSL reports as a ServerHello.
+    @Test(arguments: [true, false]) func aSecondHelloChangesNothing(isAccepted: Bool) throws {
+        let pair = try Acquaintance(.tls13) {
+            $0.client.trustEvaluation = .delegate
+            $0.client.policy.groups = ["x25519", "secp256r1"]
+            $0.server.policy.groups = ["secp256r1"]
+        }.pair()
+        pair.decideClientTrust = { _ in isAccepted }
+        pair.shakeHands()
+        #expect(pair.clientQuestions.count == 1 && pair.isComplete == isAccepted)
+        #expect(pair.client.session?.isResumed == (isAccepted ? true : nil))
+        if !isAccepted { #expect(pair.serverError?.alert == .badCertificate) }
+    }
+
+    @Test(arguments: versions, [1, Int.max])
+    func aSessionThatIsNotTakenCostsOneQuestion(version: TLSVersion, chunk: Int) throws {
+        for (evaluation, isAccepted) in [(TLSTrustEvaluation.delegate, true), (.manual, false)] {
+            var acquaintance = try Acquaintance(version) { $0.client.trustEvaluation = evaluation }
+            acquaintance.fixture.server.values.tickets = .none
+            let pair = try acquaintance.pair(chunk: chunk)
+            pair.decideClientTrust = { _ in isAccepted }
+            pair.shakeHands()
+            #expect(pair.clientQuestions.count == 1 && pair.isComplete == isAccepted)
+            #expect(pair.client.session?.isResumed == (isAccepted ? false : nil))
+            if !isAccepted { #expect(pair.serverError?.alert == .badCertificate) }
+        }
+    }
+
+    /// OpenSSL has them all when the client stops.
+    @Test(arguments: [true, false], [true, false])
+    func messagesThatShareARecordChangeNothing(isTaken: Bool, isAccepted: Bool) throws {
+        var acquaintance = try Acquaintance(.tls12) { $0.client.trustEvaluation = .delegate }
+        if !isTaken { acquaintance.fixture.server.values.tickets = .none }
+        let pair = try acquaintance.pair()
+        pair.decideClientTrust = { _ in isAccepted }
+        _ = pair.client.handshake()
+        pair.carry()
+        _ = pair.server.handshake()
+        try joinMessages(of: pair.server.output)
+        pair.shakeHands()
+        #expect(pair.clientQuestions.count == 1 && pair.isComplete == isAccepted)
+        #expect(pair.client.session?.isResumed == (isAccepted ? isTaken : nil))
+        if !isAccepted { #expect(pair.serverError?.alert == .badCertificate) }
+    }
+
+    /// Makes one record of those in plaintext.
+    private func joinMessages(of output: PreBuffer) throws {
+        var (rest, messages) = (Array(output.readableBytes)[...], [UInt8]())
+        while let type = rest.first, type == 22 {
+            let length = Int(rest[rest.startIndex + 3]) << 8 | Int(rest[rest.startIndex + 4])
+            messages += rest.dropFirst(5).prefix(length)
+            rest = rest.dropFirst(5 + length)
+        }
+        try #require(!messages.isEmpty && messages.count <= 16_384)
+        let all = [22, 3, 3, UInt8(messages.count >> 8), UInt8(messages.count & 0xFF)] + messages + rest
+        output.reset()
+        all.withUnsafeBytes { output.append($0) }
+    }
+
+    // MARK: - A server
+
+    private func clients(_ version: TLSVersion) throws -> Acquaintance {
+        try Acquaintance(version) {
+            try $0.askForClientCertificate()
+            try $0.showClientCertificate()
+            $0.server.trustEvaluation = .delegate
+        }
+    }
+
+    /// In TLS 1.2 a server that resumes is the first to say Finished, and OpenSSL has no call to send an
+    /// alert afterwards. It is another one then, but fatal: the client learns that its connection has failed,
+    /// and gives up the session.
+    @Test(arguments: versions, [1, Int.max]) func aServerThatRefusesSendsAnAlert(version: TLSVersion, chunk: Int) throws {
+        let acquaintance = try clients(version)
+        let pair = try acquaintance.pair(chunk: chunk)
+        pair.decideServerTrust = { _ in false }
+        pair.shakeHands()
+        let alert = version == .tls13 ? TLSAlert.badCertificate : .decodeError
+        #expect(pair.serverError?.code == .trustRejected && pair.serverError?.sentAlert == alert)
+        #expect(pair.serverQuestions.count == 1 && pair.server.session == nil)
+        let (text, end) = pair.client.readAll()
+        #expect(text.isEmpty && end.error?.alert == alert, "\(end)")
+    }
+
+    @Test(arguments: versions) func aServerThatAcceptsResumes(_ version: TLSVersion) throws {
+        let pair = try clients(version).pair()
+        pair.decideServerTrust = { _ in true }
+        pair.shakeHands()
+        #expect(pair.isComplete && pair.serverQuestions.count == 1 && pair.server.session?.isResumed == true)
+    }
+}

@@ -1,0 +1,177 @@
+import AsyncSocketsTesting
+import COpenSSL
+import SocketBuffers
+import Testing
+
+@testable import SocketTLS
+
+/// What can be said with pre-shared keys, and what is an error.
+@Suite struct PreSharedKeySettingsTests {
+    private func code(_ body: () throws -> Void) -> TLSError.Code? {
+        do {
+            try body()
+            return nil
+        } catch {
+            return (error as? TLSError)?.code
+        }
+    }
+
+    @Test func lengthsThatCannotBeUsedAreErrors() throws {
+        let key = PreSharedKeyFixture.bytes
+        for (identity, key) in [
+            (0, key), (8193, key), (1, []), (1, Array(key.prefix(15))), (1, [UInt8](repeating: 1, count: 513)),
+        ] {
+            #expect(
+                code { _ = try TLSPreSharedKey(identity: [UInt8](repeating: 1, count: identity), key: key) } == .invalidSettings)
+        }
+        _ = try TLSPreSharedKey(identity: [1], key: [UInt8](repeating: 1, count: 16))
+    }
+
+    @Test func keysAreEqualByTheirParts() throws {
+        let key = try PreSharedKeyFixture.key()
+        #expect(try key == PreSharedKeyFixture.key() && key.hashValue == PreSharedKeyFixture.key().hashValue)
+        #expect(try key != PreSharedKeyFixture.key("bob"))
+        #expect(try key != PreSharedKeyFixture.key("alice", PreSharedKeyFixture.otherBytes))
+        #expect(try key != PreSharedKeyFixture.key("alice", Array(PreSharedKeyFixture.bytes.dropLast())))
+        #expect(try key != PreSharedKeyFixture.key("alice", PreSharedKeyFixture.bytes, .sha384))
+        let function = TLSPreSharedKeys { _ in nil }
+        #expect(function == function && function != TLSPreSharedKeys { _ in nil })
+        #expect(!"\(key) \(TLSPreSharedKeys(key))".contains("0123456789abcdef"))
+    }
+
+    @Test func aListIsConsistent() throws {
+        let key = try PreSharedKeyFixture.key()
+        #expect(code { _ = try TLSPreSharedKeys([]) } == .invalidSettings)
+        #expect(code { _ = try TLSPreSharedKeys([key, try PreSharedKeyFixture.key()]) } == .invalidSettings)
+        let long = try PreSharedKeyFixture.key("bob", PreSharedKeyFixture.bytes, .sha384)
+        #expect(code { _ = try TLSPreSharedKeys([key, long]) } == .invalidSettings)
+    }
+
+    private func complaint(_ settings: TLSSettingValues) -> String? {
+        do {
+            _ = try TLSContext.context(for: settings)
+            return nil
+        } catch {
+            return error.code == .invalidSettings ? error.message : "\(error)"
+        }
+    }
+
+    @Test func contradictionsAreErrors() throws {
+        let fixture = try PreSharedKeyFixture()
+        func expectError(_ base: TLSSettingValues, _ part: String, _ change: (inout TLSSettingValues) throws -> Void) rethrows {
+            var settings = base
+            try change(&settings)
+            #expect(complaint(settings)?.contains(part) == true, "\(complaint(settings) ?? "no error")")
+        }
+        #expect(complaint(fixture.client.values) == nil && complaint(fixture.server.values) == nil)
+        expectError(fixture.client.values, "set resumption to .none") { $0.resumption = .store(TLSSessionMemory()) }
+        expectError(fixture.client.values, "SHA256") { $0.policy.cipherSuites = ["TLS_AES_256_GCM_SHA384"] }
+        expectError(fixture.server.values, "identity is nil") { $0.preSharedKeys?.use = .preferred }
+        for base in [fixture.client.values, fixture.server.values] {
+            for identity in [[UInt8](repeating: 1, count: 129), [1, 0, 1]] {
+                try expectError(base, "TLS 1.2") {
+                    $0.minimumVersion = .tls12
+                    $0.preSharedKeys = TLSPreSharedKeys(try TLSPreSharedKey(identity: identity, key: PreSharedKeyFixture.bytes))
+                }
+            }
+            try expectError(base, "SHA-384") {
+                $0.minimumVersion = .tls12
+                $0.preSharedKeys = TLSPreSharedKeys(try PreSharedKeyFixture.key("a", PreSharedKeyFixture.bytes, .sha384))
+            }
+        }
+    }
+
+    /// The policy may leave nothing but TLS 1.3, where identities are longer and hashes others.
+    @Test func aPolicyOfTLS13AllowsWhatTLS12DoesNot() throws {
+        let fixture = try PreSharedKeyFixture()
+        for base in [fixture.client.values, fixture.server.values] {
+            var settings = base
+            settings.minimumVersion = .tls12
+            settings.preSharedKeys = TLSPreSharedKeys(try PreSharedKeyFixture.key("a", PreSharedKeyFixture.bytes, .sha384))
+            #expect(complaint(settings)?.contains("SHA-384") == true)
+            settings.policy.minimumVersion = .tls13
+            #expect(complaint(settings) == nil)
+        }
+    }
+
+    /// What differs in its keys is never the same context.
+    @Test func contextsDifferByTheirKeys() throws {
+        let cache = ContextCache(limit: 64)
+        let fixture = try PreSharedKeyFixture()
+        for base in [fixture.client.values, fixture.server.values] {
+            let first = try TLSContext.context(for: base, in: cache)
+            var same = base
+            same.preSharedKeys = TLSPreSharedKeys(try PreSharedKeyFixture.key())
+            #expect(try TLSContext.context(for: same, in: cache) === first)
+            let others = [
+                try PreSharedKeyFixture.key("bob"), try PreSharedKeyFixture.key("alice", PreSharedKeyFixture.otherBytes),
+                try PreSharedKeyFixture.key("alice", PreSharedKeyFixture.bytes, .sha384),
+            ]
+            for key in others {
+                same.preSharedKeys = TLSPreSharedKeys(key)
+                #expect(try TLSContext.context(for: same, in: cache) !== first)
+            }
+            same = base
+            same.identity = try Fixture().server.identity
+            same.preSharedKeys?.use = .preferred
+            #expect(try TLSContext.context(for: same, in: cache) !== first)
+        }
+    }
+
+    @Test func aClientStoresNoSessionOfAKey() throws {
+        let fixture = try PreSharedKeyFixture()
+        let context = try TLSContext.context(for: fixture.client)
+        #expect(context.resumptionScope == nil && context.options & COpenSSL_noTicketOption() != 0)
+    }
+
+    // MARK: - The gate
+
+    @Test func onlyAKeyOpensAGateThatRequiresOne() {
+        for mode in [TLSTrustEvaluation.builtIn, .delegate, .manual] {
+            var gate = TrustGate(mode, requiresPreSharedKey: true)
+            #expect(!gate.admits(isOptional: true) && gate.admissionError.code == .preSharedKeyMissing)
+            #expect(gate.judge(PeerTrust(chain: [])) == .refuse)
+            gate.accept(preSharedKey: [1])
+            #expect(!gate.admits(isOptional: true) && gate.refusal == .withoutPreSharedKey && gate.preSharedKeyIdentity == nil)
+            var open = TrustGate(mode, requiresPreSharedKey: true)
+            open.accept(preSharedKey: [1])
+            #expect(open.admits(isOptional: false) && open.preSharedKeyIdentity == [1] && open.takeQuestion() == nil)
+        }
+    }
+
+    @Test func aKeyDoesNotOverruleAJudgement() {
+        var asking = TrustGate(.manual)
+        _ = asking.judge(PeerTrust(chain: []))
+        asking.accept(preSharedKey: [1])
+        #expect(!asking.admits(isOptional: true) && asking.preSharedKeyIdentity == nil)
+        var refused = TrustGate(.builtIn)
+        _ = refused.judge(PeerTrust(chain: [], verdict: .untrusted(reason: "no", code: 20, depth: 0)))
+        refused.accept(preSharedKey: [1])
+        #expect(!refused.admits(isOptional: true))
+    }
+
+    // MARK: - What comes from the network
+
+    @Test func theListOfAClientIsReadWithoutTrust() {
+        func withLength(_ bytes: [UInt8]) -> [UInt8] { [UInt8(bytes.count >> 8), UInt8(bytes.count & 0xFF)] + bytes }
+        func list(_ identities: [[UInt8]]) -> [UInt8] {
+            var body: [UInt8] = []
+            for identity in identities { body += withLength(identity) + [0, 0, 0, 0] }
+            let binder = [UInt8](repeating: 9, count: 33)
+            return withLength(body) + withLength(binder)
+        }
+        let three: [[UInt8]] = [[1], [2, 2], [UInt8](repeating: 3, count: 300)]
+        #expect(PreSharedKeyList(list(three)).identities == three)
+        #expect(PreSharedKeyList(list((0..<200).map { [$0] })).identities == (0..<8).map { [$0] })
+        #expect(PreSharedKeyList(list([[], [1]])).identities.isEmpty)
+        for count in 0..<list(three).count {
+            let cut = PreSharedKeyList(list(three).prefix(count)).identities
+            #expect(three.starts(with: cut))
+        }
+        var generator = SystemRandomNumberGenerator()
+        for _ in 0..<2000 {
+            let noise = (0..<Int.random(in: 0...64)).map { _ in UInt8(truncatingIfNeeded: generator.next()) }
+            #expect(PreSharedKeyList(noise).identities.allSatisfy { (1...64).contains($0.count) })
+        }
+    }
+}

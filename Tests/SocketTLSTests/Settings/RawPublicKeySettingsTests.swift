@@ -1,0 +1,139 @@
+import AsyncSocketsTesting
+import COpenSSL
+import Testing
+
+@testable import SocketTLS
+
+/// What can be said with raw public keys, what is an error, and how they open the trust gate.
+@Suite struct RawPublicKeySettingsTests {
+    @Test func onlyOpenSSLBefore32HasNoRawKeys() throws {
+        let isNew = (OPENSSL_version_major(), OPENSSL_version_minor()) >= (3, 2)
+        #expect(TLSRawPublicKeys.isSupported == isNew)
+        guard !isNew else { return }
+        let fixture = try RawPublicKeyFixture()
+        for settings in [fixture.client.values, fixture.server.values] {
+            let error = #expect(throws: TLSError.self) { try TLSContext.context(for: settings) }
+            let version = String(cString: try #require(OpenSSL_version(OPENSSL_VERSION_STRING)))
+            #expect(error?.code == .invalidSettings)
+            #expect(
+                error?.message
+                    == "The TLS settings cannot be used: raw public keys need OpenSSL 3.2 or newer, and the one that is loaded is \(version)."
+            )
+        }
+        #expect(throws: TLSError.self) { try TLSServerNames([Fixture.host: fixture.server]) }
+    }
+
+    private func code(_ body: () throws -> Void) -> TLSError.Code? {
+        do {
+            try body()
+            return nil
+        } catch {
+            return (error as? TLSError)?.code
+        }
+    }
+
+    @Test func whatIsNoKeyIsAnError() throws {
+        let key = try RawPublicKeyFixture.otherKey
+        let digest = TLSRawPublicKeys.digest(key)
+        for keys in [[], [[]], [key, Array(key.dropLast())], [key + [0]], [digest]] as [[[UInt8]]] {
+            #expect(code { _ = try TLSRawPublicKeys(expected: keys) } == .invalidSettings)
+        }
+        for digests in [[], [[]], [digest, Array(digest.dropLast())], [key]] as [Set<[UInt8]>] {
+            #expect(code { _ = try TLSRawPublicKeys(expectedSHA256: digests) } == .invalidSettings)
+        }
+        #expect(try TLSRawPublicKeys(expected: [key]) == TLSRawPublicKeys(expectedSHA256: [digest]))
+    }
+
+    @Test func aCertificateAndItsKeyHaveOnePublicKey() throws {
+        let identity = try #require(try Fixture().server.identity)
+        let certificate = try #require(identity.certificateChain.first)
+        #expect(certificate.publicKey == identity.privateKey.publicKey)
+        #expect(TLSRawPublicKeys.digest(certificate.publicKey) == certificate.publicKeySHA256)
+    }
+
+    private func complaint(_ settings: TLSSettingValues) -> String? {
+        do {
+            try settings.validate()
+            return nil
+        } catch {
+            return error.code == .invalidSettings ? error.message : "\(error)"
+        }
+    }
+
+    @Test func contradictionsAreErrors() throws {
+        var fixture = try RawPublicKeyFixture()
+        try fixture.makeMutual()
+        guard try fixture.isSupported() else { return }
+        #expect(complaint(fixture.client.values) == nil && complaint(fixture.server.values) == nil)
+        func expect(
+            _ words: String, _ side: KeyPath<RawPublicKeyFixture, TLSSettingValues>,
+            _ change: (inout TLSSettingValues) throws -> Void
+        ) throws {
+            var settings = fixture[keyPath: side]
+            try change(&settings)
+            #expect(complaint(settings)?.contains(words) == true, "\(words): \(complaint(settings) ?? "")")
+        }
+        try expect("identity is nil", \.client.values) { $0.identity = nil }
+        try expect("set resumption to .none", \.client.values) { $0.resumption = .store(TLSSessionMemory.shared) }
+        try expect("set it to false", \.client.values) { $0.allowsPostHandshakeAuthentication = true }
+        try expect("resumes none", \.client.values) { $0.earlyData = TLSEarlyData([1]) }
+    }
+
+    @Test func settingsWithOtherKeysShareNoContext() throws {
+        var fixture = try RawPublicKeyFixture()
+        try fixture.makeMutual()
+        guard try fixture.isSupported() else { return }
+        let cache = ContextCache(limit: 64)
+        for base in [fixture.client.values, fixture.server.values] {
+            let first = try TLSContext.context(for: base, in: cache)
+            #expect(try TLSContext.context(for: base, in: cache) === first)
+            var others = [base, base, base, base]
+            others[0].rawPublicKeys = try TLSRawPublicKeys(expected: [RawPublicKeyFixture.otherKey], showsOwnKey: true)
+            others[1].rawPublicKeys?.use = .preferred
+            others[2].rawPublicKeys?.showsOwnKey = false
+            others[3].rawPublicKeys = nil
+            for other in others { #expect(try TLSContext.context(for: other, in: cache) !== first) }
+        }
+        let context = try TLSContext.context(for: fixture.client)
+        #expect(context.resumptionScope == nil && context.options & COpenSSL_noTicketOption() != 0)
+    }
+
+    // MARK: - The gate
+
+    private let key: [UInt8] = [1, 2, 3]
+    private var trust: PeerTrust { PeerTrust(chain: [], publicKey: key) }
+
+    @Test(arguments: [TLSTrustEvaluation.builtIn, .delegate, .manual])
+    func onlyAnExpectedKeyOpensTheGate(mode: TLSTrustEvaluation) {
+        for isRequired in [true, false] {
+            var refused = TrustGate(mode, requiresRawPublicKey: isRequired)
+            #expect(refused.judge(publicKey: key, isExpected: false, trust) == .refuse)
+            #expect(refused.takeQuestion() == nil && refused.refusal == .unexpectedPublicKey(key))
+            // The first judgement counts.
+            #expect(refused.judge(publicKey: key, isExpected: true, trust) == .refuse)
+            #expect(!refused.admits(isOptional: true) && refused.admissionError.code == .rawPublicKeyMismatch)
+            var expected = TrustGate(mode, requiresRawPublicKey: isRequired)
+            #expect(expected.judge(publicKey: key, isExpected: true, trust) == (mode == .builtIn ? .accept : .undecided))
+            #expect(expected.admits(isOptional: true) == (mode == .builtIn))
+            if mode != .builtIn {
+                #expect(expected.takeQuestion() == trust && expected.acceptedPublicKey == nil)
+                let isDecided = expected.decide(true, .rejected)
+                #expect(isDecided)
+            }
+            #expect(expected.admits(isOptional: false) && expected.acceptedPublicKey == key)
+        }
+    }
+
+    @Test(arguments: [TLSTrustEvaluation.builtIn, .delegate, .manual])
+    func aGateThatRequiresAKeyRefusesCertificates(mode: TLSTrustEvaluation) {
+        var gate = TrustGate(mode, requiresRawPublicKey: true)
+        #expect(!gate.admits(isOptional: false) && gate.admissionError.code == .rawPublicKeyMissing)
+        #expect(gate.judge(PeerTrust(chain: [])) == .refuse)
+        #expect(gate.refusal == .withoutRawPublicKey && gate.takeQuestion() == nil && !gate.admits(isOptional: true))
+        var other = TrustGate(mode, requiresRawPublicKey: true)
+        other.accept(preSharedKey: [1])
+        #expect(!other.admits(isOptional: true))
+        var third = TrustGate(mode, requiresPreSharedKey: true)
+        #expect(third.judge(publicKey: key, isExpected: true, trust) == .refuse && !third.admits(isOptional: true))
+    }
+}
