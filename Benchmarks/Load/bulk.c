@@ -109,7 +109,7 @@ static void run_until(uint64_t end) {
     for (uint64_t now; (now = now_ns()) < end || completed == load.completed;) {
         if (now > limit) die("a transfer does not end");
         if (now < end) completed = load.completed;
-        int count = epoll_wait(load.epoll, events, 64, 100);
+        int count = epoll_wait(load.epoll, events, 64, load.options->spins ? 0 : 100);
         for (int i = 0; i < count; i++) handle(events[i].data.ptr, events[i].events);
     }
 }

@@ -121,7 +121,7 @@ static void handle(Slot *slot) {
 static void run_until(uint64_t end) {
     struct epoll_event events[256];
     while (now_ns() < end) {
-        int count = epoll_wait(load.epoll, events, 256, 100);
+        int count = epoll_wait(load.epoll, events, 256, load.options->spins ? 0 : 100);
         for (int i = 0; i < count; i++) handle(events[i].data.ptr);
     }
 }

@@ -22,6 +22,8 @@ struct BenchCommand: ParsableCommand {
     var rounds: Int?
     @Option(help: "The seconds of a run's measurement.")
     var seconds: Double?
+    @Flag(help: "Lets the load generator wait without sleeping: no server then spends time on waking it.")
+    var spin = false
     @Option(help: "The folder for the results, also those of a filtered run.")
     var output: String?
     @Flag(help: "Lists servers and workloads.")
@@ -76,6 +78,7 @@ struct BenchCommand: ParsableCommand {
             swiftPrograms: URL(filePath: swiftPrograms), nativePrograms: URL(filePath: nativePrograms), certificate: certificate,
             key: key)
         bench.seconds = seconds ?? bench.seconds
+        bench.spins = spin
         return bench
     }
 

@@ -74,6 +74,15 @@ extension Goal {
             Goal(workload: workload, metric: .cpu, peer: Server.nio, bound: 0.8)
         } + tasks("dtls-echo", .cpu, [Server.floor: 1.15])
 
+    /// With a thousand connections at the same rate no answer of ours comes later than SwiftNIO's.
+    private static let latencies: [Goal] = ["plain", "tls"].flatMap { kind in
+        [25, 50, 75].flatMap { percent in
+            [Metric.p99, .p999].map { metric in
+                Goal(workload: "\(kind)-rate-\(percent)-1000", metric: metric, peer: Server.nio, bound: 1)
+            }
+        }
+    }
+
     /// All goals.
     static let all: [Goal] =
         pair("plain-echo-64B-64", .cpu, nio: 0.85, floor: 1.15)
@@ -92,6 +101,7 @@ extension Goal {
         + pair("plain-receive", .bytesPerCPU, nio: 1.1, floor: 0.85)
         + pair("plain-memory", .memory, nio: 0.25, floor: nil)
         + pair("tls-memory", .memory, nio: 0.70, floor: 1.08)
+        + latencies
         + datagrams
         + tasks
 

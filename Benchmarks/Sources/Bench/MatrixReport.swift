@@ -50,6 +50,7 @@ struct MatrixReport {
             "server on processor \(Trial.serverProcessor), load on processor \(Trial.loadProcessor); TLS 1.3, TLS_AES_128_GCM_SHA256, X25519, ECDSA P-256, no tickets, except one in `resumed` (nio: always two)",
             "the processor time of all threads of the server is read from its clock (clock_getcpuclockid); instructions are not counted",
         ]
+        if matrix.bench.spins { lines.append("the load never sleeps (--spin)") }
         if !goals.isEmpty { lines += ["", "Goals", "", goalTable(goals)] }
         for workload in matrix.workloads where results.values[workload.name] != nil {
             lines += ["", "\(workload.title)  (\(workload.name))", "", table(of: workload)]

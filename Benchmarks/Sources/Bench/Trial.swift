@@ -10,6 +10,8 @@ struct Bench: Sendable {
     /// The seconds before the measurement, and those of the measurement.
     var warm = 0.2
     var seconds = 0.6
+    /// The load generator never sleeps, so that the server has no system time for waking it.
+    var spins = false
 
     func file(of server: Server) -> URL {
         (server.isNative ? nativePrograms : swiftPrograms).appending(path: server.program)
@@ -43,7 +45,7 @@ struct Trial {
         let shared = [
             "--port", port, "--server-pid", "\(program.id)", "--warm", "\(bench.warm)", "--seconds", "\(bench.seconds)",
         ]
-        let pace = rate.map { ["--rate", "\($0)"] } ?? []
+        let pace = (rate.map { ["--rate", "\($0)"] } ?? []) + (bench.spins ? ["--spin"] : [])
         let load = try Program(
             bench.nativePrograms.appending(path: "load"), workload.loadArguments + shared + pace, processor: Self.loadProcessor)
         defer { load.stop() }

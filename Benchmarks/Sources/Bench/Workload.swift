@@ -57,17 +57,19 @@ extension Workload {
     private static let openLoopServers = Server.all.filter { !$0.isSpecial }.map(\.name)
         .filter { ![Server.nioWithTasks, Server.nioWithTasksOnLoop].contains($0) }
 
-    private static let latencies = both { isSecure, kind in
-        Workload(name: kind, title: "", mode: .echo, isSecure: isSecure, load: [], metrics: [])
-    }.flatMap { form in
-        [25, 50, 75].map { percent in
-            Workload(
-                name: "\(form.name)-rate-\(percent)",
-                title:
-                    "\(form.isSecure ? "TLS" : "plain") echo, 64 B, 64 connections, at \(percent) % of the slowest server's rate",
-                mode: .echo, isSecure: form.isSecure, load: ["--mode", "echo", "--size", "64", "--connections", "64"],
-                metrics: [.cpu, .p50, .p99, .p999], pace: .part(Double(percent) / 100, of: "\(form.name)-echo-64B-64"),
-                servers: openLoopServers)
+    /// An open loop: messages are due at a rate, however late the answers are.
+    private static func paced(_ percent: Int, connections: Int, isSecure: Bool) -> Workload {
+        let closed = echo(size: 64, connections: connections, isSecure: isSecure)
+        return Workload(
+            name: "\(isSecure ? "tls" : "plain")-rate-\(percent)" + (connections == 64 ? "" : "-\(connections)"),
+            title: "\(closed.title), at \(percent) % of the slowest server's rate", mode: .echo, isSecure: isSecure,
+            load: closed.load, metrics: [.cpu, .p50, .p99, .p999], pace: .part(Double(percent) / 100, of: closed.name),
+            servers: openLoopServers)
+    }
+
+    private static let latencies = [64, 1000].flatMap { connections in
+        [25, 50, 75].flatMap { percent in
+            both { secure, _ in paced(percent, connections: connections, isSecure: secure) }
         }
     }
 
