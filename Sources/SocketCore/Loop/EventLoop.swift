@@ -2,6 +2,7 @@ internal import CLinux
 package import Dispatch
 internal import Glibc
 internal import SocketBuffers
+internal import Synchronization
 
 /// One thread that serves many sockets and the tasks that prefer it; no thread while all of them are quiet.
 ///
@@ -14,9 +15,10 @@ internal import SocketBuffers
 /// The preference holds for the child tasks too, for actors without an executor of their own, and for
 /// functions that are `@concurrent`.
 ///
-/// Only short work that does not block belongs on a loop: all its sockets and tasks wait meanwhile. Reads and
-/// writes let the others go first about once in a millisecond. A task that calculates for long calls
-/// `Task.yield()` now and then, or leaves the loop:
+/// Only short work that does not block belongs on a loop: its other sockets and tasks wait meanwhile, for as
+/// long as it takes. Other loops go on. After a second the log names the connection whose callback or task it
+/// is, and new connections get other loops. Reads and writes let the others go first about once in a
+/// millisecond. A task that calculates for long calls `Task.yield()` now and then, or leaves the loop:
 ///
 /// - `await withTaskExecutorPreference(globalConcurrentExecutor) { … }` runs on the threads of Swift, and
 ///   comes back afterwards.
@@ -99,6 +101,9 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
     /// False when the loop is idle.
     package var hasThread: Bool { runner.hasThread }
 
+    /// True when code on the loop has not returned for more than a second.
+    package var isHeldUp: Bool { runner.isHeldUp.load(ordering: .relaxed) }
+
     package var registrationCount: Int {
         runner.withTable { $0.registrationCount }
     }
@@ -176,16 +181,16 @@ private final class Errand: EventHandler {
 // MARK: - The loops of the process
 
 extension EventLoop {
-    private static let shared: Locked<(loops: [EventLoop], next: Int)> = Locked(([], 0))
+    private static let shared = Locked(LoopRotation())
 
-    /// One of the process's loops, in turn: one for each processor it may use, made when first needed.
+    /// One of the process's loops, in turn: one for each processor it may use, made when first needed. A loop
+    /// that is held up is passed over.
     ///
     /// A socket stays on its loop.
     package static func next() throws(SystemError) -> EventLoop {
         try shared.withLock { shared throws(SystemError) in
-            if shared.loops.isEmpty { shared.loops = try makeAll() }
-            shared.next = (shared.next + 1) % shared.loops.count
-            return shared.loops[shared.next]
+            if shared.loops.isEmpty { shared = LoopRotation(try makeAll()) }
+            return shared.next()
         }
     }
 
@@ -199,5 +204,22 @@ extension EventLoop {
             loops.append(try EventLoop(label: "AsyncSockets.EventLoop.\(number)"))
         }
         return loops
+    }
+}
+
+/// Loops in turn.
+package struct LoopRotation {
+    fileprivate let loops: [EventLoop]
+    private var position = 0
+
+    package init(_ loops: [EventLoop] = []) {
+        self.loops = loops
+    }
+
+    /// The next one that is not held up; if all are, the next one. There must be a loop.
+    package mutating func next() -> EventLoop {
+        let following = loops.indices.map { (position + 1 + $0) % loops.count }
+        position = following.first { !loops[$0].isHeldUp } ?? following[0]
+        return loops[position]
     }
 }

@@ -48,6 +48,8 @@ final class LoopRunner: @unchecked Sendable {
     private let thread = Atomic<pthread_t>(0)
     /// Counts waits for events and batches: odd during a batch.
     private let rounds = Atomic<UInt>(0)
+    /// Code that runs on the loop has not returned for long: the `LoopWatch` says so.
+    let isHeldUp = Atomic(false)
     private let budget = JobBudget()
     @exclusivity(unchecked) private var ready = Ring<LoopTable.Ready>()
     @exclusivity(unchecked) private var jobs = LoopJobs()

@@ -5,8 +5,8 @@ internal import Synchronization
 
 /// Notices loops that do not come round: some code on them takes long, or waits.
 ///
-/// It looks twice a second, from a thread of its own, while a loop has a thread, and logs a warning once for
-/// each time.
+/// It looks twice a second, from a thread of its own, while a loop has a thread. It logs a warning once for
+/// each time, and until the loop comes round no new connection is given to it.
 final class LoopWatch: Sendable {
     static let shared = LoopWatch()
 
@@ -97,12 +97,14 @@ final class LoopWatch: Sendable {
     private static func look(at watched: inout Watched, _ now: Deadline) -> (runner: LoopRunner, seconds: Double)? {
         let round = watched.runner.round
         guard round == watched.round, LoopRunner.isServing(inRound: round) else {
+            if watched.isReported { watched.runner.isHeldUp.store(false, ordering: .relaxed) }
             watched = Watched(runner: watched.runner, round: round, since: now)
             return nil
         }
         let seconds = now.seconds(since: watched.since)
         guard seconds >= patience, !watched.isReported else { return nil }
         watched.isReported = true
+        watched.runner.isHeldUp.store(true, ordering: .relaxed)
         return (watched.runner, seconds)
     }
 

@@ -96,5 +96,27 @@ import Testing
         for (loop, registration) in loops { loop.deregister(registration) }
     }
 
+    /// Until it comes round. If all are held up, they take turns.
+    @Test func aLoopThatIsHeldUpGetsNoNewConnection() async throws {
+        LogRecorder.install()
+        let handlers = ["passed over", "passed over later"].map { Handler($0) }
+        let loops = try handlers.map { _ in try EventLoop(label: "held") }
+        let registrations = zip(loops, handlers).map { $0.register($1) }
+        var rotation = LoopRotation(loops)
+        #expect((0..<4).map { _ in rotation.next() === loops[0] } == [false, true, false, true])
+        loops[0].resume(registrations[0])
+        _ = try await warning("test", "passed over")
+        #expect((0..<4).allSatisfy { _ in rotation.next() === loops[1] })
+        loops[1].resume(registrations[1])
+        _ = try await warning("test", "passed over later")
+        #expect((0..<4).map { _ in rotation.next() === loops[0] } == [true, false, true, false])
+        handlers[0].release.signal()
+        try await eventually("it has come round") { !loops[0].isHeldUp }
+        #expect((0..<4).allSatisfy { _ in rotation.next() === loops[0] })
+        handlers[1].release.signal()
+        try await eventually("the other has come round") { !loops[1].isHeldUp }
+        for (loop, registration) in zip(loops, registrations) { loop.deregister(registration) }
+    }
+
     private static func block(_ release: DispatchSemaphore) { release.wait() }
 }

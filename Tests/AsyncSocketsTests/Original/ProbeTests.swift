@@ -108,6 +108,12 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    /// Also those that would have come to that loop.
+    @Test func newConnectionsGoOnBesideALoopThatIsHeldUp() async throws {
+        let (status, output) = try await run("held")
+        #expect(status == 0, "\(output)")
+    }
+
     /// Each way to read and to write that may be served at once. One after the other, since each keeps all
     /// processors busy.
     @Test(
