@@ -57,17 +57,35 @@ extension AsyncSocket {
         _ proxy: Proxy?, _ tls: TLSClientSettings?, _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?,
         _ timeout: Duration?, to makeDestination: () throws -> Destination
     ) async throws {
+        let (connection, waiter) = try askToConnect(proxy, tls, hasTrust: trust != nil, timeout, to: makeDestination)
+        try await waiter.value(from: connection)
+        if let handshake = try askForWantedTLS(tls, hasTrust: trust != nil) { _ = try await handshake.session(trust) }
+    }
+
+    // The parts that do not wait are functions of their own: what they need for the settings is on the stack
+    // of the thread, and not in the memory of the task, which keeps it until its end.
+
+    @inline(never)
+    private func askToConnect(
+        _ proxy: Proxy?, _ tls: TLSClientSettings?, hasTrust: Bool, _ timeout: Duration?,
+        to makeDestination: () throws -> Destination
+    ) throws -> (StreamConnection, DoneWaiter) {
         let limit = OperationLimit(nil)
         try limit.check(.connect)
-        try AsyncSocketError.check(tls, hasTrust: trust != nil)
+        try AsyncSocketError.check(tls, hasTrust: hasTrust)
         if let proxy { self.proxy = proxy }
         let destination = try makeDestination()
         if let tls { try AsyncSocketError.check(tls.values.expecting(destination.host)) }
         let connection = try makeConnection(to: destination)
         let waiter = DoneWaiter(.connect, limit)
         connection.post(.connect(destination, timeout: timeout.map { max($0.inSeconds, 0) } ?? -1, waiter: waiter))
-        try await waiter.value(from: connection)
-        if let tls { try await startTLS(settings: tls, trust: trust) }
+        return (connection, waiter)
+    }
+
+    @inline(never)
+    private func askForWantedTLS(_ tls: TLSClientSettings?, hasTrust: Bool) throws -> AwaitedHandshake? {
+        guard let tls else { return nil }
+        return try askForTLS(tls, hasTrust: hasTrust)
     }
 
     // MARK: - Scopes

@@ -26,6 +26,12 @@ extension AsyncSocket {
     public nonisolated(nonsending) func startTLS(
         settings: TLSSettings<some TLSSide>, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
+        try await askForTLS(settings, hasTrust: trust != nil).session(trust).value
+    }
+
+    /// Begins `startTLS(settings:trust:)`. The task that waits keeps none of the settings.
+    @inline(never)
+    func askForTLS(_ settings: TLSSettings<some TLSSide>, hasTrust: Bool) throws -> AwaitedHandshake {
         let limit = OperationLimit(nil)
         do {
             try limit.check(.startTLS)
@@ -36,16 +42,16 @@ extension AsyncSocket {
         }
         guard let connection else { throw Self.notInUse("startTLS") }
         var settings = settings.values
-        if trust != nil, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
-        guard trust != nil || settings.trustEvaluation == .builtIn || hasDelegate else {
+        if hasTrust, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
+        guard hasTrust || settings.trustEvaluation == .builtIn || hasDelegate else {
             let error = AsyncSocketError.badConfiguration(
                 "startTLS", "the settings leave the certificate to the program to decide about: pass trust, or set a delegate")
             connection.post(.fail(error))
             throw error
         }
         let waiter = HandshakeWaiter(.startTLS, limit)
-        _ = try startTLS(settings: settings, waiter: waiter, decidesTrust: trust != nil, waitsForNoTask: true)
-        return try await session(.startTLS, waiter, limit, on: connection, trust)
+        _ = try startTLS(settings: settings, waiter: waiter, decidesTrust: hasTrust, waitsForNoTask: true)
+        return AwaitedHandshake(operation: .startTLS, waiter: waiter, limit: limit, connection: connection, socket: self)
     }
 
     /// Asks the client for its certificate after the handshake (RFC 8446, section 4.6.2). For a server whose
@@ -78,6 +84,11 @@ extension AsyncSocket {
     public nonisolated(nonsending) func requestClientCertificate(
         isRequired: Bool = true, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
+        try await askForCertificate(isRequired, hasTrust: trust != nil).session(trust).value
+    }
+
+    @inline(never)
+    private func askForCertificate(_ isRequired: Bool, hasTrust: Bool) throws -> AwaitedHandshake {
         let limit = OperationLimit(nil)
         try limit.check(.requestClientCertificate)
         guard let connection else { throw Self.notInUse("requestClientCertificate") }
@@ -85,19 +96,28 @@ extension AsyncSocket {
         connection.post(
             .requestClient(
                 ClientCertificateRequest(
-                    isRequired: isRequired, waiter: waiter, waiterDecidesTrust: trust != nil,
-                    hasDecider: trust != nil || hasDelegate)))
-        return try await session(.requestClientCertificate, waiter, limit, on: connection, trust)
+                    isRequired: isRequired, waiter: waiter, waiterDecidesTrust: hasTrust, hasDecider: hasTrust || hasDelegate)))
+        return AwaitedHandshake(
+            operation: .requestClientCertificate, waiter: waiter, limit: limit, connection: connection, socket: self)
     }
+}
 
-    /// Waits for the end of a handshake, and has `trust` decide on the way.
-    private nonisolated(nonsending) func session(
-        _ operation: OperationKind, _ first: HandshakeWaiter, _ limit: OperationLimit, on connection: StreamConnection,
+/// A handshake that a task has begun, and waits for. It is small: a task keeps the memory that it once
+/// needed.
+struct AwaitedHandshake {
+    let operation: OperationKind
+    let waiter: HandshakeWaiter
+    let limit: OperationLimit
+    let connection: StreamConnection
+    let socket: AsyncSocket
+
+    /// Waits for the end, and has `trust` decide on the way.
+    nonisolated(nonsending) func session(
         _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?
-    ) async throws -> TLSSession {
-        let session = try await first.session(operation, limit, from: connection, trust) { connection.post(.upgrading($0)) }
+    ) async throws -> CopyOnWrite<TLSSession> {
+        let session = try await waiter.session(operation, limit, from: connection, trust) { connection.post(.upgrading($0)) }
         if let session { return session }
-        disconnect()
+        socket.disconnect()
         throw AsyncSocketError.badConfiguration(operation.rawValue, "the handshake ended without a session")
     }
 }

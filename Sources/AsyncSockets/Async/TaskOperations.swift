@@ -13,10 +13,15 @@ struct TaskOperations {
     nonisolated(nonsending) func read(
         _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit
     ) async throws -> Data {
-        let scoped = connection.scope.reader
-        try limit.check(.read, isCancelled: scoped?.isCancelled ?? Task.isCancelled)
+        try await finish(beginRead(goal, maxLength: maxLength, limit))
+    }
+
+    // Waiting is a function of its own, and so is all that comes before it: a task that waits has memory for
+    // the functions that it is in.
+    @inline(never)
+    private nonisolated(nonsending) func finish(_ read: DirectRead) async throws -> Data {
         let data: Data
-        switch beginRead(goal, maxLength: maxLength, limit, scoped: scoped) {
+        switch read {
         case .served(let bytes): data = bytes
         case .failed(let error): throw error
         case .waits(let waiter) where waiter.isScoped:
@@ -36,11 +41,15 @@ struct TaskOperations {
     }
 
     /// Serves a read now, or queues it for a task.
-    ///
-    /// - Parameter scoped: The waiter of the task, if the connection belongs to it.
-    private func beginRead(
-        _ goal: ReadPacket.Goal, maxLength: Int, _ limit: OperationLimit, scoped: ReadWaiter?
-    ) -> DirectRead {
+    @inline(never)
+    private func beginRead(_ goal: ReadPacket.Goal, maxLength: Int, _ limit: OperationLimit) -> DirectRead {
+        // The waiter of the task, if the connection belongs to it.
+        let scoped = connection.scope.reader
+        do {
+            try limit.check(.read, isCancelled: scoped?.isCancelled ?? Task.isCancelled)
+        } catch {
+            return .failed(error)
+        }
         if connection.turn.enterIfFree() {
             let answer = serveOrQueue(goal, maxLength, limit, scoped)
             connection.leaveTurn(limit)

@@ -46,6 +46,7 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
     }
 
     /// The answer. If the task is cancelled, the owner is asked to cancel the operation.
+    @inline(never)
     nonisolated(nonsending) final func value(from owner: any OperationOwner) async throws -> Value {
         if let earlyAnswer { return try earlyAnswer.get() }
         return try await withTaskCancellationHandler {

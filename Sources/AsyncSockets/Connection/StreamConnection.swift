@@ -67,7 +67,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     // MARK: - Anywhere
 
     func post(_ message: Message) { turn.post(message, to: self) }
-    func giveUp(_ waiter: any AnyObject & Sendable) { post(.cancel(waiter)) }
+    @inline(never) func giveUp(_ waiter: any AnyObject & Sendable) { post(.cancel(waiter)) }
 
     func read(_ packet: consuming ReadPacket) {
         guard isOpenToCallback else { return post(.read(consume packet)) }

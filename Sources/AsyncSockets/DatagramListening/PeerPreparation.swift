@@ -16,7 +16,7 @@ struct PeerArrival: Sendable {
 }
 
 /// How a peer becomes a socket that its task can use.
-struct PeerPreparation: Sendable {
+final class PeerPreparation: Sendable {
     /// Every socket gets its configuration and logger. It is never in use itself.
     let model: AsyncUDPSocket
     private let dtls: TLSServerSettings?
@@ -52,13 +52,14 @@ struct PeerPreparation: Sendable {
     func makeReady(
         _ arrival: PeerArrival, _ hub: DatagramHub, _ onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?
     ) async -> Bool {
-        guard let dtls else { return true }
+        guard dtls != nil else { return true }
         defer { hub.noteHandshake() }
         do {
+            let handshake = try askForDTLS(on: arrival.socket)
             if let trust {
-                try await arrival.socket.startDTLS(settings: dtls, trust: { try await trust($0) })
+                _ = try await handshake?.session { try await trust($0) }
             } else {
-                try await arrival.socket.startDTLS(settings: dtls)
+                _ = try await handshake?.session(nil)
             }
             return true
         } catch {
@@ -66,6 +67,12 @@ struct PeerPreparation: Sendable {
             report(error, of: arrival, in: .handshake, onError)
             return false
         }
+    }
+
+    @inline(never)
+    private func askForDTLS(on socket: AsyncUDPSocket) throws -> AwaitedDatagramHandshake? {
+        guard let dtls else { return nil }
+        return try socket.askForDTLS(dtls, hasTrust: trust != nil)
     }
 
     /// A peer has ended with an error, unless it was the listener that has ended it.

@@ -39,6 +39,12 @@ extension AsyncUDPSocket {
     public nonisolated(nonsending) func startDTLS(
         settings: TLSSettings<some TLSSide>, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
+        try await askForDTLS(settings, hasTrust: trust != nil).session(trust).value
+    }
+
+    /// Begins `startDTLS(settings:trust:)`. The task that waits keeps none of the settings.
+    @inline(never)
+    func askForDTLS(_ settings: TLSSettings<some TLSSide>, hasTrust: Bool) throws -> AwaitedDatagramHandshake {
         let limit = OperationLimit(nil)
         do {
             try limit.check(.startTLS)
@@ -49,19 +55,16 @@ extension AsyncUDPSocket {
         }
         let connection = try upgradable()
         var settings = settings.values
-        if trust != nil, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
-        guard trust != nil || settings.trustEvaluation == .builtIn || hasDelegate else {
+        if hasTrust, settings.trustEvaluation == .builtIn { settings.trustEvaluation = .delegate }
+        guard hasTrust || settings.trustEvaluation == .builtIn || hasDelegate else {
             let error = AsyncSocketError.badConfiguration(
                 "startDTLS", "the settings leave the certificate to the program to decide about: pass trust, or set a delegate")
             connection.post(.close(error))
             throw error
         }
         let waiter = HandshakeWaiter(.startTLS, limit)
-        try startDTLS(settings, waiter, decidesTrust: trust != nil, on: connection)
-        let session = try await waiter.session(.startTLS, limit, from: connection, trust) { connection.post(.upgrading($0)) }
-        if let session { return session }
-        close()
-        throw AsyncSocketError.badConfiguration("startDTLS", "the handshake ended without a session")
+        try startDTLS(settings, waiter, decidesTrust: hasTrust, on: connection)
+        return AwaitedDatagramHandshake(waiter: waiter, limit: limit, connection: connection, socket: self)
     }
 
     /// Upgrades a connected socket to DTLS 1.2: see `startDTLS(settings:trust:)`.
@@ -169,5 +172,23 @@ extension DatagramConnection {
         }
         if let refusal { throw refusal }
         return endpoint
+    }
+}
+
+/// A handshake of DTLS that a task has begun, and waits for: see `AwaitedHandshake`.
+struct AwaitedDatagramHandshake {
+    let waiter: HandshakeWaiter
+    let limit: OperationLimit
+    let connection: DatagramConnection
+    let socket: AsyncUDPSocket
+
+    /// Waits for the end, and has `trust` decide on the way.
+    nonisolated(nonsending) func session(
+        _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?
+    ) async throws -> CopyOnWrite<TLSSession> {
+        let session = try await waiter.session(.startTLS, limit, from: connection, trust) { connection.post(.upgrading($0)) }
+        if let session { return session }
+        socket.close()
+        throw AsyncSocketError.badConfiguration("startDTLS", "the handshake ended without a session")
     }
 }

@@ -136,7 +136,7 @@ final class DatagramUpgrade {
         if let session { around.journal.handshake?.succeed(session) }
         input.removeStartTLS()
         output.removeStartTLS()
-        if !waiters.answer(.secured(session)) { around.outbox.append(.didSecure) }
+        if !waiters.answer(.secured(security.session)) { around.outbox.append(.didSecure) }
     }
 
     // MARK: - Questions

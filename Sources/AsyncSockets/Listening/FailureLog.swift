@@ -26,10 +26,11 @@ final class FailureLog: Sendable {
 
     /// - Parameter isHandled: The program takes the errors itself: nothing above `debug` is logged.
     func note(
-        _ error: any Error, of peer: SocketAddress, in stage: Stage, isHandled: Bool, _ logger: Logger,
+        _ error: any Error, of peer: SocketAddress?, in stage: Stage, isHandled: Bool, _ logger: Logger,
         at now: ContinuousClock.Instant = .now
     ) {
-        var metadata: Logger.Metadata = ["peer": "\(peer)", "stage": "\(stage.rawValue)", "error": "\(error)"]
+        var metadata: Logger.Metadata = ["stage": "\(stage.rawValue)", "error": "\(error)"]
+        if let peer { metadata["peer"] = "\(peer)" }
         var level = Logger.Level.debug
         if !isHandled, let omitted = takeLine(of: "\(stage) \(Self.kind(of: error))", at: now) {
             level = stage.level

@@ -4,7 +4,7 @@ internal import SocketCore
 internal import SocketTLS
 
 /// How an accepted connection becomes a socket that its task can use.
-struct Preparation: Sendable {
+final class Preparation: Sendable {
     /// Every accepted socket gets its configuration, options and logger. It is never in use itself.
     let model: AsyncSocket
     /// The settings for the next connection; always nil without TLS.
@@ -64,17 +64,22 @@ struct Preparation: Sendable {
         return socket
     }
 
-    /// All that comes before the first byte of the user.
+    /// All that comes before the first byte of the user, unless `isEmpty`.
     nonisolated(nonsending) func prepare(_ socket: AsyncSocket) async throws {
-        guard !isEmpty else { return }
         await slots.enter()
         defer { slots.leave() }
         if let proxyProtocol { try await proxyProtocol.receiveHeader(on: socket) }
-        guard hasTLS, let tls = tls.withLock({ $0 }) else { return }
+        guard let handshake = try askForTLS(on: socket) else { return }
         if let trust {
-            try await socket.startTLS(settings: tls, trust: { try await trust($0) })
+            _ = try await handshake.session { try await trust($0) }
         } else {
-            try await socket.startTLS(settings: tls)
+            _ = try await handshake.session(nil)
         }
+    }
+
+    @inline(never)
+    private func askForTLS(on socket: AsyncSocket) throws -> AwaitedHandshake? {
+        guard hasTLS, let tls = tls.withLock({ $0 }) else { return nil }
+        return try socket.askForTLS(tls, hasTrust: trust != nil)
     }
 }

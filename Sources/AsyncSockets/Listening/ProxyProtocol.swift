@@ -96,21 +96,35 @@ extension SocketListener {
 extension SocketListener.ProxyProtocol {
     /// Takes the header from the beginning of an accepted connection, and not one byte more.
     nonisolated(nonsending) func receiveHeader(on socket: AsyncSocket) async throws {
-        guard let peer = socket.connectedAddress, sources.contains(peer) else {
-            if others == .served { return }
-            throw failure("the peer is not one of the proxies in sources, and others are refused")
-        }
+        guard try expectsHeader(on: socket) else { return }
         let reader = ProxyHeaderReader(maximumCount: maximumHeaderBytes)
         do {
             _ = try await socket.read(.reader(reader.reader), .max, timeout)
-        } catch let error as ProxyHeaderError {
-            throw failure("the PROXY header is invalid: \(error.message)")
-        } catch let error as AsyncSocketError where error.isOrderlyEnd {
-            throw failure("the connection ended before its PROXY header was complete")
-        } catch let error as AsyncSocketError where error.code == .readTimeout {
-            throw failure("the PROXY header did not arrive within \(timeout)")
+        } catch {
+            throw explain(error)
         }
-        socket.proxyHeader = reader.header
+        reader.keepHeader(on: socket)
+    }
+
+    // Functions of their own, as in `TaskOperations`: a task that waits keeps no memory for them.
+
+    @inline(never)
+    private func expectsHeader(on socket: AsyncSocket) throws -> Bool {
+        if let peer = socket.connectedAddress, sources.contains(peer) { return true }
+        if others == .served { return false }
+        throw failure("the peer is not one of the proxies in sources, and others are refused")
+    }
+
+    @inline(never)
+    private func explain(_ error: any Error) -> any Error {
+        switch error {
+        case let error as ProxyHeaderError: failure("the PROXY header is invalid: \(error.message)")
+        case let error as AsyncSocketError where error.isOrderlyEnd:
+            failure("the connection ended before its PROXY header was complete")
+        case let error as AsyncSocketError where error.code == .readTimeout:
+            failure("the PROXY header did not arrive within \(timeout)")
+        default: error
+        }
     }
 
     private func failure(_ message: String) -> AsyncSocketError {
@@ -122,12 +136,15 @@ extension SocketListener.ProxyProtocol {
 private final class ProxyHeaderReader: @unchecked Sendable {
     // Unchecked: a reader belongs to one read, which writes the header before its task goes on.
     private let maximumCount: Int
-    private(set) var header: ProxyHeader?
+    private var header: ProxyHeader?
     private(set) lazy var reader = BufferReader { [unowned self] buffer, _ in take(from: buffer) }
 
     init(maximumCount: Int) {
         self.maximumCount = maximumCount
     }
+
+    @inline(never)
+    func keepHeader(on socket: AsyncSocket) { socket.proxyHeader = header }
 
     private func take(from buffer: PreBuffer) -> BufferReader.Step {
         switch ProxyHeader.parse(UnsafeRawBufferPointer(buffer.readableBytes), maximumCount: maximumCount) {

@@ -44,20 +44,43 @@ extension SocketListener {
         await withTaskCancellationHandler {
             listener.start()
             let pause = { @Sendable (_: Int) async in if !preparation.isEmpty { await preparation.slots.room() } }
-            await reception.serveArrivals(on: executor, after: pause) { accepted, loop in
-                guard let socket = await preparation.makeReady(accepted, on: loop, onError) else { return }
-                if let idleTimeout { socket.operations?.endWhenIdle(idleTimeout) }
-                do {
-                    try await socket.closing(after: body)
-                } catch {
-                    preparation.report(error, of: accepted, in: .body, socket, onError)
-                }
-            }
+            let service = Service(preparation: preparation, idleTimeout: idleTimeout, onError: onError, body: body)
+            await reception.serveArrivals(on: executor, after: pause) { await service.serve($0, on: $1) }
         } onCancel: {
             close()
             reception.cut()
         }
         try Task.checkCancellation()
+    }
+}
+
+/// How `run` serves its connections. One object for all of them: the task of a connection keeps a reference.
+private final class Service: Sendable {
+    private let preparation: Preparation
+    private let idleTimeout: Duration?
+    private let onError: (@Sendable (any Error, AsyncSocket) -> Void)?
+    private let body: @Sendable (AsyncSocket) async throws -> Void
+
+    init(
+        preparation: Preparation, idleTimeout: Duration?, onError: (@Sendable (any Error, AsyncSocket) -> Void)?,
+        body: @escaping @Sendable (AsyncSocket) async throws -> Void
+    ) {
+        (self.preparation, self.idleTimeout, self.onError, self.body) = (preparation, idleTimeout, onError, body)
+    }
+
+    func serve(_ accepted: AcceptedConnection, on loop: EventLoop) async {
+        guard let socket = await preparation.makeReady(accepted, on: loop, onError) else { return }
+        if let idleTimeout { socket.operations?.endWhenIdle(idleTimeout) }
+        do {
+            try await socket.closing(after: body)
+        } catch {
+            report(error, socket)
+        }
+    }
+
+    @inline(never)
+    private func report(_ error: any Error, _ socket: AsyncSocket) {
+        preparation.report(error, of: socket.connectedAddress, in: .body, socket, onError)
     }
 }
 
@@ -113,23 +136,31 @@ extension Preparation {
         do {
             let socket = try open(accepted, on: loop)
             opened = socket
-            try await prepare(socket)
+            if !isEmpty { try await prepare(socket) }
             return socket
         } catch {
-            opened?.disconnect()
-            report(error, of: accepted, in: .handshake, opened, onError)
+            giveUp(accepted, opened, error, onError)
             return nil
         }
     }
 
+    @inline(never)
+    private func giveUp(
+        _ accepted: AcceptedConnection, _ socket: AsyncSocket?, _ error: any Error,
+        _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
+    ) {
+        socket?.disconnect()
+        report(error, of: accepted.peer, in: .handshake, socket, onError)
+        if socket == nil, let error = error as? AsyncSocketError { accepted.deliver(.failed(error)) }
+    }
+
     /// A connection has ended with an error, unless it was the listener that has ended it.
     func report(
-        _ error: any Error, of accepted: AcceptedConnection, in stage: FailureLog.Stage, _ socket: AsyncSocket?,
+        _ error: any Error, of peer: SocketAddress?, in stage: FailureLog.Stage, _ socket: AsyncSocket?,
         _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
     ) {
         if error is CancellationError, Task.isCancelled { return }
-        failures.note(error, of: accepted.peer, in: stage, isHandled: onError != nil, model.logger)
-        if let socket { return onError?(error, socket) ?? () }
-        if let error = error as? AsyncSocketError { accepted.deliver(.failed(error)) }
+        failures.note(error, of: peer, in: stage, isHandled: onError != nil, model.logger)
+        if let socket { onError?(error, socket) }
     }
 }

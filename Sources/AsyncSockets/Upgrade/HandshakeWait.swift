@@ -9,7 +9,7 @@ extension HandshakeWaiter {
     nonisolated(nonsending) func session(
         _ operation: OperationKind, _ limit: OperationLimit, from owner: any OperationOwner,
         _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?, post: (UpgradeNews) -> Void
-    ) async throws -> TLSSession? {
+    ) async throws -> CopyOnWrite<TLSSession>? {
         var waiter = self
         while true {
             switch try await waiter.value(from: owner) {

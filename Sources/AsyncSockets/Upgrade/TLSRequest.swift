@@ -42,7 +42,7 @@ enum UpgradeNews: Sendable {
 
 /// The answer to a waiter for TLS.
 enum HandshakeNews: Sendable {
-    case secured(TLSSession?)
+    case secured(CopyOnWrite<TLSSession>?)
     /// The waiter decides about the peer's certificate, and waits again.
     indirect case asksTrust(PeerTrust, TrustQuestionNumber)
 }

@@ -148,7 +148,7 @@ final class Upgrade {
             ["version": session?.protocolVersion.description ?? "", "cipherSuite": session?.cipherSuite ?? ""])
         clock = nil
         if let session { owner.observation?.succeed(session) }
-        if !waiters.answer(.secured(session)) { owner.events.append(.didSecure) }
+        if !waiters.answer(.secured(shared)) { owner.events.append(.didSecure) }
     }
 
     /// The client has answered, and what it has shown is accepted.
@@ -157,7 +157,7 @@ final class Upgrade {
         let shared = LatestSession.share(session)
         owner.record.withLock { $0.snapshot.session = shared }
         owner.note("client certificate received", ["certificates": "\(session.peerCertificates.count)"])
-        if !waiters.answer(.secured(session)) { owner.events.append(.didRequestClientCertificate(.success(session))) }
+        if !waiters.answer(.secured(shared)) { owner.events.append(.didRequestClientCertificate(.success(session))) }
     }
 
     /// A request that will have no answer ends.

@@ -47,6 +47,7 @@ package final class JobBudget {
     }
 
     /// Lets the loop serve others, and returns on the loop. Anywhere else it returns at once.
+    @inline(never)
     package nonisolated(nonsending) static func renew() async {
         await withUnsafeContinuation { continuation in
             if withCurrent({ $0.waiting.append(continuation) }) == nil { continuation.resume() }

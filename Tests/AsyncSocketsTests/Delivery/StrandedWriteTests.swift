@@ -1,7 +1,6 @@
 import AsyncSocketsTesting
 import Foundation
 import Glibc
-import SocketBuffers
 import SocketTestSupport
 import Testing
 
@@ -22,7 +21,7 @@ import Testing
         let listener = try RawSocket.listening(waitLimit: .patient)
         let socket = AsyncSocket()
         let loop = try EventLoop()
-        socket.state.withLock { $0.loop = loop }
+        socket.stay(on: loop)
         try await socket.connect(to: "127.0.0.1", port: listener.localPort)
         let peer = try listener.accepted()
         try peer.send("one\r\ntwo\r\n")

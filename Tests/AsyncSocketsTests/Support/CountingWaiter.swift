@@ -112,7 +112,7 @@ final class Operations {
 extension CountingWaiter<HandshakeNews> {
     func session() async throws -> TLSSession {
         guard case .secured(let session?) = try await value() else { throw Unexpected(description: "no session") }
-        return session
+        return session.value
     }
 }
 
