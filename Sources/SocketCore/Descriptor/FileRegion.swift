@@ -33,7 +33,7 @@ package final class FileRegion: Sendable {
     /// How many bytes the kernel, or the TLS engine, has taken.
     package var handedOnCount: Int { handedOn.load(ordering: .relaxed) }
 
-    func noteHandedOn(_ count: Int) {
+    package func noteHandedOn(_ count: Int) {
         handedOn.add(count, ordering: .relaxed)
     }
 

@@ -4,8 +4,8 @@
 //  3. When it is closed every call fails with EBADF, and none touches a number that the kernel may have
 //     reused.
 
-internal import CLinux
-package import Glibc
+package import CLinux
+internal import Glibc
 
 /// An observer of a descriptor's end: one call, on any thread, when the descriptor is closed or relinquished.
 protocol DescriptorObserver: AnyObject, Sendable {

@@ -1,3 +1,5 @@
+internal import SocketCore
+
 /// The clock of the read or write that is current. It starts when the operation becomes current, not when it
 /// was queued.
 struct OperationTimer {
@@ -51,10 +53,10 @@ struct OperationTimer {
 }
 
 /// An operation that has taken too long.
-package struct LateOperation {
+struct LateOperation {
     /// The number of the operation, for the answer to the question whether it may go on.
-    package let number: UInt32
+    let number: UInt32
     /// The seconds that it had: exactly its timeout, and the extensions. Programs compare it with those.
-    package let elapsed: Double
-    package let progress: OperationProgress
+    let elapsed: Double
+    let progress: OperationProgress
 }

@@ -1,4 +1,5 @@
 internal import SocketBuffers
+internal import SocketCore
 
 /// A read or write that waits in a queue.
 protocol WaitingPacket {
