@@ -13,7 +13,10 @@ struct OperationTimer {
     private var granted = 0.0
     private var end = Deadline.never
 
-    var deadline: Deadline? { end == .never ? nil : end }
+    /// No operation is current that may take too long.
+    var isEndless: Bool { end.isNever }
+
+    var deadline: Deadline? { end.isNever ? nil : end }
 
     /// The current operation is complete, or no operation is current any more.
     mutating func advance() {

@@ -237,7 +237,7 @@ private final class ReadDestination: @unchecked Sendable {
 extension PreBuffer {
     /// The first `count` bytes, taken out; bytes of a nearly full block are not copied.
     func takeData(_ count: Int) -> Data {
-        if let taken = takeBlock(count) {
+        if count >= PreBuffer.leastGivenAway, let taken = takeBlock(count) {
             return Data(bytesNoCopy: taken.start, count: count, deallocator: .custom { _, _ in taken.giveBack() })
         }
         guard count > 0, let bytes = readableBytes.baseAddress else { return Data() }

@@ -67,7 +67,7 @@ extension SocketDescriptor {
         var start = off_t(file.offset + position)
         let sent = retryingOnInterrupt { CLinux_sendfile_without_signal(rawValue, file.descriptor, &start, count) }
         if sent > 0 { return .bytes(sent) }
-        if sent == 0 { return count == 0 ? .bytes(0) : .failed(FileRegion.shrunk("sendfile")) }
-        return SendAnswer(failureOf: "sendfile")
+        if sent == 0 { return count == 0 ? .bytes(0) : .failed(.sendfile, errno: ENODATA) }
+        return SendAnswer(failureOf: .sendfile)
     }
 }
