@@ -1,6 +1,6 @@
 public import FoundationEssentials
 internal import SocketBuffers
-public import SocketCore
+internal import SocketCore
 
 extension AsyncSocket {
     /// Reads the first bytes that arrive, however many.

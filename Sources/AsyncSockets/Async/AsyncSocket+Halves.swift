@@ -1,5 +1,5 @@
 public import FoundationEssentials
-public import SocketCore
+internal import SocketCore
 
 extension AsyncSocket {
     /// The half that reads, for a task that must not write.

@@ -1,6 +1,6 @@
 public import FoundationEssentials
 internal import SocketBuffers
-public import SocketCore
+internal import SocketCore
 
 // Reads for tasks. Those that wait are served in the order in which they were asked for.
 extension AsyncSocket {

@@ -158,9 +158,9 @@ final class ByteChannel {
                 input = .endOfFile
             }
             return .nothing
-        case .failed(let error):
+        case .failed(let errno):
             buffer.commit(0)
-            input = .failed(AsyncSocketError(error, operation: "read"))
+            input = .failed(AsyncSocketError(SocketDescriptor.ReceiveAnswer.error(errno), operation: "read"))
             return .nothing
         }
     }
@@ -252,13 +252,13 @@ final class ByteChannel {
         case .bytes(let count): return count
         case .wouldBlock: output = .full
         case .exhausted: output = .exhausted(until: Deadline(after: SocketDescriptor.shortageSeconds))
-        case .failed(let error):
+        case .failed(let call, let errno):
             // The end may have come with bytes before it that no event has announced yet.
             expectBytes()
             trustsShortReads = false
-            let isFileBroken = error.errno == ENODATA || error.errno == EIO
+            let isFileBroken = errno == ENODATA || errno == EIO
             output = .failed(
-                StreamEnding.WriteFailure(AsyncSocketError(error, operation: "write"), isFileBroken: isFileBroken))
+                StreamEnding.WriteFailure(AsyncSocketError(call.error(errno), operation: "write"), isFileBroken: isFileBroken))
         }
         return nil
     }

@@ -116,7 +116,7 @@ final class DataPath {
         guard channel.mayHaveBytes || reads.mayServe else { return .goesOn }
         for _ in 0..<ByteChannel.roundsPerTurn {
             let fate = serveReads()
-            guard case .goesOn = fate, reads.wantsBytes else { return fate }
+            guard case .goesOn = fate, channel.mayHaveBytes, reads.wantsBytes else { return fate }
             switch fill(from: channel) {
             case .bytes: break
             case .nothing: return .goesOn

@@ -116,8 +116,8 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
 
     /// After `enterIfFree()`: leaves the turn of `owner`, whose field this is, and serves what was posted
     /// meanwhile.
-    func leaveOrDrain<Owner: TurnOwner>(_ owner: Owner) where Owner.Message == Message {
-        if !leave() { drain(owner, on: .caller) }
+    func leaveOrDrain<Owner: TurnOwner>(_ owner: Owner, on executor: TurnExecutor = .caller) where Owner.Message == Message {
+        if !leave() { drain(owner, on: executor) }
     }
 
     /// True for user code that `owner` calls inside the turn, as long as no message waits: it may act at

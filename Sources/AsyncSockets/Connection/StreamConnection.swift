@@ -23,7 +23,6 @@ internal import SocketTLS
 /// One connection, from the attempt to make it to its last event. A socket that connects again gets another.
 final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwner, TurnOwner, @unchecked Sendable {
     // Unchecked: by rule 1. `registration` and `waitsForClosing` are set before the first message.
-
     typealias Message = ConnectionMessage
 
     // In an order that takes little room: these three share 24 bytes.
@@ -65,7 +64,6 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     func deregister() { if let registration { loop.deregister(registration) } }
 
     // MARK: - Anywhere
-
     func post(_ message: Message) { turn.post(message, to: self) }
     @inline(never) func giveUp(_ waiter: any AnyObject & Sendable) { post(.cancel(waiter)) }
 
@@ -101,7 +99,13 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     /// On the loop: `EventHandler`.
-    func handle(_ events: LoopEvents) { turn.post(.events(events), to: self, from: .loop) }
+    func handle(_ events: LoopEvents) {
+        // Mostly nothing else is under way, and a message would cost more than what it says.
+        guard !events.contains(.deadline), turn.enterIfFree() else { return turn.post(.events(events), to: self, from: .loop) }
+        if !isOver { data.note(events) }
+        finishTurn(on: .loop)
+        turn.leaveOrDrain(self, on: .loop)
+    }
 
     var logMetadata: Logger.Metadata { log.name(peer: record.remoteAddress) }
     func drainTurn(on executor: TurnExecutor) { turn.drain(self, on: executor) }
@@ -113,7 +117,6 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     // MARK: - Inside the turn
-
     /// User code is called in the turn: what it asks for is not a message, and acts at once.
     var isCallingUser: Bool { outlet.isDelivering }
 
@@ -262,7 +265,6 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     // MARK: - Establishing
-
     func watch(_ descriptor: SocketDescriptor) throws(SystemError) {
         if let registration { try loop.watch(descriptor, for: registration) }
     }
@@ -288,7 +290,6 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     // MARK: - The pump
-
     /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
     func pumpIfNeeded() {
         while data.needsPump {
@@ -301,7 +302,8 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     private func pump() {
-        guard let upgrade, !upgrade.state.isSettled else { return follow(data.pump()) }
+        // First without a reference that is counted.
+        guard upgrade != nil, let upgrade, !upgrade.state.isSettled else { return follow(data.pump()) }
         repeat {
             if isOpenForData { follow(data.exchange()) }
         } while !isOver && advanceUpgrade()
@@ -323,7 +325,6 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     // MARK: - Time
-
     /// Asks the loop for an event at the earliest of the deadlines.
     private func armDeadline() {
         guard hasDeadline, let earliest = earliestDeadline else { return }
@@ -357,7 +358,6 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     // MARK: - The end
-
     /// Ends everything, once: the descriptor, the queues, the buffers, the engine. `didDisconnect` is the
     /// last event.
     private func close(_ error: AsyncSocketError?) {

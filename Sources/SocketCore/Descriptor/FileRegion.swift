@@ -33,7 +33,7 @@ package final class FileRegion: Sendable {
     /// How many bytes the kernel, or the TLS engine, has taken.
     package var handedOnCount: Int { handedOn.load(ordering: .relaxed) }
 
-    func noteHandedOn(_ count: Int) {
+    package func noteHandedOn(_ count: Int) {
         handedOn.add(count, ordering: .relaxed)
     }
 
@@ -67,7 +67,7 @@ extension SocketDescriptor {
         var start = off_t(file.offset + position)
         let sent = retryingOnInterrupt { CLinux_sendfile_without_signal(rawValue, file.descriptor, &start, count) }
         if sent > 0 { return .bytes(sent) }
-        if sent == 0 { return count == 0 ? .bytes(0) : .failed(FileRegion.shrunk("sendfile")) }
-        return SendAnswer(failureOf: "sendfile")
+        if sent == 0 { return count == 0 ? .bytes(0) : .failed(.sendfile, errno: ENODATA) }
+        return SendAnswer(failureOf: .sendfile)
     }
 }

@@ -4,8 +4,8 @@
 //  3. When it is closed every call fails with EBADF, and none touches a number that the kernel may have
 //     reused.
 
-internal import CLinux
-package import Glibc
+package import CLinux
+internal import Glibc
 
 /// An observer of a descriptor's end: one call, on any thread, when the descriptor is closed or relinquished.
 protocol DescriptorObserver: AnyObject, Sendable {
@@ -25,12 +25,18 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
     /// Set before the descriptor has its owner, and not afterwards.
     @exclusivity(unchecked) var observer: (any DescriptorObserver)?
 
+    // The answers of the kernel to `receive` and `send` are plain numbers: an error with strings in it would
+    // have each answer destroyed by a function that is looked up at run time.
+
     /// The kernel's answer to `receive`.
     package enum ReceiveAnswer {
         case bytes(Int)
         case wouldBlock
         case endOfFile
-        case failed(SystemError)
+        /// With the `errno` of recv(2).
+        case failed(errno: CInt)
+
+        package static func error(_ errno: CInt) -> SystemError { SystemError("recv", errno: errno) }
     }
 
     /// The kernel's answer to `send`.
@@ -41,14 +47,27 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         /// The kernel has no memory, though the socket may have room. No event follows: try again after
         /// `shortageSeconds`.
         case exhausted
-        case failed(SystemError)
+        case failed(SendCall, errno: CInt)
 
         /// What `errno` says after `call`.
-        init(failureOf call: String) {
+        init(failureOf call: SendCall) {
             switch errno {
             case EAGAIN: self = .wouldBlock
             case ENOBUFS, ENOMEM: self = .exhausted
-            default: self = .failed(SystemError(call))
+            case let code: self = .failed(call, errno: code)
+            }
+        }
+    }
+
+    /// The system call that sends.
+    package enum SendCall: UInt8 {
+        case send, sendmsg, sendfile
+
+        package func error(_ errno: CInt) -> SystemError {
+            switch self {
+            case .send: SystemError("send", errno: errno)
+            case .sendmsg: SystemError("sendmsg", errno: errno)
+            case .sendfile: errno == ENODATA ? FileRegion.shrunk("sendfile") : SystemError("sendfile", errno: errno)
             }
         }
     }
@@ -93,7 +112,7 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         let count = retryingOnInterrupt { recv(rawValue, room.baseAddress, room.count, 0) }
         if count > 0 { return .bytes(count) }
         if count == 0 { return .endOfFile }
-        return errno == EAGAIN ? .wouldBlock : .failed(SystemError("recv"))
+        return errno == EAGAIN ? .wouldBlock : .failed(errno: errno)
     }
 
     /// Sends the parts one after the other, as far as there is room.
@@ -104,13 +123,13 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
         message.msg_iovlen = parts.count
         let count = retryingOnInterrupt { sendmsg(rawValue, &message, CInt(MSG_NOSIGNAL)) }
         if count >= 0 { return .bytes(count) }
-        return SendAnswer(failureOf: "sendmsg")
+        return SendAnswer(failureOf: .sendmsg)
     }
 
     package func send(_ bytes: UnsafeRawBufferPointer) -> SendAnswer {
         let count = retryingOnInterrupt { Glibc.send(rawValue, bytes.baseAddress, bytes.count, CInt(MSG_NOSIGNAL)) }
         if count >= 0 { return .bytes(count) }
-        return SendAnswer(failureOf: "send")
+        return SendAnswer(failureOf: .send)
     }
 
     // MARK: - Connecting and closing

@@ -18,6 +18,9 @@ package struct Deadline: Comparable, Hashable, Sendable {
     /// After all others.
     package static var never: Deadline { Deadline(nanoseconds: .max) }
 
+    /// A comparison with `never` in another module would look `==` up at run time.
+    package var isNever: Bool { nanoseconds == .max }
+
     /// `seconds` from `start`; nil, which means never, when `seconds` is negative, infinite or not a number.
     package init?(after seconds: Double, from start: Deadline = .now) {
         guard seconds >= 0, seconds.isFinite else { return nil }

@@ -1,4 +1,5 @@
 internal import SocketBuffers
+internal import SocketCore
 
 /// A read or write that waits in a queue.
 protocol WaitingPacket {
@@ -124,11 +125,11 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
         if let timeout { timer.startIfNeeded(seconds: timeout) }
     }
 
-    var hasDeadline: Bool { timer.deadline != nil || waiterDeadline != .never }
+    var hasDeadline: Bool { !timer.isEndless || !waiterDeadline.isNever }
 
     /// When the oldest packet has taken too long, or a waiter's time may end.
     var deadline: Deadline? {
-        waiterDeadline == .never ? timer.deadline : .earlier(timer.deadline, waiterDeadline)
+        waiterDeadline.isNever ? timer.deadline : .earlier(timer.deadline, waiterDeadline)
     }
 
     /// A waiter whose time has come; nil when none is left.

@@ -1,23 +1,24 @@
-package import FoundationEssentials
+internal import FoundationEssentials
+internal import SocketCore
 
 /// One queued write (`GCDAsyncWritePacket`): what it sends, and how many bytes of that have been handed on.
-package struct WritePacket: WaitingPacket, Sendable {
+struct WritePacket: WaitingPacket, Sendable {
     /// The bytes to send; none when it is a file that is sent.
     let bytes: Data
     let file: FileRegion?
-    package let timeout: Double
+    let timeout: Double
     /// Answered when the write ends.
-    package private(set) var completion: Completion<Void>
+    private(set) var completion: Completion<Void>
     /// How many bytes the write has to send.
-    package let count: Int
+    let count: Int
     /// Bytes handed to the kernel, or to the TLS engine.
-    package private(set) var handedOn = 0
+    private(set) var handedOn = 0
     private var reported = 0
     /// Bytes before these were written directly.
     private let continues: Bool
 
     /// - Parameter isBegun: The bytes are the rest of a write whose beginning was written directly.
-    package init(
+    init(
         data: consuming Data, timeout: Double, completion: consuming Completion<Void>, isBegun: Bool = false
     ) {
         continues = isBegun
@@ -28,7 +29,7 @@ package struct WritePacket: WaitingPacket, Sendable {
         self.completion = completion
     }
 
-    package init(file: FileRegion, timeout: Double, completion: consuming Completion<Void>) {
+    init(file: FileRegion, timeout: Double, completion: consuming Completion<Void>) {
         continues = false
         count = file.length
         bytes = Data()
@@ -37,7 +38,7 @@ package struct WritePacket: WaitingPacket, Sendable {
         self.completion = completion
     }
 
-    package var isFile: Bool { file != nil }
+    var isFile: Bool { file != nil }
 
     var remaining: Int { count - handedOn }
 
@@ -50,7 +51,7 @@ package struct WritePacket: WaitingPacket, Sendable {
     }
 
     /// The waiter, which is to be answered now: the write goes on without one.
-    package mutating func takeWaiter() -> (any OperationWaiter<Void>)? {
+    mutating func takeWaiter() -> (any OperationWaiter<Void>)? {
         guard case .waiter(let waiter) = completion else { return nil }
         detach()
         return waiter

@@ -1,10 +1,10 @@
-package import FoundationEssentials
-package import SocketBuffers
+internal import FoundationEssentials
+internal import SocketBuffers
 
 /// One queued read (`GCDAsyncReadPacket`): what it waits for, and the bytes it has so far.
-package struct ReadPacket: WaitingPacket, Sendable {
+struct ReadPacket: WaitingPacket, Sendable {
     /// When a read is complete.
-    package enum Goal: Sendable {
+    enum Goal: Sendable {
         /// With the first bytes that are there.
         case anyBytes
         /// With exactly so many bytes.
@@ -20,7 +20,7 @@ package struct ReadPacket: WaitingPacket, Sendable {
     }
 
     /// The result of `take(from:)`.
-    package enum Answer {
+    enum Answer {
         case complete(Data)
         case incomplete
         /// `maxLength` bytes came without the delimiter, or more came before the end.
@@ -40,15 +40,15 @@ package struct ReadPacket: WaitingPacket, Sendable {
     private let delimiter: Data
     /// How many bytes a read to a length waits for; of the others, the most bytes that they may deliver.
     private let limit: Int
-    package let timeout: Double
+    let timeout: Double
     /// Where the bytes go, with the bytes of a read to a length that have arrived; the other goals leave
     /// theirs in the buffer. Nil: memory of the read's own, and none so far.
-    private var taken: Destination?
+    private var taken: ReadDestination?
     private let reader: BufferReader?
     /// Bytes seen by earlier calls, for partial progress.
     private var reported = 0
     /// Answered when the read ends.
-    package let completion: Completion<Data>
+    let completion: Completion<Data>
     private let kind: Kind
     private var isSearching = false
 
@@ -57,13 +57,13 @@ package struct ReadPacket: WaitingPacket, Sendable {
     /// - Parameters:
     ///   - maxLength: The most bytes that the read may deliver. A read to a length delivers that many.
     ///   - target: The caller's buffer and the offset in it; nil: memory of the read's own.
-    package static func make(
+    static func make(
         _ goal: consuming Goal, maxLength: Int = .max, timeout: Double, completion: consuming Completion<Data>,
         target: (buffer: ReadBuffer, offset: Int)? = nil
     ) -> ReadPacket {
         let (kind, limit, delimiter, reader) = parts(of: goal, maxLength)
         return ReadPacket(
-            delimiter: delimiter, limit: limit, timeout: timeout, taken: target.map { Destination(target: $0) },
+            delimiter: delimiter, limit: limit, timeout: timeout, taken: target.map { ReadDestination(target: $0) },
             reader: reader, completion: completion, kind: kind)
     }
 
@@ -80,10 +80,10 @@ package struct ReadPacket: WaitingPacket, Sendable {
     }
 
     /// The most bytes that the read may deliver.
-    package var maxLength: Int { limit }
+    var maxLength: Int { limit }
 
     /// Takes what the read needs out of the buffer.
-    package mutating func take(from buffer: PreBuffer) -> Answer {
+    mutating func take(from buffer: PreBuffer) -> Answer {
         switch kind {
         case .anyBytes: takeAnyBytes(from: buffer)
         case .length: takeLength(from: buffer)
@@ -110,12 +110,12 @@ package struct ReadPacket: WaitingPacket, Sendable {
     var wantsNothing: Bool { kind == .length && limit == 0 }
 
     /// The bytes of a read to the end, when the end has come.
-    package func finish() -> Data {
+    func finish() -> Data {
         taken?.data ?? Data()
     }
 
     /// Takes what the read has so far, when it will not be completed.
-    package mutating func takeIncomplete(from buffer: PreBuffer) -> Data {
+    mutating func takeIncomplete(from buffer: PreBuffer) -> Data {
         switch kind {
         case .anyBytes, .length, .end, .arrival, .reader: taken?.data ?? Data()
         case .delimiter: takeAll(buffer, bytesDone(in: buffer))
@@ -129,7 +129,7 @@ package struct ReadPacket: WaitingPacket, Sendable {
     }
 
     /// How many bytes the read has or sees in the buffer.
-    package func bytesDone(in buffer: PreBuffer) -> Int {
+    func bytesDone(in buffer: PreBuffer) -> Int {
         switch kind {
         case .length, .end: taken?.count ?? 0
         case .anyBytes, .delimiter, .arrival, .reader: min(buffer.count, maxLength)
@@ -143,7 +143,7 @@ package struct ReadPacket: WaitingPacket, Sendable {
     }
 
     /// The bytes that came since the last call, once; nil when there are none.
-    package mutating func newProgress(in buffer: PreBuffer) -> Int? {
+    mutating func newProgress(in buffer: PreBuffer) -> Int? {
         let done = bytesDone(in: buffer)
         guard done > reported else { return nil }
         defer { reported = done }
@@ -159,7 +159,7 @@ package struct ReadPacket: WaitingPacket, Sendable {
         let count = taken?.count ?? 0
         if count == 0, buffer.count >= limit { return .complete(takeAll(buffer, limit)) }
         guard !buffer.isEmpty else { return .incomplete }
-        let taken = taken ?? Destination()
+        let taken = taken ?? ReadDestination()
         self.taken = taken
         taken.append(buffer, min(limit - count, buffer.count))
         return taken.count == limit ? .complete(taken.data) : .incomplete
@@ -179,7 +179,7 @@ package struct ReadPacket: WaitingPacket, Sendable {
     private mutating func takeUpToEnd(from buffer: PreBuffer) -> Answer {
         guard buffer.count <= maxLength - (taken?.count ?? 0) else { return .maxedOut }
         guard !buffer.isEmpty else { return .incomplete }
-        let taken = taken ?? Destination()
+        let taken = taken ?? ReadDestination()
         self.taken = taken
         taken.append(buffer, buffer.count)
         return .incomplete
@@ -211,7 +211,7 @@ package struct ReadPacket: WaitingPacket, Sendable {
 /// was announced, or into the caller's buffer.
 ///
 /// A class, so that the bytes have one owner: with a second one each piece would copy all that came before.
-private final class Destination: @unchecked Sendable {
+private final class ReadDestination: @unchecked Sendable {
     // Unchecked: it belongs to one read.
     private let target: (buffer: ReadBuffer, offset: Int)?
     private var own = Data()
@@ -236,8 +236,8 @@ private final class Destination: @unchecked Sendable {
 
 extension PreBuffer {
     /// The first `count` bytes, taken out; bytes of a nearly full block are not copied.
-    package func takeData(_ count: Int) -> Data {
-        if let taken = takeBlock(count) {
+    func takeData(_ count: Int) -> Data {
+        if count >= PreBuffer.leastGivenAway, let taken = takeBlock(count) {
             return Data(bytesNoCopy: taken.start, count: count, deallocator: .custom { _, _ in taken.giveBack() })
         }
         guard count > 0, let bytes = readableBytes.baseAddress else { return Data() }

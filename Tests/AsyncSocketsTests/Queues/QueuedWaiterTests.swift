@@ -3,7 +3,7 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-@testable import SocketCore
+@testable import AsyncSockets
 
 /// Waiters in the queues of reads and writes: their deadlines, and what is left when one of them goes.
 @Suite struct QueuedWaiterTests {

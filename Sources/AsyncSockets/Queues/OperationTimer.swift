@@ -1,3 +1,5 @@
+internal import SocketCore
+
 /// The clock of the read or write that is current. It starts when the operation becomes current, not when it
 /// was queued.
 struct OperationTimer {
@@ -11,7 +13,10 @@ struct OperationTimer {
     private var granted = 0.0
     private var end = Deadline.never
 
-    var deadline: Deadline? { end == .never ? nil : end }
+    /// No operation is current that may take too long.
+    var isEndless: Bool { end.isNever }
+
+    var deadline: Deadline? { end.isNever ? nil : end }
 
     /// The current operation is complete, or no operation is current any more.
     mutating func advance() {
@@ -51,10 +56,10 @@ struct OperationTimer {
 }
 
 /// An operation that has taken too long.
-package struct LateOperation {
+struct LateOperation {
     /// The number of the operation, for the answer to the question whether it may go on.
-    package let number: UInt32
+    let number: UInt32
     /// The seconds that it had: exactly its timeout, and the extensions. Programs compare it with those.
-    package let elapsed: Double
-    package let progress: OperationProgress
+    let elapsed: Double
+    let progress: OperationProgress
 }

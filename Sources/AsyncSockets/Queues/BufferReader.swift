@@ -1,12 +1,12 @@
-package import SocketBuffers
+internal import SocketBuffers
 
 /// Reads bytes where they lie, inside the turn: the goal of a read that no number of bytes and no delimiter
 /// describes.
-package final class BufferReader: @unchecked Sendable {
+final class BufferReader: @unchecked Sendable {
     // Unchecked: it belongs to one read at a time, which is confined to a turn.
 
     /// The result of one look at the buffer.
-    package enum Step {
+    enum Step {
         /// It has taken what it wants, and has the result.
         case done
         /// It has taken nothing. The next look comes when the buffer has at least so many bytes.
@@ -15,7 +15,7 @@ package final class BufferReader: @unchecked Sendable {
         case failed(any Error)
     }
 
-    package enum Answer {
+    enum Answer {
         case done
         case incomplete
         case failed(any Error)
@@ -29,7 +29,7 @@ package final class BufferReader: @unchecked Sendable {
     /// - Parameters:
     ///   - minimum: The bytes that must be there for the first look.
     ///   - body: Looks at the bytes and takes what it wants.
-    package init(minimum: Int = 1, _ body: @escaping (PreBuffer, _ isFirstLook: Bool) -> Step) {
+    init(minimum: Int = 1, _ body: @escaping (PreBuffer, _ isFirstLook: Bool) -> Step) {
         firstMinimum = minimum
         self.minimum = minimum
         self.body = body

@@ -2,7 +2,7 @@ import SocketBuffers
 import SocketTestSupport
 import Testing
 
-@testable import SocketCore
+@testable import AsyncSockets
 
 /// Transcripts of `WaitingPackets`: what waits, the marker of `startTLS` in it, and both clocks.
 @Suite struct WaitingPacketsTests {

@@ -1,13 +1,14 @@
 internal import FoundationEssentials
-package import Glibc
+internal import Glibc
 internal import SocketBuffers
+internal import SocketCore
 
 /// The sending half of a connection: the writes that wait, the clock of the oldest, and how full the queue
 /// is.
 ///
 /// A packet passes two marks: its last byte is *handed on* (to the kernel, or to the TLS engine), and then it
 /// is *complete* (nothing of it waits in this process any more). A class for the same reason as `ReadHalf`.
-package final class WriteHalf {
+final class WriteHalf {
     // Private: another module would check the exclusivity of each access at run time.
     @exclusivity(unchecked) private var packets = WaitingPackets<WritePacket>()
     // In an order that takes little room: every connection has one of these.
@@ -30,45 +31,45 @@ package final class WriteHalf {
     }
 
     /// The bytes of all packets that are not handed on.
-    package var waitingByteCount: Int { allWaiting }
+    var waitingByteCount: Int { allWaiting }
     /// The caller wants to write nothing after what is queued.
-    package var isClosing: Bool { closing }
+    var isClosing: Bool { closing }
 
-    package var isAboveHighWater: Bool { highWater.isAbove }
+    var isAboveHighWater: Bool { highWater.isAbove }
 
     /// Those of the waiting bytes that are in memory.
-    package var waitingMemoryByteCount: Int { waitingByteCount - fileWaiting }
+    var waitingMemoryByteCount: Int { waitingByteCount - fileWaiting }
 
-    package init() {}
+    init() {}
 
-    package func close() {
+    func close() {
         closing = true
     }
 
-    package var isEmpty: Bool { packets.isEmpty && collected == nil }
+    var isEmpty: Bool { packets.isEmpty && collected == nil }
     /// The progress of the oldest incomplete write; nil when no write waits.
-    package var progress: OperationProgress? {
+    var progress: OperationProgress? {
         guard let write = packets.front else { return nil }
         return OperationProgress(tag: write.pointee.completion.tag, bytesDone: write.pointee.handedOn, total: write.pointee.count)
     }
 
     /// How far the writes have come: the same as before when no byte has left since.
-    package struct Position: Equatable, Sendable {
+    struct Position: Equatable, Sendable {
         fileprivate let operation: UInt32
         fileprivate let byteCount: Int
     }
 
-    package var position: Position {
+    var position: Position {
         Position(operation: packets.number, byteCount: packets.front?.pointee.handedOn ?? 0)
     }
 
     /// True when everything before the marker of `startTLS` is complete.
-    package var isAtStartTLS: Bool { packets.isAtStartTLS }
+    var isAtStartTLS: Bool { packets.isAtStartTLS }
 
     /// False, and nothing has changed, when more bytes would wait than an `Int` counts: files need no memory,
     /// and may be of any size.
     @discardableResult
-    package func append(_ packet: consuming WritePacket) -> Bool {
+    func append(_ packet: consuming WritePacket) -> Bool {
         let (sum, isTooMuch) = waitingByteCount.addingReportingOverflow(packet.count)
         guard !isTooMuch else { return false }
         if collected != nil { packCollected() }
@@ -80,7 +81,7 @@ package final class WriteHalf {
     }
 
     /// Adds a write to an empty queue whose bytes are handed on already, but wait in the channel.
-    package func appendHandedOn(_ completion: Completion<Void>) {
+    func appendHandedOn(_ completion: Completion<Void>) {
         append(WritePacket(data: Data(), timeout: -1, completion: completion, isBegun: true))
         handedOnCount += 1
     }
@@ -89,7 +90,7 @@ package final class WriteHalf {
     /// `packCollected()` is called.
     ///
     /// - Parameter timeout: The seconds that they may wait from then on; negative: no limit.
-    package func collect(_ bytes: UnsafeRawBufferPointer, timeout: Double) {
+    func collect(_ bytes: UnsafeRawBufferPointer, timeout: Double) {
         let writes = collected ?? CollectedWrites()
         collected = writes
         writes.append(bytes, timeout: timeout)
@@ -97,21 +98,21 @@ package final class WriteHalf {
     }
 
     /// Makes what was collected one write of the queue.
-    package func packCollected() {
+    func packCollected() {
         if let writes = collected.take() { packets.append(writes.makePacket()) }
     }
 
-    package func appendStartTLS() {
+    func appendStartTLS() {
         packCollected()
         packets.appendStartTLS()
     }
 
-    package func removeStartTLS() {
+    func removeStartTLS() {
         packets.removeStartTLS()
     }
 
     /// Gives up the oldest write and returns its completion; nil when no write waits.
-    package func drop() -> Completion<Void>? {
+    func drop() -> Completion<Void>? {
         packCollected()
         handedOnCount = 0
         allWaiting = 0
@@ -120,7 +121,7 @@ package final class WriteHalf {
     }
 
     /// Removes the write of `waiter`, or detaches it when some of its bytes are on their way.
-    package func cancel(_ waiter: AnyObject) -> Cancellation<Void> {
+    func cancel(_ waiter: AnyObject) -> Cancellation<Void> {
         guard let (index, write) = packets.find(waiter) else { return .tooLate }
         let completion = write.pointee.completion
         guard !write.pointee.isBegun else {
@@ -134,7 +135,7 @@ package final class WriteHalf {
     }
 
     /// The file that is to be handed on next, and how much of it; nil when bytes are next, or nothing.
-    package var nextFile: (region: FileRegion, position: Int, remaining: Int)? {
+    var nextFile: (region: FileRegion, position: Int, remaining: Int)? {
         guard let write = packets.packet(at: handedOnCount), let region = write.pointee.file else { return nil }
         return (region, write.pointee.handedOn, write.pointee.remaining)
     }
@@ -148,7 +149,7 @@ package final class WriteHalf {
     /// - Parameter alone: The most bytes of a packet that goes alone.
     /// - Returns: false when there are none.
     // `body` returns nothing: a generic result would have each call look types up at run time.
-    package func withNextBytes(
+    func withNextBytes(
         limit: Int, alone: Int, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
         guard let next = packets.packet(at: handedOnCount) else { return false }
@@ -171,7 +172,7 @@ package final class WriteHalf {
     /// where it lies, and the first run of small ones put together. The rest is for the next call.
     ///
     /// - Returns: false, without having called `body`, when there are none.
-    package func withNextParts(limit: Int, _ body: (UnsafeBufferPointer<iovec>) -> Void) -> Bool {
+    func withNextParts(limit: Int, _ body: (UnsafeBufferPointer<iovec>) -> Void) -> Bool {
         guard limit > 0, let next = packets.packet(at: handedOnCount), next.pointee.file == nil else { return false }
         if packets.packet(at: handedOnCount + 1) == nil {
             return WritePacket.withRemainingBytes(of: next, limit: limit) { bytes in
@@ -187,7 +188,7 @@ package final class WriteHalf {
 
     /// Notes that the first `count` of the bytes that `withNextBytes` or `withNextParts` gave, or of the next
     /// file, were taken.
-    package func handOn(_ count: Int) {
+    func handOn(_ count: Int) {
         allWaiting -= count
         var left = count
         while left > 0, let write = packets.packet(at: handedOnCount) {
@@ -204,14 +205,14 @@ package final class WriteHalf {
 
     /// The bytes of the packet at the front that were handed on since the last call, and its tag; nil when
     /// there are none, or when the write is not a delegate's.
-    package func takeProgress() -> (count: Int, tag: Int)? {
+    func takeProgress() -> (count: Int, tag: Int)? {
         guard let write = packets.front, let count = write.pointee.takeProgress() else { return nil }
         guard case .delegate(let tag) = write.pointee.completion else { return nil }
         return (count, tag)
     }
 
     /// Removes the oldest packet when all its bytes were handed on, and returns its completion.
-    package func removeHandedOn() -> Completion<Void>? {
+    func removeHandedOn() -> Completion<Void>? {
         guard handedOnCount > 0, let completion = packets.front?.pointee.completion else { return nil }
         packets.removeFront()
         handedOnCount -= 1
@@ -221,26 +222,26 @@ package final class WriteHalf {
     // MARK: - How full
 
     /// The bytes that wait, once, when they have reached `mark`.
-    package func takeHighWater(_ mark: Int?) -> Int? { highWater.takeHigh(waitingByteCount, mark) }
+    func takeHighWater(_ mark: Int?) -> Int? { highWater.takeHigh(waitingByteCount, mark) }
 
     /// The bytes that wait, once, when they are down to half of `mark`.
-    package func takeLowWater(_ mark: Int?) -> Int? { highWater.takeLow(waitingByteCount, mark) }
+    func takeLowWater(_ mark: Int?) -> Int? { highWater.takeLow(waitingByteCount, mark) }
 
     /// True when `count` more bytes would be too many. Bytes that can be sent do not count, nor do files, and
     /// one write alone is never too much.
-    package func wouldExceed(_ limit: Int, with count: Int) -> Bool {
+    func wouldExceed(_ limit: Int, with count: Int) -> Bool {
         waitingMemoryByteCount > 0 && count > limit - waitingMemoryByteCount
     }
 
     /// True when fewer bytes than `mark` would wait with the bytes of `packet`: its task need not wait for
     /// them. For a file it does: what is not sent yet can still be changed.
-    package func isBelow(_ mark: Int?, with packet: borrowing WritePacket) -> Bool {
+    func isBelow(_ mark: Int?, with packet: borrowing WritePacket) -> Bool {
         guard let mark, !packet.isFile else { return false }
         return waitingMemoryByteCount < mark && packet.count < mark - waitingMemoryByteCount
     }
 
     /// A waiter for the high-water mark, if fewer bytes wait now; nil when there are no more.
-    package func takeWaiter(below mark: Int?) -> (any OperationWaiter<Void>)? {
+    func takeWaiter(below mark: Int?) -> (any OperationWaiter<Void>)? {
         guard hasWaiters, let mark, waitingMemoryByteCount < mark else { return nil }
         let index = packets.firstIndex { !$0.pointee.isFile && $0.pointee.completion.isWaiters }
         if let index { return packets.anyPacket(at: index)?.pointee.takeWaiter() }
@@ -251,25 +252,25 @@ package final class WriteHalf {
     // MARK: - Time
 
     /// Starts the clock of the oldest write, unless it runs.
-    package func startClock() { packets.startClock() }
+    func startClock() { packets.startClock() }
 
-    package var hasDeadline: Bool { packets.hasDeadline }
+    var hasDeadline: Bool { packets.hasDeadline }
 
     /// When the oldest write has taken too long, or a waiter's time may end.
-    package var deadline: Deadline? { packets.deadline }
+    var deadline: Deadline? { packets.deadline }
 
     /// A waiter whose time has come; nil when none is left.
-    package func lateWaiter(at now: Deadline) -> (any OperationWaiter<Void>)? { packets.lateWaiter(at: now) }
+    func lateWaiter(at now: Deadline) -> (any OperationWaiter<Void>)? { packets.lateWaiter(at: now) }
 
     /// The oldest write, when it has taken too long, once.
-    package func takeLate(at now: Deadline) -> LateOperation? {
+    func takeLate(at now: Deadline) -> LateOperation? {
         let progress = progress
         return packets.takeLate(at: now, progress)
     }
 
     /// Lets a late write go on for `seconds` more; returns the time it had when it is to end now. Nil, and
     /// nothing changes, when it is no longer the oldest.
-    package func extend(_ number: UInt32, by seconds: Double) -> Double? { packets.extend(number, by: seconds) }
+    func extend(_ number: UInt32, by seconds: Double) -> Double? { packets.extend(number, by: seconds) }
 
     // MARK: - Parts
 

@@ -1,23 +1,24 @@
-package import FoundationEssentials
+internal import FoundationEssentials
 internal import SocketBuffers
+internal import SocketCore
 
 /// Where a datagram is to be sent.
-package enum DatagramTarget: Hashable, Sendable {
+enum DatagramTarget: Hashable, Sendable {
     /// The peer of a connected socket.
     case peer
     case address(SocketAddress, from: DatagramSource? = nil)
     /// A host that is looked up.
     case host(HostQuery)
 
-    package var query: HostQuery? {
+    var query: HostQuery? {
         if case .host(let query) = self { query } else { nil }
     }
 }
 
 /// One queued datagram (`GCDAsyncUdpSendPacket`).
-package struct DatagramPacket: WaitingPacket, Sendable {
+struct DatagramPacket: WaitingPacket, Sendable {
     /// The verdict of the program's filter.
-    package enum Filtering: Sendable {
+    enum Filtering: Sendable {
         case unasked
         /// The answer comes later.
         case asked
@@ -25,15 +26,15 @@ package struct DatagramPacket: WaitingPacket, Sendable {
         case dropped
     }
 
-    package let data: Data
-    package fileprivate(set) var target: DatagramTarget
-    package let timeout: Double
-    package let completion: Completion<Void>
-    package var filtering = Filtering.unasked
+    let data: Data
+    fileprivate(set) var target: DatagramTarget
+    let timeout: Double
+    let completion: Completion<Void>
+    var filtering = Filtering.unasked
     /// Tells it from all others of its queue, for a filter that answers later.
-    package fileprivate(set) var number: UInt64 = 0
+    fileprivate(set) var number: UInt64 = 0
 
-    package init(_ data: Data, to target: DatagramTarget, timeout: Double, completion: Completion<Void>) {
+    init(_ data: Data, to target: DatagramTarget, timeout: Double, completion: Completion<Void>) {
         self.data = data
         self.target = target
         self.timeout = timeout
@@ -47,7 +48,7 @@ package struct DatagramPacket: WaitingPacket, Sendable {
 /// The datagrams that wait to be sent, in order, with their clocks, and how full the queue is.
 ///
 /// A datagram leaves as a whole, so it is never sent in part.
-package final class DatagramSendQueue {
+final class DatagramSendQueue {
     // Private: another module would check the exclusivity of each access at run time.
     @exclusivity(unchecked) private var packets = WaitingPackets<DatagramPacket>()
     @exclusivity(unchecked) private var waiting = 0
@@ -55,15 +56,15 @@ package final class DatagramSendQueue {
     @exclusivity(unchecked) private var highWater = HighWaterMark()
 
     /// The share of a datagram in the limit, beside its bytes.
-    package static let overhead = 64
+    static let overhead = 64
 
-    package init() {}
+    init() {}
 
-    package var isEmpty: Bool { packets.isEmpty }
+    var isEmpty: Bool { packets.isEmpty }
     /// The bytes that wait, and `overhead` for each datagram.
-    package var waitingByteCount: Int { waiting }
+    var waitingByteCount: Int { waiting }
 
-    package func append(_ packet: consuming DatagramPacket) {
+    func append(_ packet: consuming DatagramPacket) {
         lastNumber += 1
         packet.number = lastNumber
         waiting += packet.cost
@@ -72,15 +73,15 @@ package final class DatagramSendQueue {
 
     /// The datagram that is `offset` places behind the front; nil at the marker or past the end. Valid until
     /// the queue changes.
-    package func packet(at offset: Int) -> UnsafeMutablePointer<DatagramPacket>? { packets.packet(at: offset) }
+    func packet(at offset: Int) -> UnsafeMutablePointer<DatagramPacket>? { packets.packet(at: offset) }
 
     /// The one with that number; nil when it waits no more. Valid until the queue changes.
-    package func packet(numbered number: UInt64) -> UnsafeMutablePointer<DatagramPacket>? {
+    func packet(numbered number: UInt64) -> UnsafeMutablePointer<DatagramPacket>? {
         packets.firstIndex { $0.pointee.number == number }.flatMap { packets.anyPacket(at: $0) }
     }
 
     /// Those for the peer of a connected socket go to that address from now on.
-    package func retarget(to peer: SocketAddress) {
+    func retarget(to peer: SocketAddress) {
         packets.forEach { packet in
             if packet.pointee.target == .peer { packet.pointee.target = .address(peer) }
         }
@@ -89,23 +90,23 @@ package final class DatagramSendQueue {
     // MARK: - The marker
 
     /// True when everything before the marker has left.
-    package var isAtStartTLS: Bool { packets.isAtStartTLS }
+    var isAtStartTLS: Bool { packets.isAtStartTLS }
 
-    package func appendStartTLS() { packets.appendStartTLS() }
+    func appendStartTLS() { packets.appendStartTLS() }
 
-    package func removeStartTLS() { packets.removeStartTLS() }
+    func removeStartTLS() { packets.removeStartTLS() }
 
     // MARK: - Leaving
 
     /// Takes out the oldest, even from behind the marker; nil when the queue is empty, which is then as new.
-    package func drop() -> DatagramPacket? {
+    func drop() -> DatagramPacket? {
         let packet = packets.drop()
         if let packet { waiting -= packet.cost }
         return packet
     }
 
     /// Takes out the oldest before the marker.
-    package func removeFront() -> DatagramPacket? {
+    func removeFront() -> DatagramPacket? {
         guard let packet = packets.front?.pointee else { return nil }
         waiting -= packet.cost
         packets.removeFront()
@@ -113,7 +114,7 @@ package final class DatagramSendQueue {
     }
 
     /// Takes out the datagram of `waiter`; nil when it waits no more.
-    package func cancel(_ waiter: AnyObject) -> DatagramPacket? {
+    func cancel(_ waiter: AnyObject) -> DatagramPacket? {
         guard let (index, found) = packets.find(waiter) else { return nil }
         let packet = found.pointee
         waiting -= packet.cost
@@ -123,34 +124,34 @@ package final class DatagramSendQueue {
 
     // MARK: - How full
 
-    package var isAboveHighWater: Bool { highWater.isAbove }
+    var isAboveHighWater: Bool { highWater.isAbove }
 
     /// The bytes that wait, once, when they have reached `mark`.
-    package func takeHighWater(_ mark: Int?) -> Int? { highWater.takeHigh(waiting, mark) }
+    func takeHighWater(_ mark: Int?) -> Int? { highWater.takeHigh(waiting, mark) }
 
     /// The bytes that wait, once, when they are down to half of `mark`.
-    package func takeLowWater(_ mark: Int?) -> Int? { highWater.takeLow(waiting, mark) }
+    func takeLowWater(_ mark: Int?) -> Int? { highWater.takeLow(waiting, mark) }
 
     /// True when so many bytes more would be too many. One datagram alone is never too much.
-    package func wouldExceed(_ limit: Int, with count: Int) -> Bool {
+    func wouldExceed(_ limit: Int, with count: Int) -> Bool {
         waiting > 0 && count + Self.overhead > limit - waiting
     }
 
     // MARK: - Time
 
     /// Starts the clock of the oldest, unless it runs.
-    package func startClock() { packets.startClock() }
+    func startClock() { packets.startClock() }
 
-    package var hasDeadline: Bool { packets.hasDeadline }
+    var hasDeadline: Bool { packets.hasDeadline }
 
     /// When the oldest has taken too long, or a waiter's time may end.
-    package var deadline: Deadline? { packets.deadline }
+    var deadline: Deadline? { packets.deadline }
 
     /// A waiter whose time has come; nil when none is left.
-    package func lateWaiter(at now: Deadline) -> (any OperationWaiter<Void>)? { packets.lateWaiter(at: now) }
+    func lateWaiter(at now: Deadline) -> (any OperationWaiter<Void>)? { packets.lateWaiter(at: now) }
 
     /// True when the oldest has taken too long.
-    package func isFrontLate(at now: Deadline) -> Bool {
+    func isFrontLate(at now: Deadline) -> Bool {
         guard let front = packets.front else { return false }
         let progress = OperationProgress(tag: front.pointee.completion.tag, bytesDone: 0, total: front.pointee.data.count)
         return packets.takeLate(at: now, progress) != nil

@@ -7,8 +7,10 @@
 //  5. A waiter's time runs from the moment when it asks. An operation that is late ends as if it were
 //     cancelled, with another error.
 
+internal import SocketCore
+
 /// A waiter for the end of one operation.
-package protocol OperationWaiter<Value>: AnyObject, Sendable {
+protocol OperationWaiter<Value>: AnyObject, Sendable {
     /// The result of the operation.
     associatedtype Value: Sendable
 
@@ -25,11 +27,11 @@ package protocol OperationWaiter<Value>: AnyObject, Sendable {
 }
 
 extension OperationWaiter {
-    package var isAbandoned: Bool { false }
+    var isAbandoned: Bool { false }
 }
 
 /// The delegate or the waiter that is answered when an operation ends.
-package enum Completion<Value: Sendable>: Sendable {
+enum Completion<Value: Sendable>: Sendable {
     /// The delegate, with the tag that the operation was given.
     case delegate(tag: Int)
     case waiter(any OperationWaiter<Value>)
@@ -37,12 +39,12 @@ package enum Completion<Value: Sendable>: Sendable {
     case answered
 
     /// The tag for the delegate; 0 for an operation that no delegate asked for.
-    package var tag: Int {
+    var tag: Int {
         if case .delegate(let tag) = self { tag } else { 0 }
     }
 
     /// True when the delegate gets the answer.
-    package var isDelegates: Bool {
+    var isDelegates: Bool {
         if case .delegate = self { true } else { false }
     }
 
@@ -63,13 +65,13 @@ package enum Completion<Value: Sendable>: Sendable {
     }
 
     /// True when this answers `waiter`.
-    package func answers(_ waiter: AnyObject) -> Bool {
+    func answers(_ waiter: AnyObject) -> Bool {
         if case .waiter(let mine) = self { mine === waiter } else { false }
     }
 }
 
 /// The result of an attempt to cancel an operation, and the completion to answer.
-package enum Cancellation<Value: Sendable>: Sendable {
+enum Cancellation<Value: Sendable>: Sendable {
     /// The operation is gone, as if it had never been asked for.
     case removed(Completion<Value>)
     /// The operation has begun and goes on; no answer follows when it ends.
@@ -78,7 +80,7 @@ package enum Cancellation<Value: Sendable>: Sendable {
     case tooLate
 
     /// The completion to answer now.
-    package var completion: Completion<Value>? {
+    var completion: Completion<Value>? {
         switch self {
         case .removed(let completion), .detached(let completion): completion
         case .tooLate: nil

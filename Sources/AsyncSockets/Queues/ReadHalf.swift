@@ -1,31 +1,32 @@
-package import FoundationEssentials
-package import SocketBuffers
+internal import FoundationEssentials
+internal import SocketBuffers
+internal import SocketCore
 
 /// The receiving half of a connection: the reads that wait, the bytes that wait for reads, and the clock of
 /// the oldest read.
 ///
 /// A class, so that the connection may use one part of it while another is in use. Exclusivity is not checked
 /// at run time: the turn ensures it.
-package final class ReadHalf {
+final class ReadHalf {
     // Private: another module would check the exclusivity of each access at run time.
     @exclusivity(unchecked) private var packets = WaitingPackets<ReadPacket>()
     /// Bytes that were received (and decrypted) and that no read has taken yet.
-    package let preBuffer = PreBuffer()
+    let preBuffer = PreBuffer()
 
     /// How many bytes are read ahead of any request, so that a FIN is noticed.
-    package static let readAheadLimit = 64 * 1024
+    static let readAheadLimit = 64 * 1024
 
-    package init() {}
+    init() {}
 
     /// The front of the queue.
-    package enum Front {
+    enum Front {
         case read
         case startTLS
         case nothing
     }
 
     /// The result of the read at the front.
-    package enum Answer {
+    enum Answer {
         /// The read is done, and gone from the queue.
         case complete(Data, Completion<Data>)
         case incomplete
@@ -37,39 +38,39 @@ package final class ReadHalf {
 
     // MARK: - The queue
 
-    package var isEmpty: Bool { packets.isEmpty }
+    var isEmpty: Bool { packets.isEmpty }
 
     /// True while a task waits in a read. A task that was served is gone.
-    package var hasWaiter: Bool {
+    var hasWaiter: Bool {
         var found = false
         packets.forEach { if case .waiter = $0.pointee.completion { found = true } }
         return found
     }
 
-    package var front: Front {
+    var front: Front {
         if packets.front != nil { return .read }
         return packets.isAtStartTLS ? .startTLS : .nothing
     }
 
-    package func append(_ packet: consuming ReadPacket) {
+    func append(_ packet: consuming ReadPacket) {
         packets.append(consume packet)
     }
 
-    package func appendStartTLS() {
+    func appendStartTLS() {
         packets.appendStartTLS()
     }
 
-    package func removeStartTLS() {
+    func removeStartTLS() {
         packets.removeStartTLS()
     }
 
     /// Gives up the oldest read and returns its completion; nil when no read waits.
-    package func drop() -> Completion<Data>? {
+    func drop() -> Completion<Data>? {
         packets.drop()?.completion
     }
 
     /// Removes the read of `waiter`. The bytes that it had collected go back to the front of the buffer.
-    package func cancel(_ waiter: AnyObject) -> Cancellation<Data> {
+    func cancel(_ waiter: AnyObject) -> Cancellation<Data> {
         guard let (index, read) = packets.find(waiter) else { return .tooLate }
         let completion = read.pointee.completion
         read.pointee.putBack(into: preBuffer)
@@ -80,7 +81,7 @@ package final class ReadHalf {
     // MARK: - Bytes
 
     /// True when the next bytes from the peer are wanted now.
-    package var wantsBytes: Bool {
+    var wantsBytes: Bool {
         switch front {
         case .read: true
         case .startTLS: false
@@ -89,24 +90,24 @@ package final class ReadHalf {
     }
 
     /// How many bytes may be fetched into `preBuffer` now.
-    package var room: Int {
+    var room: Int {
         packets.isEmpty ? Self.readAheadLimit - preBuffer.count : Self.readAheadLimit
     }
 
     /// True when bytes wait for a read: whatever becomes of the connection, they stay.
-    package var hasUnreadBytes: Bool {
+    var hasUnreadBytes: Bool {
         !preBuffer.isEmpty && front == .nothing
     }
 
     /// False when nothing can be served: no byte is there, and the read at the front, if there is one, wants
     /// some.
-    package var mayServe: Bool {
+    var mayServe: Bool {
         !preBuffer.isEmpty || packets.front?.pointee.wantsNothing == true
     }
 
     /// Offers the read at the front what is in `preBuffer`; nil when no read is there, or nothing it could
     /// take.
-    package func serve() -> Answer? {
+    func serve() -> Answer? {
         guard let read = packets.front, !preBuffer.isEmpty || read.pointee.wantsNothing else { return nil }
         switch read.pointee.take(from: preBuffer) {
         case .complete(let data):
@@ -123,12 +124,12 @@ package final class ReadHalf {
     }
 
     /// True for a read that no byte is needed for.
-    package func wantsNothing(_ goal: ReadPacket.Goal) -> Bool {
+    func wantsNothing(_ goal: ReadPacket.Goal) -> Bool {
         if case .length(0) = goal { true } else { false }
     }
 
     /// Serves a read that is not queued, if no other waits; nil when it has to wait, and nothing was taken.
-    package func serveAtOnce(_ read: inout ReadPacket) -> Answer? {
+    func serveAtOnce(_ read: inout ReadPacket) -> Answer? {
         guard packets.isEmpty, !preBuffer.isEmpty || read.wantsNothing, read.takesAllOrNothing(of: preBuffer) else {
             return nil
         }
@@ -141,12 +142,12 @@ package final class ReadHalf {
     }
 
     /// True when the read at the front is complete with the end of the stream.
-    package var isAtReadToEnd: Bool {
+    var isAtReadToEnd: Bool {
         packets.front?.pointee.isToEnd ?? false
     }
 
     /// The stream has ended in good order: the read to the end that is at the front is complete.
-    package func finishReadToEnd() -> (data: Data, completion: Completion<Data>)? {
+    func finishReadToEnd() -> (data: Data, completion: Completion<Data>)? {
         guard isAtReadToEnd, let read = packets.front else { return nil }
         let result = (read.pointee.finish(), read.pointee.completion)
         packets.removeFront()
@@ -154,7 +155,7 @@ package final class ReadHalf {
     }
 
     /// Gives up the read at the front, and takes what it has so far.
-    package func abandon() -> (bytesSoFar: Data, completion: Completion<Data>)? {
+    func abandon() -> (bytesSoFar: Data, completion: Completion<Data>)? {
         guard let read = packets.front else { return nil }
         let result = (read.pointee.takeIncomplete(from: preBuffer), read.pointee.completion)
         packets.removeFront()
@@ -163,7 +164,7 @@ package final class ReadHalf {
 
     /// Gives up the read at the front, if a waiter has asked for it: its error brings no bytes, so what it
     /// has collected stays for the next one.
-    package func withdrawWaiters() -> Completion<Data>? {
+    func withdrawWaiters() -> Completion<Data>? {
         guard let read = packets.front, !read.pointee.completion.isDelegates else { return nil }
         let completion = read.pointee.completion
         read.pointee.putBack(into: preBuffer)
@@ -173,7 +174,7 @@ package final class ReadHalf {
 
     /// True when `withdrawWaiters()` would leave bytes that a later read may have: `startTLS` would refuse
     /// them.
-    package var wouldLeaveBytes: Bool {
+    var wouldLeaveBytes: Bool {
         guard !packets.hasStartTLS, let read = packets.front, !read.pointee.completion.isDelegates else { return false }
         return read.pointee.bytesDone(in: preBuffer) > 0
     }
@@ -182,37 +183,37 @@ package final class ReadHalf {
 
     /// The bytes that have come for the read at the front since the last call, and its tag; nil when there
     /// are none, or when the read is not a delegate's.
-    package func takeProgress() -> (count: Int, tag: Int)? {
+    func takeProgress() -> (count: Int, tag: Int)? {
         guard let read = packets.front, let count = read.pointee.newProgress(in: preBuffer) else { return nil }
         guard case .delegate(let tag) = read.pointee.completion else { return nil }
         return (count, tag)
     }
 
     /// The progress of the read at the front; nil when no read waits.
-    package var progress: OperationProgress? {
+    var progress: OperationProgress? {
         packets.front?.pointee.progress(in: preBuffer)
     }
 
     // MARK: - Time
 
     /// Starts the clock of the oldest read, unless it runs.
-    package func startClock() { packets.startClock() }
+    func startClock() { packets.startClock() }
 
-    package var hasDeadline: Bool { packets.hasDeadline }
+    var hasDeadline: Bool { packets.hasDeadline }
 
     /// When the oldest read has taken too long, or a waiter's time may end.
-    package var deadline: Deadline? { packets.deadline }
+    var deadline: Deadline? { packets.deadline }
 
     /// A waiter whose time has come; nil when none is left.
-    package func lateWaiter(at now: Deadline) -> (any OperationWaiter<Data>)? { packets.lateWaiter(at: now) }
+    func lateWaiter(at now: Deadline) -> (any OperationWaiter<Data>)? { packets.lateWaiter(at: now) }
 
     /// The oldest read, when it has taken too long, once.
-    package func takeLate(at now: Deadline) -> LateOperation? {
+    func takeLate(at now: Deadline) -> LateOperation? {
         let progress = progress
         return packets.takeLate(at: now, progress)
     }
 
     /// Lets a late read go on for `seconds` more; returns the time it had when it is to end now. Nil, and
     /// nothing changes, when it is no longer the oldest.
-    package func extend(_ number: UInt32, by seconds: Double) -> Double? { packets.extend(number, by: seconds) }
+    func extend(_ number: UInt32, by seconds: Double) -> Double? { packets.extend(number, by: seconds) }
 }
