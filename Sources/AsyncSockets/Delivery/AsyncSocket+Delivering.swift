@@ -38,6 +38,7 @@ extension AsyncSocket: EventSocket {
         case .didAccept(let connection):
             deliver(connection, to: delegate)
         case .didStopListening(let listener):
+            guard listener.claimEnd() else { return }
             vacate(listener)
             deliver(.didDisconnect(nil), to: delegate)
         case .didConnect(let host, let port):
@@ -80,6 +81,21 @@ extension AsyncSocket: EventSocket {
         case .didDisconnect(let error):
             delegate?.socketDidDisconnect(self, withError: error)
             delegate?.socketDidDisconnect(self, withError: error as (any Error)?)
+        }
+    }
+
+    /// Sends the end of a listener that this call has closed to the delegate queue, so that it is there when
+    /// `disconnect()` returns. The loop sends it too, for a delegate that is inline or has moved: the first
+    /// one counts.
+    func sendEnd(of listener: Listener, _ outlet: EventOutlet<AsyncSocket>) {
+        guard listener.hasBegun, let queue = delegateQueue, queue !== socketQueue else { return }
+        queue.async { [weak self] in
+            guard let self else { return }
+            var (delegate, current): ((any AsyncSocketDelegate)?, DispatchQueue?) = (nil, nil)
+            copyDelegate(to: &delegate, &current)
+            guard current === queue else { return }
+            deliver(.didStopListening(listener), to: delegate)
+            outlet.end.reach()
         }
     }
 

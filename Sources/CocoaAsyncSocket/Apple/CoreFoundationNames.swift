@@ -45,9 +45,9 @@ public var kCFBooleanFalse: CFBoolean! { NSNumber(value: false) }
 /// The code of an error.
 public func CFErrorGetCode(_ err: CFError) -> CFIndex { err.code }
 /// The domain of an error.
-public func CFErrorGetDomain(_ err: CFError) -> CFString { err.domain as NSString }
+public func CFErrorGetDomain(_ err: CFError) -> CFString! { err.domain as NSString }
 /// The description of an error for a person.
-public func CFErrorCopyDescription(_ err: CFError) -> CFString? { err.localizedDescription as NSString }
+public func CFErrorCopyDescription(_ err: CFError) -> CFString! { err.localizedDescription as NSString }
 
 /// The number of elements of an array.
 public func CFArrayGetCount(_ theArray: CFArray) -> CFIndex { theArray.count }

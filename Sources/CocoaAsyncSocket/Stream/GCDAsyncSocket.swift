@@ -211,7 +211,9 @@ open class GCDAsyncSocket: NSObject {
     open func accept(onPort port: UInt16) throws { try accept(onInterface: nil, port: port) }
     /// Listens on a port of one interface: a name, an address, "localhost" or "loopback"; nil: all.
     open func accept(onInterface interface: String?, port: UInt16) throws {
-        try begin("accept", to: nil) { core throws(AsyncSocketError) in try core.accept(onInterface: interface, port: port) }
+        try begin("accept", to: nil, by: interface) { core throws(AsyncSocketError) in
+            try core.accept(onInterface: interface, port: port)
+        }
     }
     /// Listens on a Unix-domain socket. A file there that is not an abandoned socket is left alone.
     open func accept(on url: URL) throws {
@@ -229,7 +231,8 @@ open class GCDAsyncSocket: NSObject {
     open func connect(
         toHost host: String, onPort port: UInt16, viaInterface interface: String?, withTimeout timeout: TimeInterval
     ) throws {
-        try begin("connect", to: host) { core throws(AsyncSocketError) in
+        guard !host.isEmpty else { throw GCDAsyncSocketError(.badParamError, InterfaceCheck.emptyHost) }
+        try begin("connect", to: host, by: interface) { core throws(AsyncSocketError) in
             try core.connect(toHost: host, onPort: port, viaInterface: interface, withTimeout: timeout)
         }
     }
@@ -244,15 +247,13 @@ open class GCDAsyncSocket: NSObject {
     /// Connects to an address by an interface.
     open func connect(toAddress remoteAddr: Data, viaInterface interface: String?, withTimeout timeout: TimeInterval) throws {
         let address = try Self.internetAddress(remoteAddr)
-        try begin("connect", to: address.host) { core throws(AsyncSocketError) in
+        try begin("connect", to: address.host, by: interface) { core throws(AsyncSocketError) in
             try core.connect(toAddress: address, viaInterface: interface, withTimeout: timeout)
         }
     }
     /// Connects to a Unix-domain socket.
     open func connect(to url: URL, withTimeout timeout: TimeInterval) throws {
-        try begin("connect", to: nil) { core throws(AsyncSocketError) in
-            try core.connect(toPath: url.path, withTimeout: timeout)
-        }
+        try begin("connect", to: nil) { core throws(AsyncSocketError) in try core.connect(toPath: url.path, withTimeout: timeout) }
     }
 
     /// Ends the connection, the attempt or the listener at once. Reads and writes that wait are dropped.
