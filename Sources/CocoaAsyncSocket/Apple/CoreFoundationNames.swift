@@ -84,6 +84,18 @@ public final class CFWriteStream {}
 )
 open class NetService: NSObject {}
 
+/// A search for Bonjour services, which Linux lacks.
+@available(*, unavailable, message: "Linux has no NetServiceBrowser: browse with Avahi, or send multicast with GCDAsyncUdpSocket")
+open class NetServiceBrowser: NSObject {}
+
+/// The callbacks of a Bonjour service, which Linux lacks.
+@available(*, unavailable, message: "Linux has no NetService: leave these methods out")
+public protocol NetServiceDelegate {}
+
+/// The callbacks of a search for Bonjour services, which Linux lacks.
+@available(*, unavailable, message: "Linux has no NetServiceBrowser: leave these methods out")
+public protocol NetServiceBrowserDelegate {}
+
 // MARK: - Keys of TLS settings
 
 /// The name that the server's certificate must be for: a String.

@@ -104,9 +104,7 @@ open class GCDAsyncSocket: NSObject {
     var core: AsyncSocket
 
     /// A socket without a delegate and a queue.
-    public convenience override init() {
-        self.init(delegate: nil, delegateQueue: nil, socketQueue: nil)
-    }
+    public convenience override init() { self.init(delegate: nil, delegateQueue: nil, socketQueue: nil) }
 
     /// A socket with a delegate, the queue on which it is called, and a queue on which the socket runs.
     ///
