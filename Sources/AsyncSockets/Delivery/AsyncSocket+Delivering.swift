@@ -38,7 +38,6 @@ extension AsyncSocket: EventSocket {
         case .didAccept(let connection):
             deliver(connection, to: delegate)
         case .didStopListening(let listener):
-            guard listener.claimEnd() else { return }
             vacate(listener)
             deliver(.didDisconnect(nil), to: delegate)
         case .didConnect(let host, let port):
@@ -93,7 +92,7 @@ extension AsyncSocket: EventSocket {
             guard let self else { return }
             var (delegate, current): ((any AsyncSocketDelegate)?, DispatchQueue?) = (nil, nil)
             copyDelegate(to: &delegate, &current)
-            guard current === queue else { return }
+            guard current === queue, listener.claimEnd() else { return }
             deliver(.didStopListening(listener), to: delegate)
             outlet.end.reach()
         }

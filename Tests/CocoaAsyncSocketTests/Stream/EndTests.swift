@@ -34,6 +34,27 @@ import Testing
         }
     }
 
+    @Test func aListenersEndComesOnceThoughItsDelegateMoves() async throws {
+        for round in 1...100 {
+            let (first, second) = (DispatchQueue(label: "first"), DispatchQueue(label: "second"))
+            let gate = DispatchSemaphore(value: 0)
+            let (listener, diary) = try Wire.listening(first)
+            first.async { gate.wait() }
+            listener.disconnect()
+            if round.isMultiple(of: 2) { listener.delegateQueue = second }
+            gate.signal()
+            #expect(try await diary.end() == nil)
+            first.sync {}
+            // The next end comes after all of this one.
+            try listener.accept(onInterface: "127.0.0.1", port: 0)
+            listener.disconnect()
+            try await eventually("the second end") { diary.lines.count == 2 }
+            second.sync {}
+            first.sync {}
+            #expect(diary.lines == ["disconnected", "disconnected"], "round \(round)")
+        }
+    }
+
     @Test func theEndOfAConnectionIsOnTheQueueWhenDisconnectReturns() async throws {
         for round in 1...100 {
             let wire = try await Wire.make()
