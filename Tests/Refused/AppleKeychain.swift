@@ -1,4 +1,4 @@
-// error: 'SecItemCopyMatching' is unavailable: Linux has no Keychain: read the identity from a file, with SecPKCS12Import
+// error: 'SecItemCopyMatching' is unavailable: Linux has no Keychain: read the identity from a file
 
 import CocoaAsyncSocket
 import Foundation

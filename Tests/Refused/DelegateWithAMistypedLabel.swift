@@ -1,4 +1,4 @@
-// error: instance method 'socket(_:didRead:withTags:)' nearly matches defaulted requirement 'socket(_:didRead:withTag:)'
+// error: instance method 'socket(_:didRead:withTags:)' nearly matches defaulted requirement
 
 import CocoaAsyncSocket
 import Foundation

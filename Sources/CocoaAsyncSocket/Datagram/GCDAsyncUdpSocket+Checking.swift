@@ -1,7 +1,7 @@
 internal import AsyncSockets
 internal import SocketBuffers
 
-// What the original checks before it acts. The core checks once more, with its own words: another thread may
+// The original's checks before it acts. The core checks once more, with its own words: another thread may
 // be faster.
 extension GCDAsyncUdpSocket {
     func bind(by interface: String?, _ start: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {

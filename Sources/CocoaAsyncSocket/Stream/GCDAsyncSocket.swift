@@ -218,9 +218,7 @@ open class GCDAsyncSocket: NSObject {
         try begin("accept", to: nil) { core throws(AsyncSocketError) in try core.accept(onPath: url.path) }
     }
     /// Connects to a host, without a limit of time.
-    open func connect(toHost host: String, onPort port: UInt16) throws {
-        try connect(toHost: host, onPort: port, withTimeout: -1)
-    }
+    open func connect(toHost host: String, onPort port: UInt16) throws { try connect(toHost: host, onPort: port, withTimeout: -1) }
     /// Connects to a host within so many seconds; negative: no limit.
     open func connect(toHost host: String, onPort port: UInt16, withTimeout timeout: TimeInterval) throws {
         try connect(toHost: host, onPort: port, viaInterface: nil, withTimeout: timeout)
@@ -251,7 +249,9 @@ open class GCDAsyncSocket: NSObject {
     }
     /// Connects to a Unix-domain socket.
     open func connect(to url: URL, withTimeout timeout: TimeInterval) throws {
-        try begin("connect", to: nil) { core throws(AsyncSocketError) in try core.connect(toPath: url.path, withTimeout: timeout) }
+        try begin("connect", to: nil) { core throws(AsyncSocketError) in
+            try core.connect(toPath: url.path, withTimeout: timeout)
+        }
     }
 
     /// Ends the connection, the attempt or the listener at once. Reads and writes that wait are dropped.

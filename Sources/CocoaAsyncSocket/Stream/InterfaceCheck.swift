@@ -1,6 +1,6 @@
 internal import SocketCore
 
-/// What the original says about an interface that cannot be used.
+/// The original's words about an interface that cannot be used.
 enum InterfaceCheck {
     static let emptyHost = "Invalid host parameter (nil or \"\"). Should be a domain name or IP address string."
     static let unknown = "Unknown interface. Specify valid interface by name (e.g. \"en1\") or IP address."

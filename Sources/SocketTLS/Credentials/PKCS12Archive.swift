@@ -12,7 +12,7 @@
 
 internal import COpenSSL
 
-/// What a PKCS#12 file has for TLS.
+/// The parts of a PKCS#12 file that TLS needs.
 package struct PKCS12Contents: Sendable {
     package let identity: TLSIdentity
     /// The root of the identity's chain, which a handshake does not send.

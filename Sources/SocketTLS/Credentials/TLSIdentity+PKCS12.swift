@@ -44,7 +44,7 @@ extension TLSIdentity {
         self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try archive.identity(source) }
     }
 
-    /// The identity and the root of a PKCS#12 file; nil without a private key. The errors are those of
+    /// The identity and the root of a PKCS#12 file; nil without a private key. It throws the errors of
     /// `init(pkcs12:passphrase:allowsLegacyAlgorithms:)`.
     package static func contents(
         ofPKCS12 bytes: [UInt8], passphrase: String?, allowsLegacyAlgorithms: Bool = false
