@@ -48,8 +48,7 @@ public protocol GCDAsyncSocketDelegate: NSObjectProtocol {
     /// The same for a delegate that decides in a task. It is asked if the other method is not there.
     func socket(_ sock: GCDAsyncSocket, didReceive trust: SecTrust) async -> Bool
 
-    // The same with an exclamation mark after each type, as older programs spell it. The ordinary method is
-    // called, and its default calls this one.
+    // The same with exclamation marks, as older programs spell it: the ordinary method's default calls it.
     /// The older spelling.
     func newSocketQueueForConnection(fromAddress address: Data!, on sock: GCDAsyncSocket!) -> DispatchQueue?
     /// The older spelling.
@@ -218,7 +217,9 @@ open class GCDAsyncSocket: NSObject {
         try begin("accept", to: nil) { core throws(AsyncSocketError) in try core.accept(onPath: url.path) }
     }
     /// Connects to a host, without a limit of time.
-    open func connect(toHost host: String, onPort port: UInt16) throws { try connect(toHost: host, onPort: port, withTimeout: -1) }
+    open func connect(toHost host: String, onPort port: UInt16) throws {
+        try connect(toHost: host, onPort: port, withTimeout: -1)
+    }
     /// Connects to a host within so many seconds; negative: no limit.
     open func connect(toHost host: String, onPort port: UInt16, withTimeout timeout: TimeInterval) throws {
         try connect(toHost: host, onPort: port, viaInterface: nil, withTimeout: timeout)
