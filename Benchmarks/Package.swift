@@ -33,6 +33,11 @@ let package = Package(
             path: "Sources/OwnAsyncServer", swiftSettings: strict
         ),
         .executableTarget(
+            name: "server-ours-cocoa",
+            dependencies: ["ServerArguments", arguments, .product(name: "CocoaAsyncSocket", package: "AsyncSockets")],
+            path: "Sources/OwnCocoaServer", swiftSettings: strict
+        ),
+        .executableTarget(
             name: "server-nio",
             dependencies: [
                 "ServerArguments", arguments,

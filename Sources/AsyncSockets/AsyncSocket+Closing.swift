@@ -10,13 +10,16 @@ extension AsyncSocket {
     /// one nothing before that.
     public func disconnect() {
         let occupation = state.withLock { $0.occupation }
-        if case .connection(let connection) = occupation {
+        switch occupation {
+        case .nothing: break
+        case .listening(let listener, let outlet): if listener.close() { sendEnd(of: listener, outlet) }
+        case .connection(let connection):
             connection.record.withLock { record in
                 record.claims.isDisconnected = true
                 record.claims.isClosing = true
             }
+            occupation.close()
         }
-        occupation.close()
     }
 
     /// Ends the connection once the reads that are queued now are complete. Later reads and writes are

@@ -88,7 +88,8 @@ struct BenchCommand: ParsableCommand {
         return Server.all.filter { candidate in
             let isWanted =
                 server.isEmpty
-                ? !(quick || growth || instructions) || Goal.servers.contains(candidate.name) : server.contains(candidate.name)
+                ? !(quick || growth || instructions) || Goal.servers.contains(candidate.name)
+                    || instructions && candidate.isForCounting : server.contains(candidate.name)
             if isWanted && !bench.has(candidate) { progress("\(candidate.name) was not built, and is left out") }
             return isWanted && bench.has(candidate)
         }

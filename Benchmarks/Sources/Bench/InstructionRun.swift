@@ -31,10 +31,15 @@ struct InstructionRun {
 
         /// The goal of the inline delegate, relative to the floor's instructions.
         var floor: Double?
+        /// The goal of the drop-in module, relative to a delegate with a queue.
+        var cocoa: Double?
 
         /// The most instructions of a server. A relative goal needs the figure that it is relative to.
-        func goal(of server: String, inline measured: Double?, floor floorMeasured: Double? = nil) -> Double? {
+        func goal(
+            of server: String, inline measured: Double?, floor floorMeasured: Double? = nil, queue: Double? = nil
+        ) -> Double? {
             switch server {
+            case Server.oursWithCocoa: queue.flatMap { measured in cocoa.map { $0 * measured } }
             case Server.ours: inline ?? floorMeasured.flatMap { measured in floor.map { $0 * measured } }
             case Server.oursWithTasks: measured.flatMap { measured in tasks.map { $0 * measured } }
             default: nil
@@ -43,7 +48,7 @@ struct InstructionRun {
     }
 
     static let counts = [
-        Count(workload: "plain-echo-64B-64", inline: 3_500, tasks: 1.15),
+        Count(workload: "plain-echo-64B-64", inline: 3_500, tasks: 1.15, cocoa: 1.3),
         Count(workload: "tls-echo-64B-64", inline: 20_500, tasks: 1.15),
         Count(workload: "plain-lines", tasks: 1.2), Count(workload: "tls-lines", tasks: 1.2),
         Count(workload: "accept", inline: 20_000), Count(workload: "handshake"), Count(workload: "resumed"),
@@ -85,9 +90,9 @@ struct InstructionRun {
         func measured(_ server: String) -> Double? {
             rows.first { $0.workload == entry.workload && $0.server == server }?.instructions
         }
-        let (inline, floor) = (measured(Server.ours), measured(Server.floor))
+        let (inline, floor, queue) = (measured(Server.ours), measured(Server.floor), measured(Server.oursWithQueue))
         for index in rows.indices where rows[index].workload == entry.workload {
-            rows[index].goal = entry.goal(of: rows[index].server, inline: inline, floor: floor)
+            rows[index].goal = entry.goal(of: rows[index].server, inline: inline, floor: floor, queue: queue)
         }
     }
 

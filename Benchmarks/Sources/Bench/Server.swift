@@ -19,11 +19,14 @@ struct Server: Sendable {
     var modes: Set<ServerMode>?
     /// Measured only if a workload names it.
     var isSpecial = false
+    /// Measured only where instructions of plain echoes are counted.
+    var isForCounting = false
 
     func can(_ workload: Workload) -> Bool {
         if let modes, !modes.contains(workload.mode) { return false }
         if workload.tickets > 0, case .never = tickets { return false }
         if let names = workload.servers { return names.contains(name) }
+        if isForCounting, workload.name != Self.counted { return false }
         return !isSpecial
     }
 
@@ -46,6 +49,8 @@ extension Server {
     static let oursWithQueue = "ours-queue"
     /// Ours with a task for each connection, on the event loop.
     static let oursWithTasks = "ours-async"
+    /// The drop-in module, whose delegate is called on a queue.
+    static let oursWithCocoa = "ours-cocoa"
     static let nio = "nio"
     /// SwiftNIO with a task for each connection, as its documentation shows.
     static let nioWithTasks = "nio-async"
@@ -55,10 +60,14 @@ extension Server {
     /// The floor with as many tickets as SwiftNIO sends, to show their cost.
     static let floorWithTickets = "c-2-tickets"
 
+    /// The workload that the drop-in module takes part in.
+    private static let counted = "plain-echo-64B-64"
+
     static let all: [Server] = [
         Server(name: ours, program: "server-ours", tickets: .settable),
         Server(name: oursWithQueue, program: "server-ours", arguments: ["--delivery", "queue"], tickets: .settable),
         Server(name: oursWithTasks, program: "server-ours-async", tickets: .settable, modes: [.echo, .lines, .udpEcho]),
+        Server(name: oursWithCocoa, program: "server-ours-cocoa", modes: [.echo], isForCounting: true),
         Server(name: nio, program: "server-nio", tickets: .always),
         Server(
             name: nioWithTasks, program: "server-nio", arguments: ["--api", "async"], tickets: .always, modes: [.echo, .lines]),

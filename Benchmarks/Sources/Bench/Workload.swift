@@ -54,7 +54,7 @@ extension Workload {
     }
 
     /// SwiftNIO's tasks are left out: with the slowest server's rate the others would have little to do.
-    private static let openLoopServers = Server.all.filter { !$0.isSpecial }.map(\.name)
+    private static let openLoopServers = Server.all.filter { !$0.isSpecial && !$0.isForCounting }.map(\.name)
         .filter { ![Server.nioWithTasks, Server.nioWithTasksOnLoop].contains($0) }
 
     /// An open loop: messages are due at a rate, however late the answers are.

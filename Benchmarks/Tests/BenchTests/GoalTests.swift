@@ -45,6 +45,15 @@ import Testing
     #expect(count.goal(of: Server.nioWithTasks, inline: 1000) == nil)
 }
 
+@Test func theDropInModuleIsBoundByADelegateWithAQueue() throws {
+    let count = try #require(InstructionRun.counts.first { $0.workload == "plain-echo-64B-64" })
+    let goal = try #require(count.goal(of: Server.oursWithCocoa, inline: 500, queue: 1000))
+    #expect(abs(goal - 1300) < 1e-9)
+    #expect(count.goal(of: Server.oursWithCocoa, inline: 1000) == nil)
+    let server = try #require(Server.all.first { $0.name == Server.oursWithCocoa })
+    #expect(Workload.all.filter { server.can($0) }.map(\.name) == ["plain-echo-64B-64"])
+}
+
 @Test func bulkDatagramsAreBoundByTheFloor() throws {
     let count = try #require(InstructionRun.counts.first { $0.workload == "udp-receive" })
     let goal = try #require(count.goal(of: Server.ours, inline: 1000, floor: 400))

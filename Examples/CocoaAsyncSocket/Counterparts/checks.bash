@@ -249,7 +249,7 @@ check_cocoa_identity_server() {
     printed 1 wrong "$programs/cocoa-identity-server" 0 "$scratch/chained/chained.p12" guess
     contains wrong '^failed: the passphrase is wrong'
     printed 1 keyless "$programs/cocoa-identity-server" 0 "$scratch/keyless.p12" secret
-    contains keyless '^failed: '
+    contains keyless '^failed: the file holds no identity'
     printed 1 broken "$programs/cocoa-identity-server" 0 "$scratch/server.pem" secret
     contains broken '^failed: the file cannot be read (OSStatus -'
     begin server "$programs/cocoa-identity-server" 0 "$scratch/chained/chained.p12" secret

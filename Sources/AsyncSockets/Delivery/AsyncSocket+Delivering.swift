@@ -83,6 +83,21 @@ extension AsyncSocket: EventSocket {
         }
     }
 
+    /// Sends the end of a listener that this call has closed to the delegate queue, so that it is there when
+    /// `disconnect()` returns. The loop sends it too, for a delegate that is inline or has moved: the first
+    /// one counts.
+    func sendEnd(of listener: Listener, _ outlet: EventOutlet<AsyncSocket>) {
+        guard listener.hasBegun, let queue = delegateQueue, queue !== socketQueue else { return }
+        queue.async { [weak self] in
+            guard let self else { return }
+            var (delegate, current): ((any AsyncSocketDelegate)?, DispatchQueue?) = (nil, nil)
+            copyDelegate(to: &delegate, &current)
+            guard current === queue, listener.claimEnd() else { return }
+            deliver(.didStopListening(listener), to: delegate)
+            outlet.end.reach()
+        }
+    }
+
     /// Makes a socket of an accepted connection and hands it to the delegate.
     private func deliver(_ accepted: AcceptedConnection, to delegate: (any AsyncSocketDelegate)?) {
         guard let delegate else { return accepted.deliver(.noDelegate) }

@@ -54,6 +54,10 @@ extension DelegateEvent: SocketEvent {
         }
     }
 
+    func claimEnd() -> Bool {
+        if case .didStopListening(let listener) = self { listener.claimEnd() } else { true }
+    }
+
     var isProgress: Bool {
         switch self {
         case .didReadPartial, .didWritePartial: true

@@ -177,6 +177,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
         _ event: consuming Socket.Event, to delegate: Socket.Delegate?, of recipient: inout EventRecipient<Socket>
     ) {
         let isEnd = event.isEnd
+        if isEnd, !event.claimEnd() { return }
         if isEnd || !isSuperseded { recipient.deliver(consume event, to: delegate) }
         if isEnd { end.reach() }
     }

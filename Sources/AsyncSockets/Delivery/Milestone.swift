@@ -21,6 +21,8 @@ struct Milestone: ~Copyable, Sendable {
         Self.take(state.load(ordering: .acquiring))?.release()
     }
 
+    var isReached: Bool { state.load(ordering: .acquiring) == Self.reached }
+
     /// Calls `sequel` when it is reached, on the thread that reaches it, or at once when it is reached
     /// already. Call this once.
     func whenReached(_ sequel: @escaping @Sendable () -> Void) {

@@ -31,6 +31,7 @@ final class Listener: Sendable {
         var openCount = 0
         var isClosed = false
         var hasLost = false
+        var isEndDelivered = false
         /// Itself, from `close()` to its end: its socket may be busy with something else by then.
         var ending: Listener?
     }
@@ -55,6 +56,17 @@ final class Listener: Sendable {
 
     /// True until `close()` is called.
     var isOpen: Bool { state.withLock { !$0.isClosed } }
+
+    /// True once it accepts: the end of what the socket did before is delivered.
+    var hasBegun: Bool { beginning.isReached }
+
+    /// True for the first of the two ways on which its end goes to the delegate.
+    func claimEnd() -> Bool {
+        state.withLock { state in
+            defer { state.isEndDelivered = true }
+            return !state.isEndDelivered
+        }
+    }
 
     private var acceptors: [Acceptor] { state.withLock { $0.acceptors } }
 
@@ -177,12 +189,16 @@ final class Listener: Sendable {
         beginning.reach()
     }
 
-    func close() {
-        state.withLock { state in
-            state.isClosed = true
+    /// Ends it; false when it was closed before.
+    @discardableResult
+    func close() -> Bool {
+        let isFirst = state.withLock { state in
+            defer { state.isClosed = true }
             if state.openCount > 0 { state.ending = self }
+            return !state.isClosed
         }
         for acceptor in acceptors { acceptor.close() }
+        return isFirst
     }
 
     /// Ends a listener that has not started, and delivers nothing.

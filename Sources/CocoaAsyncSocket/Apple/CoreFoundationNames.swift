@@ -45,9 +45,9 @@ public var kCFBooleanFalse: CFBoolean! { NSNumber(value: false) }
 /// The code of an error.
 public func CFErrorGetCode(_ err: CFError) -> CFIndex { err.code }
 /// The domain of an error.
-public func CFErrorGetDomain(_ err: CFError) -> CFString { err.domain as NSString }
+public func CFErrorGetDomain(_ err: CFError) -> CFString! { err.domain as NSString }
 /// The description of an error for a person.
-public func CFErrorCopyDescription(_ err: CFError) -> CFString? { err.localizedDescription as NSString }
+public func CFErrorCopyDescription(_ err: CFError) -> CFString! { err.localizedDescription as NSString }
 
 /// The number of elements of an array.
 public func CFArrayGetCount(_ theArray: CFArray) -> CFIndex { theArray.count }
@@ -83,6 +83,18 @@ public final class CFWriteStream {}
         "Linux has no NetService: resolve the service with Avahi or getaddrinfo, and call connect(toHost:onPort:) or connect(toAddress:)"
 )
 open class NetService: NSObject {}
+
+/// A search for Bonjour services, which Linux lacks.
+@available(*, unavailable, message: "Linux has no NetServiceBrowser: browse with Avahi, or send multicast with GCDAsyncUdpSocket")
+open class NetServiceBrowser: NSObject {}
+
+/// The callbacks of a Bonjour service, which Linux lacks.
+@available(*, unavailable, message: "Linux has no NetService: leave these methods out")
+public protocol NetServiceDelegate {}
+
+/// The callbacks of a search for Bonjour services, which Linux lacks.
+@available(*, unavailable, message: "Linux has no NetServiceBrowser: leave these methods out")
+public protocol NetServiceBrowserDelegate {}
 
 // MARK: - Keys of TLS settings
 

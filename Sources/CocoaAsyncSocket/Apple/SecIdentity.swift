@@ -3,6 +3,7 @@
 
 internal import AsyncSockets
 public import Foundation
+internal import SocketTLS
 
 /// A certificate with its private key: the first item of `kCFStreamSSLCertificates`.
 public final class SecIdentity: NSObject, Sendable {
@@ -44,7 +45,8 @@ public var kSecImportItemLabel: CFString { "label" }
 /// The SHA-256 digest of the public key, a key of the items of `SecPKCS12Import`.
 public var kSecImportItemKeyID: CFString { "keyid" }
 
-/// Reads a PKCS#12 file: one dictionary with its identity and its chain.
+/// Reads a PKCS#12 file: one dictionary with its identity and its chain, and none for a file without a
+/// private key. The chain ends with the root if the file has it; a handshake does not send that.
 ///
 /// Nothing is stored in a keychain. Files of old programs, with RC2 or 3DES, are read too.
 @discardableResult
@@ -54,8 +56,8 @@ public func SecPKCS12Import(
     guard let given = options.object(forKey: kSecImportExportPassphrase) else { return errSecPassphraseRequired }
     guard let passphrase = given as? String else { return errSecParam }
     do throws(TLSError) {
-        let identity = try PKCS12Item.identity(in: Array(Data(referencing: pkcs12_data)), passphrase)
-        items.pointee = [PKCS12Item.dictionary(of: identity)] as NSArray
+        let contents = try PKCS12Item.contents(of: Array(Data(referencing: pkcs12_data)), passphrase)
+        items.pointee = contents.map { [PKCS12Item.dictionary(of: $0)] as NSArray } ?? []
         return errSecSuccess
     } catch {
         return error.code == .invalidPrivateKey ? errSecAuthFailed : errSecDecode
@@ -64,19 +66,19 @@ public func SecPKCS12Import(
 
 private enum PKCS12Item {
     /// Old algorithms are tried last: they need a provider that may be missing.
-    static func identity(in file: [UInt8], _ passphrase: String) throws(TLSError) -> TLSIdentity {
+    static func contents(of file: [UInt8], _ passphrase: String) throws(TLSError) -> PKCS12Contents? {
         do throws(TLSError) {
-            return try TLSIdentity(pkcs12: file, passphrase: passphrase)
+            return try TLSIdentity.contents(ofPKCS12: file, passphrase: passphrase)
         } catch {
             guard error.code == .invalidPrivateKey else { throw error }
-            return try TLSIdentity(pkcs12: file, passphrase: passphrase, allowsLegacyAlgorithms: true)
+            return try TLSIdentity.contents(ofPKCS12: file, passphrase: passphrase, allowsLegacyAlgorithms: true)
         }
     }
 
-    static func dictionary(of identity: TLSIdentity) -> NSDictionary {
-        let chain = identity.certificateChain
+    static func dictionary(of contents: PKCS12Contents) -> NSDictionary {
+        let chain = contents.identity.certificateChain + (contents.root.map { [$0] } ?? [])
         let item = NSMutableDictionary()
-        item[kSecImportItemIdentity] = SecIdentity(identity)
+        item[kSecImportItemIdentity] = SecIdentity(contents.identity)
         item[kSecImportItemCertChain] = chain.map { SecCertificate($0) } as NSArray
         item[kSecImportItemTrust] = SecTrust(chain, EvaluationSettings())
         if let leaf = chain.first {

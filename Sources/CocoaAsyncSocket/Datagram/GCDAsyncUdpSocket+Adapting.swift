@@ -53,14 +53,6 @@ extension GCDAsyncUdpSocket {
         }
     }
 
-    /// Has a core bind or connect.
-    func begin(_ start: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
-        let (delegate, queue) = audience.withLock { ($0.delegate, $0.queue) }
-        if delegate == nil { throw Self.misuse("Attempting to use socket without a delegate. Set a delegate first.") }
-        if queue == nil { throw Self.misuse("Attempting to use socket without a delegate queue. Set a delegate queue first.") }
-        try attempt(start)
-    }
-
     func attempt(_ body: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
         do throws(AsyncSocketError) {
             try body(fresh)
@@ -69,14 +61,9 @@ extension GCDAsyncUdpSocket {
         }
     }
 
-    private static func misuse(_ message: String) -> GCDAsyncUdpSocketError {
-        GCDAsyncUdpSocketError(.badConfigError, userInfo: [NSLocalizedDescriptionKey: message])
-    }
-
     static func internetAddress(_ data: Data) throws -> SocketAddress {
         guard let address = SocketAddress(data: data), address.family == .ipv4 || address.family == .ipv6 else {
-            throw GCDAsyncUdpSocketError(
-                .badParamError, userInfo: [NSLocalizedDescriptionKey: "A valid IPv4 or IPv6 address was not given"])
+            throw GCDAsyncUdpSocketError(.badParamError, "A valid IPv4 or IPv6 address was not given")
         }
         return address
     }

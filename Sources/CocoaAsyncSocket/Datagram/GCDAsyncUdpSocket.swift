@@ -191,21 +191,21 @@ open class GCDAsyncUdpSocket: NSObject {
     open func bind(toPort port: UInt16) throws { try bind(toPort: port, interface: nil) }
     /// Binds the socket to a port of one interface: a name, an address, or "localhost"; nil: all.
     open func bind(toPort port: UInt16, interface: String?) throws {
-        try begin { core throws(AsyncSocketError) in try core.bind(toPort: port, interface: interface) }
+        try bind(by: interface) { core throws(AsyncSocketError) in try core.bind(toPort: port, interface: interface) }
     }
     /// Binds the socket to an address, for its version of IP alone.
     open func bind(toAddress localAddr: Data) throws {
         let address = try Self.internetAddress(localAddr)
-        try begin { core throws(AsyncSocketError) in try core.bind(toAddress: address) }
+        try bind(by: nil) { core throws(AsyncSocketError) in try core.bind(toAddress: address) }
     }
     /// Connects to a host: the socket sends to it, and hears it alone. The delegate learns when that is so.
     open func connect(toHost host: String, onPort port: UInt16) throws {
-        try begin { core throws(AsyncSocketError) in try core.connect(toHost: host, onPort: port, withTimeout: -1) }
+        try connect { core throws(AsyncSocketError) in try core.connect(toHost: host, onPort: port, withTimeout: -1) }
     }
     /// Connects to an address.
     open func connect(toAddress remoteAddr: Data) throws {
         let address = try Self.internetAddress(remoteAddr)
-        try begin { core throws(AsyncSocketError) in try core.connect(toAddress: address) }
+        try connect { core throws(AsyncSocketError) in try core.connect(toAddress: address) }
     }
 
     // MARK: - Multicast
@@ -214,13 +214,17 @@ open class GCDAsyncUdpSocket: NSObject {
     open func joinMulticastGroup(_ group: String) throws { try joinMulticastGroup(group, onInterface: nil) }
     /// Joins a multicast group on an interface: a name or an address; nil: the kernel chooses.
     open func joinMulticastGroup(_ group: String, onInterface interface: String?) throws {
-        try attempt { core throws(AsyncSocketError) in try core.joinMulticastGroup(group, onInterface: interface) }
+        try join(by: interface) { core throws(AsyncSocketError) in
+            try core.joinMulticastGroup(group, onInterface: interface)
+        }
     }
     /// Leaves a multicast group.
     open func leaveMulticastGroup(_ group: String) throws { try leaveMulticastGroup(group, onInterface: nil) }
     /// Leaves a multicast group on an interface.
     open func leaveMulticastGroup(_ group: String, onInterface interface: String?) throws {
-        try attempt { core throws(AsyncSocketError) in try core.leaveMulticastGroup(group, onInterface: interface) }
+        try join(by: interface) { core throws(AsyncSocketError) in
+            try core.leaveMulticastGroup(group, onInterface: interface)
+        }
     }
     /// Has multicast datagrams over IPv4 leave by an interface.
     open func sendIPv4Multicast(onInterface interface: String) throws {
@@ -271,9 +275,9 @@ open class GCDAsyncUdpSocket: NSObject {
     // MARK: - Receiving
 
     /// Has the delegate get one datagram. The socket must be bound, connected, or have sent.
-    open func receiveOnce() throws { try attempt { core throws(AsyncSocketError) in try core.receiveOnce() } }
+    open func receiveOnce() throws { try receive { core throws(AsyncSocketError) in try core.receiveOnce() } }
     /// Has the delegate get all datagrams, until `pauseReceiving()` or `receiveOnce()`.
-    open func beginReceiving() throws { try attempt { core throws(AsyncSocketError) in try core.beginReceiving() } }
+    open func beginReceiving() throws { try receive { core throws(AsyncSocketError) in try core.beginReceiving() } }
     /// Has the delegate get no more datagrams.
     open func pauseReceiving() { core.pauseReceiving() }
     /// Sets a filter of datagrams that have arrived. Nil for either removes it.

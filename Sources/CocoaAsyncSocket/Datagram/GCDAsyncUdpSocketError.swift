@@ -34,6 +34,10 @@ public struct GCDAsyncUdpSocketError: Error, CustomNSError, Hashable {
         contents = NSError(domain: GCDAsyncUdpSocketErrorDomain, code: code.rawValue, userInfo: userInfo)
     }
 
+    init(_ code: Code, _ description: String) {
+        self.init(code, userInfo: [NSLocalizedDescriptionKey: description])
+    }
+
     /// The same error, from an `NSError` of its domain.
     public init(_nsError error: NSError) {
         self = GCDAsyncUdpSocketError(error) ?? GCDAsyncUdpSocketError(.otherError, userInfo: error.userInfo)

@@ -39,7 +39,10 @@ extension GCDAsyncSocket {
     // MARK: - Beginning
 
     /// Has the core connect or listen.
-    func begin(_ operation: String, to host: String?, _ start: (AsyncSocket) throws(AsyncSocketError) -> Void) throws {
+    func begin(
+        _ operation: String, to host: String?, by interface: String? = nil,
+        _ start: (AsyncSocket) throws(AsyncSocketError) -> Void
+    ) throws {
         let (delegate, queue) = audience
         if delegate == nil { throw Self.misuse("Attempting to \(operation) without a delegate. Set a delegate first.") }
         if queue == nil { throw Self.misuse("Attempting to \(operation) without a delegate queue. Set a delegate queue first.") }
@@ -48,6 +51,9 @@ extension GCDAsyncSocket {
         }
         guard core.isIPv4Enabled || core.isIPv6Enabled else {
             throw Self.misuse("Both IPv4 and IPv6 have been disabled. Must enable at least one protocol first.")
+        }
+        if let text = InterfaceCheck.complaint(about: interface, core.isIPv4Enabled, core.isIPv6Enabled) {
+            throw GCDAsyncSocketError(.badParamError, text)
         }
         reads.begin(clears: true)
         defer { reads.begin(clears: false) }
@@ -60,14 +66,13 @@ extension GCDAsyncSocket {
     }
 
     private static func misuse(_ message: String) -> GCDAsyncSocketError {
-        GCDAsyncSocketError(.badConfigError, userInfo: [NSLocalizedDescriptionKey: message])
+        GCDAsyncSocketError(.badConfigError, message)
     }
 
     /// An IPv4 or IPv6 address in a Data.
     static func internetAddress(_ data: Data) throws -> SocketAddress {
         guard let address = SocketAddress(data: data), address.family == .ipv4 || address.family == .ipv6 else {
-            throw GCDAsyncSocketError(
-                .badParamError, userInfo: [NSLocalizedDescriptionKey: "A valid IPv4 or IPv6 address was not given"])
+            throw GCDAsyncSocketError(.badParamError, "A valid IPv4 or IPv6 address was not given")
         }
         return address
     }

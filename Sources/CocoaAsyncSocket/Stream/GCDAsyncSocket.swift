@@ -48,8 +48,7 @@ public protocol GCDAsyncSocketDelegate: NSObjectProtocol {
     /// The same for a delegate that decides in a task. It is asked if the other method is not there.
     func socket(_ sock: GCDAsyncSocket, didReceive trust: SecTrust) async -> Bool
 
-    // The same with an exclamation mark after each type, as older programs spell it. The ordinary method is
-    // called, and its default calls this one.
+    // The same with exclamation marks, as older programs spell it: the ordinary method's default calls it.
     /// The older spelling.
     func newSocketQueueForConnection(fromAddress address: Data!, on sock: GCDAsyncSocket!) -> DispatchQueue?
     /// The older spelling.
@@ -104,9 +103,7 @@ open class GCDAsyncSocket: NSObject {
     var core: AsyncSocket
 
     /// A socket without a delegate and a queue.
-    public convenience override init() {
-        self.init(delegate: nil, delegateQueue: nil, socketQueue: nil)
-    }
+    public convenience override init() { self.init(delegate: nil, delegateQueue: nil, socketQueue: nil) }
 
     /// A socket with a delegate, the queue on which it is called, and a queue on which the socket runs.
     ///
@@ -211,7 +208,9 @@ open class GCDAsyncSocket: NSObject {
     open func accept(onPort port: UInt16) throws { try accept(onInterface: nil, port: port) }
     /// Listens on a port of one interface: a name, an address, "localhost" or "loopback"; nil: all.
     open func accept(onInterface interface: String?, port: UInt16) throws {
-        try begin("accept", to: nil) { core throws(AsyncSocketError) in try core.accept(onInterface: interface, port: port) }
+        try begin("accept", to: nil, by: interface) { core throws(AsyncSocketError) in
+            try core.accept(onInterface: interface, port: port)
+        }
     }
     /// Listens on a Unix-domain socket. A file there that is not an abandoned socket is left alone.
     open func accept(on url: URL) throws {
@@ -229,7 +228,8 @@ open class GCDAsyncSocket: NSObject {
     open func connect(
         toHost host: String, onPort port: UInt16, viaInterface interface: String?, withTimeout timeout: TimeInterval
     ) throws {
-        try begin("connect", to: host) { core throws(AsyncSocketError) in
+        guard !host.isEmpty else { throw GCDAsyncSocketError(.badParamError, InterfaceCheck.emptyHost) }
+        try begin("connect", to: host, by: interface) { core throws(AsyncSocketError) in
             try core.connect(toHost: host, onPort: port, viaInterface: interface, withTimeout: timeout)
         }
     }
@@ -244,7 +244,7 @@ open class GCDAsyncSocket: NSObject {
     /// Connects to an address by an interface.
     open func connect(toAddress remoteAddr: Data, viaInterface interface: String?, withTimeout timeout: TimeInterval) throws {
         let address = try Self.internetAddress(remoteAddr)
-        try begin("connect", to: address.host) { core throws(AsyncSocketError) in
+        try begin("connect", to: address.host, by: interface) { core throws(AsyncSocketError) in
             try core.connect(toAddress: address, viaInterface: interface, withTimeout: timeout)
         }
     }

@@ -40,6 +40,10 @@ public struct GCDAsyncSocketError: Error, CustomNSError, Hashable {
         contents = NSError(domain: GCDAsyncSocketErrorDomain, code: code.rawValue, userInfo: userInfo)
     }
 
+    init(_ code: Code, _ description: String) {
+        self.init(code, userInfo: [NSLocalizedDescriptionKey: description])
+    }
+
     /// The same error, from an `NSError` of its domain.
     public init(_nsError error: NSError) {
         self = GCDAsyncSocketError(error) ?? GCDAsyncSocketError(.otherError, userInfo: error.userInfo)

@@ -2,7 +2,7 @@
 //  1. A key that the original refuses is refused in its words, and a value of a wrong type with the name of
 //     its key. A refusal ends the connection.
 //  2. A setting can make the verification stricter. Only `GCDAsyncSocketManuallyEvaluateTrust` takes it from
-//     OpenSSL, and gives it to the delegate.
+//     OpenSSL, and gives it to the delegate. With it an empty name means that no name is verified.
 //  3. Versions and cipher suites that are too weak are left out; if nothing is left, that is refused.
 //  4. Unknown keys mean nothing, as in the original.
 
@@ -45,7 +45,9 @@ struct TLSDictionary {
         let anchors = try values.array(GCDAsyncSocketSSLAnchorCertificates, of: SecCertificate.self, "SecCertificate")?
             .map(\.certificate)
         guard try values.isTrue(GCDAsyncSocketSSLIsServer) else {
-            let name = try values.string(GCDAsyncSocketSSLPeerName) ?? host
+            let named = try values.string(GCDAsyncSocketSSLPeerName)
+            // An empty name means no check of the name, where the delegate decides. Otherwise it is refused.
+            let name = named?.isEmpty == true && isManual ? nil : named ?? host
             let client = try client(expecting: name, isManual: isManual, anchors)
             return (.client(client), EvaluationSettings(anchors: anchors, serverName: name))
         }

@@ -12,6 +12,13 @@
 
 internal import COpenSSL
 
+/// The parts of a PKCS#12 file that TLS needs.
+package struct PKCS12Contents: Sendable {
+    package let identity: TLSIdentity
+    /// The root of the identity's chain, which a handshake does not send.
+    package let root: Certificate?
+}
+
 /// A PKCS#12 file: a private key with its certificates.
 final class PKCS12Archive {
     private let library: LegacyLibrary?
@@ -42,6 +49,14 @@ final class PKCS12Archive {
     /// The key, and the certificates from its own upwards. A root is left out, and so is what does not belong
     /// to the chain.
     func identity(_ passphrase: PassphraseSource) throws(TLSError) -> TLSIdentity {
+        guard let contents = try contents(passphrase) else {
+            throw TLSError(.invalidPrivateKey, "\(source) has no private key.", operation: "PKCS12_parse")
+        }
+        return contents.identity
+    }
+
+    /// The identity, and the root of its chain if the file has it; nil without a private key.
+    func contents(_ passphrase: PassphraseSource) throws(TLSError) -> PKCS12Contents? {
         var key: OpaquePointer?
         var leaf: OpaquePointer?
         var others: OpaquePointer?
@@ -64,15 +79,14 @@ final class PKCS12Archive {
                 encrypted: "\(source) is encrypted", otherwise: "\(source) cannot be decoded.", operation: "PKCS12_parse", entries
             )
         }
-        guard let key else {
-            throw TLSError(.invalidPrivateKey, "\(source) has no private key.", operation: "PKCS12_parse")
-        }
+        guard let key else { return nil }
         guard let leaf else {
             throw TLSError(
                 .invalidCertificate, "\(source) has no certificate for its private key.", operation: "PKCS12_parse")
         }
-        let chain = try Self.chain(from: leaf, Certificate.certificates(sharing: others))
-        return try TLSIdentity(certificateChain: chain, privateKey: Self.copy(key))
+        let (chain, root) = try Self.chain(from: leaf, Certificate.certificates(sharing: others))
+        return PKCS12Contents(
+            identity: try TLSIdentity(certificateChain: chain, privateKey: Self.copy(key)), root: root)
     }
 
     /// The passphrase that fits the file; nil if it needs none.
@@ -101,15 +115,19 @@ final class PKCS12Archive {
         return (isDone == true, entries)
     }
 
-    private static func chain(from leaf: OpaquePointer, _ others: [Certificate]) throws(TLSError) -> [Certificate] {
+    /// From the certificate of the key upwards, without the root.
+    private static func chain(
+        from leaf: OpaquePointer, _ others: [Certificate]
+    ) throws(TLSError) -> ([Certificate], root: Certificate?) {
         var chain = [try Certificate(der: Certificate(sharing: leaf).derBytes)]
         var rest = others
         while let last = chain.last, !last.isSelfIssued, let next = rest.firstIndex(where: { $0.hasIssued(last) }) {
             let issuer = rest.remove(at: next)
-            if issuer.isSelfIssued { break }
-            chain.append(try Certificate(der: issuer.derBytes))
+            let copy = try Certificate(der: issuer.derBytes)
+            if issuer.isSelfIssued { return (chain, copy) }
+            chain.append(copy)
         }
-        return chain
+        return (chain, nil)
     }
 
     private static func copy(_ key: OpaquePointer) throws(TLSError) -> PrivateKey {

@@ -44,6 +44,14 @@ extension TLSIdentity {
         self = try PassphraseSource.asking(passphrase) { source throws(TLSError) in try archive.identity(source) }
     }
 
+    /// The identity and the root of a PKCS#12 file; nil without a private key. It throws the errors of
+    /// `init(pkcs12:passphrase:allowsLegacyAlgorithms:)`.
+    package static func contents(
+        ofPKCS12 bytes: [UInt8], passphrase: String?, allowsLegacyAlgorithms: Bool = false
+    ) throws(TLSError) -> PKCS12Contents? {
+        try archive(bytes, allowsLegacyAlgorithms).contents(PassphraseSource(passphrase))
+    }
+
     private static func archive(_ bytes: [UInt8], _ allowsLegacyAlgorithms: Bool) throws(TLSError) -> PKCS12Archive {
         try PKCS12Archive(
             SecretBytes(copying: bytes), source: "The PKCS#12 file", allowsLegacyAlgorithms: allowsLegacyAlgorithms)

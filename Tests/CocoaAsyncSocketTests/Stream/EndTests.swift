@@ -19,6 +19,52 @@ import Testing
         #expect(Spellings.isClosed(try await wire.atServer.end()).byCast)
     }
 
+    @Test func theEndOfAListenerIsOnTheQueueWhenDisconnectReturns() throws {
+        for round in 1...300 {
+            let queue = DispatchQueue(label: "listener")
+            let (listener, diary) = try Wire.listening(queue)
+            listener.disconnect()
+            queue.sync {}
+            #expect(diary.lines == ["disconnected"], "round \(round)")
+            // It is not told again, and the socket can be used again.
+            try listener.accept(onInterface: "127.0.0.1", port: 0)
+            listener.disconnect()
+            queue.sync {}
+            #expect(diary.lines == ["disconnected", "disconnected"], "round \(round)")
+        }
+    }
+
+    @Test func aListenersEndComesOnceThoughItsDelegateMoves() async throws {
+        for round in 1...100 {
+            let (first, second) = (DispatchQueue(label: "first"), DispatchQueue(label: "second"))
+            let gate = DispatchSemaphore(value: 0)
+            let (listener, diary) = try Wire.listening(first)
+            first.async { gate.wait() }
+            listener.disconnect()
+            if round.isMultiple(of: 2) { listener.delegateQueue = second }
+            gate.signal()
+            #expect(try await diary.end() == nil)
+            first.sync {}
+            // The next end comes after all of this one.
+            try listener.accept(onInterface: "127.0.0.1", port: 0)
+            listener.disconnect()
+            try await eventually("the second end") { diary.lines.count == 2 }
+            second.sync {}
+            first.sync {}
+            #expect(diary.lines == ["disconnected", "disconnected"], "round \(round)")
+        }
+    }
+
+    @Test func theEndOfAConnectionIsOnTheQueueWhenDisconnectReturns() async throws {
+        for round in 1...100 {
+            let wire = try await Wire.make()
+            wire.client.readData(withTimeout: -1, tag: 1)
+            wire.client.disconnect()
+            wire.client.delegateQueue?.sync {}
+            #expect(wire.atClient.has("disconnected"), "round \(round)")
+        }
+    }
+
     @Test func thePeersEndIsAnErrorWithItsOwnCode() async throws {
         let peer = try ScriptedPeer.listening([.send("bye"), .close])
         let diary = Diary()

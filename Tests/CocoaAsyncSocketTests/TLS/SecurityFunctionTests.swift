@@ -35,6 +35,30 @@ import Testing
         #expect(items == nil)
     }
 
+    @Test func aPKCS12FileWithoutAKeyHasNoItems() throws {
+        let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]))
+        let file = try TestIdentity.archive(issued, ["-nokeys"])
+        var items: CFArray?
+        let options = [kSecImportExportPassphrase as String: TestIdentity.passphrase] as CFDictionary
+        #expect(SecPKCS12Import(file as CFData, options, &items) == errSecSuccess && items?.count == 0)
+        items = nil
+        let wrong = [kSecImportExportPassphrase as String: "wrong"] as CFDictionary
+        #expect(SecPKCS12Import(file as CFData, wrong, &items) == errSecAuthFailed && items == nil)
+    }
+
+    @Test func theChainOfAPKCS12FileEndsWithItsRoot() throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("cocoa-" + UUID().uuidString)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let root = try TestCertificates.authority.writeRoot(to: folder.path)
+        let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]))
+        let file = try TestIdentity.archive(issued, ["-certfile", root])
+        let (_, identity, chain) = Spellings.identity(pkcs12: file, passphrase: TestIdentity.passphrase)
+        try #require(chain.count == 3 && identity != nil)
+        #expect(try chain.last == TestIdentity.root)
+        #expect(try chain[1] == TestIdentity.certificate(pem: TestCertificates.authority.intermediatePEM))
+    }
+
     @Test func theItemsOfAPKCS12FileHaveTheirKeys() throws {
         let file = try TestIdentity.archive(TestCertificates.authority.issue(.server(names: ["localhost"])))
         var items: CFArray?

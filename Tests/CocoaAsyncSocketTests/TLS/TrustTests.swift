@@ -181,6 +181,33 @@ import Testing
         try await atServer.wait(for: "secure")
     }
 
+    @Test func anEmptyPeerNameIsNoNameWhereTheDelegateDecides() async throws {
+        let empty = manually.merging([kCFStreamSSLPeerName as String: "" as NSString]) { $1 }
+        let diary = Diary()
+        let root = try TestIdentity.root
+        nonisolated(unsafe) var results: [Bool] = []
+        diary.verdict = { trust in
+            _ = SecTrustSetAnchorCertificates(trust, [root] as CFArray)
+            results.append(SecTrustEvaluateWithError(trust, nil))
+            return results == [true]
+        }
+        // The certificate is for another host than the one that the socket connected to.
+        let other = try TestCertificates.server(for: ["other.example"])
+        let peer = try ScriptedPeer.listening([.startTLS(other), .send("x"), .expectEnd])
+        let socket = makeSocket(diary)
+        try socket.connect(toHost: "localhost", onPort: peer.port)
+        socket.startTLS(empty)
+        try await diary.wait(for: "secure")
+        socket.disconnect()
+        _ = try await peer.finish()
+        #expect(results == [true])
+    }
+
+    @Test func anEmptyPeerNameIsRefusedWhereTheLibraryDecides() async throws {
+        let error = try await failure([kCFStreamSSLPeerName as String: "" as NSString])
+        #expect(error?.domain == GCDAsyncSocketErrorDomain && error?.code == GCDAsyncSocketError.otherError.rawValue)
+    }
+
     @Test func aTruncationIsToldFromAnOrderlyEnd() async throws {
         for (ending, code, domain) in [
             (ScriptedPeer.Step.close, Int(errSSLClosedNoNotify), "kCFStreamErrorDomainSSL"),

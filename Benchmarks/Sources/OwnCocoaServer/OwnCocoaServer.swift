@@ -1,0 +1,42 @@
+internal import ArgumentParser
+internal import CocoaAsyncSocket
+internal import Foundation
+internal import ServerArguments
+
+/// An echo server on the drop-in module, as code for Apple platforms has it: with a delegate queue.
+@main
+struct OwnCocoaServer: ParsableCommand {
+    @OptionGroup var arguments: ServerArguments
+
+    func run() throws {
+        guard arguments.mode == .echo else { throw ValidationError("the drop-in module is measured with echo") }
+        guard arguments.tls.isEmpty else { throw ValidationError("the drop-in module is measured without TLS") }
+        let service = EchoService()
+        let listener = GCDAsyncSocket(delegate: service, delegateQueue: DispatchQueue(label: "delegate"))
+        guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
+        try listener.accept(onInterface: "127.0.0.1", port: port)
+        arguments.announce(port: Int(listener.localPort))
+        // Not dispatchMain(), which ends the main thread: valgrind cannot handle that.
+        withExtendedLifetime((listener, service)) { while true { pause() } }
+    }
+}
+
+/// Writes what it reads.
+final class EchoService: NSObject, GCDAsyncSocketDelegate {
+    /// Only used on the delegate queue.
+    private var sockets: Set<GCDAsyncSocket> = []
+
+    func socket(_ sock: GCDAsyncSocket, didAcceptNewSocket newSocket: GCDAsyncSocket) {
+        sockets.insert(newSocket)
+        newSocket.readData(withTimeout: -1, tag: 0)
+    }
+
+    func socket(_ sock: GCDAsyncSocket, didRead data: Data, withTag tag: Int) {
+        sock.write(data, withTimeout: -1, tag: 0)
+        sock.readData(withTimeout: -1, tag: 0)
+    }
+
+    func socketDidDisconnect(_ sock: GCDAsyncSocket, withError err: (any Error)?) {
+        sockets.remove(sock)
+    }
+}

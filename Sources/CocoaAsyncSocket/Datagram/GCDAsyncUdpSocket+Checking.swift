@@ -1,0 +1,61 @@
+internal import AsyncSockets
+internal import SocketBuffers
+
+// The original's checks before it acts. The core checks once more, with its own words: another thread may
+// be faster.
+extension GCDAsyncUdpSocket {
+    func bind(by interface: String?, _ start: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
+        try requireDelegate()
+        let core = core
+        if core.isConnected { throw Self.misuse("Cannot bind after connecting. If needed, bind first, then connect.") }
+        if core.isInUse { throw Self.misuse("Cannot bind a socket more than once.") }
+        try requireFamily()
+        if let text = InterfaceCheck.complaint(about: interface, core.isIPv4Enabled, core.isIPv6Enabled) {
+            throw GCDAsyncUdpSocketError(.badParamError, text)
+        }
+        try attempt(start)
+    }
+
+    func connect(_ start: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
+        try requireDelegate()
+        if core.isConnected { throw Self.misuse("Cannot connect a socket more than once.") }
+        try requireFamily()
+        try attempt(start)
+    }
+
+    func join(by interface: String?, _ change: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
+        try requireDelegate()
+        let core = core
+        guard core.isInUse else { throw Self.misuse("Must bind a socket before joining a multicast group.") }
+        if core.isConnected { throw Self.misuse("Cannot join a multicast group if connected.") }
+        if let interface, !interface.isEmpty, InterfaceCheck.complaint(about: interface, true, true) != nil {
+            throw GCDAsyncUdpSocketError(.badParamError, InterfaceCheck.unknown)
+        }
+        try attempt(change)
+    }
+
+    func receive(_ start: (AsyncUDPSocket) throws(AsyncSocketError) -> Void) throws {
+        guard core.isInUse else {
+            throw Self.misuse(
+                "Must bind socket before you can receive data. "
+                    + "You can do this explicitly via bind, or implicitly via connect or by sending data.")
+        }
+        try attempt(start)
+    }
+
+    private func requireDelegate() throws {
+        let (delegate, queue) = audience.withLock { ($0.delegate, $0.queue) }
+        if delegate == nil { throw Self.misuse("Attempting to use socket without a delegate. Set a delegate first.") }
+        if queue == nil { throw Self.misuse("Attempting to use socket without a delegate queue. Set a delegate queue first.") }
+    }
+
+    private func requireFamily() throws {
+        guard core.isIPv4Enabled || core.isIPv6Enabled else {
+            throw Self.misuse("Both IPv4 and IPv6 have been disabled. Must enable at least one protocol first.")
+        }
+    }
+
+    private static func misuse(_ message: String) -> GCDAsyncUdpSocketError {
+        GCDAsyncUdpSocketError(.badConfigError, message)
+    }
+}

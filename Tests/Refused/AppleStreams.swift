@@ -1,0 +1,6 @@
+// error: 'readStream()' is unavailable: Linux has no Core Foundation streams: use the socket's own reads
+
+import CocoaAsyncSocket
+import Foundation
+
+func background(_ socket: GCDAsyncSocket) { _ = socket.readStream() }
