@@ -1,9 +1,10 @@
-import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketCore
 import SocketTestSupport
 import Testing
+
+@testable import AsyncSockets
 
 /// Every operation is answered exactly once, whichever way the connection ends and however far it had come.
 @Suite(.timeLimit(.minutes(20))) struct CompletionTests {

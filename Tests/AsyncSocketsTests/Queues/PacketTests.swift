@@ -5,6 +5,8 @@ import SocketCore
 import SocketTestSupport
 import Testing
 
+@testable import AsyncSockets
+
 @Suite struct PacketTests {
     private func buffer(_ text: String) -> PreBuffer {
         let buffer = PreBuffer()

@@ -1,8 +1,9 @@
-import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
 import Testing
+
+@testable import AsyncSockets
 
 /// `startTLS` between two of our sockets.
 @Suite(.timeLimit(.minutes(20))) struct StartTLSTests {
