@@ -101,23 +101,3 @@ extension AsyncSocket {
             operation: .requestClientCertificate, waiter: waiter, limit: limit, connection: connection, socket: self)
     }
 }
-
-/// A handshake that a task has begun, and waits for. It is small: a task keeps the memory that it once
-/// needed.
-struct AwaitedHandshake {
-    let operation: OperationKind
-    let waiter: HandshakeWaiter
-    let limit: OperationLimit
-    let connection: StreamConnection
-    let socket: AsyncSocket
-
-    /// Waits for the end, and has `trust` decide on the way.
-    nonisolated(nonsending) func session(
-        _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?
-    ) async throws -> CopyOnWrite<TLSSession> {
-        let session = try await waiter.session(operation, limit, from: connection, trust) { connection.post(.upgrading($0)) }
-        if let session { return session }
-        socket.disconnect()
-        throw AsyncSocketError.badConfiguration(operation.rawValue, "the handshake ended without a session")
-    }
-}

@@ -50,13 +50,9 @@ package final class FileRegion: Sendable {
     package func read(at position: Int, into room: UnsafeMutableRawBufferPointer) throws(SystemError) -> Int {
         let count = retryingOnInterrupt { pread(descriptor, room.baseAddress, room.count, offset + position) }
         guard count >= 0 else { throw SystemError("pread") }
-        guard count > 0 || room.isEmpty else { throw Self.shrunk("pread") }
+        // The file has become shorter than the region.
+        guard count > 0 || room.isEmpty else { throw SystemError("pread", errno: ENODATA) }
         return count
-    }
-
-    /// The file has become shorter than the region.
-    static func shrunk(_ call: String) -> SystemError {
-        SystemError(call, errno: ENODATA)
     }
 }
 

@@ -60,16 +60,10 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
     }
 
     /// The system call that sends.
-    package enum SendCall: UInt8 {
+    package enum SendCall: String {
         case send, sendmsg, sendfile
 
-        package func error(_ errno: CInt) -> SystemError {
-            switch self {
-            case .send: SystemError("send", errno: errno)
-            case .sendmsg: SystemError("sendmsg", errno: errno)
-            case .sendfile: errno == ENODATA ? FileRegion.shrunk("sendfile") : SystemError("sendfile", errno: errno)
-            }
-        }
+        package func error(_ errno: CInt) -> SystemError { SystemError(rawValue, errno: errno) }
     }
 
     /// How long to wait for a kernel without memory.

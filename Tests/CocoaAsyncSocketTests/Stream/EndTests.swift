@@ -55,16 +55,6 @@ import Testing
         }
     }
 
-    @Test func theEndOfAConnectionIsOnTheQueueWhenDisconnectReturns() async throws {
-        for round in 1...100 {
-            let wire = try await Wire.make()
-            wire.client.readData(withTimeout: -1, tag: 1)
-            wire.client.disconnect()
-            wire.client.delegateQueue?.sync {}
-            #expect(wire.atClient.has("disconnected"), "round \(round)")
-        }
-    }
-
     @Test func thePeersEndIsAnErrorWithItsOwnCode() async throws {
         let peer = try ScriptedPeer.listening([.send("bye"), .close])
         let diary = Diary()
