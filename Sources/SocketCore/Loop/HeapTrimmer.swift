@@ -9,7 +9,9 @@
 //  3. A queue of its own trims a second after the request, so that what is freed together is returned
 //     together; at most once in five seconds, and once in a hundred times as long as the last trim took. A
 //     loop waits only if it allocates in the very arena that is being trimmed.
-//  4. Only free memory is returned. M_ARENA_MAX and its like (mallopt(3)) change the whole program, and are
+//  4. The last of a burst may leave after the trim, and be too few to ask for another one. So each trim that
+//     was asked for is followed by a second one after that pause, if any registrations have ended meanwhile.
+//  5. Only free memory is returned. M_ARENA_MAX and its like (mallopt(3)) change the whole program, and are
 //     for the program to set.
 
 internal import CLinux
@@ -33,6 +35,8 @@ package final class HeapTrimmer: Sendable {
     private let queue = DispatchQueue(label: "AsyncSockets.HeapTrimmer", qos: .utility)
 
     private let freed = Atomic(0)
+    /// Registrations that have ended.
+    private let departures = Atomic(0)
 
     private static let bytesForTrim = 16 << 20
     private static let delay = 1.0
@@ -53,17 +57,36 @@ package final class HeapTrimmer: Sendable {
         ask()
     }
 
+    /// A registration has ended.
+    func noteDeparture() {
+        departures.add(1, ordering: .relaxed)
+    }
+
     /// Asks for a trim.
     func ask() {
         let wait = state.withLock { state -> Double? in
             guard !state.isAskedFor else { return nil }
             state.isAskedFor = true
-            let interval = max(Self.interval, 100 * state.lastSeconds)
+            let interval = Self.pause(after: state.lastSeconds)
             let pause = state.last.map { interval - Deadline.now.seconds(since: $0) } ?? 0
             return max(Self.delay, pause)
         }
         guard let wait else { return }
-        queue.asyncAfter(deadline: .now() + wait) { self.trim() }
+        queue.asyncAfter(deadline: .now() + wait) {
+            let seen = self.departures.load(ordering: .relaxed)
+            self.trim()
+            let pause = self.state.withLock { Self.pause(after: $0.lastSeconds) }
+            self.queue.asyncAfter(deadline: .now() + pause) { self.trimAgain(since: seen) }
+        }
+    }
+
+    /// The seconds between two trims.
+    private static func pause(after seconds: Double) -> Double { max(interval, 100 * seconds) }
+
+    /// By rule 4.
+    private func trimAgain(since seen: Int) {
+        guard departures.load(ordering: .relaxed) != seen, !state.withLock({ $0.isAskedFor }) else { return }
+        trim()
     }
 
     private func trim() {
