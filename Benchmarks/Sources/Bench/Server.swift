@@ -25,8 +25,8 @@ struct Server: Sendable {
     func can(_ workload: Workload) -> Bool {
         if let modes, !modes.contains(workload.mode) { return false }
         if workload.tickets > 0, case .never = tickets { return false }
-        if let names = workload.servers { return names.contains(name) }
         if isForCounting, workload.name != Self.counted { return false }
+        if let names = workload.servers { return names.contains(name) }
         return !isSpecial
     }
 
