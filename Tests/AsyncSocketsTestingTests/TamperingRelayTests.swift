@@ -42,9 +42,11 @@ import Testing
     }
 
     @Test func resetReachesBothSides() async throws {
-        let server = try ScriptedPeer.listening([.send("0123456789"), .expectReset])
+        // The client asks first: a reset that comes before `connect` has returned would be the failure of `connect`.
+        let server = try ScriptedPeer.listening([.expect("x"), .send("0123456789"), .expectReset])
         let relay = try TamperingRelay(toPort: server.port, fromServer: [.reset(at: 4)])
         let client = try RawSocket.client(port: relay.port)
+        try client.send("x")
         let failure = #expect(throws: LoopbackError.self) {
             while try !client.receiveText().isEmpty {}
         }

@@ -23,6 +23,20 @@ import Testing
         let children = Locked<[AsyncSocket]>([])
     }
 
+    /// Writes and reads without end, and keeps nothing of it: a recorder would keep a gigabyte.
+    private final class Flood: AsyncSocketDelegate, Sendable {
+        let received = Locked(0)
+
+        func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) {
+            socket.write(Data(count: 1 << 20), withTimeout: -1, tag: 0)
+        }
+
+        func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
+            received.withLock { $0 += data.count }
+            socket.readData(withTimeout: -1, tag: 0)
+        }
+    }
+
     /// Passes each message on to its partner, on the thread of the callback.
     private final class Relay: AsyncSocketDelegate, @unchecked Sendable {
         // Unchecked: `partner` is set before the first message.
@@ -188,14 +202,10 @@ import Testing
         let echo = Echo()
         let listener = AsyncSocket(inlineDelegate: echo)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
-        let flood = try await Link.make(
-            .inline,
-            atClient: Recorder { socket, told in
-                if case .wrote = told { socket.write(Data(count: 1 << 20), withTimeout: -1, tag: 0) }
-            },
-            atServer: Recorder { socket, told in
-                if case .read = told { socket.readData(withTimeout: -1, tag: 0) }
-            })
+        let flood = try await Link.make(.inline)
+        let (writer, reader) = (Flood(), Flood())
+        flood.client.changeDelegate(to: writer)
+        flood.server.changeDelegate(to: reader)
         flood.server.readData(withTimeout: -1, tag: 0)
         flood.client.write(Data(count: 1 << 20), withTimeout: -1, tag: 0)
         let recorders = (0..<8).map { _ in Recorder() }
@@ -210,7 +220,8 @@ import Testing
             }
         }
         flood.client.disconnect()
-        withExtendedLifetime((echo, listener, flood)) {}
+        #expect(reader.received.withLock { $0 } > 1 << 20)
+        withExtendedLifetime((echo, listener, flood, writer, reader)) {}
     }
 
     @Test func closingFromAnotherThreadWhileEventsAreInFlightLosesNoEnd() async throws {
