@@ -72,11 +72,11 @@ extension AsyncUDPSocket {
     }
 
     /// The most bytes of a datagram that DTLS sends, without the headers of UDP and IP: at least 256. Nil
-    /// (the default): what the kernel knows of the path to the peer, and less when answers do not come. Set
-    /// it before `startDTLS`, for a path that carries less and does not say so.
+    /// (the default): what the kernel knows of the path to the peer. Set it before `startDTLS`, for a path
+    /// that carries less and does not say so.
     ///
-    /// The messages of the handshake are cut to this size. A message of the program is not cut: see
-    /// `maximumSendSize`.
+    /// The messages of the handshake are cut to this size, and without it to smaller ones when answers do not
+    /// come. A message of the program is not cut: see `maximumSendSize`.
     public var maximumDatagramSize: Int? {
         get { configuration.maximumDatagramSize }
         set { configure { $0.maximumDatagramSize = newValue.map { max(DTLSEngine.leastSize, min($0, 65_507)) } } }

@@ -31,6 +31,9 @@ package final class DTLSEngine {
     /// The most bytes of a datagram, without the headers of UDP and IP.
     private var size: Int
     private let isSizeGiven: Bool
+    /// The most bytes of a datagram of the handshake, after answers that did not come. They may be lost for
+    /// any reason, so this says nothing about later messages.
+    private var fallback: Int?
     private var hasBuffers = true
     /// OpenSSL may have messages.
     private var mayHaveMessages = true
@@ -156,7 +159,7 @@ package final class DTLSEngine {
     }
 
     private func setSize() {
-        let limit = isEstablished ? size : min(size, Self.handshakeLimit)
+        let limit = isEstablished ? size : min(size, fallback ?? Self.handshakeLimit)
         _ = COpenSSL_setMTU(engine.ssl, limit)
     }
 
@@ -185,9 +188,9 @@ package final class DTLSEngine {
     package func handleTimeout() -> TLSError? {
         guard secondsToTimeout == 0 else { return nil }
         timeoutCount += 1
-        if timeoutCount >= 2, !isSizeGiven, let smaller = Self.fallbacks.first(where: { $0 < size }) {
+        if timeoutCount >= 2, !isSizeGiven, let smaller = Self.fallbacks.first(where: { $0 < min(size, fallback ?? size) }) {
             timeoutCount = 0
-            size = smaller
+            fallback = smaller
             setSize()
         }
         let (isDone, errors) = OpenSSLCall.attempt { COpenSSL_handleTimeout(engine.ssl) >= 0 ? true : nil }

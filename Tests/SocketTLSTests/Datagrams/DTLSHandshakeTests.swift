@@ -140,6 +140,19 @@ struct DTLSHandshakeTests {
         #expect(end.sent.last.map { $0.count <= 548 } == true)
     }
 
+    /// Lost answers are no proof of a small path: a program may send afterwards what the kernel lets through.
+    @Test func messagesKeepTheirSizeWhenAnswersDidNotCome() throws {
+        let pair = try DatagramPair(Fixture.forDatagrams(), size: 3000)
+        pair.client.shakeHands()
+        for _ in 0..<4 { try passTime(of: pair.client) }
+        #expect(pair.client.sent.count > 4)
+        pair.shakeHands()
+        #expect(pair.client.isComplete && pair.server.isComplete)
+        for end in [pair.client, pair.server] { #expect(end.engine.maximumMessageSize == 3000 - 37) }
+        pair.send(Array(repeating: 3, count: 3000 - 37), from: .client)
+        #expect(pair.server.messages.last?.count == 3000 - 37)
+    }
+
     @Test func aPreSharedKeyProvesBothSides() throws {
         let keys = try PreSharedKeyFixture(.dtls12)
         var fixture = try Fixture.forDatagrams()
