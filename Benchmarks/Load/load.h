@@ -31,9 +31,10 @@ uint64_t now_ns(void);
 Sample sample_take(const Options *options, uint64_t operations, uint64_t bytes);
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// The workloads. Each runs to its end and prints one line of JSON (`idle` prints one for each step).
+// The workloads. Each runs to its end and prints one line of JSON (`idle` and `udp-idle` print one for each step).
 void run_stream(const Options *options);
 void run_churn(const Options *options);
 void run_bulk(const Options *options);
 void run_idle(const Options *options);
+void run_idle_peers(const Options *options);
 void run_datagrams(const Options *options);

@@ -162,6 +162,11 @@ extension Workload {
             pace: .idle)
     }
 
+    private static let peerMemory = Workload(
+        name: "dtls-memory", title: "memory of an idle peer, DTLS 1.2: from 1,000 to 10,000", mode: .udpEcho, isSecure: true,
+        load: ["--mode", "udp-idle", "--steps", "1000,10000"], metrics: [.memory, .threads], pace: .idle,
+        servers: [Server.oursWithTasks, Server.floor])
+
     private static let largeWrites = both { isSecure, kind in
         Workload(
             name: "\(kind)-write-1GiB", title: "\(kind == "tls" ? "TLS" : kind): the server sends, one write of 1 GiB",
@@ -171,5 +176,5 @@ extension Workload {
     }
 
     /// The whole matrix, in the order of measurement.
-    static let all = echoes + churns + bulks + lines + datagrams + memories + largeWrites + latencies
+    static let all = echoes + churns + bulks + lines + datagrams + memories + [peerMemory] + largeWrites + latencies
 }
