@@ -20,6 +20,8 @@ final class PeerPreparation: Sendable {
     /// Every socket gets its configuration and logger. It is never in use itself.
     let model: AsyncUDPSocket
     private let dtls: TLSServerSettings?
+    /// A task that looks at `dtls` itself would keep a copy of the settings until it ends.
+    private let isSecure: Bool
     private let trust: (@Sendable (PeerTrust) async throws -> Bool)?
     private let idleTimeout: Duration?
     private let failures = FailureLog()
@@ -36,6 +38,7 @@ final class PeerPreparation: Sendable {
             try AsyncSocketError.check(dtls.values, over: .datagrams)
         }
         (self.model, self.dtls, self.trust, self.idleTimeout) = (model, dtls, trust, idleTimeout)
+        isSecure = dtls != nil
     }
 
     /// On the loop: the socket of a new peer.
@@ -52,7 +55,7 @@ final class PeerPreparation: Sendable {
     func makeReady(
         _ arrival: PeerArrival, _ hub: DatagramHub, _ onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?
     ) async -> Bool {
-        guard dtls != nil else { return true }
+        guard isSecure else { return true }
         defer { hub.noteHandshake() }
         do {
             let handshake = try askForDTLS(on: arrival.socket)

@@ -156,10 +156,16 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
             if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
             return try result.get()
         }
+        try await askToSend(data, to: target, limit).value(from: self)
+        if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
+    }
+
+    /// The task that waits keeps nothing of the packet.
+    @inline(never)
+    private func askToSend(_ data: Data, to target: DatagramTarget, _ limit: OperationLimit) -> DoneWaiter {
         let waiter = DoneWaiter(.send, limit)
         post(.send(DatagramPacket(data, to: target, timeout: -1, completion: .waiter(waiter))))
-        try await waiter.value(from: self)
-        if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
+        return waiter
     }
 
     private func sendAtOnce(_ data: Data, to target: DatagramTarget) -> Result<Void, any Error>? {
