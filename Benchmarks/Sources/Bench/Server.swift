@@ -19,13 +19,15 @@ struct Server: Sendable {
     var modes: Set<ServerMode>?
     /// Measured only if a workload names it.
     var isSpecial = false
-    /// Measured only where instructions of plain echoes are counted.
-    var isForCounting = false
+    /// The workloads whose instructions are counted, for a server that takes part in nothing else.
+    var counted: [String] = []
+
+    var isForCounting: Bool { !counted.isEmpty }
 
     func can(_ workload: Workload) -> Bool {
         if let modes, !modes.contains(workload.mode) { return false }
         if workload.tickets > 0, case .never = tickets { return false }
-        if isForCounting, workload.name != Self.counted { return false }
+        if isForCounting, !counted.contains(workload.name) { return false }
         if let names = workload.servers { return names.contains(name) }
         return !isSpecial
     }
@@ -49,6 +51,8 @@ extension Server {
     static let oursWithQueue = "ours-queue"
     /// Ours with a task for each connection, on the event loop.
     static let oursWithTasks = "ours-async"
+    /// The same, with bytes that are borrowed: no `Data` for each message.
+    static let oursBorrowed = "ours-borrowed"
     /// The drop-in module, whose delegate is called on a queue.
     static let oursWithCocoa = "ours-cocoa"
     static let nio = "nio"
@@ -60,14 +64,14 @@ extension Server {
     /// The floor with as many tickets as SwiftNIO sends, to show their cost.
     static let floorWithTickets = "c-2-tickets"
 
-    /// The workload that the drop-in module takes part in.
-    private static let counted = "plain-echo-64B-64"
-
     static let all: [Server] = [
         Server(name: ours, program: "server-ours", tickets: .settable),
         Server(name: oursWithQueue, program: "server-ours", arguments: ["--delivery", "queue"], tickets: .settable),
         Server(name: oursWithTasks, program: "server-ours-async", tickets: .settable, modes: [.echo, .lines, .udpEcho]),
-        Server(name: oursWithCocoa, program: "server-ours-cocoa", modes: [.echo], isForCounting: true),
+        Server(
+            name: oursBorrowed, program: "server-ours-async", arguments: ["--borrowed"], modes: [.echo],
+            counted: ["plain-echo-64B-64", "tls-echo-64B-64"]),
+        Server(name: oursWithCocoa, program: "server-ours-cocoa", modes: [.echo], counted: ["plain-echo-64B-64"]),
         Server(name: nio, program: "server-nio", tickets: .always),
         Server(
             name: nioWithTasks, program: "server-nio", arguments: ["--api", "async"], tickets: .always, modes: [.echo, .lines]),

@@ -11,14 +11,20 @@ struct OwnAsyncServer: ParsableCommand {
     @OptionGroup var arguments: ServerArguments
     @Option(help: "How many session tickets a full handshake sends.")
     var tickets = 0
+    @Flag(help: "Echo bytes that are borrowed, without a Data for each message.")
+    var borrowed = false
 
     func run() throws {
         guard let port = UInt16(exactly: arguments.port) else { throw ValidationError("\(arguments.port) is no port") }
         if arguments.mode.isDatagrams { return try runDatagrams(port) }
         let listener = try SocketListener(port: port, interface: "127.0.0.1", tls: try makeSettings())
         arguments.announce(port: Int(listener.localPort))
-        let mode = arguments.mode
-        Task { try await listener.run { try await Self.serve($0, mode) } }
+        let (mode, borrowed) = (arguments.mode, borrowed)
+        Task {
+            try await listener.run { socket in
+                if borrowed { try await Self.echoBorrowed(socket, mode) } else { try await Self.serve(socket, mode) }
+            }
+        }
         // Not an async main, which ends the main thread: valgrind cannot handle that.
         while true { pause() }
     }
@@ -58,6 +64,18 @@ struct OwnAsyncServer: ParsableCommand {
         case .echo: while let bytes = try await socket.read() { try await socket.write(bytes) }
         case .lines: while true { try await socket.write(socket.read(until: newline)) }
         default: throw ValidationError("this server has only echo and lines")
+        }
+    }
+
+    /// The bytes are borrowed for as long as it takes to copy them into memory that is used again.
+    private static func echoBorrowed(_ socket: AsyncSocket, _ mode: ServerArguments.Mode) async throws {
+        guard mode == .echo else { throw ValidationError("only echoes are borrowed") }
+        var held: [UInt8] = []
+        while true {
+            held.removeAll(keepingCapacity: true)
+            let some: Void? = try await socket.withNextBytes { bytes in bytes.withUnsafeBytes { held.append(contentsOf: $0) } }
+            guard some != nil else { return }
+            try await socket.write(held.span.bytes)
         }
     }
 

@@ -15,27 +15,34 @@ extension AsyncSocket {
     ///   - body: Gets the bytes, at least one.
     /// - Returns: What `body` returns.
     /// - Throws: What `read(atMost:timeout:)` and `body` throw. The bytes are read also when `body` throws.
+    @inlinable
     public nonisolated(nonsending) func withNextBytes<Result>(
         timeout: Duration? = nil, _ body: (RawSpan) throws -> Result
     ) async throws -> Result? {
+        var outcome: Swift.Result<Result, any Error>?
+        try await passNextBytes(timeout) { bytes in outcome = Swift.Result { try body(bytes) } }
+        return try outcome?.get()
+    }
+
+    /// `withNextBytes(timeout:_:)` without its type: code that is generic is slow across modules.
+    @usableFromInline
+    nonisolated(nonsending) func passNextBytes(_ timeout: Duration?, to body: (RawSpan) -> Void) async throws {
         let limit = OperationLimit(timeout)
-        try limit.check(.read)
-        guard let operations else { throw Self.notInUse("read") }
+        guard let operations else {
+            try limit.check(.read)
+            throw Self.notInUse("read")
+        }
         do {
             if operations.connection.turn.isOnQueue {
-                let data = try await operations.read(.anyBytes, .max, limit)
-                return try body(data.bytes)
+                return body(try await operations.read(.anyBytes, .max, limit).bytes)
             }
-            while true {
-                if let result = try operations.takeBytes(body) {
-                    if JobBudget.isUsedUp(by: operations.connection) { await JobBudget.renew() }
-                    return result
-                }
-                _ = try await operations.read(.arrival, .max, limit)
+            var next = operations.takeOrQueue(limit, body)
+            while let wait = next {
+                _ = try await operations.finish(wait, isOver: false)
+                next = operations.takeOrQueue(limit, body, after: wait)
             }
-        } catch let error as AsyncSocketError where error.isOrderlyEnd {
-            return nil
-        }
+            if JobBudget.isUsedUp(by: operations.connection) { await JobBudget.renew() }
+        } catch let error as AsyncSocketError where error.isOrderlyEnd {}
     }
 
     /// Writes all of `bytes`: see `write(_:timeout:)` for `Data`. They are copied only if they have to wait.

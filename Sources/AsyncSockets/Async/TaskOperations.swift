@@ -18,8 +18,12 @@ struct TaskOperations {
 
     // Waiting is a function of its own, and so is all that comes before it: a task that waits has memory for
     // the functions that it is in.
+
+    /// Waits for a read.
     @inline(never)
-    private nonisolated(nonsending) func finish(_ read: DirectRead) async throws -> Data {
+    ///
+    /// - Parameter isOver: False: the operation goes on, and its end counts.
+    nonisolated(nonsending) func finish(_ read: DirectRead, isOver: Bool = true) async throws -> Data {
         let data: Data
         switch read {
         case .served(let bytes): data = bytes
@@ -30,11 +34,11 @@ struct TaskOperations {
             data = try await withUnsafeThrowingContinuation { waiter.wait(with: $0) }
         case .waits(let waiter): data = try await waiter.value(from: connection)
         }
-        if JobBudget.isUsedUp(by: connection) { await JobBudget.renew() }
+        if isOver, JobBudget.isUsedUp(by: connection) { await JobBudget.renew() }
         return data
     }
 
-    private enum DirectRead {
+    enum DirectRead {
         case served(Data)
         case failed(any Error)
         case waits(ReadWaiter)
@@ -45,19 +49,49 @@ struct TaskOperations {
     private func beginRead(_ goal: ReadPacket.Goal, maxLength: Int, _ limit: OperationLimit) -> DirectRead {
         // The waiter of the task, if the connection belongs to it.
         let scoped = connection.scope.reader
-        do {
-            try limit.check(.read, isCancelled: scoped?.isCancelled ?? Task.isCancelled)
-        } catch {
-            return .failed(error)
-        }
+        if let failure = failure(of: limit, scoped) { return failure }
         if connection.turn.enterIfFree() {
             let answer = serveOrQueue(goal, maxLength, limit, scoped)
             connection.leaveTurn(limit)
             if let answer { return answer }
         }
+        return post(goal, maxLength, limit, scoped)
+    }
+
+    private func failure(of limit: OperationLimit, _ scoped: ReadWaiter?) -> DirectRead? {
+        do {
+            try limit.check(.read, isCancelled: scoped?.isCancelled ?? Task.isCancelled)
+            return nil
+        } catch {
+            return .failed(error)
+        }
+    }
+
+    private func post(
+        _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit, _ scoped: ReadWaiter?
+    ) -> DirectRead {
         let waiter = waiter(limit, scoped)
         connection.post(.read(ReadPacket.make(goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter))))
         return .waits(waiter)
+    }
+
+    /// Calls `body` with the bytes that are there, and takes them: nil. Otherwise waits for some.
+    ///
+    /// - Parameter earlier: The wait before, of the same operation: it has been checked.
+    @inline(never)
+    func takeOrQueue(_ limit: OperationLimit, _ body: (RawSpan) -> Void, after earlier: DirectRead? = nil) -> DirectRead? {
+        let scoped: ReadWaiter?
+        if case .waits(let waiter) = earlier {
+            scoped = waiter.isScoped ? waiter : nil
+        } else {
+            scoped = connection.scope.reader
+            if let failure = failure(of: limit, scoped) { return failure }
+        }
+        guard connection.turn.enterIfFree() else { return post(.arrival, .max, limit, scoped) }
+        let isTaken = connection.phase.isEstablished && connection.data.takeBytes(body)
+        let answer = isTaken ? nil : serveOrQueue(.arrival, .max, limit, scoped)
+        connection.leaveTurn(isTaken ? nil : limit)
+        return isTaken ? nil : answer ?? post(.arrival, .max, limit, scoped)
     }
 
     /// Inside the turn: nil when the pump is needed.
@@ -87,15 +121,6 @@ struct TaskOperations {
         guard let scoped else { return ReadWaiter(limit, isScoped: false) }
         scoped.restart(limit)
         return scoped
-    }
-
-    /// Calls `body` with the bytes that are there, and takes them; nil when there are none, or when someone
-    /// else is inside the turn.
-    func takeBytes<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result? {
-        guard connection.turn.enterIfFree() else { return nil }
-        defer { connection.leaveTurn(nil) }
-        guard connection.phase.isEstablished else { return nil }
-        return try connection.data.takeBytes(body)
     }
 
     // MARK: - Writes

@@ -27,18 +27,19 @@ extension DataPath {
         return nil
     }
 
-    /// Calls `body` with the bytes that are there, and takes them; nil when there are none, or when a read
+    /// Calls `body` with the bytes that are there, and takes them; false when there are none, or when a read
     /// waits for them.
-    func takeBytes<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result? {
-        guard let channel, ending.intent == nil, reads.isEmpty else { return nil }
+    func takeBytes(_ body: (RawSpan) -> Void) -> Bool {
+        guard let channel, ending.intent == nil, reads.isEmpty else { return false }
         if reads.preBuffer.isEmpty, isCollecting { flush() }
         if reads.preBuffer.isEmpty, channel.mayHaveBytes { _ = fill(from: channel) }
-        guard !reads.preBuffer.isEmpty else { return nil }
+        guard !reads.preBuffer.isEmpty else { return false }
         defer {
             reads.preBuffer.reset()
             if channel.mayHaveBytes || ending.mayDecide { needsPump = true }
         }
-        return try body(reads.preBuffer.readableBytes.bytes)
+        body(reads.preBuffer.readableBytes.bytes)
+        return true
     }
 
     /// Writes as much as possible of bytes that are in no queue; nil when they have to be queued as a whole.

@@ -194,6 +194,18 @@ import Testing
         #expect(bytes == Array("2".utf8))
     }
 
+    /// An error of the body is the program's, also one that would say of the connection that it has ended.
+    @Test func anErrorOfTheBodyIsNotTheEndOfTheConnection() async throws {
+        let pair = try await SocketPair()
+        try await pair.client.write("1")
+        let error = await #expect(throws: AsyncSocketError.self) {
+            try await pair.server.withNextBytes { _ in
+                throw AsyncSocketError(.closedByPeer, blame: .peer, operation: "another", message: "another connection ended")
+            }
+        }
+        #expect(error?.operation == "another")
+    }
+
     @Test func borrowedBytesWorkOnAQueueToo() async throws {
         let listener = try RawSocket.listening()
         let socket = AsyncSocket(
