@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test func resetReachesBothSides() async throws {
-        // The client asks first: a reset that comes before `connect` has returned would be the failure of `connect`.
+        // The client asks first: `connect` itself would fail with a reset that comes while it waits.
         let server = try ScriptedPeer.listening([.expect("x"), .send("0123456789"), .expectReset])
         let relay = try TamperingRelay(toPort: server.port, fromServer: [.reset(at: 4)])
         let client = try RawSocket.client(port: relay.port)
