@@ -61,8 +61,11 @@ extension Goal {
         + tasks("tls-echo-64B-64", .cpu, [Server.nioWithTasks: 0.55, Server.nioWithTasksOnLoop: 0.60, Server.nio: 0.95])
         + tasks("plain-echo-64B-1", .p50, [Server.nio: 1])
         + tasks("tls-echo-64B-1", .p50, [Server.nio: 1])
-        + tasks("plain-lines", .cpu, [Server.ours: 1.2])
-        + tasks("tls-lines", .cpu, [Server.ours: 1.2])
+        + ["plain-lines", "tls-lines"].flatMap { workload in
+            pair(workload, .cpu, nio: 1, floor: 4)
+                + tasks(workload, .cpu, [Server.ours: 1.2, Server.nio: 1, Server.nioWithTasks: 0.5, Server.floor: 4])
+        }
+        + tasks("dtls-memory", .memory, [Server.floor: 1.08])
 
     private static func tasks(_ workload: String, _ metric: Metric, _ bounds: KeyValuePairs<String, Double>) -> [Goal] {
         bounds.map { Goal(workload: workload, metric: metric, server: Server.oursWithTasks, peer: $0.key, bound: $0.value) }
