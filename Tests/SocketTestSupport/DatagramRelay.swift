@@ -33,14 +33,19 @@ package final class DatagramRelay: Sendable {
         var counts = (fromClient: 0, fromServer: 0)
     }
 
+    /// What comes of a datagram, before harm happens to it.
+    package typealias Treatment = @Sendable (_ datagram: [UInt8], _ isFromClient: Bool) -> [[UInt8]]
+
     private let front: CInt
     private let back: CInt
+    private let treatment: Treatment?
     private let state: Locked<State>
     /// The port for the client.
     package let port: UInt16
 
     /// - Parameter server: The port of the server on 127.0.0.1.
-    package init(to server: UInt16, harm: Harm = Harm(), seed: UInt64 = 1) throws {
+    package init(to server: UInt16, harm: Harm = Harm(), seed: UInt64 = 1, treatment: Treatment? = nil) throws {
+        self.treatment = treatment
         let back = try Self.socket()
         front = try Self.socket()
         self.back = back
@@ -157,6 +162,11 @@ package final class DatagramRelay: Sendable {
             if isFromClient { state.counts.fromClient += 1 } else { state.counts.fromServer += 1 }
             return state.harm
         }
+        let treated = treatment?(bytes, isFromClient) ?? [bytes]
+        return treated.flatMap { suffer(harm, $0, isFromClient, &generator) }
+    }
+
+    private func suffer(_ harm: Harm, _ bytes: [UInt8], _ isFromClient: Bool, _ generator: inout SeededGenerator) -> [Held] {
         func happens(_ part: Int) -> Bool { part > 0 && Int.random(in: 0..<100, using: &generator) < part }
         if happens(harm.loss) { return [] }
         var bytes = bytes

@@ -19,20 +19,25 @@ final class RecordQueues {
     /// The most bytes that wait for OpenSSL; more are dropped, as on the way.
     private static let byteLimit = 64 * 1024
 
-    /// The records of a datagram that OpenSSL may see. The rest of a datagram behind something else is
-    /// dropped.
+    /// The records of a datagram that OpenSSL may see. Other records are dropped, and so is the rest of a
+    /// datagram behind something that is not a record.
     ///
     /// OpenSSL would end a handshake for data in plaintext, or a message of a kind that it does not know.
-    /// Anyone can send those with a forged address.
+    /// Anyone can send those with a forged address. Once the connection is established, records in plaintext
+    /// are of no use, and the record behind them may be: a peer that has not got our last flight sends its
+    /// own again, of which only Finished is encrypted (RFC 6347, section 4.2.4).
     func accept(_ datagram: UnsafeRawBufferPointer, into buffer: PreBuffer, isEstablished: Bool) {
         var rest = datagram[...]
         while !rest.isEmpty {
-            guard let header = RecordHeader(rest), header.isUsable(isEstablished: isEstablished),
-                buffer.count + header.recordSize <= Self.byteLimit
-            else { return droppedCount += 1 }
-            buffer.append(UnsafeRawBufferPointer(rebasing: rest.prefix(header.recordSize)))
-            received.append(header.recordSize)
-            rest = rest.dropFirst(header.recordSize)
+            guard let header = RecordHeader(rest), header.isOfDTLS else { return droppedCount += 1 }
+            let record = UnsafeRawBufferPointer(rebasing: rest.prefix(header.recordSize))
+            rest = rest.dropFirst(record.count)
+            if header.isUsable(isEstablished: isEstablished), buffer.count + record.count <= Self.byteLimit {
+                buffer.append(record)
+                received.append(record.count)
+            } else {
+                droppedCount += 1
+            }
         }
     }
 
@@ -96,11 +101,12 @@ struct RecordHeader {
 
     var recordSize: Int { Self.size + length }
 
+    var isOfDTLS: Bool {
+        Self.types.contains(type) && Self.versions.contains(version) && (1...Self.lengthLimit).contains(length)
+    }
+
     /// Without renegotiation there are two epochs, and data comes in the second.
     func isUsable(isEstablished: Bool) -> Bool {
-        guard Self.types.contains(type), Self.versions.contains(version), (1...Self.lengthLimit).contains(length) else {
-            return false
-        }
-        return epoch == 1 || (epoch == 0 && !isEstablished && type != Self.data)
+        isOfDTLS && (epoch == 1 || (epoch == 0 && !isEstablished && type != Self.data))
     }
 }
