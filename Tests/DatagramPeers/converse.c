@@ -35,6 +35,17 @@ static void shake_hands(WOLFSSL *connection, int is_server)
     }
 }
 
+/* All of it, in datagrams of at most 1,000 bytes. */
+static void send_all(WOLFSSL *connection, const char *bytes, int count)
+{
+    while (count > 0) {
+        int sent = wolfSSL_write(connection, bytes, count > 1000 ? 1000 : count);
+        check(sent > 0, "write");
+        bytes += sent;
+        count -= sent;
+    }
+}
+
 static void serve(int descriptor, int port, const char *certificate, const char *key)
 {
     struct sockaddr_in address = loopback(port), peer;
@@ -52,7 +63,7 @@ static void serve(int descriptor, int port, const char *certificate, const char 
     for (;;) {
         int count = wolfSSL_read(connection, bytes, sizeof bytes);
         if (count > 0)
-            wolfSSL_write(connection, bytes, count);
+            send_all(connection, bytes, count);
         else if (wolfSSL_get_error(connection, count) != WOLFSSL_ERROR_WANT_READ)
             exit(0);
     }
@@ -76,7 +87,7 @@ static void visit(int descriptor, int port, const char *roots)
             int count = read(0, bytes, sizeof bytes);
             if (count <= 0)
                 exit(0);
-            wolfSSL_write(connection, bytes, count > 1000 ? 1000 : count);
+            send_all(connection, bytes, count);
         }
         if (ready[1].revents) {
             int count = wolfSSL_read(connection, bytes, sizeof bytes);

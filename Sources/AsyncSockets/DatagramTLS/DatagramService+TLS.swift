@@ -9,7 +9,7 @@ extension DatagramService {
         case .unreachable(let error): input.report(error, about: peer.address)
         case .startTLS(let request): startTLS(request)
         case .upgrading(let news): upgrade?.receive(news)
-        case .opened, .events, .connect, .disconnect, .resolved, .send, .refuse, .judgedSend, .judgedReceive, .receive,
+        case .opened, .events, .reportFailures, .connect, .disconnect, .resolved, .send, .refuse, .judgedSend, .judgedReceive, .receive,
             .setReceiveMode, .roomIsBack, .setSendFilter, .setReceiveFilter, .configure, .changeDelegateQueue, .awaitEnd,
             .cancel, .closeAfterSending, .close, .perform, .retire:
             break

@@ -49,8 +49,13 @@ extension AsyncUDPSocket {
     /// The local port, which is the same for both versions of IP; 0 while the socket is not in use.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// True while the socket uses IPv4.
-    public var isIPv4: Bool { isOpen && localAddresses.contains { $0.family == .ipv4 } }
+    /// True while the socket uses IPv4: also one that was adopted with both versions of IP on one descriptor.
+    public var isIPv4: Bool {
+        guard isOpen, let connection else { return false }
+        return connection.record.withLock { record in
+            record.localAddresses.contains { $0.family == .ipv4 } || record.descriptors.contains(where: \.hasIPv4)
+        }
+    }
 
     /// True while the socket uses IPv6.
     public var isIPv6: Bool { isOpen && localAddresses.contains { $0.family == .ipv6 } }

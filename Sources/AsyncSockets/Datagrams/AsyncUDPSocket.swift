@@ -230,7 +230,7 @@ public protocol AsyncUDPSocketDelegate: AnyObject {
 
     /// A datagram that had left did not arrive, as a router or the peer's machine reports (ICMP): mostly, no
     /// program has the port. Most losses are not reported, and anyone on the way can forge a report. A
-    /// delegate that is behind does not get all of them.
+    /// delegate that is behind does not get all of them. Tasks have `AsyncUDPSocket.deliveryFailures()`.
     ///
     /// - Parameters:
     ///   - socket: The socket.

@@ -42,6 +42,8 @@ final class DatagramInput {
     /// The bytes that were received.
     @exclusivity(unchecked) private(set) var byteCount = 0
     @exclusivity(unchecked) private(set) var datagramCount = 0
+    /// Tasks that want to know of datagrams that did not arrive.
+    private var failureReaders: [DeliveryFailureReader] = []
     private let credit: ReceiveCredit
     private let outbox: EventOutbox<DatagramEvent>
     private let counts: DatagramCounts
@@ -234,9 +236,14 @@ final class DatagramInput {
     /// A datagram did not arrive, as the network says. Others decide how many of these reports there are: a
     /// delegate that is behind gets no more.
     func report(_ error: AsyncSocketError, about address: SocketAddress?) {
+        for reader in failureReaders { reader.report(DeliveryFailure(address: address, error: error)) }
         guard credit.hasRoom else { return }
         credit.take(ReceiveCredit.costOfReport)
         outbox.append(.didFailToReach(address, error, credit))
+    }
+
+    func reportFailures(to reader: DeliveryFailureReader, _ isWanted: Bool) {
+        if isWanted { failureReaders.append(reader) } else { failureReaders.removeAll { $0 === reader } }
     }
 
     /// Gives what was received to those who wait for it.
@@ -261,6 +268,8 @@ final class DatagramInput {
         filter = nil
         inbox.removeAll()
         refuse(error)
+        for reader in failureReaders { reader.finish() }
+        failureReaders = []
     }
 
     /// Answers the tasks that wait with an error.

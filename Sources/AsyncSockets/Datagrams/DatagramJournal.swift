@@ -8,6 +8,7 @@ internal import SocketTLS
 final class DatagramJournal {
     private let log: ConnectionLog
     private var dropLog = DropLog()
+    private var lossLog = LossLog()
     private var observation: ConnectionObservation?
     var configuration = DatagramConfiguration.initial
 
@@ -22,6 +23,21 @@ final class DatagramJournal {
         let logger = logger
         guard logger.logLevel <= .debug else { return }
         log.write(message, details(), peer: peer, logger)
+    }
+
+    /// Logs that a datagram did not arrive. Others decide how often that happens: there is at most one line a
+    /// second, and it has the number of those that were omitted before it.
+    func noteFailure(_ error: AsyncSocketError, peer: SocketAddress?) {
+        guard logger.logLevel <= .debug, let omitted = lossLog.take() else { return }
+        var details = ["error": "\(error)"]
+        if omitted > 0 { details["omitted"] = "\(omitted)" }
+        note("a datagram did not arrive", details, peer: peer)
+    }
+
+    /// The socket closes: logs how many lines were omitted since the last one.
+    func noteOmittedFailures(peer: SocketAddress?) {
+        guard lossLog.omitted > 0 else { return }
+        note("datagrams did not arrive", ["count": "\(lossLog.omitted)"], peer: peer)
     }
 
     /// Logs the kernel's drops now and then, and at the end.
@@ -50,6 +66,24 @@ final class DatagramJournal {
     /// - Parameter role: The role in a handshake that was refused before it began.
     func end(_ error: AsyncSocketError?, refusing role: TLSRole?, _ carried: CarriedBytes) {
         observation.take()?.end(error, refusing: role, carried)
+    }
+}
+
+/// Datagrams that did not arrive, in the log: a line for a second at most.
+private struct LossLog {
+    private(set) var omitted = 0
+    private var next = Deadline.distantPast
+
+    /// How many lines were omitted before this one; nil: it is omitted too.
+    mutating func take() -> Int? {
+        let now = Deadline.now
+        guard next <= now else {
+            omitted += 1
+            return nil
+        }
+        next = Deadline(after: 1, from: now) ?? now
+        defer { omitted = 0 }
+        return omitted
     }
 }
 

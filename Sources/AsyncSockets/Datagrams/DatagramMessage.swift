@@ -130,6 +130,8 @@ enum DatagramMessage: Sendable {
     case changeDelegateQueue
     /// A datagram did not arrive, as the network says.
     indirect case unreachable(AsyncSocketError)
+    /// A task wants to know of datagrams that did not arrive, or does not any more.
+    case reportFailures(to: DeliveryFailureReader, Bool)
     indirect case startTLS(TLSRequest)
     indirect case upgrading(UpgradeNews)
     indirect case awaitEnd(any OperationWaiter<Void>)

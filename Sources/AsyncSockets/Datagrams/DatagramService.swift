@@ -104,6 +104,7 @@ final class DatagramService {
         case .setReceiveFilter(let filter): input.setFilter(filter)
         case .configure(let new): if new.value.version > configuration.value.version { configuration = new }
         case .unreachable, .startTLS, .upgrading: serveTLS(message)
+        case .reportFailures(let reader, let isWanted): input.reportFailures(to: reader, isWanted)
         case .awaitEnd(let waiter): waiters.add(ended: waiter)
         case .cancel(let waiter): cancel(waiter)
         case .closeAfterSending: phase = .closing
@@ -124,6 +125,7 @@ final class DatagramService {
         case .startTLS(let request): request.waiter?.complete(.failure(endError))
         case .upgrading(.verdictOf(let waiter, _, _)): waiter.complete(.failure(endError))
         case .awaitEnd(let waiter): waiter.complete(.success(()))
+        case .reportFailures(let reader, _): reader.finish()
         case .opened: closeDescriptors()
         case .events, .disconnect, .resolved, .refuse, .judgedSend, .judgedReceive, .setReceiveMode, .roomIsBack, .setSendFilter,
             .setReceiveFilter, .configure, .changeDelegateQueue, .unreachable, .upgrading, .cancel, .closeAfterSending, .close,
@@ -238,7 +240,7 @@ final class DatagramService {
         for channel in channels {
             for error in channel.takeErrors() where error.origin != .local {
                 let described = AsyncSocketError(datagram: error.systemError, "send")
-                note("a datagram did not arrive", ["error": "\(described)"])
+                journal.noteFailure(described, peer: peer.address)
                 input.report(described, about: error.destination ?? peer.address)
             }
         }
@@ -264,6 +266,7 @@ final class DatagramService {
         output.drop(endError)
         input.drop(endError)
         waiters.answerEnd(endError)
+        journal.noteOmittedFailures(peer: peer.address)
         note("closed", error.map { ["error": "\($0)"] } ?? [:])
         journal.end(error, refusing: upgrade?.refusedRole, CarriedBytes(received: input.byteCount, sent: output.byteCount))
         outbox.append(.didClose(error))

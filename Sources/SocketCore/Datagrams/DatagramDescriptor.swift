@@ -119,6 +119,17 @@ package struct DatagramDescriptor: Sendable {
         try bind(to: local.withPort(port))
     }
 
+    /// It has an IPv4 port. One for both versions of IP has it unless its address is one of IPv6.
+    package var hasIPv4: Bool {
+        switch families {
+        case .ipv4: return true
+        case .ipv6: return false
+        case .both:
+            let host = localAddress?.hostBytes ?? []
+            return host.allSatisfy { $0 == 0 } || host.starts(with: AddressPrefix.mappedBeginning)
+        }
+    }
+
     // MARK: - Options
 
     /// Sets an option, for both versions of IP where the socket has both.

@@ -52,6 +52,22 @@ import Testing
         #expect(datagram.arrival.localAddress?.port == socket.localPort && socket.localPort != 0)
     }
 
+    /// A socket of IPv6 without `IPV6_V6ONLY` has both.
+    @Test(arguments: [("::", true, true), ("::", false, false), ("::1", true, false), ("::ffff:127.0.0.1", true, true)])
+    func oneForBothVersionsOfIPSaysSo(_ host: String, _ isForBoth: Bool, _ isIPv4: Bool) async throws {
+        let made = try DatagramParty(host, families: isForBoth ? .both : .ipv6)
+        let socket = AsyncUDPSocket()
+        try socket.adopt(dup(made.descriptor.socket.rawValue))
+        #expect(socket.isIPv4 == isIPv4 && socket.isIPv6)
+        let client = try AsyncUDPSocket.bound("127.0.0.1")
+        if isIPv4 {
+            try await client.send(Data([4]), to: "127.0.0.1", port: socket.localPort)
+            #expect(try await socket.receive().data == Data([4]))
+        }
+        socket.close()
+        #expect(!socket.isIPv4 && !socket.isIPv6)
+    }
+
     /// A piece of several datagrams does not fit the receive size.
     @Test func piecesOfOneThatCoalescesAreTakenApart() async throws {
         let (made, peer) = (try DatagramParty(wanted: .coalescing), try DatagramParty())
