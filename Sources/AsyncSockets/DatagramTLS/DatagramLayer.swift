@@ -11,7 +11,7 @@ final class DatagramLayer {
     let engine: DTLSEngine
     private let plaintext = PreBuffer()
     /// Why the connection has ended; nil: it goes on.
-    private(set) var end: AsyncSocketError?
+    @exclusivity(unchecked) private(set) var end: AsyncSocketError?
     private let channel: DatagramChannel
     private let isSizeGiven: Bool
 
@@ -20,6 +20,9 @@ final class DatagramLayer {
         self.channel = channel
         self.isSizeGiven = isSizeGiven
     }
+
+    /// It goes on, and has nothing of its own to send.
+    var isQuiet: Bool { end == nil && !engine.hasOutput }
 
     // MARK: - Receiving
 

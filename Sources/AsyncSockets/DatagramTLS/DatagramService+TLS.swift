@@ -31,7 +31,12 @@ extension DatagramService {
 
     /// The error ends the socket.
     func goOnWithTLS() -> AsyncSocketError? {
-        guard let upgrade, let address = peer.address, let channel = channels.first else { return nil }
+        guard let upgrade else { return nil }
+        if upgrade.isQuiet {
+            upgrade.noteDrops()
+            return nil
+        }
+        guard let address = peer.address, let channel = channels.first else { return nil }
         return upgrade.advance(channel, address, configuration.value, input, output)
     }
 

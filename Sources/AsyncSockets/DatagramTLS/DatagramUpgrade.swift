@@ -25,10 +25,10 @@ final class DatagramUpgrade {
         let post: @Sendable (DatagramMessage) -> Void
     }
 
-    private var state: TLSUpgrade
-    private var clock: PhaseClock?
-    private var waiters = UpgradeWaiters()
-    private(set) var layer: DatagramLayer?
+    @exclusivity(unchecked) private var state: TLSUpgrade
+    @exclusivity(unchecked) private var clock: PhaseClock?
+    @exclusivity(unchecked) private var waiters = UpgradeWaiters()
+    @exclusivity(unchecked) private(set) var layer: DatagramLayer?
     /// A step that another thread does.
     private var lentWork: HandshakeWork?
     private let around: Surroundings
@@ -51,6 +51,12 @@ final class DatagramUpgrade {
 
     // MARK: - Going on
 
+    /// The socket is secure, and there is nothing to be done about that.
+    var isQuiet: Bool {
+        guard state.isSecure, let layer else { return false }
+        return layer.isQuiet
+    }
+
     /// Goes on towards DTLS. The error ends the socket.
     func advance(
         _ channel: DatagramChannel, _ peer: SocketAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput,
@@ -60,8 +66,13 @@ final class DatagramUpgrade {
         if case .handshaking = state, let error = shakeHands(channel, peer, input, output) { return error }
         if let end = layer?.end, input.isDrained { return end }
         layer?.flush()
-        if let layer { around.counts.droppedRecords.store(layer.engine.droppedRecordCount, ordering: .relaxed) }
+        noteDrops()
         return nil
+    }
+
+    /// Publishes how many records counted for nothing.
+    func noteDrops() {
+        if let layer { around.counts.droppedRecords.store(layer.engine.droppedRecordCount, ordering: .relaxed) }
     }
 
     private func beginIfDrained(
@@ -201,8 +212,9 @@ final class DatagramUpgrade {
     // MARK: - Time
 
     var deadline: Deadline? {
+        if state.isSecure, waiters.isEmpty { return nil }
         let own = waiters.deadline(with: clock)
-        guard let seconds = layer?.engine.secondsToTimeout else { return own }
+        guard !state.isSecure, let seconds = layer?.engine.secondsToTimeout else { return own }
         return .earlier(own, Deadline(after: seconds))
     }
 

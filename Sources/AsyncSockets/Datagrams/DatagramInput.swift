@@ -32,11 +32,11 @@ final class DatagramInput {
     /// The marker of `startDTLS` is here, and goes when the socket is secure.
     @exclusivity(unchecked) private var isStartingTLS = false
     /// The mode that was set behind the marker.
-    private var modeBehindTLS: ReceiveMode?
+    @exclusivity(unchecked) private var modeBehindTLS: ReceiveMode?
     /// DTLS; nil on a socket in plaintext.
     @exclusivity(unchecked) private var layer: DatagramLayer?
     /// How the last datagram of DTLS has arrived.
-    private var lastArrival: (sender: SocketAddress, arrival: DatagramArrival)?
+    @exclusivity(unchecked) private var lastArrival: (sender: SocketAddress, arrival: DatagramArrival)?
     /// The share of the memory limit that `inbox` takes on a secure socket.
     @exclusivity(unchecked) private var inboxCost = 0
     /// The bytes that were received.

@@ -7,9 +7,9 @@ internal import SocketTLS
 /// A UDP socket in the log, and for its observer. Confined to the turn.
 final class DatagramJournal {
     private let log: ConnectionLog
-    private var dropLog = DropLog()
-    private var observation: ConnectionObservation?
-    var configuration = DatagramConfiguration.initial
+    @exclusivity(unchecked) private var dropLog = DropLog()
+    @exclusivity(unchecked) private var observation: ConnectionObservation?
+    @exclusivity(unchecked) var configuration = DatagramConfiguration.initial
 
     init(_ log: ConnectionLog) {
         self.log = log

@@ -50,9 +50,9 @@ final class DatagramOutput {
     private let post: @Sendable (DatagramMessage) -> Void
 
     /// DTLS; nil on a socket in plaintext.
-    private var layer: DatagramLayer?
+    @exclusivity(unchecked) private var layer: DatagramLayer?
     /// The marker of `startDTLS` is in the queue, or the handshake goes on.
-    private var isStartingTLS = false
+    @exclusivity(unchecked) private var isStartingTLS = false
 
     private static let batchLimit = 64
     /// Of those the rest is encrypted again when the kernel has no room.

@@ -26,7 +26,7 @@ final class DatagramService {
     let record: Locked<DatagramRecord>
     let counts: DatagramCounts
     /// Set before the first message.
-    var registration: LoopRegistration?
+    @exclusivity(unchecked) var registration: LoopRegistration?
     let outbox: EventOutbox<DatagramEvent>
     let output: DatagramOutput
     let input: DatagramInput
@@ -40,7 +40,7 @@ final class DatagramService {
     @exclusivity(unchecked) private var waiters = LifecycleWaiters()
     /// DTLS; nil on a socket in plaintext.
     @exclusivity(unchecked) var upgrade: DatagramUpgrade?
-    var configuration = DatagramConfiguration.initial {
+    @exclusivity(unchecked) var configuration = DatagramConfiguration.initial {
         didSet {
             input.configure(oldValue.value, configuration.value)
             output.configuration = configuration

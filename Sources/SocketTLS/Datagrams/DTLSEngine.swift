@@ -23,17 +23,17 @@ package import SocketBuffers
 
 /// One connection of DTLS. Not Sendable: its owner confines it.
 package final class DTLSEngine {
-    private var engine: TLSEngine
+    @exclusivity(unchecked) private var engine: TLSEngine
     /// Datagrams that have come while work was lent.
-    private var waiting: [[UInt8]]?
+    @exclusivity(unchecked) private var waiting: [[UInt8]]?
     private let records: RecordQueues
     private var timeoutCount = 0
     /// The most bytes of a datagram, without the headers of UDP and IP.
-    private var size: Int
+    @exclusivity(unchecked) private var size: Int
     private let isSizeGiven: Bool
-    private var hasBuffers = true
+    @exclusivity(unchecked) private var hasBuffers = true
     /// OpenSSL may have messages.
-    private var mayHaveMessages = true
+    @exclusivity(unchecked) private var mayHaveMessages = true
 
     /// OpenSSL puts the messages of one flight together in a buffer of 4 KiB, and would cut a record in two
     /// at its end.
@@ -94,7 +94,10 @@ package final class DTLSEngine {
         let limit = TLSEngine.recordLimit
         let answer = engine.readRecord(into: buffer, limit: limit, leastRoom: limit)
         switch answer {
-        case .bytes: records.noteReturned()
+        case .bytes:
+            records.noteReturned()
+            // To ask OpenSSL for the end of its messages costs a third of a message.
+            mayHaveMessages = records.mayHaveMessages
         case .incomplete:
             mayHaveMessages = false
             records.noteDry()
