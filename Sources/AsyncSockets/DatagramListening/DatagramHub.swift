@@ -40,7 +40,7 @@ final class DatagramHub: EventHandler {
 
     private struct State {
         /// By their addresses. There are several at one address when they send to several of ours.
-        private var peers: [SocketAddress: [Peer]] = [:]
+        private var peers: [InternetAddress: [Peer]] = [:]
         private(set) var peerCount = 0
         var maximumPeers: Int
         var maximumHandshakes = 4096
@@ -54,7 +54,7 @@ final class DatagramHub: EventHandler {
 
         func peer(_ key: PeerKey) -> Peer? { peers[key.peer]?.first { $0.key == key } }
 
-        func peers(at address: SocketAddress) -> [Peer] { peers[address] ?? [] }
+        func peers(at address: InternetAddress) -> [Peer] { peers[address] ?? [] }
 
         mutating func insert(_ peer: Peer) {
             peers[peer.key.peer, default: []].append(peer)
@@ -76,7 +76,7 @@ final class DatagramHub: EventHandler {
         let receiver: DatagramReceiver
         let sender: DatagramSender
         let replies = PreBuffer()
-        var addresses: [(count: Int, peer: SocketAddress, source: DatagramSource?)] = []
+        var addresses: [(count: Int, peer: InternetAddress, source: DatagramSource?)] = []
         var isReady = true
 
         init(_ descriptor: DatagramDescriptor, _ setup: Setup) {
@@ -216,11 +216,11 @@ final class DatagramHub: EventHandler {
     }
 
     private func dispatch(_ datagram: ReceivedDatagram, _ port: Port) {
-        if limiter != nil, limiter?.judge(datagram.sender, at: .now) != .admitted {
+        if limiter != nil, limiter?.judge(datagram.sender.socketAddress, at: .now) != .admitted {
             counts.rateLimited.add(1, ordering: .relaxed)
             return
         }
-        let key = PeerKey(peer: datagram.sender, local: datagram.arrival.localAddress)
+        let key = PeerKey(peer: datagram.sender, local: datagram.arrival.local)
         guard let peer = state.withLock({ $0.peer(key) }) else { return meet(key, datagram, port) }
         if setup.cookies != nil, let digest = DTLSCookies.digest(ofHello: datagram.bytes), digest != peer.helloDigest {
             return meet(key, datagram, port, insteadOf: peer)
@@ -299,7 +299,7 @@ final class DatagramHub: EventHandler {
             let (errors, isDrained) = port.descriptor.takeErrors()
             for error in errors where error.origin != .local {
                 guard let destination = error.destination else { continue }
-                for peer in state.withLock({ $0.peers(at: destination) }) {
+                for peer in state.withLock({ $0.peers(at: InternetAddress(destination)) }) {
                     peer.connection.post(.unreachable(AsyncSocketError(datagram: error.systemError, "send")))
                 }
             }

@@ -84,12 +84,23 @@ final class DatagramLayer {
     /// Sends what the engine has.
     func send() -> DatagramSendReport {
         var report = DatagramSendReport()
+        if let only = engine.onlyOutput {
+            report = channel.send(OutgoingDatagram(only, to: nil))
+            if report.handledCount == 1 { engine.dropOutput() }
+        } else {
+            report = sendSeveral()
+        }
+        if !report.failures.isEmpty, report.failures.contains(where: { $0.error.isTooLarge }) { measurePath() }
+        return report
+    }
+
+    private func sendSeveral() -> DatagramSendReport {
+        var report = DatagramSendReport()
         engine.sendOutput { datagrams in
             let outgoing = datagrams.map { OutgoingDatagram($0, to: nil) }
             report = outgoing.withUnsafeBufferPointer { channel.send($0) }
             return report.handledCount
         }
-        if report.failures.contains(where: { $0.error.isTooLarge }) { measurePath() }
         return report
     }
 

@@ -6,7 +6,7 @@ extension DatagramService {
     /// The messages for DTLS and for the sockets of peers.
     func serveTLS(_ message: DatagramMessage) {
         switch message {
-        case .unreachable(let error): input.report(error, about: peer.address)
+        case .unreachable(let error): input.report(error, about: peer.socketAddress)
         case .startTLS(let request): startTLS(request)
         case .upgrading(let news): upgrade?.receive(news)
         case .opened, .events, .connect, .disconnect, .resolved, .send, .refuse, .judgedSend, .judgedReceive, .receive,
@@ -50,8 +50,9 @@ extension DatagramService {
     func serve(_ channel: PeerChannel, to key: PeerKey) {
         channels = [channel]
         peer = .connected(key.peer)
-        record.withLock { $0.share(key.local ?? channel.descriptor.localAddress, with: key.peer) }
-        journal.begin(peer: key.peer)
+        let address = key.peer.socketAddress
+        record.withLock { $0.share(key.local?.socketAddress ?? channel.descriptor.localAddress, with: address) }
+        journal.begin(peer: address)
     }
 }
 

@@ -59,7 +59,7 @@ final class DatagramUpgrade {
 
     /// Goes on towards DTLS. The error ends the socket.
     func advance(
-        _ channel: DatagramChannel, _ peer: SocketAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput,
+        _ channel: DatagramChannel, _ peer: InternetAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput,
         _ output: DatagramOutput
     ) -> AsyncSocketError? {
         if case .queuedTLS = state, let error = beginIfDrained(channel, configuration, input, output) { return error }
@@ -107,7 +107,7 @@ final class DatagramUpgrade {
 
     /// Takes what has arrived, and goes on as far as it can.
     private func shakeHands(
-        _ channel: DatagramChannel, _ peer: SocketAddress, _ input: DatagramInput, _ output: DatagramOutput
+        _ channel: DatagramChannel, _ peer: InternetAddress, _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
         guard let layer else { return nil }
         for _ in 0..<Self.datagramsPerTurn {
@@ -133,7 +133,7 @@ final class DatagramUpgrade {
         return nil
     }
 
-    private func didSecure(_ layer: DatagramLayer, _ peer: SocketAddress, _ input: DatagramInput, _ output: DatagramOutput) {
+    private func didSecure(_ layer: DatagramLayer, _ peer: InternetAddress, _ input: DatagramInput, _ output: DatagramOutput) {
         state.succeed()
         clock = nil
         let session = layer.engine.session
@@ -143,7 +143,7 @@ final class DatagramUpgrade {
         around.journal.note(
             "DTLS established",
             ["version": session?.protocolVersion.description ?? "", "cipherSuite": session?.cipherSuite ?? ""],
-            peer: peer)
+            peer: peer.socketAddress)
         if let session { around.journal.handshake?.succeed(session) }
         input.removeStartTLS()
         output.removeStartTLS()

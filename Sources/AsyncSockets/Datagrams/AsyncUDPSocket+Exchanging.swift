@@ -108,6 +108,8 @@ extension AsyncUDPSocket {
     /// The connection of a socket that is in use.
     func openConnection(_ operation: String) throws(AsyncSocketError) -> DatagramConnection {
         guard let connection else { throw .notOpen(operation) }
+        // The usual case, without the error.
+        if connection.record.withLock({ $0.isInUse }) { return connection }
         let (end, isOpen) = connection.record.withLock { record in
             (record.isClosed ? record.end ?? .closed : nil, record.isOpen || record.isConnectClaimed)
         }

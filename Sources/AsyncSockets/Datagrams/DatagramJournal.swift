@@ -25,11 +25,11 @@ final class DatagramJournal {
     }
 
     /// Logs the kernel's drops now and then, and at the end.
-    func noteDrops(atEnd: Bool, peer: SocketAddress?, _ count: () -> Int) {
+    func noteDrops(atEnd: Bool, peer: @autoclosure () -> SocketAddress?, _ count: () -> Int) {
         guard let count = dropLog.take(atEnd: atEnd, count) else { return }
         logger.warning(
             "the kernel has dropped datagrams: the receive buffer was full",
-            metadata: log.name(peer: peer).merging(["count": "\(count)"]) { $1 })
+            metadata: log.name(peer: peer()).merging(["count": "\(count)"]) { $1 })
     }
 
     // MARK: - The observer

@@ -121,7 +121,7 @@ enum DatagramMessage: Sendable {
     indirect case refuse(tag: Int, AsyncSocketError)
     case judgedSend(number: UInt64, Bool)
     indirect case judgedReceive(Datagram, DatagramVerdict)
-    indirect case receive(DatagramReceipt)
+    case receive(DatagramWaiter)
     case setReceiveMode(ReceiveMode)
     case roomIsBack
     indirect case setSendFilter(SendFilter?)

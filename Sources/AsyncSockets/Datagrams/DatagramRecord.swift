@@ -48,6 +48,9 @@ struct DatagramRecord {
 
     var isOpen: Bool { !entries.isEmpty || sharedAddress != nil }
 
+    /// It may send and receive.
+    var isInUse: Bool { !isClosed && (isOpen || isConnectClaimed) }
+
     mutating func add(_ opened: [DatagramDescriptor]) {
         entries += opened.map { Entry(descriptor: $0) }
     }

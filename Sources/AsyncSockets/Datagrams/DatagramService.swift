@@ -98,7 +98,7 @@ final class DatagramService {
         case .refuse(let tag, let error): output.answer(.delegate(tag: tag), error)
         case .judgedSend(let number, let isAccepted): output.noteVerdict(isAccepted, on: number)
         case .judgedReceive(let datagram, let verdict): input.settle(datagram, verdict)
-        case .receive(let receipt): input.append(receipt)
+        case .receive(let waiter): input.append(waiter)
         case .setReceiveMode(let mode): input.setMode(mode)
         case .setSendFilter(let filter): output.setFilter(filter)
         case .setReceiveFilter(let filter): input.setFilter(filter)
@@ -120,7 +120,7 @@ final class DatagramService {
         switch message {
         case .connect(_, _, _, let waiter): waiter?.complete(.failure(endError))
         case .send(let packet): if case .waiter(let waiter) = packet.completion { waiter.complete(.failure(endError)) }
-        case .receive(let receipt): receipt.waiter.complete(.failure(endError))
+        case .receive(let waiter): waiter.complete(.failure(endError))
         case .startTLS(let request): request.waiter?.complete(.failure(endError))
         case .upgrading(.verdictOf(let waiter, _, _)): waiter.complete(.failure(endError))
         case .awaitEnd(let waiter): waiter.complete(.success(()))
@@ -171,10 +171,10 @@ final class DatagramService {
             note("opened", ["local": descriptor.localAddress.map { "\($0)" } ?? ""])
         }
         if let remote = channels.first?.descriptor.remoteAddress, case .none = peer {
-            (peer, claim) = (.connected(remote), record.withLock { $0.adoptedClaim })
+            (peer, claim) = (.connected(InternetAddress(remote)), record.withLock { $0.adoptedClaim })
         }
         // One that connects begins with its peer.
-        if !channels.isEmpty, attempt == nil { journal.begin(peer: peer.address) }
+        if !channels.isEmpty, attempt == nil { journal.begin(peer: peer.socketAddress) }
     }
 
     /// Closes what is in the record, or what is not of the family of `channel`.
@@ -203,12 +203,20 @@ final class DatagramService {
         let maySend = output.pump(channels, peer)
         if upgrade != nil, let error = goOnWithTLS() { return close(error) }
         noteDrops(atEnd: false)
-        if let failure = channels.lazy.compactMap({ $0.failure }).first {
-            return close(AsyncSocketError(failure, operation: "receive"))
+        var hasErrors = false
+        for channel in channels {
+            if let failure = channel.failure { return close(AsyncSocketError(failure, operation: "receive")) }
+            if channel.hasErrors { hasErrors = true }
         }
         if isClosing, output.isEmpty { return close(nil) }
         if !mayReceive, !maySend { upgrade?.layer?.rest() }
-        if mayReceive || maySend || channels.contains(where: { $0.hasErrors }) { askForTurn() }
+        if mayReceive || maySend || hasErrors { askForTurn() }
+    }
+
+    /// The pump would find nothing to do: no message has come, and no receive or send has left anything.
+    private var isQuiet: Bool {
+        if let upgrade, !upgrade.isQuiet { return false }
+        return channels.allSatisfy { $0.failure == nil && !$0.hasErrors }
     }
 
     /// Asks the loop for another turn.
@@ -225,27 +233,35 @@ final class DatagramService {
         }
     }
 
-    /// A datagram for a task, if there is one now.
-    func takeAtOnce() -> Datagram? {
+    /// The answer to a task that wants a datagram.
+    enum DirectReceive {
+        case served(Datagram)
+        case waits(DatagramWaiter)
+    }
+
+    /// A datagram for a task, if there is one now; otherwise the task waits. Nil: the pump is needed.
+    func takeOrWait(_ limit: OperationLimit) -> DirectReceive? {
         // Earlier requests come first.
         guard !isOver, !needsPump else { return nil }
-        // DTLS may have received its end, or something that needs an answer.
-        defer { if upgrade != nil { needsPump = true } }
-        return input.takeAtOnce(channels, peer.address)
+        let answer = input.takeOrWait(channels, peer.address, limit)
+        // A descriptor has failed, or DTLS has received its end, or something that needs an answer.
+        if !isQuiet { needsPump = true }
+        if case .waits = answer { upgrade?.layer?.rest() }
+        return answer
     }
 
     private func reportErrors() {
-        for channel in channels {
+        for channel in channels where channel.hasErrors {
             for error in channel.takeErrors() where error.origin != .local {
                 let described = AsyncSocketError(datagram: error.systemError, "send")
                 note("a datagram did not arrive", ["error": "\(described)"])
-                input.report(described, about: error.destination ?? peer.address)
+                input.report(described, about: error.destination ?? peer.socketAddress)
             }
         }
     }
 
     private func noteDrops(atEnd: Bool) {
-        journal.noteDrops(atEnd: atEnd, peer: peer.address) { record.withLock { $0.countDrops() } }
+        journal.noteDrops(atEnd: atEnd, peer: peer.socketAddress) { record.withLock { $0.countDrops() } }
     }
 
     // MARK: - The end
@@ -270,7 +286,7 @@ final class DatagramService {
     }
 
     func note(_ message: String, _ details: @autoclosure () -> [String: String]) {
-        journal.note(message, details(), peer: peer.address)
+        journal.note(message, details(), peer: peer.socketAddress)
     }
 
     // MARK: - Time
@@ -287,7 +303,7 @@ final class DatagramService {
     private var earliest: Deadline? {
         var earliest = Deadline.earlier(output.deadline, input.deadline)
         if let attempt { earliest = .earlier(earliest, .earlier(attempt.deadline, attempt.waiter?.deadline)) }
-        if let upgrade { earliest = .earlier(earliest, upgrade.deadline) }
+        if let upgrade, let deadline = upgrade.deadline { earliest = .earlier(earliest, deadline) }
         if !waiters.isEmpty { earliest = .earlier(earliest, waiters.deadline) }
         for channel in channels { earliest = .earlier(earliest, channel.retry) }
         return earliest

@@ -16,10 +16,10 @@ internal import SocketBuffers
 package struct ReceivedDatagram {
     /// Valid until the next call of the receiver.
     package let bytes: UnsafeRawBufferPointer
-    package let sender: SocketAddress
+    package let sender: InternetAddress
     package let arrival: DatagramArrival
 
-    package init(bytes: UnsafeRawBufferPointer, sender: SocketAddress, arrival: DatagramArrival) {
+    package init(bytes: UnsafeRawBufferPointer, sender: InternetAddress, arrival: DatagramArrival) {
         (self.bytes, self.sender, self.arrival) = (bytes, sender, arrival)
     }
 }
@@ -135,7 +135,7 @@ package final class DatagramReceiver {
             let message = messages[index]
             if offset == 0 { readFacts(of: message.header) }
             let segment = segment(of: message)
-            let sender = SocketAddress(
+            let sender = InternetAddress(
                 UnsafeRawBufferPointer(start: message.header.msg_name, count: Int(message.header.msg_namelen)))
             let arrival = DatagramArrival(
                 facts, fullSize: segment.fullSize, isTruncated: segment.bytes.count < segment.fullSize)

@@ -125,6 +125,9 @@ package final class DTLSEngine {
 
     package var hasOutput: Bool { engine.hasOutput }
 
+    /// The datagram that is to be sent, when there is one alone. `dropOutput()` removes it.
+    package var onlyOutput: UnsafeRawBufferPointer? { records.output.count == 1 ? engine.output.readableBytes : nil }
+
     /// Passes the datagrams that are to be sent to `body`, which returns how many of the first it has dealt
     /// with.
     package func sendOutput(_ body: ([UnsafeRawBufferPointer]) -> Int) {
@@ -141,7 +144,9 @@ package final class DTLSEngine {
 
     /// Gives up what is to be sent.
     package func dropOutput() {
-        drop(records.output.count)
+        if records.output.isEmpty { return }
+        engine.output.reset()
+        records.output.removeAll(keepingCapacity: true)
     }
 
     private func drop(_ count: Int) {
