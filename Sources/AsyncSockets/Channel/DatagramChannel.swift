@@ -88,6 +88,13 @@ class DatagramChannel {
         if events.contains(.hangup) { mayHaveErrors = true }
     }
 
+    /// It has no failure, no errors, and no time at which it tries again.
+    final var isSteady: Bool {
+        if case .exhausted = input { return false }
+        if case .exhausted = output { return false }
+        return failure == nil && !hasErrors
+    }
+
     var retry: Deadline? { .earlier(input.retry, output.retry) }
 
     func retryIfDue(at now: Deadline) {

@@ -30,12 +30,16 @@ final class DatagramHub: EventHandler {
         let accept: @Sendable (PeerChannel, PeerKey) -> DatagramConnection
     }
 
-    private struct Peer {
+    private final class Peer: Sendable {
         let key: PeerKey
         let mailbox: PeerMailbox
         let connection: DatagramConnection
         /// Of its ClientHello; nil without DTLS.
         let helloDigest: Int?
+
+        init(key: PeerKey, mailbox: PeerMailbox, connection: DatagramConnection, helloDigest: Int?) {
+            (self.key, self.mailbox, self.connection, self.helloDigest) = (key, mailbox, connection, helloDigest)
+        }
     }
 
     private struct State {
@@ -76,8 +80,8 @@ final class DatagramHub: EventHandler {
         let receiver: DatagramReceiver
         let sender: DatagramSender
         let replies = PreBuffer()
-        var addresses: [(count: Int, peer: InternetAddress, source: DatagramSource?)] = []
-        var isReady = true
+        @exclusivity(unchecked) var addresses: [(count: Int, peer: InternetAddress, source: DatagramSource?)] = []
+        @exclusivity(unchecked) var isReady = true
 
         init(_ descriptor: DatagramDescriptor, _ setup: Setup) {
             self.descriptor = descriptor
@@ -100,10 +104,10 @@ final class DatagramHub: EventHandler {
     private let setup: Setup
     private let state: Locked<State>
     // Confined to the loop: `handle` is called there, one call at a time.
-    nonisolated(unsafe) private var ports: [Port]
-    nonisolated(unsafe) private var limiter: DatagramRateLimiter?
+    @exclusivity(unchecked) nonisolated(unsafe) private var ports: [Port]
+    @exclusivity(unchecked) nonisolated(unsafe) private var limiter: DatagramRateLimiter?
     /// Peers that have got datagrams since their sockets were told.
-    nonisolated(unsafe) private var announced: [DatagramConnection] = []
+    @exclusivity(unchecked) nonisolated(unsafe) private var announced: [DatagramConnection] = []
 
     private static let datagramsPerTurn = 256
 

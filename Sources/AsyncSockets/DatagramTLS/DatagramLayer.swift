@@ -14,12 +14,16 @@ final class DatagramLayer {
     @exclusivity(unchecked) private(set) var end: AsyncSocketError?
     private let channel: DatagramChannel
     private let isSizeGiven: Bool
+    /// Of the buffers of OpenSSL.
+    @exclusivity(unchecked) private var bufferRest = BufferRest()
 
     init(_ engine: DTLSEngine, over channel: DatagramChannel, isSizeGiven: Bool) {
         self.engine = engine
         self.channel = channel
         self.isSizeGiven = isSizeGiven
     }
+
+    deinit { bufferRest.end() }
 
     /// It goes on, and has nothing of its own to send.
     var isQuiet: Bool { end == nil && !engine.hasOutput }
@@ -36,8 +40,9 @@ final class DatagramLayer {
         guard end == nil, engine.isEstablished else { return nil }
         switch engine.read(into: plaintext) {
         case .bytes(let count):
-            defer { plaintext.consume(count) }
-            return Data(plaintext.readableBytes.prefix(count))
+            defer { plaintext.reset() }
+            guard let start = plaintext.readableBytes.baseAddress else { return nil }
+            return Data(bytes: start, count: count)
         case .incomplete: return nil
         case .closed:
             // The answer to close_notify is close_notify (RFC 5246, section 7.2.1).
@@ -104,9 +109,17 @@ final class DatagramLayer {
         return report
     }
 
-    /// Nothing is to be done for now: frees memory.
+    /// Nothing is to be done for now: frees memory, unless it may be needed again soon.
     func rest() {
-        if !engine.hasOutput { engine.releaseBuffers() }
+        guard engine.hasBuffers, !engine.hasOutput else { return }
+        if !bufferRest.keep() { engine.releaseBuffers() }
+    }
+
+    /// When it looks whether memory is to be freed.
+    var restDeadline: Deadline { bufferRest.deadline }
+
+    func expire(at now: Deadline) {
+        if bufferRest.expire(at: now) { engine.releaseBuffers() }
     }
 
     /// Gives up what the kernel has no room for: it is encrypted again.

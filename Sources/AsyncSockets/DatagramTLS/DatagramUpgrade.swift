@@ -212,9 +212,9 @@ final class DatagramUpgrade {
     // MARK: - Time
 
     var deadline: Deadline? {
-        if state.isSecure, waiters.isEmpty { return nil }
+        if let layer, state.isSecure, waiters.isEmpty { return layer.restDeadline.isNever ? nil : layer.restDeadline }
         let own = waiters.deadline(with: clock)
-        guard !state.isSecure, let seconds = layer?.engine.secondsToTimeout else { return own }
+        guard let seconds = layer?.engine.secondsToTimeout else { return own }
         return .earlier(own, Deadline(after: seconds))
     }
 
@@ -225,6 +225,7 @@ final class DatagramUpgrade {
     func expire(at now: Deadline) -> AsyncSocketError? {
         if let error = layer?.engine.handleTimeout() { return AsyncSocketError(error, operation: "startDTLS") }
         layer?.flush()
+        layer?.expire(at: now)
         guard let clock, let deadline = clock.deadline, deadline <= now else { return nil }
         switch clock.limit {
         case .handshake:

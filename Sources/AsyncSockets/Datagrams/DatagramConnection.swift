@@ -67,6 +67,14 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
         turn.post(message, to: self)
     }
 
+    /// Queues a datagram of the delegate.
+    func send(_ packet: consuming DatagramPacket) {
+        guard turn.isOpen(within: self) else { return post(.send(packet)) }
+        let wasDelivering = outlet.leaveCallback()
+        service.send(packet)
+        outlet.resumeCallback(wasDelivering)
+    }
+
     func giveUp(_ waiter: any AnyObject & Sendable) { post(.cancel(waiter)) }
 
     /// On the loop: `EventHandler`.

@@ -231,10 +231,10 @@ final class DatagramInput {
         }
     }
 
-    private func deliver(_ datagram: Datagram) {
+    private func deliver(_ datagram: consuming Datagram) {
         if mode == .once { mode = .off }
         credit.take(datagram.cost)
-        outbox.append(.didReceive(datagram, credit))
+        outbox.append(.didReceive(DatagramArrived(datagram, credit)))
     }
 
     /// A datagram did not arrive, as the network says. Others decide how many of these reports there are: a

@@ -48,6 +48,9 @@ final class DatagramService {
         }
     }
     @exclusivity(unchecked) private var armedDeadline: Deadline?
+    /// Something has happened since `armDeadline()`. A task that finds nothing, and has no deadline, is
+    /// nothing.
+    @exclusivity(unchecked) private var mayHaveDeadline = true
     @exclusivity(unchecked) private var needsPump = false
     let journal: DatagramJournal
 
@@ -84,6 +87,7 @@ final class DatagramService {
     func serve(_ message: DatagramMessage) {
         guard !isOver else { return serveAfterEnd(message) }
         needsPump = true
+        mayHaveDeadline = true
         switch message {
         case .opened: attach()
         case .events(let events):
@@ -132,7 +136,15 @@ final class DatagramService {
         }
     }
 
-    private func enqueue(_ packet: DatagramPacket) {
+    /// The same as the message, for a callback: without an allocation.
+    func send(_ packet: consuming DatagramPacket) {
+        guard !isOver else { return serveAfterEnd(.send(packet)) }
+        needsPump = true
+        mayHaveDeadline = true
+        enqueue(packet)
+    }
+
+    private func enqueue(_ packet: consuming DatagramPacket) {
         guard !isClosing else { return output.answer(packet.completion, .closing("send")) }
         // Another thread may have bound the socket, and not have said so yet.
         if channels.isEmpty { attach() }
@@ -198,13 +210,13 @@ final class DatagramService {
         guard needsPump, !isOver else { return }
         needsPump = false
         reportErrors()
-        if let error = goOnWithTLS() { return close(error) }
+        if upgrade != nil, let error = goOnWithTLS() { return close(error) }
         let mayReceive = input.pump(channels, peer.address)
         let maySend = output.pump(channels, peer)
         if upgrade != nil, let error = goOnWithTLS() { return close(error) }
         noteDrops(atEnd: false)
         var hasErrors = false
-        for channel in channels {
+        for channel in channels where !channel.isSteady {
             if let failure = channel.failure { return close(AsyncSocketError(failure, operation: "receive")) }
             if channel.hasErrors { hasErrors = true }
         }
@@ -216,7 +228,8 @@ final class DatagramService {
     /// The pump would find nothing to do: no message has come, and no receive or send has left anything.
     private var isQuiet: Bool {
         if let upgrade, !upgrade.isQuiet { return false }
-        return channels.allSatisfy { $0.failure == nil && !$0.hasErrors }
+        for channel in channels where !channel.isSteady { return false }
+        return true
     }
 
     /// Asks the loop for another turn.
@@ -226,7 +239,8 @@ final class DatagramService {
 
     /// A task's datagram, sent here and now; nil when it has to be queued.
     func sendAtOnce(_ bytes: UnsafeRawBufferPointer, to target: DatagramTarget) -> Result<Void, any Error>? {
-        switch phase {
+        mayHaveDeadline = true
+        return switch phase {
         case .open: output.sendAtOnce(bytes, to: target, channels, peer)
         case .closing: .failure(AsyncSocketError.closing("send"))
         case .closed: .failure(endError)
@@ -243,10 +257,16 @@ final class DatagramService {
     func takeOrWait(_ limit: OperationLimit) -> DirectReceive? {
         // Earlier requests come first.
         guard !isOver, !needsPump else { return nil }
+        let byteCount = input.byteCount
         let answer = input.takeOrWait(channels, peer.address, limit)
         // A descriptor has failed, or DTLS has received its end, or something that needs an answer.
         if !isQuiet { needsPump = true }
-        if case .waits = answer { upgrade?.layer?.rest() }
+        if limit.deadline != nil || input.byteCount != byteCount || needsPump { mayHaveDeadline = true }
+        guard case .waits = answer else { return answer }
+        if let layer = upgrade?.layer {
+            layer.rest()
+            if armedDeadline == nil { mayHaveDeadline = true }
+        }
         return answer
     }
 
@@ -293,19 +313,29 @@ final class DatagramService {
 
     /// Asks the loop for an event at the earliest of the deadlines.
     func armDeadline() {
-        guard let earliest, let registration else { return }
+        guard mayHaveDeadline else { return }
+        mayHaveDeadline = false
+        let earliest = earliest
+        guard !earliest.isNever, let registration else { return }
         // One that has moved later stays armed: it comes early, and the next is armed then.
-        if let armedDeadline, armedDeadline <= earliest { return }
+        if let armedDeadline, armedDeadline.isAtMost(earliest) { return }
         armedDeadline = earliest
         loop.setDeadline(earliest, of: registration)
     }
 
-    private var earliest: Deadline? {
-        var earliest = Deadline.earlier(output.deadline, input.deadline)
-        if let attempt { earliest = .earlier(earliest, .earlier(attempt.deadline, attempt.waiter?.deadline)) }
-        if let upgrade, let deadline = upgrade.deadline { earliest = .earlier(earliest, deadline) }
-        if !waiters.isEmpty { earliest = .earlier(earliest, waiters.deadline) }
-        for channel in channels { earliest = .earlier(earliest, channel.retry) }
+    private var earliest: Deadline {
+        var earliest = Deadline.never
+        if let deadline = output.deadline { earliest = earliest.earlier(deadline) }
+        if let deadline = input.deadline { earliest = earliest.earlier(deadline) }
+        if let attempt {
+            if let deadline = attempt.deadline { earliest = earliest.earlier(deadline) }
+            if let deadline = attempt.waiter?.deadline { earliest = earliest.earlier(deadline) }
+        }
+        if let deadline = upgrade?.deadline { earliest = earliest.earlier(deadline) }
+        if !waiters.isEmpty, let deadline = waiters.deadline { earliest = earliest.earlier(deadline) }
+        for channel in channels where !channel.isSteady {
+            if let deadline = channel.retry { earliest = earliest.earlier(deadline) }
+        }
         return earliest
     }
 

@@ -107,9 +107,8 @@ final class DatagramSendQueue {
 
     /// Takes out the oldest before the marker.
     func removeFront() -> DatagramPacket? {
-        guard let packet = packets.front?.pointee else { return nil }
+        guard let packet = packets.takeFront() else { return nil }
         waiting -= packet.cost
-        packets.removeFront()
         return packet
     }
 

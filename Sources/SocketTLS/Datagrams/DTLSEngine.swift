@@ -31,7 +31,8 @@ package final class DTLSEngine {
     /// The most bytes of a datagram, without the headers of UDP and IP.
     @exclusivity(unchecked) private var size: Int
     private let isSizeGiven: Bool
-    @exclusivity(unchecked) private var hasBuffers = true
+    /// OpenSSL has its buffers.
+    @exclusivity(unchecked) package private(set) var hasBuffers = true
     /// OpenSSL may have messages.
     @exclusivity(unchecked) private var mayHaveMessages = true
 
