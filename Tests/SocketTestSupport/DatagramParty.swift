@@ -10,7 +10,7 @@ package struct Taken: Equatable {
 
     package init(_ datagram: ReceivedDatagram) {
         bytes = Array(datagram.bytes)
-        sender = datagram.sender
+        sender = datagram.sender.socketAddress
         arrival = datagram.arrival
     }
 }
@@ -106,7 +106,7 @@ package final class DatagramParty {
             let datagrams = payloads.map { payload in
                 defer { offset += payload.bytes.count }
                 let slice = UnsafeRawBufferPointer(rebasing: all[offset..<offset + payload.bytes.count])
-                return OutgoingDatagram(slice, to: payload.destination, from: payload.source)
+                return OutgoingDatagram(slice, to: payload.destination.map { InternetAddress($0) }, from: payload.source)
             }
             return datagrams.withUnsafeBufferPointer { sender.send($0) }
         }

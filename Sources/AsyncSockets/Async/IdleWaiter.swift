@@ -6,22 +6,26 @@ internal import Synchronization
 ///
 /// The connection asks for the deadline at the end of each turn, and that is when the waiter looks at what
 /// was carried: a byte costs nothing more, and a connection without such a waiter nothing at all.
-final class IdleWaiter<Position: Equatable & Sendable>: OperationWaiter {
+///
+/// Not generic: a conformance of a generic class looks its types up at run time, for each turn.
+final class IdleWaiter: OperationWaiter {
     /// Where the connection was when the waiter looked last.
     private struct Look {
-        var position: Position?
+        var position: CarriedBytes?
         var end: Deadline?
     }
 
     private let timeout: Duration
-    private let position: @Sendable () -> Position?
+    private let seconds: Double
+    private let position: @Sendable () -> CarriedBytes?
     private let last = Locked(Look())
     private let isOff = Atomic(false)
 
     /// - Parameter position: Changes with each byte, and is nil while silence does not count. Called inside
     ///   the turn.
-    init(_ timeout: Duration, position: @escaping @Sendable () -> Position?) {
+    init(_ timeout: Duration, position: @escaping @Sendable () -> CarriedBytes?) {
         self.timeout = timeout
+        seconds = max(timeout.inSeconds, 0)
         self.position = position
     }
 
@@ -37,7 +41,7 @@ final class IdleWaiter<Position: Equatable & Sendable>: OperationWaiter {
         let now = position()
         return last.withLock { last in
             if now == nil || now != last.position {
-                last = Look(position: now, end: Deadline(after: max(timeout.inSeconds, 0)))
+                last = Look(position: now, end: Deadline(after: seconds))
             }
             return last.end
         }
@@ -50,9 +54,9 @@ final class IdleWaiter<Position: Equatable & Sendable>: OperationWaiter {
 
 /// Ends the wait of its waiter when the last copy of an iterator goes.
 final class IdleGuard: Sendable {
-    private let waiter: IdleWaiter<CarriedBytes>
+    private let waiter: IdleWaiter
 
-    init(_ waiter: IdleWaiter<CarriedBytes>) {
+    init(_ waiter: IdleWaiter) {
         self.waiter = waiter
     }
 

@@ -202,7 +202,7 @@ struct TaskOperations {
     /// Ends the connection when no byte has moved for so long, except in a handshake, which has a time of its
     /// own.
     @discardableResult
-    func endWhenIdle(_ timeout: Duration) -> IdleWaiter<CarriedBytes> {
+    func endWhenIdle(_ timeout: Duration) -> IdleWaiter {
         let waiter = IdleWaiter(timeout) { [unowned connection] in
             connection.isOpenForData ? connection.data.carried : nil
         }

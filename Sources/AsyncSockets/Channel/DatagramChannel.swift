@@ -40,14 +40,14 @@ class DatagramChannel {
     /// headers of UDP and IP; nil when it does not know.
     var pathSize: Int? {
         do throws(SystemError) {
-            return try descriptor.pathMTU - Self.headerSize(to: descriptor.remoteAddress)
+            return try descriptor.pathMTU - Self.headerSize(to: descriptor.remoteAddress.map { InternetAddress($0) })
         } catch {
             return nil
         }
     }
 
     /// The headers of UDP and IP.
-    static func headerSize(to address: SocketAddress?) -> Int { address?.family == .ipv6 ? 48 : 28 }
+    static func headerSize(to address: InternetAddress?) -> Int { address?.isIPv6 == true ? 48 : 28 }
 
     /// The size that every path of IPv6 carries (RFC 8200, section 5).
     static let safePathSize = 1280 - 48
@@ -64,14 +64,14 @@ class DatagramChannel {
     func takeHello() -> [UInt8]? { nil }
 
     /// A datagram that has no destination goes there, and others are not known.
-    var fixedPeer: SocketAddress? { nil }
+    var fixedPeer: InternetAddress? { nil }
 
     /// True for an address that it reaches.
-    func reaches(_ address: SocketAddress) -> Bool {
+    func reaches(_ address: InternetAddress) -> Bool {
         switch descriptor.families {
-        case .ipv4: address.family == .ipv4
-        case .ipv6: address.family == .ipv6
-        case .both: address.family.isInternet
+        case .ipv4: address.isIPv4
+        case .ipv6: address.isIPv6
+        case .both: address.isIPv4 || address.isIPv6
         }
     }
 
@@ -86,6 +86,13 @@ class DatagramChannel {
         if events.contains(.readable) { input = .ready }
         if events.contains(.writable) { output = .ready }
         if events.contains(.hangup) { mayHaveErrors = true }
+    }
+
+    /// It has no failure, no errors, and no time at which it tries again.
+    final var isSteady: Bool {
+        if case .exhausted = input { return false }
+        if case .exhausted = output { return false }
+        return failure == nil && !hasErrors
     }
 
     var retry: Deadline? { .earlier(input.retry, output.retry) }
@@ -136,12 +143,23 @@ class DatagramChannel {
     /// Sends as many as there is room for.
     func send(_ datagrams: UnsafeBufferPointer<OutgoingDatagram>) -> DatagramSendReport {
         let report = sender.send(datagrams)
-        switch report.rest {
+        if report.rest != .none { note(report.rest) }
+        return report
+    }
+
+    /// Sends one, if there is room for it.
+    func send(_ datagram: OutgoingDatagram) -> DatagramSendReport {
+        let report = sender.send(datagram)
+        if report.rest != .none { note(report.rest) }
+        return report
+    }
+
+    private func note(_ rest: DatagramSendReport.Rest) {
+        switch rest {
         case .none: break
         case .wouldBlock: output = .waiting
         case .exhausted: output = .exhausted(until: Deadline(after: SocketDescriptor.shortageSeconds))
         }
-        return report
     }
 
     /// Has the loop watch it for `registration`.

@@ -20,7 +20,8 @@ struct CopyOnWrite<Value: Sendable>: Sendable {
     }
 
     var value: Value {
-        get { box.value }
+        // Lent: a copy of all settings, to look at one, would count their references.
+        _read { yield box.value }
         set {
             if isKnownUniquelyReferenced(&box) { box.value = newValue } else { box = Box(newValue) }
         }

@@ -30,17 +30,21 @@ final class DatagramHub: EventHandler {
         let accept: @Sendable (PeerChannel, PeerKey) -> DatagramConnection
     }
 
-    private struct Peer {
+    private final class Peer: Sendable {
         let key: PeerKey
         let mailbox: PeerMailbox
         let connection: DatagramConnection
         /// Of its ClientHello; nil without DTLS.
         let helloDigest: Int?
+
+        init(key: PeerKey, mailbox: PeerMailbox, connection: DatagramConnection, helloDigest: Int?) {
+            (self.key, self.mailbox, self.connection, self.helloDigest) = (key, mailbox, connection, helloDigest)
+        }
     }
 
     private struct State {
         /// By their addresses. There are several at one address when they send to several of ours.
-        private var peers: [SocketAddress: [Peer]] = [:]
+        private var peers: [InternetAddress: [Peer]] = [:]
         private(set) var peerCount = 0
         var maximumPeers: Int
         var maximumHandshakes = 4096
@@ -54,7 +58,7 @@ final class DatagramHub: EventHandler {
 
         func peer(_ key: PeerKey) -> Peer? { peers[key.peer]?.first { $0.key == key } }
 
-        func peers(at address: SocketAddress) -> [Peer] { peers[address] ?? [] }
+        func peers(at address: InternetAddress) -> [Peer] { peers[address] ?? [] }
 
         mutating func insert(_ peer: Peer) {
             peers[peer.key.peer, default: []].append(peer)
@@ -76,8 +80,8 @@ final class DatagramHub: EventHandler {
         let receiver: DatagramReceiver
         let sender: DatagramSender
         let replies = PreBuffer()
-        var addresses: [(count: Int, peer: SocketAddress, source: DatagramSource?)] = []
-        var isReady = true
+        @exclusivity(unchecked) var addresses: [(count: Int, peer: InternetAddress, source: DatagramSource?)] = []
+        @exclusivity(unchecked) var isReady = true
 
         init(_ descriptor: DatagramDescriptor, _ setup: Setup) {
             self.descriptor = descriptor
@@ -100,10 +104,10 @@ final class DatagramHub: EventHandler {
     private let setup: Setup
     private let state: Locked<State>
     // Confined to the loop: `handle` is called there, one call at a time.
-    nonisolated(unsafe) private var ports: [Port]
-    nonisolated(unsafe) private var limiter: DatagramRateLimiter?
+    @exclusivity(unchecked) nonisolated(unsafe) private var ports: [Port]
+    @exclusivity(unchecked) nonisolated(unsafe) private var limiter: DatagramRateLimiter?
     /// Peers that have got datagrams since their sockets were told.
-    nonisolated(unsafe) private var announced: [DatagramConnection] = []
+    @exclusivity(unchecked) nonisolated(unsafe) private var announced: [DatagramConnection] = []
 
     private static let datagramsPerTurn = 256
 
@@ -216,11 +220,11 @@ final class DatagramHub: EventHandler {
     }
 
     private func dispatch(_ datagram: ReceivedDatagram, _ port: Port) {
-        if limiter != nil, limiter?.judge(datagram.sender, at: .now) != .admitted {
+        if limiter != nil, limiter?.judge(datagram.sender.socketAddress, at: .now) != .admitted {
             counts.rateLimited.add(1, ordering: .relaxed)
             return
         }
-        let key = PeerKey(peer: datagram.sender, local: datagram.arrival.localAddress)
+        let key = PeerKey(peer: datagram.sender, local: datagram.arrival.local)
         guard let peer = state.withLock({ $0.peer(key) }) else { return meet(key, datagram, port) }
         if setup.cookies != nil, let digest = DTLSCookies.digest(ofHello: datagram.bytes), digest != peer.helloDigest {
             return meet(key, datagram, port, insteadOf: peer)
@@ -299,7 +303,7 @@ final class DatagramHub: EventHandler {
             let (errors, isDrained) = port.descriptor.takeErrors()
             for error in errors where error.origin != .local {
                 guard let destination = error.destination else { continue }
-                for peer in state.withLock({ $0.peers(at: destination) }) {
+                for peer in state.withLock({ $0.peers(at: InternetAddress(destination)) }) {
                     peer.connection.post(.unreachable(AsyncSocketError(datagram: error.systemError, "send")))
                 }
             }

@@ -89,7 +89,7 @@ public final class DatagramListener: Sendable {
             maximumReceiveSize: configuration.maximumReceiveSize,
             coalesces: configuration.reception.contains(.coalescing)
         ) { channel, key in
-            let arrival = PeerArrival(preparation.makeSocket(over: channel, to: key, on: loop), key.peer)
+            let arrival = PeerArrival(preparation.makeSocket(over: channel, to: key, on: loop), key.peer.socketAddress)
             reception.arrive(arrival)
             return arrival.connection
         }

@@ -3,14 +3,14 @@ internal import SocketCore
 
 /// The sender of a datagram, and the local address that it was sent to.
 struct PeerKey: Hashable, Sendable {
-    let peer: SocketAddress
+    let peer: InternetAddress
     /// Nil: the kernel does not tell.
-    let local: SocketAddress?
+    let local: InternetAddress?
 
     /// For cookies: both addresses, and the peer's port.
     var bytes: [UInt8] {
-        let port = peer.port ?? 0
-        return peer.hostBytes + [UInt8(port >> 8), UInt8(port & 0xFF)] + (local?.hostBytes ?? [])
+        let port = peer.port
+        return peer.socketAddress.hostBytes + [UInt8(port >> 8), UInt8(port & 0xFF)] + (local?.socketAddress.hostBytes ?? [])
     }
 }
 
@@ -21,7 +21,7 @@ final class PeerChannel: DatagramChannel {
     private let source: DatagramSource?
     private let mailbox: PeerMailbox
     /// The last datagram that was handed out.
-    private let current = PreBuffer()
+    @exclusivity(unchecked) private var current: PeerDatagram?
     private var hasHello: Bool
     private let left: @Sendable () -> Void
 
@@ -41,17 +41,16 @@ final class PeerChannel: DatagramChannel {
         super.init(descriptor, maximumSize: 1, coalesces: false)
     }
 
-    override var fixedPeer: SocketAddress? { key.peer }
+    override var fixedPeer: InternetAddress? { key.peer }
 
-    override func reaches(_ address: SocketAddress) -> Bool { address == key.peer }
+    override func reaches(_ address: InternetAddress) -> Bool { address == key.peer }
 
     // MARK: - Receiving
 
     override func next() -> ReceivedDatagram? {
-        current.reset()
-        guard let datagram = mailbox.take() else { return nil }
-        datagram.bytes.withUnsafeBytes { current.append($0) }
-        return ReceivedDatagram(bytes: current.readableBytes, sender: key.peer, arrival: datagram.arrival)
+        current = mailbox.take()
+        guard let current else { return nil }
+        return ReceivedDatagram(bytes: current.bytes, sender: key.peer, arrival: current.arrival)
     }
 
     override var mayHaveInput: Bool { !mailbox.isEmpty }
@@ -59,7 +58,7 @@ final class PeerChannel: DatagramChannel {
     override func takeHello() -> [UInt8]? {
         guard hasHello else { return nil }
         hasHello = false
-        return mailbox.take()?.bytes
+        return mailbox.take().map { Array($0.bytes) }
     }
 
     // The listener takes the errors of the descriptor, and tells the peer that they are about.
@@ -73,9 +72,19 @@ final class PeerChannel: DatagramChannel {
     override func send(_ datagrams: UnsafeBufferPointer<OutgoingDatagram>) -> DatagramSendReport {
         let addressed = datagrams.map { OutgoingDatagram($0.bytes, to: key.peer, from: source) }
         let report = addressed.withUnsafeBufferPointer { super.send($0) }
-        // The event that says when there is room comes to the listener, for all.
-        if report.rest == .wouldBlock { output = .exhausted(until: Deadline(after: SocketDescriptor.shortageSeconds)) }
+        if report.rest == .wouldBlock { waitForRoom() }
         return report
+    }
+
+    override func send(_ datagram: OutgoingDatagram) -> DatagramSendReport {
+        let report = super.send(OutgoingDatagram(datagram.bytes, to: key.peer, from: source))
+        if report.rest == .wouldBlock { waitForRoom() }
+        return report
+    }
+
+    /// The event that says when there is room comes to the listener, for all.
+    private func waitForRoom() {
+        output = .exhausted(until: Deadline(after: SocketDescriptor.shortageSeconds))
     }
 
     // MARK: - The path
@@ -85,7 +94,7 @@ final class PeerChannel: DatagramChannel {
         do throws(SystemError) {
             let probe = try DatagramDescriptor(opening: descriptor.families)
             defer { probe.socket.close() }
-            try probe.connect(to: key.peer)
+            try probe.connect(to: key.peer.socketAddress)
             return try probe.pathMTU - Self.headerSize(to: key.peer)
         } catch {
             return nil
@@ -98,7 +107,7 @@ final class PeerChannel: DatagramChannel {
 
     override func leave(_ loop: EventLoop) {
         mailbox.close()
-        current.reset()
+        current = nil
         left()
     }
 }

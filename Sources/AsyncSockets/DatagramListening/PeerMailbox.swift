@@ -2,10 +2,32 @@ internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-/// A datagram for a peer's socket.
-struct PeerDatagram: Sendable {
-    let bytes: [UInt8]
-    let arrival: DatagramArrival
+/// A datagram for a peer's socket, in one allocation.
+struct PeerDatagram: @unchecked Sendable {
+    // Unchecked: it is not changed once it is made.
+
+    private final class Storage: ManagedBuffer<Header, UInt8> {}
+
+    private struct Header {
+        let count: Int
+        let arrival: DatagramArrival
+    }
+
+    private let storage: ManagedBuffer<Header, UInt8>
+
+    init(_ bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) {
+        storage = Storage.create(minimumCapacity: bytes.count) { _ in Header(count: bytes.count, arrival: arrival) }
+        storage.withUnsafeMutablePointerToElements { room in
+            UnsafeMutableRawBufferPointer(start: room, count: bytes.count).copyMemory(from: bytes)
+        }
+    }
+
+    var arrival: DatagramArrival { storage.withUnsafeMutablePointerToHeader { $0.pointee.arrival } }
+
+    /// Valid as long as the datagram.
+    var bytes: UnsafeRawBufferPointer {
+        storage.withUnsafeMutablePointers { UnsafeRawBufferPointer(start: $1, count: $0.pointee.count) }
+    }
 }
 
 /// The datagrams of one peer, on the way from the descriptor that all peers share to the peer's socket: what
@@ -29,7 +51,7 @@ final class PeerMailbox: Sendable {
     ///
     /// - Returns: Whether the socket has to be told; nil: the mailbox is full, and the datagram is dropped.
     func put(_ bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) -> Bool? {
-        let datagram = PeerDatagram(bytes: Array(bytes), arrival: arrival)
+        let datagram = PeerDatagram(bytes, arrival)
         let cost = bytes.count + Self.costOfDatagram
         return state.withLock { state in
             guard !state.isClosed, state.byteCount == 0 || state.byteCount + cost <= Self.limit else { return nil }

@@ -11,15 +11,22 @@ final class DatagramLayer {
     let engine: DTLSEngine
     private let plaintext = PreBuffer()
     /// Why the connection has ended; nil: it goes on.
-    private(set) var end: AsyncSocketError?
+    @exclusivity(unchecked) private(set) var end: AsyncSocketError?
     private let channel: DatagramChannel
     private let isSizeGiven: Bool
+    /// Of the buffers of OpenSSL.
+    @exclusivity(unchecked) private var bufferRest = BufferRest()
 
     init(_ engine: DTLSEngine, over channel: DatagramChannel, isSizeGiven: Bool) {
         self.engine = engine
         self.channel = channel
         self.isSizeGiven = isSizeGiven
     }
+
+    deinit { bufferRest.end() }
+
+    /// It goes on, and has nothing of its own to send.
+    var isQuiet: Bool { end == nil && !engine.hasOutput }
 
     // MARK: - Receiving
 
@@ -33,8 +40,9 @@ final class DatagramLayer {
         guard end == nil, engine.isEstablished else { return nil }
         switch engine.read(into: plaintext) {
         case .bytes(let count):
-            defer { plaintext.consume(count) }
-            return Data(plaintext.readableBytes.prefix(count))
+            defer { plaintext.reset() }
+            guard let start = plaintext.readableBytes.baseAddress else { return nil }
+            return Data(bytes: start, count: count)
         case .incomplete: return nil
         case .closed:
             // The answer to close_notify is close_notify (RFC 5246, section 7.2.1).
@@ -81,18 +89,37 @@ final class DatagramLayer {
     /// Sends what the engine has.
     func send() -> DatagramSendReport {
         var report = DatagramSendReport()
+        if let only = engine.onlyOutput {
+            report = channel.send(OutgoingDatagram(only, to: nil))
+            if report.handledCount == 1 { engine.dropOutput() }
+        } else {
+            report = sendSeveral()
+        }
+        if !report.failures.isEmpty, report.failures.contains(where: { $0.error.isTooLarge }) { measurePath() }
+        return report
+    }
+
+    private func sendSeveral() -> DatagramSendReport {
+        var report = DatagramSendReport()
         engine.sendOutput { datagrams in
             let outgoing = datagrams.map { OutgoingDatagram($0, to: nil) }
             report = outgoing.withUnsafeBufferPointer { channel.send($0) }
             return report.handledCount
         }
-        if report.failures.contains(where: { $0.error.isTooLarge }) { measurePath() }
         return report
     }
 
-    /// Nothing is to be done for now: frees memory.
+    /// Nothing is to be done for now: frees memory, unless it may be needed again soon.
     func rest() {
-        if !engine.hasOutput { engine.releaseBuffers() }
+        guard engine.hasBuffers, !engine.hasOutput else { return }
+        if !bufferRest.keep() { engine.releaseBuffers() }
+    }
+
+    /// When it looks whether memory is to be freed.
+    var restDeadline: Deadline { bufferRest.deadline }
+
+    func expire(at now: Deadline) {
+        if bufferRest.expire(at: now) { engine.releaseBuffers() }
     }
 
     /// Gives up what the kernel has no room for: it is encrypted again.

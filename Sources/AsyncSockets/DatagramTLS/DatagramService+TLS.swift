@@ -6,12 +6,12 @@ extension DatagramService {
     /// The messages for DTLS and for the sockets of peers.
     func serveTLS(_ message: DatagramMessage) {
         switch message {
-        case .unreachable(let error): input.report(error, about: peer.address)
+        case .unreachable(let error): input.report(error, about: peer.socketAddress)
         case .startTLS(let request): startTLS(request)
         case .upgrading(let news): upgrade?.receive(news)
-        case .opened, .events, .reportFailures, .connect, .disconnect, .resolved, .send, .refuse, .judgedSend, .judgedReceive, .receive,
+        case .opened, .events, .connect, .disconnect, .resolved, .send, .refuse, .judgedSend, .judgedReceive, .receive,
             .setReceiveMode, .roomIsBack, .setSendFilter, .setReceiveFilter, .configure, .changeDelegateQueue, .awaitEnd,
-            .cancel, .closeAfterSending, .close, .perform, .retire:
+            .cancel, .closeAfterSending, .close, .perform, .retire, .reportFailures:
             break
         }
     }
@@ -31,7 +31,12 @@ extension DatagramService {
 
     /// The error ends the socket.
     func goOnWithTLS() -> AsyncSocketError? {
-        guard let upgrade, let address = peer.address, let channel = channels.first else { return nil }
+        guard let upgrade else { return nil }
+        if upgrade.isQuiet {
+            upgrade.noteDrops()
+            return nil
+        }
+        guard let address = peer.address, let channel = channels.first else { return nil }
         return upgrade.advance(channel, address, configuration.value, input, output)
     }
 
@@ -45,8 +50,9 @@ extension DatagramService {
     func serve(_ channel: PeerChannel, to key: PeerKey) {
         channels = [channel]
         peer = .connected(key.peer)
-        record.withLock { $0.share(key.local ?? channel.descriptor.localAddress, with: key.peer) }
-        journal.begin(peer: key.peer)
+        let address = key.peer.socketAddress
+        record.withLock { $0.share(key.local?.socketAddress ?? channel.descriptor.localAddress, with: address) }
+        journal.begin(peer: address)
     }
 }
 

@@ -25,10 +25,10 @@ final class DatagramUpgrade {
         let post: @Sendable (DatagramMessage) -> Void
     }
 
-    private var state: TLSUpgrade
-    private var clock: PhaseClock?
-    private var waiters = UpgradeWaiters()
-    private(set) var layer: DatagramLayer?
+    @exclusivity(unchecked) private var state: TLSUpgrade
+    @exclusivity(unchecked) private var clock: PhaseClock?
+    @exclusivity(unchecked) private var waiters = UpgradeWaiters()
+    @exclusivity(unchecked) private(set) var layer: DatagramLayer?
     /// A step that another thread does.
     private var lentWork: HandshakeWork?
     private let around: Surroundings
@@ -51,17 +51,28 @@ final class DatagramUpgrade {
 
     // MARK: - Going on
 
+    /// The socket is secure, and there is nothing to be done about that.
+    var isQuiet: Bool {
+        guard state.isSecure, let layer else { return false }
+        return layer.isQuiet
+    }
+
     /// Goes on towards DTLS. The error ends the socket.
     func advance(
-        _ channel: DatagramChannel, _ peer: SocketAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput,
+        _ channel: DatagramChannel, _ peer: InternetAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput,
         _ output: DatagramOutput
     ) -> AsyncSocketError? {
         if case .queuedTLS = state, let error = beginIfDrained(channel, configuration, input, output) { return error }
         if case .handshaking = state, let error = shakeHands(channel, peer, input, output) { return error }
         if let end = layer?.end, input.isDrained { return end }
         layer?.flush()
-        if let layer { around.counts.droppedRecords.store(layer.engine.droppedRecordCount, ordering: .relaxed) }
+        noteDrops()
         return nil
+    }
+
+    /// Publishes how many records counted for nothing.
+    func noteDrops() {
+        if let layer { around.counts.droppedRecords.store(layer.engine.droppedRecordCount, ordering: .relaxed) }
     }
 
     private func beginIfDrained(
@@ -96,7 +107,7 @@ final class DatagramUpgrade {
 
     /// Takes what has arrived, and goes on as far as it can.
     private func shakeHands(
-        _ channel: DatagramChannel, _ peer: SocketAddress, _ input: DatagramInput, _ output: DatagramOutput
+        _ channel: DatagramChannel, _ peer: InternetAddress, _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
         guard let layer else { return nil }
         for _ in 0..<Self.datagramsPerTurn {
@@ -122,7 +133,7 @@ final class DatagramUpgrade {
         return nil
     }
 
-    private func didSecure(_ layer: DatagramLayer, _ peer: SocketAddress, _ input: DatagramInput, _ output: DatagramOutput) {
+    private func didSecure(_ layer: DatagramLayer, _ peer: InternetAddress, _ input: DatagramInput, _ output: DatagramOutput) {
         state.succeed()
         clock = nil
         let session = layer.engine.session
@@ -132,7 +143,7 @@ final class DatagramUpgrade {
         around.journal.note(
             "DTLS established",
             ["version": session?.protocolVersion.description ?? "", "cipherSuite": session?.cipherSuite ?? ""],
-            peer: peer)
+            peer: peer.socketAddress)
         if let session { around.journal.handshake?.succeed(session) }
         input.removeStartTLS()
         output.removeStartTLS()
@@ -201,6 +212,7 @@ final class DatagramUpgrade {
     // MARK: - Time
 
     var deadline: Deadline? {
+        if let layer, state.isSecure, waiters.isEmpty { return layer.restDeadline.isNever ? nil : layer.restDeadline }
         let own = waiters.deadline(with: clock)
         guard let seconds = layer?.engine.secondsToTimeout else { return own }
         return .earlier(own, Deadline(after: seconds))
@@ -213,6 +225,7 @@ final class DatagramUpgrade {
     func expire(at now: Deadline) -> AsyncSocketError? {
         if let error = layer?.engine.handleTimeout() { return AsyncSocketError(error, operation: "startDTLS") }
         layer?.flush()
+        layer?.expire(at: now)
         guard let clock, let deadline = clock.deadline, deadline <= now else { return nil }
         switch clock.limit {
         case .handshake:

@@ -37,12 +37,30 @@ extension AsyncUDPSocket {
     /// Sends a datagram to an address: see `send(_:toHost:port:withTimeout:tag:)`. A connected socket may
     /// name its peer.
     public func send(_ data: Data, toAddress address: SocketAddress, withTimeout timeout: TimeInterval, tag: Int) {
+        if let connection = connection(reaching: address) {
+            let target = DatagramTarget.address(InternetAddress(address))
+            return connection.send(DatagramPacket(data, to: target, timeout: timeout, completion: .delegate(tag: tag)))
+        }
         queue(data, timeout, tag) { () throws(AsyncSocketError) in try target(address, "send") }
+    }
+
+    /// The connection of a socket that is in use, for an address with which nothing is wrong; nil: ask
+    /// `target(_:from:_:)` and `openIfNeeded(_:)`, which find the same with more locks.
+    func connection(reaching address: SocketAddress) -> DatagramConnection? {
+        let family = address.family
+        guard family.isInternet, address.port != 0 else { return nil }
+        let connection = state.withLock { $0.configuration.value.isEnabled(family) ? $0.connection : nil }
+        guard let connection, connection.record.withLock({ $0.isInUse }) else { return nil }
+        return connection
     }
 
     /// Replies to a datagram: from the address that it came to, to its sender. See
     /// `send(_:toHost:port:withTimeout:tag:)`; a connected socket sends to its peer.
     public func send(_ data: Data, inReplyTo datagram: Datagram, withTimeout timeout: TimeInterval, tag: Int) {
+        if let connection = connection(reaching: datagram.sender) {
+            let target = DatagramTarget.address(datagram.origin, from: datagram.arrival.replySource)
+            return connection.send(DatagramPacket(data, to: target, timeout: timeout, completion: .delegate(tag: tag)))
+        }
         queue(data, timeout, tag) { () throws(AsyncSocketError) in try reply(to: datagram) }
     }
 
@@ -56,7 +74,7 @@ extension AsyncUDPSocket {
         do throws(AsyncSocketError) {
             let target = try makeTarget()
             let connection = try target == .peer ? use("send") : openIfNeeded("send")
-            connection.post(.send(DatagramPacket(data, to: target, timeout: timeout, completion: .delegate(tag: tag))))
+            connection.send(DatagramPacket(data, to: target, timeout: timeout, completion: .delegate(tag: tag)))
         } catch {
             refuse(tag, error)
         }
@@ -108,6 +126,8 @@ extension AsyncUDPSocket {
     /// The connection of a socket that is in use.
     func openConnection(_ operation: String) throws(AsyncSocketError) -> DatagramConnection {
         guard let connection else { throw .notOpen(operation) }
+        // The usual case, without the error.
+        if connection.record.withLock({ $0.isInUse }) { return connection }
         let (end, isOpen) = connection.record.withLock { record in
             (record.isClosed ? record.end ?? .closed : nil, record.isOpen || record.isConnectClaimed)
         }

@@ -208,7 +208,7 @@ extension AsyncUDPSocket {
     ) throws(AsyncSocketError) -> DatagramTarget {
         try check(address, operation)
         guard address.port != 0 else { throw .badParameter(operation, "port 0 reaches no program: give a port from 1 to 65535") }
-        return .address(address, from: source)
+        return .address(InternetAddress(address), from: source)
     }
 
     /// Ends the connection with the peer, or the attempt to connect: the socket hears everyone again, on the

@@ -53,6 +53,9 @@ extension AsyncUDPSocket {
     public nonisolated(nonsending) func send(
         _ data: Data, to address: SocketAddress, timeout: Duration? = nil
     ) async throws {
+        if let connection = connection(reaching: address) {
+            return try await connection.send(data, to: .address(InternetAddress(address)), OperationLimit(timeout))
+        }
         try await send(data, to: target(address, "send"), timeout)
     }
 

@@ -1,6 +1,5 @@
 internal import Dispatch
 public import FoundationEssentials
-internal import SocketBuffers
 public import SocketCore
 
 /// A datagram that has arrived.
@@ -11,15 +10,20 @@ public struct Datagram: Sendable {
     public let data: Data
     /// Where it comes from. UDP lets a sender write any address here: believe it only of a peer that has
     /// answered.
-    public let sender: SocketAddress
+    public var sender: SocketAddress { origin.socketAddress }
+    let origin: InternetAddress
     /// The local address and the interface that it came to, and in which condition.
     public let arrival: DatagramArrival
     /// A value that the receive filter has added.
     public let filterContext: (any Sendable)?
 
+    init(_ data: Data, from origin: InternetAddress, _ arrival: DatagramArrival, filterContext: (any Sendable)? = nil) {
+        (self.data, self.origin, self.arrival, self.filterContext) = (data, origin, arrival, filterContext)
+    }
+
     /// The same with what the filter adds.
     func with(_ context: (any Sendable)?) -> Datagram {
-        Datagram(data: data, sender: sender, arrival: arrival, filterContext: context)
+        Datagram(data, from: origin, arrival, filterContext: context)
     }
 
     /// Its share of a limit of memory: one without bytes takes some too.
@@ -64,16 +68,4 @@ struct DatagramSendQuestion: Sendable {
     let data: Data
     let address: SocketAddress
     let tag: Int
-}
-
-/// A task that waits for a datagram, and the place for it.
-struct DatagramReceipt: Sendable {
-    let waiter: any OperationWaiter<Void>
-    /// Filled before the waiter is answered.
-    let datagram = Locked<Datagram?>(nil)
-
-    func complete(with datagram: Datagram) {
-        self.datagram.withLock { $0 = datagram }
-        waiter.complete(.success(()))
-    }
 }

@@ -67,6 +67,14 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
         turn.post(message, to: self)
     }
 
+    /// Queues a datagram of the delegate.
+    func send(_ packet: consuming DatagramPacket) {
+        guard turn.isOpen(within: self) else { return post(.send(packet)) }
+        let wasDelivering = outlet.leaveCallback()
+        service.send(packet)
+        outlet.resumeCallback(wasDelivering)
+    }
+
     func giveUp(_ waiter: any AnyObject & Sendable) { post(.cancel(waiter)) }
 
     /// On the loop: `EventHandler`.
@@ -128,24 +136,26 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
     /// The next datagram.
     nonisolated(nonsending) func receive(_ limit: OperationLimit) async throws -> Datagram {
         try limit.check(.receive)
-        let datagram = if let datagram = takeAtOnce() { datagram } else { try await waitForDatagram(limit) }
+        let datagram: Datagram
+        switch beginReceive(limit) {
+        case .served(let served): datagram = served
+        case .waits(let waiter): datagram = try await waiter.value(from: self)
+        }
         if JobBudget.isUsedUp(by: self) { await JobBudget.renew() }
         return datagram
     }
 
-    private func takeAtOnce() -> Datagram? {
-        guard turn.enterIfFree() else { return nil }
-        defer { leaveTurn() }
-        return service.takeAtOnce()
-    }
-
-    private nonisolated(nonsending) func waitForDatagram(_ limit: OperationLimit) async throws -> Datagram {
-        let waiter = DoneWaiter(.receive, limit)
-        let receipt = DatagramReceipt(waiter: waiter)
-        post(.receive(receipt))
-        try await waiter.value(from: self)
-        guard let datagram = receipt.datagram.withLock({ $0.take() }) else { throw AsyncSocketError.closed }
-        return datagram
+    // A function of its own: a task that waits has memory for those that it is in.
+    @inline(never)
+    private func beginReceive(_ limit: OperationLimit) -> DatagramService.DirectReceive {
+        if turn.enterIfFree() {
+            let answer = service.takeOrWait(limit)
+            leaveTurn()
+            if let answer { return answer }
+        }
+        let waiter = DatagramWaiter(.receive, limit)
+        post(.receive(waiter))
+        return .waits(waiter)
     }
 
     /// Sends a datagram, and returns when the kernel has it.

@@ -20,7 +20,7 @@ internal import Synchronization
 final class DatagramInput {
     @exclusivity(unchecked) private var mode = ReceiveMode.off
     /// Tasks that wait for a datagram, oldest first.
-    @exclusivity(unchecked) private var receivers: [DatagramReceipt] = []
+    @exclusivity(unchecked) private var receivers: [DatagramWaiter] = []
     /// Datagrams that are received and not delivered yet: a filter has accepted it late.
     @exclusivity(unchecked) private var inbox = Ring<Datagram>()
     @exclusivity(unchecked) private var filter: ReceiveFilter?
@@ -32,11 +32,11 @@ final class DatagramInput {
     /// The marker of `startDTLS` is here, and goes when the socket is secure.
     @exclusivity(unchecked) private var isStartingTLS = false
     /// The mode that was set behind the marker.
-    private var modeBehindTLS: ReceiveMode?
+    @exclusivity(unchecked) private var modeBehindTLS: ReceiveMode?
     /// DTLS; nil on a socket in plaintext.
     @exclusivity(unchecked) private var layer: DatagramLayer?
     /// How the last datagram of DTLS has arrived.
-    private var lastArrival: (sender: SocketAddress, arrival: DatagramArrival)?
+    @exclusivity(unchecked) private var lastArrival: (sender: InternetAddress, arrival: DatagramArrival)?
     /// The share of the memory limit that `inbox` takes on a secure socket.
     @exclusivity(unchecked) private var inboxCost = 0
     /// The bytes that were received.
@@ -81,16 +81,23 @@ final class DatagramInput {
         if old.rateLimit != new.rateLimit { limiter = new.rateLimit.map { DatagramRateLimiter($0) } }
     }
 
-    func append(_ receiver: DatagramReceipt) {
+    func append(_ receiver: DatagramWaiter) {
         receivers.append(receiver)
     }
 
-    /// A datagram for a task, if there is one now, and no other task waits for it.
-    func takeAtOnce(_ channels: [DatagramChannel], _ peer: SocketAddress?) -> Datagram? {
+    /// A datagram for a task, if there is one now, and no other task waits for it. When nothing is there, the
+    /// task waits. Nil: there may be more than a turn should take, or something else comes first.
+    func takeOrWait(
+        _ channels: [DatagramChannel], _ peer: InternetAddress?, _ limit: OperationLimit
+    ) -> DatagramService.DirectReceive? {
         guard receivers.isEmpty, !isStartingTLS else { return nil }
         for _ in 0..<Self.datagramsPerTurn {
-            if let datagram = takeFromInbox() { return datagram }
-            guard unjudgedCount == 0, takeNext(channels, peer, isForTask: true) else { return nil }
+            if let datagram = takeFromInbox() { return .served(datagram) }
+            guard unjudgedCount == 0 else { return nil }
+            if takeNext(channels, peer, isForTask: true) { continue }
+            let waiter = DatagramWaiter(.receive, limit)
+            receivers.append(waiter)
+            return .waits(waiter)
         }
         return nil
     }
@@ -132,7 +139,7 @@ final class DatagramInput {
     // MARK: - The pump
 
     /// Receives what is wanted; true when there may be more than a turn should take.
-    func pump(_ channels: [DatagramChannel], _ peer: SocketAddress?) -> Bool {
+    func pump(_ channels: [DatagramChannel], _ peer: InternetAddress?) -> Bool {
         serveInbox()
         let limit = byteCount + Self.bytesPerTurn
         for _ in 0..<Self.datagramsPerTurn where byteCount < limit {
@@ -164,11 +171,11 @@ final class DatagramInput {
     }
 
     /// Takes the next datagram, or the next message of one; false: nothing has come.
-    private func takeNext(_ channels: [DatagramChannel], _ peer: SocketAddress?, isForTask: Bool = false) -> Bool {
+    private func takeNext(_ channels: [DatagramChannel], _ peer: InternetAddress?, isForTask: Bool = false) -> Bool {
         if let layer, let lastArrival, let message = layer.next() {
             accept(
                 message.count,
-                Datagram(data: message, sender: lastArrival.sender, arrival: lastArrival.arrival, filterContext: nil), isForTask)
+                Datagram(message, from: lastArrival.sender, lastArrival.arrival), isForTask)
             return true
         }
         guard let received = next(channels) else { return false }
@@ -177,9 +184,9 @@ final class DatagramInput {
     }
 
     /// - Parameter isForTask: A task takes what is accepted at once.
-    private func take(_ received: ReceivedDatagram, _ peer: SocketAddress?, isForTask: Bool = false) {
+    private func take(_ received: ReceivedDatagram, _ peer: InternetAddress?, isForTask: Bool = false) {
         if let peer, peer != received.sender { return }
-        if limiter != nil, limiter?.judge(received.sender, at: .now) != .admitted {
+        if limiter != nil, limiter?.judge(received.sender.socketAddress, at: .now) != .admitted {
             counts.rateLimited.add(1, ordering: .relaxed)
             return
         }
@@ -187,8 +194,7 @@ final class DatagramInput {
             lastArrival = (received.sender, received.arrival)
             return layer.receive(received.bytes)
         }
-        let datagram = Datagram(
-            data: Data(received.bytes), sender: received.sender, arrival: received.arrival, filterContext: nil)
+        let datagram = Datagram(Data(received.bytes), from: received.sender, received.arrival)
         accept(received.bytes.count, datagram, isForTask)
     }
 
@@ -227,10 +233,10 @@ final class DatagramInput {
         }
     }
 
-    private func deliver(_ datagram: Datagram) {
+    private func deliver(_ datagram: consuming Datagram) {
         if mode == .once { mode = .off }
         credit.take(datagram.cost)
-        outbox.append(.didReceive(datagram, credit))
+        outbox.append(.didReceive(DatagramArrived(datagram, credit)))
     }
 
     /// A datagram did not arrive, as the network says. Others decide how many of these reports there are: a
@@ -249,7 +255,7 @@ final class DatagramInput {
     /// Gives what was received to those who wait for it.
     private func serveInbox() {
         if isStartingTLS { return }
-        while !receivers.isEmpty, let datagram = takeFromInbox() { receivers.removeFirst().complete(with: datagram) }
+        while !receivers.isEmpty, let datagram = takeFromInbox() { receivers.removeFirst().complete(.success(datagram)) }
         while mode != .off, layer == nil || credit.hasRoom, let datagram = takeFromInbox() { deliver(datagram) }
     }
 
@@ -257,8 +263,8 @@ final class DatagramInput {
 
     /// False when the waiter does not wait here.
     func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
-        guard let index = receivers.firstIndex(where: { $0.waiter === waiter }) else { return false }
-        receivers.remove(at: index).waiter.complete(.failure(error))
+        guard let index = receivers.firstIndex(where: { $0 === waiter }) else { return false }
+        receivers.remove(at: index).complete(.failure(error))
         return true
     }
 
@@ -276,15 +282,15 @@ final class DatagramInput {
     func refuse(_ error: AsyncSocketError) {
         let refused = receivers
         receivers = []
-        for receiver in refused { receiver.waiter.complete(.failure(error)) }
+        for receiver in refused { receiver.complete(.failure(error)) }
     }
 
     var deadline: Deadline? {
-        receivers.reduce(nil) { .earlier($0, $1.waiter.deadline) }
+        receivers.isEmpty ? nil : receivers.reduce(nil) { .earlier($0, $1.deadline) }
     }
 
     func expire(at now: Deadline) {
-        while let late = receivers.first(where: { $0.waiter.deadline.map { $0 <= now } ?? false })?.waiter {
+        while let late = receivers.first(where: { $0.deadline.map { $0 <= now } ?? false }) {
             _ = cancel(late, late.lateError)
         }
     }

@@ -7,10 +7,10 @@ internal import SocketTLS
 /// A UDP socket in the log, and for its observer. Confined to the turn.
 final class DatagramJournal {
     private let log: ConnectionLog
-    private var dropLog = DropLog()
+    @exclusivity(unchecked) private var dropLog = DropLog()
     private var lossLog = LossLog()
-    private var observation: ConnectionObservation?
-    var configuration = DatagramConfiguration.initial
+    @exclusivity(unchecked) private var observation: ConnectionObservation?
+    @exclusivity(unchecked) var configuration = DatagramConfiguration.initial
 
     init(_ log: ConnectionLog) {
         self.log = log
@@ -41,11 +41,11 @@ final class DatagramJournal {
     }
 
     /// Logs the kernel's drops now and then, and at the end.
-    func noteDrops(atEnd: Bool, peer: SocketAddress?, _ count: () -> Int) {
+    func noteDrops(atEnd: Bool, peer: @autoclosure () -> SocketAddress?, _ count: () -> Int) {
         guard let count = dropLog.take(atEnd: atEnd, count) else { return }
         logger.warning(
             "the kernel has dropped datagrams: the receive buffer was full",
-            metadata: log.name(peer: peer).merging(["count": "\(count)"]) { $1 })
+            metadata: log.name(peer: peer()).merging(["count": "\(count)"]) { $1 })
     }
 
     // MARK: - The observer

@@ -12,7 +12,7 @@ enum DatagramEvent: SocketEvent {
     indirect case didNotSend(tag: Int, AsyncSocketError)
     case highWater(Int)
     case lowWater(Int)
-    indirect case didReceive(Datagram, ReceiveCredit)
+    case didReceive(DatagramArrived)
     indirect case didFailToReach(SocketAddress?, AsyncSocketError, ReceiveCredit)
     indirect case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
     case didSecure
@@ -27,10 +27,25 @@ enum DatagramEvent: SocketEvent {
         }
     }
 
+    /// The replies to datagrams leave together, so a delivery has all that a turn has received, and what was
+    /// sent for them.
+    static var deliveryLimit: Int { 256 }
+
     /// Each datagram is an event of its own.
     var isProgress: Bool { false }
 
     mutating func absorb(_ next: DatagramEvent) -> Bool { false }
+}
+
+/// A datagram on its way to the delegate. An object, which a queue of events moves as one word.
+final class DatagramArrived: Sendable {
+    let datagram: Datagram
+    let credit: ReceiveCredit
+
+    init(_ datagram: consuming Datagram, _ credit: ReceiveCredit) {
+        self.datagram = datagram
+        self.credit = credit
+    }
 }
 
 /// The memory that datagrams may take that the delegate has not had yet: with a slow delegate the kernel
@@ -121,7 +136,7 @@ enum DatagramMessage: Sendable {
     indirect case refuse(tag: Int, AsyncSocketError)
     case judgedSend(number: UInt64, Bool)
     indirect case judgedReceive(Datagram, DatagramVerdict)
-    indirect case receive(DatagramReceipt)
+    case receive(DatagramWaiter)
     case setReceiveMode(ReceiveMode)
     case roomIsBack
     indirect case setSendFilter(SendFilter?)

@@ -18,11 +18,13 @@ enum DatagramPeer {
     case none
     /// On the way: datagrams for the peer wait.
     case connecting
-    case connected(SocketAddress)
+    case connected(InternetAddress)
 
-    var address: SocketAddress? {
+    var address: InternetAddress? {
         if case .connected(let address) = self { address } else { nil }
     }
+
+    var socketAddress: SocketAddress? { address?.socketAddress }
 }
 
 /// The sending half of a UDP socket. Confined to the turn.
@@ -32,7 +34,7 @@ final class DatagramOutput {
         case fails(AsyncSocketError)
         /// The filter has dropped it.
         case skips
-        case leaves(DatagramChannel, to: SocketAddress?, from: DatagramSource?)
+        case leaves(DatagramChannel, to: InternetAddress?, from: DatagramSource?)
     }
 
     private let queue = DatagramSendQueue()
@@ -50,9 +52,9 @@ final class DatagramOutput {
     private let post: @Sendable (DatagramMessage) -> Void
 
     /// DTLS; nil on a socket in plaintext.
-    private var layer: DatagramLayer?
+    @exclusivity(unchecked) private var layer: DatagramLayer?
     /// The marker of `startDTLS` is in the queue, or the handshake goes on.
-    private var isStartingTLS = false
+    @exclusivity(unchecked) private var isStartingTLS = false
 
     private static let batchLimit = 64
     /// Of those the rest is encrypted again when the kernel has no room.
@@ -110,7 +112,7 @@ final class DatagramOutput {
 
     /// Why a datagram cannot be sent at all.
     private func refusal(of size: Int, to target: DatagramTarget, _ peer: DatagramPeer) -> AsyncSocketError? {
-        var destination: SocketAddress?
+        var destination: InternetAddress?
         switch (target, peer) {
         case (.peer, .none): return .notConnected
         case (.peer, .connecting): break
@@ -132,7 +134,7 @@ final class DatagramOutput {
     ) -> Result<Void, any Error>? {
         guard queue.isEmpty, filter == nil, !isStartingTLS else { return nil }
         if let error = refusal(of: bytes.count, to: target, peer) { return .failure(error) }
-        let (address, source): (SocketAddress?, DatagramSource?)
+        let (address, source): (InternetAddress?, DatagramSource?)
         switch target {
         case .peer: (address, source) = (peer.address, nil)
         case .address(let given, let from): (address, source) = (given, from)
@@ -143,10 +145,13 @@ final class DatagramOutput {
         let datagram =
             address == peer.address
             ? OutgoingDatagram(bytes, to: nil) : OutgoingDatagram(bytes, to: address, from: source)
-        let report = withUnsafePointer(to: datagram) { send(UnsafeBufferPointer(start: $0, count: 1), through: channel) }
+        let report =
+            layer == nil
+            ? channel.send(datagram)
+            : withUnsafePointer(to: datagram) { send(UnsafeBufferPointer(start: $0, count: 1), through: channel) }
         guard report.handledCount == 1 else { return nil }
         if let failure = report.failures.first {
-            return .failure(AsyncSocketError(datagram: failure.error.about(address), "send"))
+            return .failure(AsyncSocketError(datagram: failure.error.about(address.socketAddress), "send"))
         }
         byteCount += bytes.count
         datagramCount += 1
@@ -154,7 +159,7 @@ final class DatagramOutput {
     }
 
     /// The socket is about to forget its peer, to which those that wait still go.
-    func aim(at peer: SocketAddress) {
+    func aim(at peer: InternetAddress) {
         queue.retarget(to: peer)
     }
 
@@ -227,7 +232,7 @@ final class DatagramOutput {
     private func route(_ packet: UnsafeMutablePointer<DatagramPacket>, _ channels: [DatagramChannel], _ peer: DatagramPeer)
         -> Route
     {
-        let address: SocketAddress
+        let address: InternetAddress
         var source: DatagramSource?
         switch packet.pointee.target {
         case .peer:
@@ -247,7 +252,7 @@ final class DatagramOutput {
             }
         }
         guard let channel = channels.first(where: { $0.reaches(address) }) else {
-            return .fails(unreachable("\(address)", channels))
+            return .fails(unreachable("\(address.socketAddress)", channels))
         }
         if let error = layer?.refusal(of: packet.pointee.data.count) { return .fails(error) }
         switch judge(packet, address) {
@@ -265,18 +270,19 @@ final class DatagramOutput {
     }
 
     /// The first address of the preferred family that a descriptor reaches, or else of another.
-    private func choose(_ addresses: [SocketAddress], _ channels: [DatagramChannel]) -> SocketAddress? {
-        let usable = addresses.filter { address in channels.contains { $0.reaches(address) } }
-        return usable.first { $0.family == configuration.value.preferredFamily } ?? usable.first
+    private func choose(_ addresses: [SocketAddress], _ channels: [DatagramChannel]) -> InternetAddress? {
+        let usable = addresses.filter { address in channels.contains { $0.reaches(InternetAddress(address)) } }
+        let chosen = usable.first { $0.family == configuration.value.preferredFamily } ?? usable.first
+        return chosen.map { InternetAddress($0) }
     }
 
-    private func judge(_ packet: UnsafeMutablePointer<DatagramPacket>, _ address: SocketAddress) -> DatagramPacket.Filtering {
+    private func judge(_ packet: UnsafeMutablePointer<DatagramPacket>, _ address: InternetAddress) -> DatagramPacket.Filtering {
         guard case .unasked = packet.pointee.filtering else { return packet.pointee.filtering }
         guard let filter else { return .accepted }
         let number = packet.pointee.number
         packet.pointee.filtering = .asked
         let question = DatagramSendQuestion(
-            data: packet.pointee.data, address: address, tag: packet.pointee.completion.tag)
+            data: packet.pointee.data, address: address.socketAddress, tag: packet.pointee.completion.tag)
         let verdict = filter.judge(question) { [post] in post(.judgedSend(number: number, $0)) }
         if let verdict { noteVerdict(verdict, on: number) }
         return packet.pointee.filtering
@@ -307,7 +313,7 @@ final class DatagramOutput {
             }
             failures.removeFirst()
             let target = batch[position].destination ?? peer.address
-            finishFront(AsyncSocketError(datagram: target.map { failure.error.about($0) } ?? failure.error, "send"))
+            finishFront(AsyncSocketError(datagram: target.map { failure.error.about($0.socketAddress) } ?? failure.error, "send"))
         }
     }
 

@@ -23,7 +23,9 @@ struct DatagramRecord {
     var options = SocketOptionSet()
     var peer: SocketAddress?
     /// The local address of a listener's peer, which has no descriptor of its own.
-    private(set) var sharedAddress: SocketAddress?
+    private(set) var sharedAddress: InternetAddress?
+    /// It is the socket of a listener's peer.
+    private var isShared = false
     /// `close()` was called, or it has ended.
     var isClosed = false
     /// Why it has ended by itself.
@@ -46,7 +48,10 @@ struct DatagramRecord {
 
     var descriptors: [DatagramDescriptor] { entries.map(\.descriptor) }
 
-    var isOpen: Bool { !entries.isEmpty || sharedAddress != nil }
+    var isOpen: Bool { !entries.isEmpty || isShared }
+
+    /// It may send and receive.
+    var isInUse: Bool { !isClosed && (isOpen || isConnectClaimed) }
 
     mutating func add(_ opened: [DatagramDescriptor]) {
         entries += opened.map { Entry(descriptor: $0) }
@@ -66,7 +71,7 @@ struct DatagramRecord {
 
     /// The local addresses. The kernel is asked each time, since few callers want to know.
     var localAddresses: [SocketAddress] {
-        if let sharedAddress { return [sharedAddress] }
+        if let sharedAddress { return [sharedAddress.socketAddress] }
         return entries.isEmpty ? lastAddresses : entries.compactMap(\.descriptor.localAddress)
     }
 
@@ -99,7 +104,7 @@ struct DatagramRecord {
 
     /// The socket is for a listener's peer.
     mutating func share(_ address: SocketAddress?, with peer: SocketAddress) {
-        (self.peer, sharedAddress) = (peer, address)
+        (self.peer, sharedAddress, isShared) = (peer, address.map { InternetAddress($0) }, address != nil)
         _ = claimConnect()
     }
 

@@ -26,7 +26,7 @@ final class DatagramService {
     let record: Locked<DatagramRecord>
     let counts: DatagramCounts
     /// Set before the first message.
-    var registration: LoopRegistration?
+    @exclusivity(unchecked) var registration: LoopRegistration?
     let outbox: EventOutbox<DatagramEvent>
     let output: DatagramOutput
     let input: DatagramInput
@@ -40,7 +40,7 @@ final class DatagramService {
     @exclusivity(unchecked) private var waiters = LifecycleWaiters()
     /// DTLS; nil on a socket in plaintext.
     @exclusivity(unchecked) var upgrade: DatagramUpgrade?
-    var configuration = DatagramConfiguration.initial {
+    @exclusivity(unchecked) var configuration = DatagramConfiguration.initial {
         didSet {
             input.configure(oldValue.value, configuration.value)
             output.configuration = configuration
@@ -48,6 +48,9 @@ final class DatagramService {
         }
     }
     @exclusivity(unchecked) private var armedDeadline: Deadline?
+    /// Something has happened since `armDeadline()`. A task that finds nothing, and has no deadline, is
+    /// nothing.
+    @exclusivity(unchecked) private var mayHaveDeadline = true
     @exclusivity(unchecked) private var needsPump = false
     let journal: DatagramJournal
 
@@ -84,6 +87,7 @@ final class DatagramService {
     func serve(_ message: DatagramMessage) {
         guard !isOver else { return serveAfterEnd(message) }
         needsPump = true
+        mayHaveDeadline = true
         switch message {
         case .opened: attach()
         case .events(let events):
@@ -98,7 +102,7 @@ final class DatagramService {
         case .refuse(let tag, let error): output.answer(.delegate(tag: tag), error)
         case .judgedSend(let number, let isAccepted): output.noteVerdict(isAccepted, on: number)
         case .judgedReceive(let datagram, let verdict): input.settle(datagram, verdict)
-        case .receive(let receipt): input.append(receipt)
+        case .receive(let waiter): input.append(waiter)
         case .setReceiveMode(let mode): input.setMode(mode)
         case .setSendFilter(let filter): output.setFilter(filter)
         case .setReceiveFilter(let filter): input.setFilter(filter)
@@ -121,7 +125,7 @@ final class DatagramService {
         switch message {
         case .connect(_, _, _, let waiter): waiter?.complete(.failure(endError))
         case .send(let packet): if case .waiter(let waiter) = packet.completion { waiter.complete(.failure(endError)) }
-        case .receive(let receipt): receipt.waiter.complete(.failure(endError))
+        case .receive(let waiter): waiter.complete(.failure(endError))
         case .startTLS(let request): request.waiter?.complete(.failure(endError))
         case .upgrading(.verdictOf(let waiter, _, _)): waiter.complete(.failure(endError))
         case .awaitEnd(let waiter): waiter.complete(.success(()))
@@ -134,7 +138,15 @@ final class DatagramService {
         }
     }
 
-    private func enqueue(_ packet: DatagramPacket) {
+    /// The same as the message, for a callback: without an allocation.
+    func send(_ packet: consuming DatagramPacket) {
+        guard !isOver else { return serveAfterEnd(.send(packet)) }
+        needsPump = true
+        mayHaveDeadline = true
+        enqueue(packet)
+    }
+
+    private func enqueue(_ packet: consuming DatagramPacket) {
         guard !isClosing else { return output.answer(packet.completion, .closing("send")) }
         // Another thread may have bound the socket, and not have said so yet.
         if channels.isEmpty { attach() }
@@ -173,10 +185,10 @@ final class DatagramService {
             note("opened", ["local": descriptor.localAddress.map { "\($0)" } ?? ""])
         }
         if let remote = channels.first?.descriptor.remoteAddress, case .none = peer {
-            (peer, claim) = (.connected(remote), record.withLock { $0.adoptedClaim })
+            (peer, claim) = (.connected(InternetAddress(remote)), record.withLock { $0.adoptedClaim })
         }
         // One that connects begins with its peer.
-        if !channels.isEmpty, attempt == nil { journal.begin(peer: peer.address) }
+        if !channels.isEmpty, attempt == nil { journal.begin(peer: peer.socketAddress) }
     }
 
     /// Closes what is in the record, or what is not of the family of `channel`.
@@ -200,17 +212,26 @@ final class DatagramService {
         guard needsPump, !isOver else { return }
         needsPump = false
         reportErrors()
-        if let error = goOnWithTLS() { return close(error) }
+        if upgrade != nil, let error = goOnWithTLS() { return close(error) }
         let mayReceive = input.pump(channels, peer.address)
         let maySend = output.pump(channels, peer)
         if upgrade != nil, let error = goOnWithTLS() { return close(error) }
         noteDrops(atEnd: false)
-        if let failure = channels.lazy.compactMap({ $0.failure }).first {
-            return close(AsyncSocketError(failure, operation: "receive"))
+        var hasErrors = false
+        for channel in channels where !channel.isSteady {
+            if let failure = channel.failure { return close(AsyncSocketError(failure, operation: "receive")) }
+            if channel.hasErrors { hasErrors = true }
         }
         if isClosing, output.isEmpty { return close(nil) }
         if !mayReceive, !maySend { upgrade?.layer?.rest() }
-        if mayReceive || maySend || channels.contains(where: { $0.hasErrors }) { askForTurn() }
+        if mayReceive || maySend || hasErrors { askForTurn() }
+    }
+
+    /// The pump would find nothing to do: no message has come, and no receive or send has left anything.
+    private var isQuiet: Bool {
+        if let upgrade, !upgrade.isQuiet { return false }
+        for channel in channels where !channel.isSteady { return false }
+        return true
     }
 
     /// Asks the loop for another turn.
@@ -220,34 +241,49 @@ final class DatagramService {
 
     /// A task's datagram, sent here and now; nil when it has to be queued.
     func sendAtOnce(_ bytes: UnsafeRawBufferPointer, to target: DatagramTarget) -> Result<Void, any Error>? {
-        switch phase {
+        mayHaveDeadline = true
+        return switch phase {
         case .open: output.sendAtOnce(bytes, to: target, channels, peer)
         case .closing: .failure(AsyncSocketError.closing("send"))
         case .closed: .failure(endError)
         }
     }
 
-    /// A datagram for a task, if there is one now.
-    func takeAtOnce() -> Datagram? {
+    /// The answer to a task that wants a datagram.
+    enum DirectReceive {
+        case served(Datagram)
+        case waits(DatagramWaiter)
+    }
+
+    /// A datagram for a task, if there is one now; otherwise the task waits. Nil: the pump is needed.
+    func takeOrWait(_ limit: OperationLimit) -> DirectReceive? {
         // Earlier requests come first.
         guard !isOver, !needsPump else { return nil }
-        // DTLS may have received its end, or something that needs an answer.
-        defer { if upgrade != nil { needsPump = true } }
-        return input.takeAtOnce(channels, peer.address)
+        let byteCount = input.byteCount
+        let answer = input.takeOrWait(channels, peer.address, limit)
+        // A descriptor has failed, or DTLS has received its end, or something that needs an answer.
+        if !isQuiet { needsPump = true }
+        if limit.deadline != nil || input.byteCount != byteCount || needsPump { mayHaveDeadline = true }
+        guard case .waits = answer else { return answer }
+        if let layer = upgrade?.layer {
+            layer.rest()
+            if armedDeadline == nil { mayHaveDeadline = true }
+        }
+        return answer
     }
 
     private func reportErrors() {
-        for channel in channels {
+        for channel in channels where channel.hasErrors {
             for error in channel.takeErrors() where error.origin != .local {
                 let described = AsyncSocketError(datagram: error.systemError, "send")
-                journal.noteFailure(described, peer: peer.address)
-                input.report(described, about: error.destination ?? peer.address)
+                journal.noteFailure(described, peer: peer.socketAddress)
+                input.report(described, about: error.destination ?? peer.socketAddress)
             }
         }
     }
 
     private func noteDrops(atEnd: Bool) {
-        journal.noteDrops(atEnd: atEnd, peer: peer.address) { record.withLock { $0.countDrops() } }
+        journal.noteDrops(atEnd: atEnd, peer: peer.socketAddress) { record.withLock { $0.countDrops() } }
     }
 
     // MARK: - The end
@@ -266,33 +302,43 @@ final class DatagramService {
         output.drop(endError)
         input.drop(endError)
         waiters.answerEnd(endError)
-        journal.noteOmittedFailures(peer: peer.address)
+        journal.noteOmittedFailures(peer: peer.socketAddress)
         note("closed", error.map { ["error": "\($0)"] } ?? [:])
         journal.end(error, refusing: upgrade?.refusedRole, CarriedBytes(received: input.byteCount, sent: output.byteCount))
         outbox.append(.didClose(error))
     }
 
     func note(_ message: String, _ details: @autoclosure () -> [String: String]) {
-        journal.note(message, details(), peer: peer.address)
+        journal.note(message, details(), peer: peer.socketAddress)
     }
 
     // MARK: - Time
 
     /// Asks the loop for an event at the earliest of the deadlines.
     func armDeadline() {
-        guard let earliest, let registration else { return }
+        guard mayHaveDeadline else { return }
+        mayHaveDeadline = false
+        let earliest = earliest
+        guard !earliest.isNever, let registration else { return }
         // One that has moved later stays armed: it comes early, and the next is armed then.
-        if let armedDeadline, armedDeadline <= earliest { return }
+        if let armedDeadline, armedDeadline.isAtMost(earliest) { return }
         armedDeadline = earliest
         loop.setDeadline(earliest, of: registration)
     }
 
-    private var earliest: Deadline? {
-        var earliest = Deadline.earlier(output.deadline, input.deadline)
-        if let attempt { earliest = .earlier(earliest, .earlier(attempt.deadline, attempt.waiter?.deadline)) }
-        if let upgrade { earliest = .earlier(earliest, upgrade.deadline) }
-        if !waiters.isEmpty { earliest = .earlier(earliest, waiters.deadline) }
-        for channel in channels { earliest = .earlier(earliest, channel.retry) }
+    private var earliest: Deadline {
+        var earliest = Deadline.never
+        if let deadline = output.deadline { earliest = earliest.earlier(deadline) }
+        if let deadline = input.deadline { earliest = earliest.earlier(deadline) }
+        if let attempt {
+            if let deadline = attempt.deadline { earliest = earliest.earlier(deadline) }
+            if let deadline = attempt.waiter?.deadline { earliest = earliest.earlier(deadline) }
+        }
+        if let deadline = upgrade?.deadline { earliest = earliest.earlier(deadline) }
+        if !waiters.isEmpty, let deadline = waiters.deadline { earliest = earliest.earlier(deadline) }
+        for channel in channels where !channel.isSteady {
+            if let deadline = channel.retry { earliest = earliest.earlier(deadline) }
+        }
         return earliest
     }
 

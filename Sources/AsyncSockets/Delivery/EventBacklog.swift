@@ -22,9 +22,12 @@ protocol SocketEvent: Sendable {
     /// Adds the progress in `next` to its own; false when the two are not about the same operation.
     mutating func absorb(_ next: Self) -> Bool
     var isProgress: Bool { get }
+    /// The most events of one inline delivery.
+    static var deliveryLimit: Int { get }
 }
 
 extension SocketEvent {
+    static var deliveryLimit: Int { 16 }
     func claimEnd() -> Bool { true }
 }
 

@@ -54,8 +54,11 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
     /// Reached when the end is delivered.
     let end = Milestone()
 
-    /// The most events of one inline delivery before others on the loop get their turn.
+    /// The events of one inline delivery before others on the loop get their turn, or before it looks at the
+    /// clock.
     private static var deliveryLimit: Int { 16 }
+    /// The time of one inline delivery, in seconds, for sources that look at the clock.
+    private static var deliverySeconds: Double { 0.000_5 }
 
     init(of socket: Socket) {
         self.socket = socket
@@ -132,6 +135,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
 
     private func deliverInline(_ source: Socket.Source) {
         var left = Self.deliveryLimit
+        var more = DeliveryAllowance(Socket.Event.deliveryLimit - Self.deliveryLimit)
         var recipient = EventRecipient(socket)
         recipient.beginCallbacks(of: source)
         collector.open(for: .delivery)
@@ -145,6 +149,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
                 deliver(consume event, to: delegate, of: &recipient)
                 isDelivering = false
                 left -= 1
+                if left == 0, !waiting.isEmpty { left = more.take(Self.deliveryLimit, within: Self.deliverySeconds) }
                 // Requests of several callbacks are served together.
                 if waiting.isEmpty { source.serveRequests() }
             } while left > 0 && !recipient.isOutdated
@@ -238,6 +243,28 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
     private func goOn(with backlog: EventBacklog<Socket.Event>, on queue: DispatchQueue) {
         guard let events = backlog.next() else { return backlog.finish() }
         deliver(events, of: backlog, on: queue)
+    }
+}
+
+/// The events that an inline delivery may have beyond the first ones, while it takes little time.
+private struct DeliveryAllowance {
+    private var left: Int
+    private var end: Deadline?
+
+    init(_ left: Int) {
+        self.left = left
+    }
+
+    /// How many of the next `count` events may be delivered now: none when the time is over, which runs from
+    /// the first call on.
+    mutating func take(_ count: Int, within seconds: Double) -> Int {
+        guard left > 0 else { return 0 }
+        let now = Deadline.now
+        let end = end ?? Deadline(after: seconds, from: now) ?? now
+        self.end = end
+        guard !end.isAtMost(now) else { return 0 }
+        left -= count
+        return count
     }
 }
 

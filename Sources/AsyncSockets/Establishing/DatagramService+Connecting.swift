@@ -25,7 +25,9 @@ extension DatagramService {
     func goOnConnecting() {
         switch attempt?.target {
         case nil, .peer: break
-        case .address(let address, _): finishConnecting(tryAddresses([address], "\(address)"))
+        case .address(let address, _):
+            let address = address.socketAddress
+            finishConnecting(tryAddresses([address], "\(address)"))
         case .host(let query):
             switch output.lookups.answer(to: query) {
             case nil: break
@@ -51,13 +53,14 @@ extension DatagramService {
 
     private func connect(to address: SocketAddress) throws(SystemError) -> SocketAddress {
         let configuration = configuration.value
-        var channel = channels.first { $0.reaches(address) }
+        let target = InternetAddress(address)
+        var channel = channels.first { $0.reaches(target) }
         if channel == nil, attempt?.opens == true, configuration.enabledFamilies.allows(address.family) {
             try record.withLock { record throws(SystemError) in
                 record.add([try DatagramBinding.open(address.family, configuration.reception, record.options)])
             }
             attach()
-            channel = channels.first { $0.reaches(address) }
+            channel = channels.first { $0.reaches(target) }
         }
         guard let channel else {
             throw SystemError(
@@ -74,7 +77,7 @@ extension DatagramService {
         output.lookups.end(attempt.target.query)
         switch result {
         case .success(let address):
-            (peer, claim) = (.connected(address), attempt.claim)
+            (peer, claim) = (.connected(InternetAddress(address)), attempt.claim)
             record.withLock { $0.peer = address }
             note("connected", ["to": "\(address)"])
             journal.begin(peer: address)

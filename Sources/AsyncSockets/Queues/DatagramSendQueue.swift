@@ -6,9 +6,9 @@ internal import SocketCore
 enum DatagramTarget: Hashable, Sendable {
     /// The peer of a connected socket.
     case peer
-    case address(SocketAddress, from: DatagramSource? = nil)
+    case address(InternetAddress, from: DatagramSource? = nil)
     /// A host that is looked up.
-    case host(HostQuery)
+    indirect case host(HostQuery)
 
     var query: HostQuery? {
         if case .host(let query) = self { query } else { nil }
@@ -81,7 +81,7 @@ final class DatagramSendQueue {
     }
 
     /// Those for the peer of a connected socket go to that address from now on.
-    func retarget(to peer: SocketAddress) {
+    func retarget(to peer: InternetAddress) {
         packets.forEach { packet in
             if packet.pointee.target == .peer { packet.pointee.target = .address(peer) }
         }
@@ -107,9 +107,8 @@ final class DatagramSendQueue {
 
     /// Takes out the oldest before the marker.
     func removeFront() -> DatagramPacket? {
-        guard let packet = packets.front?.pointee else { return nil }
+        guard let packet = packets.takeFront() else { return nil }
         waiting -= packet.cost
-        packets.removeFront()
         return packet
     }
 

@@ -61,6 +61,15 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
     /// The packet at the front; nil at the marker or when the queue is empty. Valid until the queue changes.
     var front: UnsafeMutablePointer<Packet>? { packet(at: 0) }
 
+    /// Takes out the packet at the front; nil at the marker or when the queue is empty.
+    @inline(__always)
+    mutating func takeFront() -> Packet? {
+        guard countBeforeMarker > 0, let packet = packets.popFirst() else { return nil }
+        timer.advance()
+        if countBeforeMarker != .max { countBeforeMarker -= 1 }
+        return packet
+    }
+
     @inline(__always)
     mutating func removeFront() {
         guard countBeforeMarker > 0 else { return }

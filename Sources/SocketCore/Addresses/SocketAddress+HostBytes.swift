@@ -8,10 +8,10 @@ extension SocketAddress {
 
     /// Calls `body` with `hostBytes`, which are not copied to an array.
     func withHostBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
-        withUnsafeBytes(of: storage) { bytes in
+        head.withBytes { bytes in
             switch family {
-            case .ipv4: withUnsafeBytes(of: bytes.load(as: sockaddr_in.self).sin_addr, body)
-            case .ipv6: withUnsafeBytes(of: bytes.load(as: sockaddr_in6.self).sin6_addr, body)
+            case .ipv4: body(UnsafeRawBufferPointer(rebasing: bytes[4..<8]))
+            case .ipv6: body(UnsafeRawBufferPointer(rebasing: bytes[8..<24]))
             case .unix, .virtualMachine: body(UnsafeRawBufferPointer(start: nil, count: 0))
             }
         }
@@ -20,7 +20,7 @@ extension SocketAddress {
     /// The kernel's number of the interface of an IPv6 address that needs one; 0 for others.
     var scope: UInt32 {
         guard family == .ipv6 else { return 0 }
-        return withUnsafeBytes(of: storage) { $0.load(as: sockaddr_in6.self).sin6_scope_id }
+        return head.withBytes { $0.load(fromByteOffset: 24, as: UInt32.self) }
     }
 
     /// Nil for another number of bytes than 4.

@@ -8,8 +8,8 @@ internal import Glibc
 /// `SocketAddress(data:)` take the place of the class methods of `GCDAsyncSocket` for an address in a `Data`.
 public struct SocketAddress: Sendable {
     // Each connection keeps two addresses, and most fit into the head: a `sockaddr_storage` has 128 bytes.
-    private var head = sockaddr_in6()
-    var length: socklen_t
+    private(set) var head = AddressHead()
+    var length: UInt32
     /// The bytes behind `head`: most of a Unix-domain path.
     private var tail: [UInt8]?
 
@@ -17,22 +17,22 @@ public struct SocketAddress: Sendable {
         get {
             var storage = sockaddr_storage()
             withUnsafeMutableBytes(of: &storage) { room in
-                withUnsafeBytes(of: head) { room.copyMemory(from: $0) }
-                if let tail { UnsafeMutableRawBufferPointer(rebasing: room.dropFirst(Self.headSize)).copyBytes(from: tail) }
+                head.withBytes { room.copyMemory(from: $0) }
+                if let tail { UnsafeMutableRawBufferPointer(rebasing: room.dropFirst(AddressHead.size)).copyBytes(from: tail) }
             }
             return storage
         }
         set {
             withUnsafeBytes(of: newValue) { bytes in
-                withUnsafeMutableBytes(of: &head) {
-                    $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes.prefix(Self.headSize)))
-                }
-                tail = length > Self.headSize ? Array(bytes.dropFirst(Self.headSize)) : nil
+                head.withMutableBytes { $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes.prefix(AddressHead.size))) }
+                tail = length > AddressHead.size ? Array(bytes.dropFirst(AddressHead.size)) : nil
             }
         }
     }
 
-    private static let headSize = MemoryLayout<sockaddr_in6>.size
+    init(_ head: AddressHead, _ length: UInt32) {
+        (self.head, self.length) = (head, length)
+    }
 
     /// Which kind of address this is.
     public enum Family: Sendable, Hashable {
@@ -72,10 +72,10 @@ public struct SocketAddress: Sendable {
         }
         guard bytes.count >= minimum else { return nil }
         length = socklen_t(bytes.count)
-        withUnsafeMutableBytes(of: &head) {
-            $0.copyMemory(from: UnsafeRawBufferPointer(start: bytes.baseAddress, count: min(bytes.count, Self.headSize)))
+        head.withMutableBytes {
+            $0.copyMemory(from: UnsafeRawBufferPointer(start: bytes.baseAddress, count: min(bytes.count, AddressHead.size)))
         }
-        if bytes.count > Self.headSize { tail = Array(bytes.dropFirst(Self.headSize)) }
+        if bytes.count > AddressHead.size { tail = Array(bytes.dropFirst(AddressHead.size)) }
     }
 
     /// An address literal: four decimal numbers (`192.0.2.1`), or IPv6 (`2001:db8::1`), which may have a zone
@@ -128,7 +128,7 @@ public struct SocketAddress: Sendable {
 
     /// Which kind of address this is.
     public var family: Family {
-        switch CInt(storage.ss_family) {
+        switch head.family {
         case AF_INET: .ipv4
         case AF_INET6: .ipv6
         case AF_VSOCK: .virtualMachine
@@ -149,13 +149,7 @@ public struct SocketAddress: Sendable {
 
     /// The port; nil for a Unix-domain address.
     public var port: UInt16? {
-        withUnsafeBytes(of: storage) { bytes in
-            switch family {
-            case .ipv4: UInt16(bigEndian: bytes.load(as: sockaddr_in.self).sin_port)
-            case .ipv6: UInt16(bigEndian: bytes.load(as: sockaddr_in6.self).sin6_port)
-            case .unix, .virtualMachine: nil
-            }
-        }
+        family.isInternet ? head.port : nil
     }
 
     /// The same host with another port.
@@ -179,15 +173,6 @@ public struct SocketAddress: Sendable {
         withUnsafeBytes(of: storage) { Data($0.prefix(Int(length))) }
     }
 
-    /// Copies an IP address to `room`, which has space for a `sockaddr_in6`.
-    ///
-    /// - Returns: Its length; 0 for an address of another family.
-    func copyInternetAddress(to room: UnsafeMutableRawPointer) -> socklen_t {
-        guard length <= Self.headSize, [AF_INET, AF_INET6].contains(CInt(head.sin6_family)) else { return 0 }
-        room.storeBytes(of: head, as: sockaddr_in6.self)
-        return length
-    }
-
     func withSockaddr<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
         withUnsafePointer(to: storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, length) }
@@ -198,19 +183,14 @@ public struct SocketAddress: Sendable {
 extension SocketAddress: Hashable {
     /// Two addresses are equal when their `sockaddr` bytes are.
     public static func == (left: SocketAddress, right: SocketAddress) -> Bool {
-        guard left.length == right.length, left.tail == right.tail else { return false }
-        return left.headWords == right.headWords
-    }
-
-    /// The bytes of `head`.
-    private var headWords: (UInt64, UInt64, UInt64, UInt32) {
-        withUnsafeBytes(of: head) { $0.loadUnaligned(as: (UInt64, UInt64, UInt64, UInt32).self) }
+        guard left.length == right.length, left.head == right.head else { return false }
+        return left.tail == nil && right.tail == nil || left.tail == right.tail
     }
 
     /// Hashes the `sockaddr` bytes.
     public func hash(into hasher: inout Hasher) {
-        withUnsafeBytes(of: head) { hasher.combine(bytes: $0) }
-        hasher.combine(tail)
+        hasher.combine(head)
+        if let tail { hasher.combine(tail) }
     }
 }
 

@@ -78,22 +78,22 @@ struct ControlMessageWriter {
 /// there.
 package struct DatagramSource: Hashable, Sendable {
     /// Nil: the kernel chooses.
-    package let address: SocketAddress?
+    package let address: InternetAddress?
     /// 0: the kernel chooses.
     package let interfaceIndex: UInt32
 
-    package init(address: SocketAddress?, interfaceIndex: UInt32 = 0) {
+    package init(address: InternetAddress?, interfaceIndex: UInt32 = 0) {
         self.address = address
         self.interfaceIndex = interfaceIndex
     }
 
     /// The room that `write(to:on:)` takes: an `in6_pktinfo` is larger than an `in_pktinfo`.
-    static let space = ControlMessageWriter.space(for: ipv6Size)
+    static var space: Int { ControlMessageWriter.space(for: ipv6Size) }
 
     // `struct in_pktinfo` has the interface, `ipi_spec_dst` and `ipi_addr`; `struct in6_pktinfo` the address
     // and the interface (ip(7), ipv6(7)).
-    private static let ipv4Size = 12
-    private static let ipv6Size = 20
+    private static var ipv4Size: Int { 12 }
+    private static var ipv6Size: Int { 20 }
 
     /// A socket that has both versions of IP takes an IPv4 address in the form of IPv6.
     func write(to writer: inout ControlMessageWriter, on families: DatagramDescriptor.Families) {

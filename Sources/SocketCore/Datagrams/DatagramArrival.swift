@@ -17,7 +17,8 @@ public struct DatagramArrival: Sendable, Hashable {
 
     /// The address that the datagram was sent to, with the local port: one of this machine's, or a multicast
     /// group or broadcast address. Nil when the kernel does not tell.
-    public let localAddress: SocketAddress?
+    public var localAddress: SocketAddress? { local?.socketAddress }
+    package let local: InternetAddress?
     /// The kernel's number of the interface that it came in by; 0 when the kernel does not tell.
     public let interfaceIndex: UInt32
     /// The bytes that it had on the network.
@@ -42,7 +43,7 @@ public struct DatagramArrival: Sendable, Hashable {
     }
 
     init(_ facts: ArrivalFacts, fullSize: Int, isTruncated: Bool) {
-        localAddress = facts.localAddress
+        local = facts.localAddress
         interfaceIndex = facts.interfaceIndex
         self.fullSize = fullSize
         self.isTruncated = isTruncated
@@ -54,7 +55,7 @@ public struct DatagramArrival: Sendable, Hashable {
 
 /// The facts in the control messages of one received message.
 struct ArrivalFacts {
-    private(set) var localAddress: SocketAddress?
+    private(set) var localAddress: InternetAddress?
     private(set) var interfaceIndex: UInt32 = 0
     private(set) var congestion = DatagramArrival.Congestion.notCapable
     private(set) var timeSince1970: Duration?
@@ -93,9 +94,9 @@ struct ArrivalFacts {
             let destination: in_addr = message.value(at: 8)
         else { return }
         interfaceIndex = index
-        if localAddress == nil { localAddress = SocketAddress(destination, port) }
+        if localAddress == nil { localAddress = InternetAddress(destination, port: port) }
         // The route back may take another interface.
-        replySource = source.s_addr == 0 ? nil : DatagramSource(address: SocketAddress(source, 0))
+        replySource = source.s_addr == 0 ? nil : DatagramSource(address: InternetAddress(source, port: 0))
     }
 
     private mutating func readIPv6(_ message: ControlMessageReader.Message, _ port: UInt16) {
@@ -103,7 +104,7 @@ struct ArrivalFacts {
         let destination = UnsafeRawBufferPointer(rebasing: message.data[..<16])
         let kind = IPv6Kind(destination)
         interfaceIndex = index
-        localAddress = SocketAddress(ipv6: destination, port, scope: kind.needsScope ? index : 0)
+        localAddress = InternetAddress(ipv6: destination, port, scope: kind.needsScope ? index : 0)
         guard replySource == nil else { return }
         switch kind {
         case .mapped: break
@@ -149,16 +150,7 @@ private enum IPv6Kind {
     }
 }
 
-extension SocketAddress {
-    fileprivate init?(_ host: in_addr, _ port: UInt16) {
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = port.bigEndian
-        address.sin_addr = host
-        guard let made = withUnsafeBytes(of: address, { SocketAddress($0) }) else { return nil }
-        self = made
-    }
-
+extension InternetAddress {
     /// - Parameter host: 16 bytes.
     fileprivate init?(ipv6 host: UnsafeRawBufferPointer, _ port: UInt16, scope: UInt32) {
         var address = sockaddr_in6()
@@ -166,7 +158,7 @@ extension SocketAddress {
         address.sin6_port = port.bigEndian
         address.sin6_scope_id = scope
         withUnsafeMutableBytes(of: &address.sin6_addr) { $0.copyMemory(from: host) }
-        guard let made = withUnsafeBytes(of: address, { SocketAddress($0) }) else { return nil }
+        guard let made = withUnsafeBytes(of: address, { InternetAddress($0) }) else { return nil }
         self = made
     }
 }

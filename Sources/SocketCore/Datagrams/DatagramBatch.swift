@@ -7,11 +7,11 @@ package struct OutgoingDatagram {
     /// Valid during the call that sends it.
     package let bytes: UnsafeRawBufferPointer
     /// Nil: the peer of a connected socket.
-    package let destination: SocketAddress?
+    package let destination: InternetAddress?
     /// Nil: the kernel chooses.
     package let source: DatagramSource?
 
-    package init(_ bytes: UnsafeRawBufferPointer, to destination: SocketAddress?, from source: DatagramSource? = nil) {
+    package init(_ bytes: UnsafeRawBufferPointer, to destination: InternetAddress?, from source: DatagramSource? = nil) {
         self.bytes = bytes
         self.destination = destination
         self.source = source
@@ -22,19 +22,54 @@ package struct OutgoingDatagram {
     /// Jumbograms (RFC 2675) are left out.
     ///
     /// - Parameter destination: Nil: unknown, and the limit is as for IPv4.
-    package static func largestSize(to destination: SocketAddress?) -> Int {
-        guard let destination, destination.family == .ipv6 else { return 65_535 - 20 - 8 }
-        let isIPv4 = destination.hostBytes.starts(with: AddressPrefix.mappedBeginning)
+    package static func largestSize(to destination: InternetAddress?) -> Int {
+        guard let destination, destination.isIPv6 else { return 65_535 - 20 - 8 }
+        let isIPv4 = destination.withHostBytes { $0.starts(with: AddressPrefix.mappedBeginning) }
         return isIPv4 ? 65_535 - 20 - 8 : 65_535 - 8
     }
 
     /// The error of a datagram with more bytes than `largestSize(to:)`; nil for another.
-    package static func sizeError(of size: Int, to destination: SocketAddress?) -> SystemError? {
+    package static func sizeError(of size: Int, to destination: InternetAddress?) -> SystemError? {
         // The smallest limit, before the address is looked at.
         guard size > 65_507, case let limit = largestSize(to: destination), size > limit else { return nil }
-        let target = destination.map { "\($0): " } ?? ""
+        let target = destination.map { "\($0.socketAddress): " } ?? ""
         return SystemError(
             "sendmmsg", errno: EMSGSIZE, detail: "\(target)a datagram has at most \(limit) bytes, and this one has \(size)")
+    }
+
+    /// Sends it by itself. False: `errno` says why not.
+    func send(through descriptor: DatagramDescriptor) -> Bool {
+        let flags = CInt(MSG_DONTWAIT | MSG_NOSIGNAL)
+        let sent = withUnsafeTemporaryAllocation(byteCount: Self.headerSize, alignment: 16) { room in
+            // The kernel reads them only.
+            var part = iovec(iov_base: UnsafeMutableRawPointer(mutating: bytes.baseAddress), iov_len: bytes.count)
+            return withUnsafeMutablePointer(to: &part) { part in
+                var header = msghdr()
+                header.msg_iov = part
+                header.msg_iovlen = 1
+                address(&header, in: room, on: descriptor.families)
+                return retryingOnInterrupt { sendmsg(descriptor.socket.rawValue, &header, flags) }
+            }
+        }
+        return sent >= 0
+    }
+
+    /// A `sockaddr_in6`, and the packet information.
+    private static var headerSize: Int { 32 + DatagramSource.space }
+
+    private func address(
+        _ header: inout msghdr, in room: UnsafeMutableRawBufferPointer, on families: DatagramDescriptor.Families
+    ) {
+        if let destination, let name = room.baseAddress {
+            header.msg_name = name
+            header.msg_namelen = destination.copy(to: name)
+        }
+        guard let source else { return }
+        let control = UnsafeMutableRawBufferPointer(rebasing: room[32...])
+        var writer = ControlMessageWriter(control)
+        source.write(to: &writer, on: families)
+        header.msg_control = control.baseAddress
+        header.msg_controllen = writer.count
     }
 
     /// True when one send can hold both.
@@ -133,7 +168,7 @@ struct DatagramBatch {
     ) {
         if let destination = datagram.destination {
             header.msg_name = names + messageCount * Self.nameSize
-            header.msg_namelen = destination.copyInternetAddress(to: header.msg_name)
+            header.msg_namelen = destination.copy(to: header.msg_name)
         }
         guard datagram.source != nil || segmentSize != nil else { return }
         let control = UnsafeMutableRawBufferPointer(

@@ -16,10 +16,10 @@ internal import SocketBuffers
 package struct ReceivedDatagram {
     /// Valid until the next call of the receiver.
     package let bytes: UnsafeRawBufferPointer
-    package let sender: SocketAddress
+    package let sender: InternetAddress
     package let arrival: DatagramArrival
 
-    package init(bytes: UnsafeRawBufferPointer, sender: SocketAddress, arrival: DatagramArrival) {
+    package init(bytes: UnsafeRawBufferPointer, sender: InternetAddress, arrival: DatagramArrival) {
         (self.bytes, self.sender, self.arrival) = (bytes, sender, arrival)
     }
 }
@@ -87,7 +87,7 @@ package final class DatagramReceiver {
         MemoryLayout<CLinux_message>.stride + MemoryLayout<iovec>.stride + nameSize + controlSize
 
     /// How many pieces one call receives with UDP GRO.
-    private static let mostPieces = 16
+    private static let mostPieces = 32
     /// Slots of 64 KiB exactly would all begin in the same sets of the processor's caches.
     private static let pieceStride = largestSize / 64 * 64 + 64 * 5
     private static let pieces = BufferPool(spareLimit: 2, size: mostPieces * (headerSize + pieceStride))
@@ -96,7 +96,7 @@ package final class DatagramReceiver {
     ///   - maximumSize: 1 to `largestSize`; another becomes the nearest. With the largest, a batch is one
     ///     datagram; with 2,048, it is some twenty-seven.
     ///   - coalesces: The socket has UDP GRO: a slot has room for the largest piece, whatever `maximumSize`
-    ///     is, and a batch is up to sixteen of them.
+    ///     is, and a batch is up to thirty-two of them.
     package init(maximumSize: Int, coalesces: Bool = false) {
         self.maximumSize = coalesces ? Self.largestSize : max(1, min(maximumSize, Self.largestSize))
         pool = coalesces ? Self.pieces : .shared
@@ -135,7 +135,7 @@ package final class DatagramReceiver {
             let message = messages[index]
             if offset == 0 { readFacts(of: message.header) }
             let segment = segment(of: message)
-            let sender = SocketAddress(
+            let sender = InternetAddress(
                 UnsafeRawBufferPointer(start: message.header.msg_name, count: Int(message.header.msg_namelen)))
             let arrival = DatagramArrival(
                 facts, fullSize: segment.fullSize, isTruncated: segment.bytes.count < segment.fullSize)

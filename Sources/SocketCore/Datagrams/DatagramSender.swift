@@ -10,6 +10,7 @@
 //     run is sent without; if this works, sends of that size are not tried again. EIO means a route that
 //     cannot do it, and ends it for this socket.
 //  4. A datagram that is too large for IP fails before anything of it is sent.
+//  5. One datagram alone goes by sendmsg(2), with its headers on the stack.
 
 internal import CLinux
 internal import Glibc
@@ -61,23 +62,50 @@ package final class DatagramSender {
     /// Sends as many as there is room for.
     package func send(_ datagrams: UnsafeBufferPointer<OutgoingDatagram>) -> DatagramSendReport {
         defer { buffer.reset() }
-        guard let room = buffer.writableBytes(minimum: DatagramBatch.size).baseAddress else { return DatagramSendReport() }
         var progress = Progress()
         while progress.report.handledCount < datagrams.count, progress.report.rest == .none {
             let rest = datagrams[progress.report.handledCount...]
-            if let error = rest.first?.sizeError {
+            if rest.count == 1, let last = rest.first {
+                send(last, &progress)
+            } else if let error = rest.first?.sizeError {
                 progress.fail(with: error)
-                continue
-            }
-            let batch = batch(of: rest, in: room, plainCount: progress.plainCount)
-            let sent = batch.send(through: descriptor)
-            if sent > 0 {
-                noteSuccess(&progress, batch.datagramCount(inFirst: sent))
             } else {
-                noteFailure(&progress, SystemError("sendmmsg"), of: batch, rest.first?.destination)
+                sendBatch(of: rest, &progress)
             }
         }
         return progress.report
+    }
+
+    /// Sends one, if there is room for it.
+    package func send(_ datagram: OutgoingDatagram) -> DatagramSendReport {
+        var progress = Progress()
+        while progress.report.handledCount == 0, progress.report.rest == .none { send(datagram, &progress) }
+        return progress.report
+    }
+
+    private func send(_ datagram: OutgoingDatagram, _ progress: inout Progress) {
+        if let error = datagram.sizeError { return progress.fail(with: error) }
+        if datagram.send(through: descriptor) {
+            noteSuccess(&progress, 1)
+        } else {
+            noteFailure(&progress, SystemError("sendmsg"), run: 1, of: datagram.bytes.count, datagram.destination)
+        }
+    }
+
+    private func sendBatch(of datagrams: UnsafeBufferPointer<OutgoingDatagram>.SubSequence, _ progress: inout Progress) {
+        // A block of the pool always has this room.
+        guard let room = buffer.writableBytes(minimum: DatagramBatch.size).baseAddress else {
+            return progress.report.rest = .exhausted
+        }
+        let batch = batch(of: datagrams, in: room, plainCount: progress.plainCount)
+        let sent = batch.send(through: descriptor)
+        if sent > 0 {
+            noteSuccess(&progress, batch.datagramCount(inFirst: sent))
+        } else {
+            noteFailure(
+                &progress, SystemError("sendmmsg"), run: batch.datagramCount(inFirst: 1), of: batch.firstSize,
+                datagrams.first?.destination)
+        }
     }
 
     /// - Parameter plainCount: How many of the first datagrams go without runs.
@@ -101,28 +129,30 @@ package final class DatagramSender {
         progress.succeed(count)
     }
 
+    /// - Parameters:
+    ///   - run: How many datagrams the message had that has failed.
+    ///   - size: Of the first of them.
     private func noteFailure(
-        _ progress: inout Progress, _ error: SystemError, of batch: DatagramBatch, _ destination: SocketAddress?
+        _ progress: inout Progress, _ error: SystemError, run: Int, of size: Int, _ destination: InternetAddress?
     ) {
         switch error.errno {
         case EAGAIN: progress.report.rest = .wouldBlock
         case ENOBUFS, ENOMEM: progress.report.rest = .exhausted
-        case EINVAL, EIO: noteOwnFailure(&progress, error, of: batch, destination)
+        case EINVAL, EIO: noteOwnFailure(&progress, error, run: run, of: size, destination)
         case EBADF, ENOTSOCK: progress.fail(with: error)
         default:
             progress.attempted(with: error)
             let limit = error.errno == ECONNREFUSED ? Self.attemptsAtRefusal : Self.attempts
-            if progress.attempts >= limit { noteOwnFailure(&progress, error, of: batch, destination) }
+            if progress.attempts >= limit { noteOwnFailure(&progress, error, run: run, of: size, destination) }
         }
     }
 
     /// The error belongs to the first message.
     private func noteOwnFailure(
-        _ progress: inout Progress, _ error: SystemError, of batch: DatagramBatch, _ destination: SocketAddress?
+        _ progress: inout Progress, _ error: SystemError, run: Int, of size: Int, _ destination: InternetAddress?
     ) {
-        let run = batch.datagramCount(inFirst: 1)
         if run > 1, [EINVAL, EIO, EMSGSIZE].contains(error.errno) {
-            progress.suspect(batch.firstSize, error.errno, run)
+            progress.suspect(size, error.errno, run)
         } else {
             progress.fail(with: error.about(destination))
         }
@@ -176,7 +206,7 @@ extension OutgoingDatagram {
 }
 
 extension SystemError {
-    fileprivate func about(_ destination: SocketAddress?) -> SystemError {
-        destination.map { about($0) } ?? self
+    fileprivate func about(_ destination: InternetAddress?) -> SystemError {
+        destination.map { about($0.socketAddress) } ?? self
     }
 }

@@ -21,6 +21,12 @@ package struct Deadline: Comparable, Hashable, Sendable {
     /// A comparison with `never` in another module would look `==` up at run time.
     package var isNever: Bool { nanoseconds == .max }
 
+    /// A comparison by an operator in another module would look it up at run time.
+    package func isAtMost(_ other: Deadline) -> Bool { nanoseconds <= other.nanoseconds }
+
+    /// The earlier one.
+    package func earlier(_ other: Deadline) -> Deadline { nanoseconds <= other.nanoseconds ? self : other }
+
     /// `seconds` from `start`; nil, which means never, when `seconds` is negative, infinite or not a number.
     package init?(after seconds: Double, from start: Deadline = .now) {
         guard seconds >= 0, seconds.isFinite else { return nil }

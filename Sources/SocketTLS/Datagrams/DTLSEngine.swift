@@ -23,20 +23,21 @@ package import SocketBuffers
 
 /// One connection of DTLS. Not Sendable: its owner confines it.
 package final class DTLSEngine {
-    private var engine: TLSEngine
+    @exclusivity(unchecked) private var engine: TLSEngine
     /// Datagrams that have come while work was lent.
-    private var waiting: [[UInt8]]?
+    @exclusivity(unchecked) private var waiting: [[UInt8]]?
     private let records: RecordQueues
     private var timeoutCount = 0
     /// The most bytes of a datagram, without the headers of UDP and IP.
-    private var size: Int
+    @exclusivity(unchecked) private var size: Int
     private let isSizeGiven: Bool
     /// The most bytes of a datagram of the handshake, after answers that did not come. They may be lost for
     /// any reason, so this says nothing about later messages.
     private var fallback: Int?
-    private var hasBuffers = true
+    /// OpenSSL has its buffers.
+    @exclusivity(unchecked) package private(set) var hasBuffers = true
     /// OpenSSL may have messages.
-    private var mayHaveMessages = true
+    @exclusivity(unchecked) private var mayHaveMessages = true
 
     /// OpenSSL puts the messages of one flight together in a buffer of 4 KiB, and would cut a record in two
     /// at its end.
@@ -97,7 +98,10 @@ package final class DTLSEngine {
         let limit = TLSEngine.recordLimit
         let answer = engine.readRecord(into: buffer, limit: limit, leastRoom: limit)
         switch answer {
-        case .bytes: records.noteReturned()
+        case .bytes:
+            records.noteReturned()
+            // To ask OpenSSL for the end of its messages costs a third of a message.
+            mayHaveMessages = records.mayHaveMessages
         case .incomplete:
             mayHaveMessages = false
             records.noteDry()
@@ -125,6 +129,9 @@ package final class DTLSEngine {
 
     package var hasOutput: Bool { engine.hasOutput }
 
+    /// The datagram that is to be sent, when there is one alone. `dropOutput()` removes it.
+    package var onlyOutput: UnsafeRawBufferPointer? { records.output.count == 1 ? engine.output.readableBytes : nil }
+
     /// Passes the datagrams that are to be sent to `body`, which returns how many of the first it has dealt
     /// with.
     package func sendOutput(_ body: ([UnsafeRawBufferPointer]) -> Int) {
@@ -141,7 +148,9 @@ package final class DTLSEngine {
 
     /// Gives up what is to be sent.
     package func dropOutput() {
-        drop(records.output.count)
+        if records.output.isEmpty { return }
+        engine.output.reset()
+        records.output.removeAll(keepingCapacity: true)
     }
 
     private func drop(_ count: Int) {

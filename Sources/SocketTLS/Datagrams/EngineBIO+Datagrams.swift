@@ -20,30 +20,31 @@ extension EngineBIO {
     }
 
     private static func readRecord(_ bio: OpaquePointer?, _ buffer: UnsafeMutablePointer<CChar>?, _ capacity: Int32) -> Int32 {
-        guard let engineBIO = owner(of: bio)?.takeUnretainedValue(), let buffer, capacity > 0 else { return -1 }
+        guard let engineBIO = owner(of: bio), let buffer, capacity > 0 else { return -1 }
         COpenSSL_BIO_clearRetryFlags(bio)
         let room = UnsafeMutableRawBufferPointer(start: buffer, count: Int(capacity))
-        return answer(engineBIO.readRecord(into: room), on: bio)
+        return answer(engineBIO._withUnsafeGuaranteedRef { $0.readRecord(into: room) }, on: bio)
     }
 
     private func readRecord(into room: UnsafeMutableRawBufferPointer) -> Transfer {
         if poisonGiven != nil || isAbandoned { return .endOfFile }
         if isHeld { return .tryAgain }
         guard let records, let size = records.received.popFirst() else { return .tryAgain }
-        let record = UnsafeRawBufferPointer(rebasing: received.readableBytes.prefix(size))
+        let record = UnsafeRawBufferPointer(rebasing: received.readableBytes[..<size])
         records.noteRead(record, isEstablished: withholdsEnd)
         // OpenSSL has room for the largest record.
-        room.copyMemory(from: UnsafeRawBufferPointer(rebasing: record.prefix(room.count)))
+        let count = min(size, room.count)
+        if let target = room.baseAddress, let source = record.baseAddress { memcpy(target, source, count) }
         received.consume(size)
         handshakeByteCount += size
         hasHeardFromPeer = true
-        return .moved(min(size, room.count))
+        return .moved(count)
     }
 
     private static func writeDatagram(_ bio: OpaquePointer?, _ bytes: UnsafePointer<CChar>?, _ count: Int32) -> Int32 {
-        guard let engineBIO = owner(of: bio)?.takeUnretainedValue(), let bytes, count > 0 else { return -1 }
+        guard let engineBIO = owner(of: bio), let bytes, count > 0 else { return -1 }
         COpenSSL_BIO_clearRetryFlags(bio)
-        engineBIO.write(datagram: UnsafeRawBufferPointer(start: bytes, count: Int(count)))
+        engineBIO._withUnsafeGuaranteedRef { $0.write(datagram: UnsafeRawBufferPointer(start: bytes, count: Int(count))) }
         return count
     }
 

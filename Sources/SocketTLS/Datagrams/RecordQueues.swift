@@ -4,17 +4,17 @@ internal import SocketBuffers
 /// and those that count for nothing.
 final class RecordQueues {
     /// The sizes of the records in `EngineBIO.received`.
-    var received = Ring<Int>()
+    @exclusivity(unchecked) var received = Ring<Int>()
     /// The sizes of the datagrams in `EngineBIO.output`.
-    var output: [Int] = []
+    @exclusivity(unchecked) var output: [Int] = []
     /// When the first messages are sent again, in microseconds; each time after that it takes twice as long.
     var firstTimeout: UInt32 = 1_000_000
     /// The sequence number for the next record of ours in plaintext.
-    private(set) var nextPlainSequence: UInt64 = 0
+    @exclusivity(unchecked) private(set) var nextPlainSequence: UInt64 = 0
     /// The records that were not of DTLS, not authentic, or not new.
-    private(set) var droppedCount = 0
+    @exclusivity(unchecked) private(set) var droppedCount = 0
     /// Records that OpenSSL has read, and whose data it has not returned.
-    private var unreturnedCount = 0
+    @exclusivity(unchecked) private var unreturnedCount = 0
 
     /// The most bytes that wait for OpenSSL; more are dropped, as on the way.
     private static let byteLimit = 64 * 1024
@@ -27,11 +27,11 @@ final class RecordQueues {
     /// are of no use, and the record behind them may be: a peer that has not got our last flight sends its
     /// own again, of which only Finished is encrypted (RFC 6347, section 4.2.4).
     func accept(_ datagram: UnsafeRawBufferPointer, into buffer: PreBuffer, isEstablished: Bool) {
-        var rest = datagram[...]
+        var rest = datagram
         while !rest.isEmpty {
             guard let header = RecordHeader(rest), header.isOfDTLS else { return droppedCount += 1 }
-            let record = UnsafeRawBufferPointer(rebasing: rest.prefix(header.recordSize))
-            rest = rest.dropFirst(record.count)
+            let record = UnsafeRawBufferPointer(rebasing: rest[..<header.recordSize])
+            rest = UnsafeRawBufferPointer(rebasing: rest[header.recordSize...])
             if header.isUsable(isEstablished: isEstablished), buffer.count + record.count <= Self.byteLimit {
                 buffer.append(record)
                 received.append(record.count)
@@ -51,6 +51,9 @@ final class RecordQueues {
         unreturnedCount = max(0, unreturnedCount - 1)
     }
 
+    /// OpenSSL may have something to return: a record waits for it, or one that it has read is not returned.
+    var mayHaveMessages: Bool { !received.isEmpty || unreturnedCount > 0 }
+
     /// OpenSSL has nothing more to return: it has dropped what it has not returned.
     func noteDry() {
         droppedCount += unreturnedCount
@@ -60,10 +63,10 @@ final class RecordQueues {
     /// OpenSSL sends a datagram.
     func noteWritten(_ datagram: UnsafeRawBufferPointer) {
         output.append(datagram.count)
-        var rest = datagram[...]
+        var rest = datagram
         while let header = RecordHeader(rest), header.epoch == 0 {
             nextPlainSequence = header.sequence + 1
-            rest = rest.dropFirst(header.recordSize)
+            rest = UnsafeRawBufferPointer(rebasing: rest[header.recordSize...])
         }
     }
 }
@@ -80,29 +83,35 @@ struct RecordHeader {
     static let handshake: UInt8 = 22
     static let data: UInt8 = 23
     /// ChangeCipherSpec, alerts, messages of the handshake and data.
-    private static let types: ClosedRange<UInt8> = 20...23
-    /// DTLS 1.0, with which a handshake begins, and DTLS 1.2.
-    private static let versions: Set<UInt16> = [0xFEFF, 0xFEFD]
+    private static var types: ClosedRange<UInt8> { 20...23 }
+    // DTLS 1.0, with which a handshake begins, and DTLS 1.2.
+    private static var dtls10: UInt16 { 0xFEFF }
+    private static var dtls12: UInt16 { 0xFEFD }
     /// The most that an encrypted record has (RFC 5246, 6.2.3).
     private static let lengthLimit = 16 * 1024 + 2048
 
     /// Nil when the record is not whole.
     init?(_ bytes: Slice<UnsafeRawBufferPointer>) {
-        var reader = FieldReader(bytes)
-        guard let type = reader.number(of: 1), let version = reader.number(of: 2), let epoch = reader.number(of: 2),
-            let sequence = reader.number(of: 6), let length = reader.number(of: 2), reader.rest.count >= length
-        else { return nil }
-        self.type = UInt8(type)
-        self.version = UInt16(version)
-        self.epoch = UInt16(epoch)
-        self.sequence = UInt64(sequence)
-        self.length = length
+        self.init(UnsafeRawBufferPointer(rebasing: bytes))
+    }
+
+    /// Two loads, not a `FieldReader`: each record in both directions comes here.
+    init?(_ bytes: UnsafeRawBufferPointer) {
+        guard bytes.count >= Self.size else { return nil }
+        type = bytes[0]
+        version = UInt16(bigEndian: bytes.loadUnaligned(fromByteOffset: 1, as: UInt16.self))
+        let number = UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 3, as: UInt64.self))
+        epoch = UInt16(truncatingIfNeeded: number >> 48)
+        sequence = number & 0xFFFF_FFFF_FFFF
+        length = Int(UInt16(bigEndian: bytes.loadUnaligned(fromByteOffset: 11, as: UInt16.self)))
+        guard bytes.count - Self.size >= length else { return nil }
     }
 
     var recordSize: Int { Self.size + length }
 
     var isOfDTLS: Bool {
-        Self.types.contains(type) && Self.versions.contains(version) && (1...Self.lengthLimit).contains(length)
+        guard version == Self.dtls12 || version == Self.dtls10 else { return false }
+        return Self.types.contains(type) && length > 0 && length <= Self.lengthLimit
     }
 
     /// Without renegotiation there are two epochs, and data comes in the second.

@@ -14,7 +14,7 @@ final class Facts {
     private(set) var sentAlert: TLSAlert?
     /// The peer has cancelled the handshake (RFC 8446, 6.1).
     private(set) var isCancelled = false
-    var isEstablished = false {
+    @exclusivity(unchecked) var isEstablished = false {
         didSet { chosenHello = nil }
     }
     /// The complaint about a ClientHello that this side refuses.
@@ -34,12 +34,12 @@ final class Facts {
     /// The next session ticket becomes this alert instead: see `EngineCallbacks.installRefusal(on:)`.
     var alertInsteadOfTicket: TLSAlert?
     /// A server has asked for a certificate after the handshake, and the client's Finished has not come.
-    var isAwaitingClient = false
+    @exclusivity(unchecked) var isAwaitingClient = false
     /// Where what takes long is computed.
     var work: EngineWork
     /// OpenSSL has no limit of its own: it processes thousands of messages in one call, and answers each
     /// KeyUpdate.
-    private var allowance = MessageAllowance()
+    @exclusivity(unchecked) private var allowance = MessageAllowance()
     private let clock: @Sendable () -> Int
 
     /// - Parameter clock: Nanoseconds that never go back.

@@ -55,23 +55,23 @@ package final class TLSEngine {
     let bio: EngineBIO
     let facts: Facts
     let judge: Judge
-    private(set) var ssl: OpaquePointer
+    @exclusivity(unchecked) private(set) var ssl: OpaquePointer
     // Unchecked: the engine has one user at a time, and the value calls nothing. Each record reads it.
     @exclusivity(unchecked) var course: Handshake
-    private(set) var hasReceivedClose = false
+    @exclusivity(unchecked) private(set) var hasReceivedClose = false
     /// The transport has ended without close_notify, and everything before the end was read.
-    private var isTruncated = false
-    var hasSentClose = false
+    @exclusivity(unchecked) private var isTruncated = false
+    @exclusivity(unchecked) var hasSentClose = false
     /// Tickets that leave with the next data.
-    var ticketsToSend: UInt8 = 0
+    @exclusivity(unchecked) var ticketsToSend: UInt8 = 0
     /// Until it is sent or delivered; nil: nothing is.
-    var early: EarlyData?
+    @exclusivity(unchecked) var early: EarlyData?
     var earlyFacts = EarlyDataFacts()
     /// Nil on a client, and on a server that asks no client after the handshake.
     let clientAuthentication: ClientAuthentication?
     /// OpenSSL could not send an answer to the peer: the next read must call OpenSSL even if nothing has
     /// arrived.
-    private var hasUnsentAnswer = false
+    @exclusivity(unchecked) private var hasUnsentAnswer = false
 
     var phase: Handshake.Phase { course.phase }
 

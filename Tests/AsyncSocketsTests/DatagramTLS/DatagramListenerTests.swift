@@ -297,14 +297,15 @@ import Testing
         try descriptor.bind(to: try #require(SocketAddress(literal: "0.0.0.0", port: 0)))
         let sender = DatagramSender(for: descriptor)
         let hello = try DTLSHello().hello()
-        let target = try SocketAddress.loopback(port: listener.localPort)
+        let target = InternetAddress(try SocketAddress.loopback(port: listener.localPort))
         // A million with the variable DTLS_FLOOD.
         let count = ProcessInfo.processInfo.environment["DTLS_FLOOD"].flatMap { Int($0) } ?? 10_000
         for number in 0..<count {
             let source = SocketAddress(
                 literal: "127.\(1 + number / 62_500 % 250).\(number / 250 % 250).\(1 + number % 250)", port: 0)
             hello.withUnsafeBytes { bytes in
-                let datagram = OutgoingDatagram(bytes, to: target, from: DatagramSource(address: source))
+                let datagram = OutgoingDatagram(
+                    bytes, to: target, from: DatagramSource(address: source.map { InternetAddress($0) }))
                 _ = withUnsafePointer(to: datagram) { sender.send(UnsafeBufferPointer(start: $0, count: 1)) }
             }
         }

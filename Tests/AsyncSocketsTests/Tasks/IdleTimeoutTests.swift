@@ -52,7 +52,7 @@ import Testing
     }
 
     /// Inside the turn: the deadline of a watch, after what has moved.
-    private func deadline(of waiter: IdleWaiter<CarriedBytes>, _ socket: AsyncSocket) async -> Deadline? {
+    private func deadline(of waiter: IdleWaiter, _ socket: AsyncSocket) async -> Deadline? {
         await withCheckedContinuation { continuation in
             socket.perform { _ in continuation.resume(returning: waiter.deadline) }
         }

@@ -126,7 +126,7 @@ enum DatagramProbe {
         parties.own.send([[0]], to: group)
         try expectNothing(parties, "of another source")
         try parties.other.descriptor.join(membership(own))
-        let report = parties.own.send([[1]], to: group, from: DatagramSource(address: try .loopback(own)))
+        let report = parties.own.send([[1]], to: group, from: DatagramSource(address: InternetAddress(try .loopback(own))))
         try expect(report.isComplete(1), "\(report)")
         let taken = try parties.other.take(1)
         try expect(taken.map(\.bytes) == [[1]] && taken.map(\.sender.host) == [own], "\(taken)")

@@ -137,9 +137,10 @@ import Testing
     ])
     func theLargestSizeDependsOnTheVersionOfIP(_ host: String, _ size: Int) throws {
         let address = try SocketAddress.loopback(host, port: 9)
-        #expect(OutgoingDatagram.largestSize(to: address) == size)
-        #expect(OutgoingDatagram.sizeError(of: size, to: address) == nil)
-        let error = OutgoingDatagram.sizeError(of: size + 1, to: address)
+        let target = InternetAddress(address)
+        #expect(OutgoingDatagram.largestSize(to: target) == size)
+        #expect(OutgoingDatagram.sizeError(of: size, to: target) == nil)
+        let error = OutgoingDatagram.sizeError(of: size + 1, to: target)
         #expect(error?.errno == EMSGSIZE)
         #expect(error?.description == "\(address): a datagram has at most \(size) bytes, and this one has \(size + 1)")
         #expect(OutgoingDatagram.largestSize(to: nil) == 65_507)

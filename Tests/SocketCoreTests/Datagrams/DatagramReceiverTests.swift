@@ -27,7 +27,8 @@ import Testing
         #expect(arrival.localAddress == target)
         #expect(arrival.interfaceIndex == if_nametoindex("lo") && arrival.interfaceName == "lo")
         #expect(arrival.fullSize == 1 && arrival.congestion == .notCapable && arrival.timeSince1970 == nil)
-        let replySource = DatagramSource(address: target.withPort(families == .ipv4 ? 0 : target.port ?? 0))
+        let replySource = DatagramSource(
+            address: InternetAddress(target.withPort(families == .ipv4 ? 0 : target.port ?? 0)))
         #expect(arrival.replySource == replySource)
     }
 

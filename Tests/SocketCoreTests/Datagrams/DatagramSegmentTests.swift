@@ -85,12 +85,12 @@ import Testing
 
     @Test func datagramsOfOtherSourcesAndPeersAreNotMixed() throws {
         let (first, second, own) = (try DatagramParty(), try DatagramParty(), try DatagramParty("0.0.0.0"))
-        let sources = ["127.0.0.3", "127.0.0.4"].map { DatagramSource(address: try? .loopback($0)) }
+        let sources = ["127.0.0.3", "127.0.0.4"].map { DatagramSource(address: (try? .loopback($0)).map { InternetAddress($0) }) }
         var expected: [[(byte: UInt8, host: String?)]] = [[], []]
         var batch: [Payload] = []
         for step in 0..<40 {
             let (target, source) = (step % 3 == 0 ? 0 : 1, sources[step % 2])
-            expected[target].append((UInt8(step), source.address?.host))
+            expected[target].append((UInt8(step), source.address?.socketAddress.host))
             batch.append(Payload([UInt8(step), 7, 7], to: try [first, second][target].address, from: source))
         }
         #expect(own.send(batch).isComplete(40))
