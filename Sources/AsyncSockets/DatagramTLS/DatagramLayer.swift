@@ -12,6 +12,8 @@ final class DatagramLayer {
     private let plaintext = PreBuffer()
     /// Why the connection has ended; nil: it goes on.
     private(set) var end: AsyncSocketError?
+    /// How the last datagram has arrived. In a handshake it may have had messages already.
+    private(set) var lastArrival: (sender: SocketAddress, arrival: DatagramArrival)?
     private let channel: DatagramChannel
     private let isSizeGiven: Bool
 
@@ -24,8 +26,9 @@ final class DatagramLayer {
     // MARK: - Receiving
 
     /// A datagram of the peer. Its messages follow with `next()`.
-    func receive(_ datagram: UnsafeRawBufferPointer) {
-        engine.receive(datagram)
+    func receive(_ datagram: ReceivedDatagram) {
+        lastArrival = (datagram.sender, datagram.arrival)
+        engine.receive(datagram.bytes)
     }
 
     /// The next message of the peer, if there is one.

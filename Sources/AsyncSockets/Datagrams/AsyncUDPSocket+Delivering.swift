@@ -32,8 +32,10 @@ extension AsyncUDPSocket: EventSocket {
         case .didNotSend(let tag, let error): delegate?.udpSocket(self, didNotSendDataWithTag: tag, dueToError: error)
         case .highWater(let count): delegate?.udpSocket(self, sendQueueReachedHighWater: count)
         case .lowWater(let count): delegate?.udpSocket(self, sendQueueReachedLowWater: count)
-        case .didReceive(let datagram, let credit):
-            delegate?.udpSocket(self, didReceive: datagram, withFilterContext: datagram.filterContext)
+        case .didReceive(let datagram, let credit, let endsAtUpgrade):
+            if !endsAtUpgrade || !credit.isUpgradeClaimed {
+                delegate?.udpSocket(self, didReceive: datagram, withFilterContext: datagram.filterContext)
+            }
             credit.give(datagram.cost)
         case .didFailToReach(let address, let error, let credit):
             delegate?.udpSocket(self, didFailToReach: address, dueToError: error)

@@ -35,8 +35,6 @@ final class DatagramInput {
     private var modeBehindTLS: ReceiveMode?
     /// DTLS; nil on a socket in plaintext.
     @exclusivity(unchecked) private var layer: DatagramLayer?
-    /// How the last datagram of DTLS has arrived.
-    private var lastArrival: (sender: SocketAddress, arrival: DatagramArrival)?
     /// The share of the memory limit that `inbox` takes on a secure socket.
     @exclusivity(unchecked) private var inboxCost = 0
     /// The bytes that were received.
@@ -57,7 +55,7 @@ final class DatagramInput {
         self.outbox = outbox
         self.counts = counts
         self.post = post
-        credit = ReceiveCredit(limit: DatagramConfiguration().maximumPendingReceiveBytes.count) { post(.roomIsBack) }
+        credit = ReceiveCredit(limit: DatagramConfiguration().maximumPendingReceiveBytes.count, counts) { post(.roomIsBack) }
     }
 
     // MARK: - Asking
@@ -149,7 +147,7 @@ final class DatagramInput {
         switch mode {
         case .off: return false
         case .once: return unjudgedCount == 0
-        case .continuous: return credit.hasRoom
+        case .continuous: return !counts.isUpgradeClaimed.load(ordering: .relaxed) && credit.hasRoom
         }
     }
 
@@ -163,10 +161,9 @@ final class DatagramInput {
 
     /// Takes the next datagram, or the next message of one; false: nothing has come.
     private func takeNext(_ channels: [DatagramChannel], _ peer: SocketAddress?, isForTask: Bool = false) -> Bool {
-        if let layer, let lastArrival, let message = layer.next() {
+        if let layer, let last = layer.lastArrival, let message = layer.next() {
             accept(
-                message.count,
-                Datagram(data: message, sender: lastArrival.sender, arrival: lastArrival.arrival, filterContext: nil), isForTask)
+                message.count, Datagram(data: message, sender: last.sender, arrival: last.arrival, filterContext: nil), isForTask)
             return true
         }
         guard let received = next(channels) else { return false }
@@ -181,10 +178,7 @@ final class DatagramInput {
             counts.rateLimited.add(1, ordering: .relaxed)
             return
         }
-        if let layer {
-            lastArrival = (received.sender, received.arrival)
-            return layer.receive(received.bytes)
-        }
+        if let layer { return layer.receive(received) }
         let datagram = Datagram(
             data: Data(received.bytes), sender: received.sender, arrival: received.arrival, filterContext: nil)
         accept(received.bytes.count, datagram, isForTask)
@@ -214,8 +208,8 @@ final class DatagramInput {
 
     private func accept(_ datagram: Datagram, _ isForTask: Bool) {
         if isStartingTLS {
-            // It came before the marker, and those who wait came behind it.
-            if mode != .off { deliver(datagram) }
+            // It came before the marker, as `receiveOnce()` did, and all others who wait came behind it.
+            if mode == .once { deliver(datagram) }
         } else if isForTask || !receivers.isEmpty || mode == .off || !inbox.isEmpty || layer != nil {
             inboxCost += datagram.cost
             inbox.append(datagram)
@@ -226,9 +220,10 @@ final class DatagramInput {
     }
 
     private func deliver(_ datagram: Datagram) {
+        let endsAtUpgrade = layer == nil && mode != .once
         if mode == .once { mode = .off }
         credit.take(datagram.cost)
-        outbox.append(.didReceive(datagram, credit))
+        outbox.append(.didReceive(datagram, credit, endsAtUpgrade: endsAtUpgrade))
     }
 
     /// A datagram did not arrive, as the network says. Others decide how many of these reports there are: a

@@ -12,7 +12,8 @@ enum DatagramEvent: SocketEvent {
     indirect case didNotSend(tag: Int, AsyncSocketError)
     case highWater(Int)
     case lowWater(Int)
-    indirect case didReceive(Datagram, ReceiveCredit)
+    /// - Parameter endsAtUpgrade: It is plaintext, which is not delivered behind `startDTLS`.
+    indirect case didReceive(Datagram, ReceiveCredit, endsAtUpgrade: Bool)
     indirect case didFailToReach(SocketAddress?, AsyncSocketError, ReceiveCredit)
     indirect case didReceiveTrust(PeerTrust, answer: @Sendable (Bool) -> Void)
     case didSecure
@@ -46,12 +47,17 @@ final class ReceiveCredit: Sendable {
     /// The turn waits for room.
     private let isWaiting = Atomic(false)
     private let roomIsBack: @Sendable () -> Void
+    private let counts: DatagramCounts
 
     /// - Parameter roomIsBack: Called on the thread that delivers when there is room for half of the limit.
-    init(limit: Int, roomIsBack: @escaping @Sendable () -> Void) {
+    init(limit: Int, _ counts: DatagramCounts, roomIsBack: @escaping @Sendable () -> Void) {
         self.limit = Atomic(limit)
+        self.counts = counts
         self.roomIsBack = roomIsBack
     }
+
+    /// `startDTLS` was called.
+    var isUpgradeClaimed: Bool { counts.isUpgradeClaimed.load(ordering: .acquiring) }
 
     func setLimit(_ limit: Int) {
         self.limit.store(limit, ordering: .relaxed)
@@ -132,6 +138,8 @@ enum DatagramMessage: Sendable {
     indirect case unreachable(AsyncSocketError)
     indirect case startTLS(TLSRequest)
     indirect case upgrading(UpgradeNews)
+    /// The peer of a listener has begun a new connection from its port.
+    case replaced
     indirect case awaitEnd(any OperationWaiter<Void>)
     indirect case cancel(any AnyObject & Sendable)
     case closeAfterSending

@@ -103,7 +103,7 @@ final class DatagramService {
         case .setSendFilter(let filter): output.setFilter(filter)
         case .setReceiveFilter(let filter): input.setFilter(filter)
         case .configure(let new): if new.value.version > configuration.value.version { configuration = new }
-        case .unreachable, .startTLS, .upgrading: serveTLS(message)
+        case .unreachable, .startTLS, .upgrading, .replaced: serveTLS(message)
         case .awaitEnd(let waiter): waiters.add(ended: waiter)
         case .cancel(let waiter): cancel(waiter)
         case .closeAfterSending: phase = .closing
@@ -126,8 +126,8 @@ final class DatagramService {
         case .awaitEnd(let waiter): waiter.complete(.success(()))
         case .opened: closeDescriptors()
         case .events, .disconnect, .resolved, .refuse, .judgedSend, .judgedReceive, .setReceiveMode, .roomIsBack, .setSendFilter,
-            .setReceiveFilter, .configure, .changeDelegateQueue, .unreachable, .upgrading, .cancel, .closeAfterSending, .close,
-            .perform, .retire:
+            .setReceiveFilter, .configure, .changeDelegateQueue, .unreachable, .upgrading, .replaced, .cancel,
+            .closeAfterSending, .close, .perform, .retire:
             break
         }
     }
@@ -250,7 +250,7 @@ final class DatagramService {
 
     // MARK: - The end
 
-    func close(_ error: AsyncSocketError?) {
+    func close(_ error: AsyncSocketError?, isReplaced: Bool = false) {
         guard !isOver else { return }
         phase = .closed(error)
         noteDrops(atEnd: true)
@@ -259,7 +259,7 @@ final class DatagramService {
             record.end = error
         }
         finishConnecting(.failure(endError))
-        upgrade?.end(endError)
+        upgrade?.end(endError, isReplaced: isReplaced)
         closeDescriptors()
         output.drop(endError)
         input.drop(endError)
