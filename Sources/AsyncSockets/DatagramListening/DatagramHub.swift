@@ -5,7 +5,8 @@
 //     of ours. Before that nothing of it is kept. While there are too many peers, or handshakes, it is
 //     dropped.
 //  3. A ClientHello of a peer's address that is not the one of its connection is a stranger's (RFC 6347,
-//     section 4.2.8): when it has a cookie, it takes the place of the peer before, whose socket closes.
+//     section 4.2.8): when it has a cookie, it takes the place of the peer before, whose socket closes
+//     without a word to the new one. A repetition of an earlier one does not.
 //  4. The hub leaves its loop when it accepts nothing more and the last peer has gone. The descriptors close
 //     with the last socket that has them.
 //  5. Receiving is confined to the loop; the table has a lock, since sockets close anywhere.
@@ -36,9 +37,12 @@ final class DatagramHub: EventHandler {
         let connection: DatagramConnection
         /// Of its ClientHello; nil without DTLS.
         let helloDigest: Int?
+        /// Of those before at its address, which may come again: on the way, datagrams are repeated.
+        let earlierDigests: [Int]
 
-        init(key: PeerKey, mailbox: PeerMailbox, connection: DatagramConnection, helloDigest: Int?) {
-            (self.key, self.mailbox, self.connection, self.helloDigest) = (key, mailbox, connection, helloDigest)
+        init(key: PeerKey, mailbox: PeerMailbox, connection: DatagramConnection, helloDigest: Int?, earlierDigests: [Int]) {
+            (self.key, self.mailbox, self.connection) = (key, mailbox, connection)
+            (self.helloDigest, self.earlierDigests) = (helloDigest, earlierDigests)
         }
     }
 
@@ -110,6 +114,8 @@ final class DatagramHub: EventHandler {
     @exclusivity(unchecked) nonisolated(unsafe) private var announced: [DatagramConnection] = []
 
     private static let datagramsPerTurn = 256
+    /// A client that has begun more often while its first cookie counts may be replaced by a repetition.
+    private static let digestLimit = 16
 
     init(_ descriptors: [DatagramDescriptor], maximumPeers: Int, _ setup: Setup) {
         self.setup = setup
@@ -251,17 +257,20 @@ final class DatagramHub: EventHandler {
             reply.withUnsafeBytes { port.replies.append($0) }
             port.addresses.append((reply.count, key.peer, datagram.arrival.replySource))
         case .admission:
-            if let earlier {
-                state.withLock { $0.remove(key, earlier.mailbox) }
-                earlier.connection.post(.close(.replaced))
+            let digest = DTLSCookies.digest(ofHello: datagram.bytes)
+            if let digest, earlier?.earlierDigests.contains(digest) == true {
+                counts.ignored.add(1, ordering: .relaxed)
+            } else {
+                accept(key, datagram, port, digest: digest, insteadOf: earlier)
             }
-            accept(key, datagram, port, digest: DTLSCookies.digest(ofHello: datagram.bytes))
         }
     }
 
-    private func accept(_ key: PeerKey, _ datagram: ReceivedDatagram, _ port: Port, digest: Int?) {
+    private func accept(
+        _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: Port, digest: Int?, insteadOf earlier: Peer? = nil
+    ) {
         let hasRoom = state.withLock { state in
-            guard state.isAccepting, state.peerCount < state.maximumPeers else { return false }
+            guard state.isAccepting, state.peerCount - (earlier == nil ? 0 : 1) < state.maximumPeers else { return false }
             guard digest != nil else { return true }
             guard state.handshakeCount < state.maximumHandshakes else { return false }
             state.handshakeCount += 1
@@ -271,13 +280,20 @@ final class DatagramHub: EventHandler {
             counts.refused.add(1, ordering: .relaxed)
             return
         }
+        if let earlier {
+            state.withLock { $0.remove(key, earlier.mailbox) }
+            earlier.connection.post(.replaced)
+        }
         let mailbox = PeerMailbox()
         _ = mailbox.put(datagram.bytes, datagram.arrival)
         let channel = PeerChannel(
             port.descriptor, key, from: datagram.arrival.replySource, mailbox, hasHello: digest != nil
         ) { [weak self] in self?.forget(key, mailbox) }
         let connection = setup.accept(channel, key)
-        state.withLock { $0.insert(Peer(key: key, mailbox: mailbox, connection: connection, helloDigest: digest)) }
+        let digests = (earlier.map { $0.earlierDigests + [$0.helloDigest].compactMap(\.self) } ?? []).suffix(Self.digestLimit)
+        let peer = Peer(
+            key: key, mailbox: mailbox, connection: connection, helloDigest: digest, earlierDigests: Array(digests))
+        state.withLock { $0.insert(peer) }
         // It may have closed before it was in the table.
         if connection.record.withLock({ $0.isClosed }) { forget(key, mailbox) }
     }
@@ -313,11 +329,4 @@ final class DatagramHub: EventHandler {
 
     /// Others decide how many errors there are.
     private static let errorRounds = 8
-}
-
-extension AsyncSocketError {
-    fileprivate static var replaced: AsyncSocketError {
-        AsyncSocketError(
-            .closedByPeer, blame: .peer, operation: "receive", message: "the peer has begun a new connection from its port")
-    }
 }

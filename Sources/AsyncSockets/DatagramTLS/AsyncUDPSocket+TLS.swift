@@ -168,6 +168,8 @@ extension DatagramConnection {
                 return (nil, .badConfiguration("startDTLS", "startDTLS was called on this socket before"))
             }
             record.isUpgradeClaimed = true
+            // At once: events with plaintext may be on their way to the delegate.
+            counts.isUpgradeClaimed.store(true, ordering: .releasing)
             return (record.endpoint, nil)
         }
         if let refusal { throw refusal }

@@ -12,6 +12,8 @@ final class DatagramLayer {
     private let plaintext = PreBuffer()
     /// Why the connection has ended; nil: it goes on.
     @exclusivity(unchecked) private(set) var end: AsyncSocketError?
+    /// How the last datagram has arrived. In a handshake it may have had messages already.
+    @exclusivity(unchecked) private(set) var lastArrival: (sender: InternetAddress, arrival: DatagramArrival)?
     private let channel: DatagramChannel
     private let isSizeGiven: Bool
     /// Of the buffers of OpenSSL.
@@ -31,8 +33,9 @@ final class DatagramLayer {
     // MARK: - Receiving
 
     /// A datagram of the peer. Its messages follow with `next()`.
-    func receive(_ datagram: UnsafeRawBufferPointer) {
-        engine.receive(datagram)
+    func receive(_ datagram: ReceivedDatagram) {
+        lastArrival = (datagram.sender, datagram.arrival)
+        engine.receive(datagram.bytes)
     }
 
     /// The next message of the peer, if there is one.

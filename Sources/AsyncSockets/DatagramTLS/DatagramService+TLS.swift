@@ -9,6 +9,7 @@ extension DatagramService {
         case .unreachable(let error): input.report(error, about: peer.socketAddress)
         case .startTLS(let request): startTLS(request)
         case .upgrading(let news): upgrade?.receive(news)
+        case .replaced: close(.replaced, isReplaced: true)
         case .opened, .events, .connect, .disconnect, .resolved, .send, .refuse, .judgedSend, .judgedReceive, .receive,
             .setReceiveMode, .roomIsBack, .setSendFilter, .setReceiveFilter, .configure, .changeDelegateQueue, .awaitEnd,
             .cancel, .closeAfterSending, .close, .perform, .retire, .reportFailures:
@@ -51,12 +52,20 @@ extension DatagramService {
         channels = [channel]
         peer = .connected(key.peer)
         let address = key.peer.socketAddress
-        record.withLock { $0.share(key.local?.socketAddress ?? channel.descriptor.localAddress, with: address) }
+        claim = record.withLock { record in
+            record.share(key.local?.socketAddress ?? channel.descriptor.localAddress, with: address)
+            return record.adoptedClaim
+        }
         journal.begin(peer: address)
     }
 }
 
 extension AsyncSocketError {
+    fileprivate static var replaced: AsyncSocketError {
+        AsyncSocketError(
+            .closedByPeer, blame: .peer, operation: "receive", message: "the peer has begun a new connection from its port")
+    }
+
     fileprivate static var receiveIsWaiting: AsyncSocketError {
         .badConfiguration(
             "startDTLS", "a receive is waiting, and its datagram could come before or after the upgrade: let it finish first")

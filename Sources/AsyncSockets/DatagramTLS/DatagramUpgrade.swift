@@ -116,7 +116,7 @@ final class DatagramUpgrade {
             switch answer {
             case .incomplete, .awaitingSettings:
                 guard let received = channel.next() else { return nil }
-                if received.sender == peer { layer.receive(received.bytes) }
+                if received.sender == peer { layer.receive(received) }
             case .awaitingTrust(let trust):
                 ask(trust)
                 return nil
@@ -197,9 +197,11 @@ final class DatagramUpgrade {
     // MARK: - The end
 
     /// The socket closes: says so to the peer, and answers everyone who waits.
-    func end(_ error: AsyncSocketError) {
+    ///
+    /// - Parameter isReplaced: The address of the peer has a new connection, which gets nothing of this one.
+    func end(_ error: AsyncSocketError, isReplaced: Bool) {
         lentWork?.cancel()
-        if let layer {
+        if let layer, !isReplaced {
             if isSecure { layer.engine.shutdown() } else { layer.engine.abandonHandshake() }
             layer.flush()
         }

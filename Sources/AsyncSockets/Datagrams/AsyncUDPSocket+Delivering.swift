@@ -33,7 +33,9 @@ extension AsyncUDPSocket: EventSocket {
         case .highWater(let count): delegate?.udpSocket(self, sendQueueReachedHighWater: count)
         case .lowWater(let count): delegate?.udpSocket(self, sendQueueReachedLowWater: count)
         case .didReceive(let arrived):
-            delegate?.udpSocket(self, didReceive: arrived.datagram, withFilterContext: arrived.datagram.filterContext)
+            if !arrived.endsAtUpgrade || !arrived.credit.isUpgradeClaimed {
+                delegate?.udpSocket(self, didReceive: arrived.datagram, withFilterContext: arrived.datagram.filterContext)
+            }
             arrived.credit.give(arrived.datagram.cost)
         case .didFailToReach(let address, let error, let credit):
             delegate?.udpSocket(self, didFailToReach: address, dueToError: error)

@@ -35,8 +35,6 @@ final class DatagramInput {
     @exclusivity(unchecked) private var modeBehindTLS: ReceiveMode?
     /// DTLS; nil on a socket in plaintext.
     @exclusivity(unchecked) private var layer: DatagramLayer?
-    /// How the last datagram of DTLS has arrived.
-    @exclusivity(unchecked) private var lastArrival: (sender: InternetAddress, arrival: DatagramArrival)?
     /// The share of the memory limit that `inbox` takes on a secure socket.
     @exclusivity(unchecked) private var inboxCost = 0
     /// The bytes that were received.
@@ -59,7 +57,7 @@ final class DatagramInput {
         self.outbox = outbox
         self.counts = counts
         self.post = post
-        credit = ReceiveCredit(limit: DatagramConfiguration().maximumPendingReceiveBytes.count) { post(.roomIsBack) }
+        credit = ReceiveCredit(limit: DatagramConfiguration().maximumPendingReceiveBytes.count, counts) { post(.roomIsBack) }
     }
 
     // MARK: - Asking
@@ -158,7 +156,7 @@ final class DatagramInput {
         switch mode {
         case .off: return false
         case .once: return unjudgedCount == 0
-        case .continuous: return credit.hasRoom
+        case .continuous: return !counts.isUpgradeClaimed.load(ordering: .relaxed) && credit.hasRoom
         }
     }
 
@@ -172,10 +170,8 @@ final class DatagramInput {
 
     /// Takes the next datagram, or the next message of one; false: nothing has come.
     private func takeNext(_ channels: [DatagramChannel], _ peer: InternetAddress?, isForTask: Bool = false) -> Bool {
-        if let layer, let lastArrival, let message = layer.next() {
-            accept(
-                message.count,
-                Datagram(message, from: lastArrival.sender, lastArrival.arrival), isForTask)
+        if let layer, let last = layer.lastArrival, let message = layer.next() {
+            accept(message.count, Datagram(message, from: last.sender, last.arrival), isForTask)
             return true
         }
         guard let received = next(channels) else { return false }
@@ -190,10 +186,7 @@ final class DatagramInput {
             counts.rateLimited.add(1, ordering: .relaxed)
             return
         }
-        if let layer {
-            lastArrival = (received.sender, received.arrival)
-            return layer.receive(received.bytes)
-        }
+        if let layer { return layer.receive(received) }
         let datagram = Datagram(Data(received.bytes), from: received.sender, received.arrival)
         accept(received.bytes.count, datagram, isForTask)
     }
@@ -222,8 +215,8 @@ final class DatagramInput {
 
     private func accept(_ datagram: Datagram, _ isForTask: Bool) {
         if isStartingTLS {
-            // It came before the marker, and those who wait came behind it.
-            if mode != .off { deliver(datagram) }
+            // It came before the marker, as `receiveOnce()` did, and all others who wait came behind it.
+            if mode == .once { deliver(datagram) }
         } else if isForTask || !receivers.isEmpty || mode == .off || !inbox.isEmpty || layer != nil {
             inboxCost += datagram.cost
             inbox.append(datagram)
@@ -234,9 +227,10 @@ final class DatagramInput {
     }
 
     private func deliver(_ datagram: consuming Datagram) {
+        let endsAtUpgrade = layer == nil && mode != .once
         if mode == .once { mode = .off }
         credit.take(datagram.cost)
-        outbox.append(.didReceive(DatagramArrived(datagram, credit)))
+        outbox.append(.didReceive(DatagramArrived(datagram, credit, endsAtUpgrade: endsAtUpgrade)))
     }
 
     /// A datagram did not arrive, as the network says. Others decide how many of these reports there are: a

@@ -41,10 +41,13 @@ enum DatagramEvent: SocketEvent {
 final class DatagramArrived: Sendable {
     let datagram: Datagram
     let credit: ReceiveCredit
+    /// It is plaintext, which is not delivered behind `startDTLS`.
+    let endsAtUpgrade: Bool
 
-    init(_ datagram: consuming Datagram, _ credit: ReceiveCredit) {
+    init(_ datagram: consuming Datagram, _ credit: ReceiveCredit, endsAtUpgrade: Bool) {
         self.datagram = datagram
         self.credit = credit
+        self.endsAtUpgrade = endsAtUpgrade
     }
 }
 
@@ -61,12 +64,17 @@ final class ReceiveCredit: Sendable {
     /// The turn waits for room.
     private let isWaiting = Atomic(false)
     private let roomIsBack: @Sendable () -> Void
+    private let counts: DatagramCounts
 
     /// - Parameter roomIsBack: Called on the thread that delivers when there is room for half of the limit.
-    init(limit: Int, roomIsBack: @escaping @Sendable () -> Void) {
+    init(limit: Int, _ counts: DatagramCounts, roomIsBack: @escaping @Sendable () -> Void) {
         self.limit = Atomic(limit)
+        self.counts = counts
         self.roomIsBack = roomIsBack
     }
+
+    /// `startDTLS` was called.
+    var isUpgradeClaimed: Bool { counts.isUpgradeClaimed.load(ordering: .acquiring) }
 
     func setLimit(_ limit: Int) {
         self.limit.store(limit, ordering: .relaxed)
@@ -149,6 +157,8 @@ enum DatagramMessage: Sendable {
     case reportFailures(to: DeliveryFailureReader, Bool)
     indirect case startTLS(TLSRequest)
     indirect case upgrading(UpgradeNews)
+    /// The peer of a listener has begun a new connection from its port.
+    case replaced
     indirect case awaitEnd(any OperationWaiter<Void>)
     indirect case cancel(any AnyObject & Sendable)
     case closeAfterSending

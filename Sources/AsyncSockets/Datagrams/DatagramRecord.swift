@@ -41,7 +41,7 @@ struct DatagramRecord {
     /// Of the call of `connect` that has the socket.
     private var claim: Int?
     private var claimCount = 0
-    /// Of a descriptor that others have connected.
+    /// Of a descriptor that others have connected, and of the socket of a listener's peer.
     private(set) var adoptedClaim = 0
     /// `disconnect()` was called, and has not happened yet.
     private var isLettingGo = false
@@ -105,7 +105,7 @@ struct DatagramRecord {
     /// The socket is for a listener's peer.
     mutating func share(_ address: SocketAddress?, with peer: SocketAddress) {
         (self.peer, sharedAddress, isShared) = (peer, address.map { InternetAddress($0) }, address != nil)
-        _ = claimConnect()
+        adoptedClaim = claimConnect() ?? 0
     }
 
     /// `disconnect()` was called: which call of `connect` it ends, if any.
@@ -135,6 +135,8 @@ struct DatagramSecurity {
 
 /// The counters of a UDP socket: written inside its turn, read by anyone.
 final class DatagramCounts: Sendable {
+    /// `startDTLS` was called, on any thread.
+    let isUpgradeClaimed = Atomic(false)
     let rateLimited = Atomic(0)
     let pendingSendBytes = Atomic(0)
     /// Datagrams for which the mailbox of a listener's peer had no room.

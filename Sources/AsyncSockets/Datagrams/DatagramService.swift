@@ -107,7 +107,7 @@ final class DatagramService {
         case .setSendFilter(let filter): output.setFilter(filter)
         case .setReceiveFilter(let filter): input.setFilter(filter)
         case .configure(let new): if new.value.version > configuration.value.version { configuration = new }
-        case .unreachable, .startTLS, .upgrading: serveTLS(message)
+        case .unreachable, .startTLS, .upgrading, .replaced: serveTLS(message)
         case .reportFailures(let reader, let isWanted): input.reportFailures(to: reader, isWanted)
         case .awaitEnd(let waiter): waiters.add(ended: waiter)
         case .cancel(let waiter): cancel(waiter)
@@ -132,8 +132,8 @@ final class DatagramService {
         case .reportFailures(let reader, _): reader.finish()
         case .opened: closeDescriptors()
         case .events, .disconnect, .resolved, .refuse, .judgedSend, .judgedReceive, .setReceiveMode, .roomIsBack, .setSendFilter,
-            .setReceiveFilter, .configure, .changeDelegateQueue, .unreachable, .upgrading, .cancel, .closeAfterSending, .close,
-            .perform, .retire:
+            .setReceiveFilter, .configure, .changeDelegateQueue, .unreachable, .upgrading, .replaced, .cancel,
+            .closeAfterSending, .close, .perform, .retire:
             break
         }
     }
@@ -288,7 +288,7 @@ final class DatagramService {
 
     // MARK: - The end
 
-    func close(_ error: AsyncSocketError?) {
+    func close(_ error: AsyncSocketError?, isReplaced: Bool = false) {
         guard !isOver else { return }
         phase = .closed(error)
         noteDrops(atEnd: true)
@@ -297,7 +297,7 @@ final class DatagramService {
             record.end = error
         }
         finishConnecting(.failure(endError))
-        upgrade?.end(endError)
+        upgrade?.end(endError, isReplaced: isReplaced)
         closeDescriptors()
         output.drop(endError)
         input.drop(endError)

@@ -1,0 +1,262 @@
+import AsyncSocketsTesting
+import Dispatch
+import Foundation
+import Glibc
+import SocketBuffers
+import SocketCore
+import SocketTLS
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// Peers and networks that do their worst around `startDTLS`.
+@Suite(.timeLimit(.minutes(20))) struct DTLSAttackTests {
+    /// Where the delegate is called.
+    enum Place: CaseIterable, Sendable { case inline, queue, socketQueue, bothQueues }
+
+    private static func socket(_ place: Place, _ recorder: DatagramRecorder) throws -> AsyncUDPSocket {
+        let (first, second) = (DispatchQueue(label: "test.first"), DispatchQueue(label: "test.second"))
+        let socket =
+            switch place {
+            case .inline: AsyncUDPSocket(inlineDelegate: recorder)
+            case .queue: AsyncUDPSocket(delegate: recorder, delegateQueue: first)
+            case .socketQueue: AsyncUDPSocket(inlineDelegate: recorder, socketQueue: first)
+            case .bothQueues: AsyncUDPSocket(delegate: recorder, delegateQueue: first, socketQueue: second)
+            }
+        return try .bound("127.0.0.1", socket)
+    }
+
+    /// What someone has injected behind the request to begin is not delivered, though it came with it.
+    @Test(arguments: Place.allCases) func plaintextBehindTheRequestIsNotDelivered(_ place: Place) async throws {
+        let recorder = DatagramRecorder { socket, told in
+            guard case .received(let datagram) = told, datagram.data == Data("STARTDTLS".utf8) else { return }
+            #expect(throws: Never.self) { try socket.beginDTLS(settings: TestCertificates.server()) }
+        }
+        let server = try Self.socket(place, recorder)
+        let client = try AsyncUDPSocket.bound()
+        try await client.connect(to: server.address)
+        try server.connect(toAddress: client.address)
+        _ = try await recorder.connected()
+        try await client.send(Data("STARTDTLS".utf8))
+        for _ in 0..<5 { try await client.send(Data("injected".utf8)) }
+        try server.beginReceiving()
+        try await client.startDTLS(settings: TestCertificates.client())
+        try await client.send(Data("secure".utf8))
+        var received: [String] = []
+        while received.last != "secure" { received.append(String(decoding: try await recorder.received().data, as: UTF8.self)) }
+        #expect(received == ["STARTDTLS", "secure"])
+    }
+
+    /// The same for a datagram that a filter judges while the upgrade begins.
+    @Test(arguments: Place.allCases) func plaintextThatAFilterAcceptsLateIsNotDelivered(_ place: Place) async throws {
+        let recorder = DatagramRecorder()
+        let server = try Self.socket(place, recorder)
+        let client = try AsyncUDPSocket.bound()
+        try await client.connect(to: server.address)
+        try server.connect(toAddress: client.address)
+        _ = try await recorder.connected()
+        let (isAsked, mayAnswer) = (Locked(false), DispatchSemaphore(value: 0))
+        server.setReceiveFilter(on: DispatchQueue(label: "test.filter")) { datagram in
+            guard datagram.data == Data("injected".utf8) else { return .accept() }
+            isAsked.withLock { $0 = true }
+            mayAnswer.wait()
+            return .accept()
+        }
+        try server.beginReceiving()
+        try await client.send(Data("injected".utf8))
+        try await eventually("the filter is asked") { isAsked.withLock { $0 } }
+        try server.beginDTLS(settings: TestCertificates.server())
+        mayAnswer.signal()
+        try await client.startDTLS(settings: TestCertificates.client())
+        try await client.send(Data("secure".utf8))
+        var received: [String] = []
+        while received.last != "secure" { received.append(String(decoding: try await recorder.received().data, as: UTF8.self)) }
+        #expect(received == ["secure"])
+    }
+
+    /// Data that overtakes the end of the handshake is delivered when that comes, without waiting for more.
+    @Test(arguments: Style.allCases) func dataThatOvertakesTheFinishedMessageIsDelivered(_ style: Style) async throws {
+        let victim = try StyledDatagramSocket(style)
+        let peer = try ManualDTLS(TestCertificates.server())
+        try await victim.connect(to: peer.socket.address)
+        try await peer.socket.connect(to: victim.socket.address)
+        async let securing: Void = victim.startDTLS(TestCertificates.client())
+        let finished = try await peer.shakeHands()
+        try await peer.send(peer.encrypt("early"))
+        try await peer.send(finished)
+        try await securing
+        #expect(try await victim.receive() == "early")
+    }
+
+    /// And so is the end of the conversation.
+    @Test(arguments: Style.allCases) func anEndThatOvertakesTheFinishedMessageIsNoticed(_ style: Style) async throws {
+        let victim = try StyledDatagramSocket(style)
+        let peer = try ManualDTLS(TestCertificates.server())
+        try await victim.connect(to: peer.socket.address)
+        try await peer.socket.connect(to: victim.socket.address)
+        async let securing = Result.of { try await victim.startDTLS(TestCertificates.client()) }
+        let finished = try await peer.shakeHands()
+        try await peer.send(peer.close())
+        try await peer.send(finished)
+        _ = await securing
+        #expect(try await victim.end()?.code == .closedByPeer)
+    }
+}
+
+@Suite(.timeLimit(.minutes(20))) struct DatagramListenerAttackTests {
+    private static func listener(isSecure: Bool) throws -> DatagramListener {
+        try DatagramListener(address: .loopback(), dtls: isSecure ? TestCertificates.server() : nil)
+    }
+
+    private static func echo(_ listener: DatagramListener) -> Task<Void, any Error> {
+        Task {
+            try await listener.run { socket in
+                for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
+            }
+        }
+    }
+
+    /// `disconnect()` is `close()` for the socket of a peer, and other peers notice nothing.
+    @Test(arguments: [false, true]) func disconnectingClosesThePeer(_ isSecure: Bool) async throws {
+        let listener = try Self.listener(isSecure: isSecure)
+        let serving = Task {
+            try await listener.run { socket in
+                for try await datagram in socket.datagrams {
+                    if datagram.data == Data("disconnect".utf8) { socket.disconnect() }
+                    try await socket.send(datagram.data)
+                }
+            }
+        }
+        var clients: [AsyncUDPSocket] = []
+        for _ in 0..<2 {
+            let client = AsyncUDPSocket()
+            try await client.connect(to: "127.0.0.1", port: listener.localPort)
+            if isSecure { try await client.startDTLS(settings: TestCertificates.client()) }
+            try await client.send(Data("hello".utf8))
+            #expect(try await client.receive().data == Data("hello".utf8))
+            clients.append(client)
+        }
+        #expect(listener.peerCount == 2)
+        try await clients[0].send(Data("disconnect".utf8))
+        try await eventually("it has gone") { listener.peerCount == 1 }
+        try await clients[1].send(Data("still".utf8))
+        #expect(try await clients[1].receive().data == Data("still".utf8))
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+
+    /// A client begins again in the middle of a handshake.
+    @Test func aClientThatRestartsInTheHandshakeIsNotEndedByTheOneBefore() async throws {
+        let listener = try Self.listener(isSecure: true)
+        let serving = Self.echo(listener)
+        let first = try ManualDTLS(TestCertificates.client())
+        try await first.socket.connect(to: "127.0.0.1", port: listener.localPort)
+        var flights = 0
+        // ClientHello, ClientHello with its cookie, and what would end the handshake.
+        _ = try await first.shakeHands { output in
+            if !output.isEmpty { flights += 1 }
+            return flights == 3
+        }
+        #expect(listener.peerCount == 1)
+        let second = try ManualDTLS(TestCertificates.client(), on: first.socket)
+        _ = try await second.shakeHands()
+        try await second.send(second.encrypt("again"))
+        #expect(try await second.receive() == "again")
+        #expect(listener.peerCount == 1)
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+
+    /// The ClientHello of the connection before comes once more, with a cookie that is still right.
+    @Test func aRepeatedClientHelloDoesNotTakeThePlaceOfALaterOne() async throws {
+        let listener = try Self.listener(isSecure: true)
+        let serving = Self.echo(listener)
+        let first = try ManualDTLS(TestCertificates.client())
+        try await first.socket.connect(to: "127.0.0.1", port: listener.localPort)
+        var flights: [[[UInt8]]] = []
+        _ = try await first.shakeHands { output in
+            if !output.isEmpty { flights.append(output) }
+            return false
+        }
+        try await first.send(first.encrypt("first"))
+        #expect(try await first.receive() == "first")
+        let second = try ManualDTLS(TestCertificates.client(), on: first.socket)
+        _ = try await second.shakeHands()
+        try await second.send(second.encrypt("second"))
+        #expect(try await second.receive() == "second")
+        try await second.send(flights[1])
+        try await second.send(second.encrypt("still"))
+        #expect(try await second.receive() == "still")
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+}
+
+/// One side of DTLS whose datagrams a test sends when it likes.
+final class ManualDTLS {
+    let socket: AsyncUDPSocket
+    private let engine: DTLSEngine
+
+    /// - Parameter settings: Of either side.
+    init(_ settings: TLSSettings<some TLSSide>, on socket: AsyncUDPSocket? = nil) throws {
+        self.socket = try socket ?? .bound()
+        let values = settings.values
+        engine = try DTLSEngine(context: TLSContext.context(for: values, over: .datagrams), settings: values, size: 1400)
+        engine.setFirstTimeout(seconds: 60)
+    }
+
+    /// Shakes hands with the peer of the socket as far as its last flight, which is returned and not sent.
+    ///
+    /// - Parameter isLast: Says of a flight whether it is the last.
+    func shakeHands(until isLast: ([[UInt8]]) -> Bool = { _ in false }) async throws -> [[UInt8]] {
+        while true {
+            let answer = engine.handshake()
+            let output = takeOutput()
+            if case .failed(let error) = answer { throw error }
+            if case .complete = answer { return output }
+            if isLast(output) { return output }
+            try await send(output)
+            let datagram = Array(try await socket.receive().data)
+            datagram.withUnsafeBytes { engine.receive($0) }
+        }
+    }
+
+    /// The next message of the peer.
+    func receive() async throws -> String {
+        let buffer = PreBuffer()
+        while true {
+            switch engine.read(into: buffer) {
+            case .bytes: return String(decoding: buffer.readableBytes, as: UTF8.self)
+            case .closed, .truncated, .failed: throw Unexpected(description: "it has ended")
+            case .incomplete:
+                let datagram = Array(try await socket.receive().data)
+                datagram.withUnsafeBytes { engine.receive($0) }
+            }
+        }
+    }
+
+    func encrypt(_ text: String) -> [[UInt8]] {
+        _ = Array(text.utf8).withUnsafeBytes { engine.write($0) }
+        return takeOutput()
+    }
+
+    /// The close_notify.
+    func close() -> [[UInt8]] {
+        engine.shutdown()
+        return takeOutput()
+    }
+
+    func send(_ datagrams: [[UInt8]]) async throws {
+        for datagram in datagrams { try await socket.send(Data(datagram)) }
+    }
+
+    private func takeOutput() -> [[UInt8]] {
+        var output: [[UInt8]] = []
+        engine.sendOutput { datagrams in
+            output = datagrams.map { Array($0) }
+            return datagrams.count
+        }
+        return output
+    }
+}
