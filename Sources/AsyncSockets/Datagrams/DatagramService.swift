@@ -241,7 +241,7 @@ final class DatagramService {
             for error in channel.takeErrors() where error.origin != .local {
                 let described = AsyncSocketError(datagram: error.systemError, "send")
                 journal.noteFailure(described, peer: peer.address)
-                input.report(described, about: error.destination ?? peer.address)
+                report(described, about: error.destination ?? peer.address)
             }
         }
     }
