@@ -25,6 +25,8 @@ enum EngineProbe {
             case "no-ipv6": try NamespaceProbe.runWithoutIPv6()
             case "no-resolver": try NamespaceProbe.runWithoutResolver()
             case "datagrams": try DatagramProbe.run(otherNamespace: CommandLine.arguments.dropFirst(2).first ?? "")
+            case "path-server": try PathProbe.runServer(CommandLine.arguments.dropFirst(2).first ?? "")
+            case "path-client": try PathProbe.runClient(CommandLine.arguments.dropFirst(2).map { $0 })
             case "memory": try MemoryProbe.run()
             case "loops": try LoopProbe.run()
             case "shortage": try ShortageProbe.run()

@@ -2,6 +2,7 @@ internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
+internal import Synchronization
 
 /// DTLS between a UDP socket and its peer: the engine, and its end. Confined to the turn.
 ///
@@ -18,9 +19,11 @@ final class DatagramLayer {
     private let isSizeGiven: Bool
     /// Of the buffers of OpenSSL.
     @exclusivity(unchecked) private var bufferRest = BufferRest()
+    private let counts: DatagramCounts
 
-    init(_ engine: DTLSEngine, over channel: DatagramChannel, isSizeGiven: Bool) {
+    init(_ engine: DTLSEngine, over channel: DatagramChannel, isSizeGiven: Bool, _ counts: DatagramCounts) {
         self.engine = engine
+        self.counts = counts
         self.channel = channel
         self.isSizeGiven = isSizeGiven
     }
@@ -131,9 +134,16 @@ final class DatagramLayer {
     }
 
     /// Learns the size of datagrams from the kernel, which knows better than before.
-    private func measurePath() {
+    func measurePath() {
         guard !isSizeGiven, let size = channel.pathSize else { return }
         engine.setPathSize(size)
+        noteLimit()
+    }
+
+    /// Tells callers how much a datagram may have.
+    func noteLimit() {
+        guard engine.isEstablished else { return }
+        counts.secureSendLimit.store(engine.maximumMessageSize, ordering: .relaxed)
     }
 }
 

@@ -6,7 +6,7 @@ extension DatagramService {
     /// The messages for DTLS and for the sockets of peers.
     func serveTLS(_ message: DatagramMessage) {
         switch message {
-        case .unreachable(let error): input.report(error, about: peer.socketAddress)
+        case .unreachable(let error): report(error, about: peer.socketAddress)
         case .startTLS(let request): startTLS(request)
         case .upgrading(let news): upgrade?.receive(news)
         case .replaced: close(.replaced, isReplaced: true)
@@ -15,6 +15,13 @@ extension DatagramService {
             .cancel, .closeAfterSending, .close, .perform, .retire, .reportFailures:
             break
         }
+    }
+
+    /// A datagram did not arrive, as the network says.
+    func report(_ error: AsyncSocketError, about address: SocketAddress?) {
+        // The messages of a handshake are sent again in datagrams that the path carries.
+        if error.errno == SystemError.tooLarge { upgrade?.layer?.measurePath() }
+        input.report(error, about: address)
     }
 
     private func startTLS(_ request: TLSRequest) {

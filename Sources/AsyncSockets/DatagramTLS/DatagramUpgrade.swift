@@ -90,7 +90,7 @@ final class DatagramUpgrade {
             if configuration.firstRetransmission != .seconds(1) {
                 engine.setFirstTimeout(seconds: configuration.firstRetransmission.inSeconds)
             }
-            let layer = DatagramLayer(engine, over: channel, isSizeGiven: size != nil)
+            let layer = DatagramLayer(engine, over: channel, isSizeGiven: size != nil, around.counts)
             if let hello = channel.takeHello(), !hello.withUnsafeBytes({ engine.listen($0) }) { return .badHello }
             self.layer = layer
             input.secure(layer)
@@ -139,7 +139,7 @@ final class DatagramUpgrade {
         let session = layer.engine.session
         let security = DatagramSecurity(session: session.map(LatestSession.share), exporter: layer.engine.exporter)
         around.record.withLock { $0.security = security }
-        around.counts.secureSendLimit.store(layer.engine.maximumMessageSize, ordering: .relaxed)
+        layer.noteLimit()
         around.journal.note(
             "DTLS established",
             ["version": session?.protocolVersion.description ?? "", "cipherSuite": session?.cipherSuite ?? ""],

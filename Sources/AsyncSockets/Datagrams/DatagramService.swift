@@ -277,7 +277,7 @@ final class DatagramService {
             for error in channel.takeErrors() where error.origin != .local {
                 let described = AsyncSocketError(datagram: error.systemError, "send")
                 journal.noteFailure(described, peer: peer.socketAddress)
-                input.report(described, about: error.destination ?? peer.socketAddress)
+                report(described, about: error.destination ?? peer.socketAddress)
             }
         }
     }

@@ -168,6 +168,8 @@ package final class DTLSEngine {
     }
 
     private func setSize() {
+        // While work is lent OpenSSL is in use elsewhere: it learns the size when that comes back.
+        guard waiting == nil else { return }
         let limit = isEstablished ? size : min(size, fallback ?? Self.handshakeLimit)
         _ = COpenSSL_setMTU(engine.ssl, limit)
     }
@@ -258,6 +260,7 @@ extension DTLSEngine {
         engine = work.finish()
         let arrived = waiting ?? []
         waiting = nil
+        setSize()
         for datagram in arrived { datagram.withUnsafeBytes { receive($0) } }
     }
 

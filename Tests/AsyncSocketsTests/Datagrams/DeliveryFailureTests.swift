@@ -111,6 +111,23 @@ import Testing
         #expect(await failures.next()?.address == refusing)
     }
 
+    @Test func aTaskThatIsBehindGetsTheOldestReports() async throws {
+        let recorder = DatagramRecorder()
+        let socket = AsyncUDPSocket(inlineDelegate: recorder)
+        try socket.bind(toAddress: .loopback())
+        let failures = try socket.deliveryFailures()
+        let port = try RawSocket.freePort()
+        for number in 1...200 {
+            try await socket.send(Data([1]), to: .loopback("127.1.0.\(number)", port: port))
+            _ = try await recorder.first { if case .failedToReach = $0 { true } else { nil } }
+        }
+        let told = recorder.history.compactMap { if case .failedToReach(let address, _) = $0 { address } else { nil } }
+        socket.close()
+        var taken: [SocketAddress?] = []
+        for await failure in failures { taken.append(failure.address) }
+        #expect(taken.count == 64 && taken == Array(told.prefix(64)))
+    }
+
     /// The reports of a peer, or of one who forges them, do not fill the log.
     @Test func reportsDoNotFillTheLog() async throws {
         let name = "reports that are many"

@@ -1,0 +1,151 @@
+internal import AsyncSockets
+internal import AsyncSocketsTesting
+internal import Foundation
+internal import Glibc
+
+/// UDP and DTLS over a router whose links carry less than those of the two machines beside it: 600 bytes of
+/// IPv4, and 1,280 of IPv6. The server has a process of its own, in another network namespace.
+enum PathProbe {
+    private static let (securePort, plainPort): (UInt16, UInt16) = (4433, 4434)
+    /// What the path carries, without the headers of UDP and IP.
+    private static let (ipv4Size, ipv6Size) = (600 - 28, 1_280 - 48)
+    /// More than the path carries, and less than the first link does.
+    private static let tooMuch = 1_300
+
+    private static func wait(_ body: @escaping @Sendable () async throws -> Void) throws {
+        let (done, outcome) = (DispatchSemaphore(value: 0), Mailbox<String?>())
+        Task {
+            do {
+                try await body()
+                outcome.put(nil)
+            } catch {
+                outcome.put("\(error)")
+            }
+            done.signal()
+        }
+        guard done.wait(timeout: .now() + 900) == .success else { throw ProbeFailure(description: "it took too long") }
+        if let failure = try outcome.next() { throw ProbeFailure(description: failure) }
+    }
+
+    private static func expect(_ condition: Bool, _ what: @autoclosure () -> String) throws {
+        guard condition else { throw ProbeFailure(description: what()) }
+    }
+
+    // MARK: - The server
+
+    /// Serves until it is killed. It says when it is ready, and which files its client needs.
+    ///
+    /// - Parameter folder: For the files.
+    static func runServer(_ folder: String) throws {
+        let authority = try CertificateAuthority()
+        // A chain of some 8 KB.
+        let names = (0..<120).map { "a-name-that-makes-the-certificate-larger-\($0).example" }
+        var settings = TLSSettings.server(identity: try authority.issue(.server(names: ["localhost"] + names)).identity())
+        settings.clients = .certificates(.optional)
+        settings.trustRoots = try authority.roots
+        settings.minimumVersion = .dtls12
+        settings.handshakeTimeout = .seconds(300)
+        let secure = try DatagramListener(port: securePort, dtls: settings)
+        let plain = try DatagramListener(port: plainPort) { try $0.setOption(.pathMTUDiscovery, to: .always) }
+        try authority.rootPEM.write(toFile: folder + "/roots.pem", atomically: true, encoding: .utf8)
+        let files = try authority.issue(.client(commonName: "alice")).write(to: folder)
+        print("\(folder)/roots.pem \(files.certificate) \(files.key)")
+        fflush(nil)
+        try wait {
+            async let first: Void = secure.run { try await serve($0) }
+            async let second: Void = plain.run { try await serve($0) }
+            _ = try await (first, second)
+        }
+    }
+
+    /// Echoes datagrams, and is asked with "?" to send what the path does not carry.
+    private static func serve(_ socket: AsyncUDPSocket) async throws {
+        for try await datagram in socket.datagrams {
+            if datagram.data == Data("?".utf8) {
+                let refusal = try await refusal(of: socket)
+                try await socket.send(Data("\(refusal.errno ?? 0) \(refusal.message) \(socket.maximumSendSize ?? 0)".utf8))
+            } else {
+                try await socket.send(datagram.data)
+            }
+        }
+    }
+
+    // MARK: - Both sides
+
+    /// Sends more than the path carries. The kernel may learn that by the first datagram, which is lost.
+    private static func refusal(of socket: AsyncUDPSocket) async throws -> AsyncSocketError {
+        let failures = try socket.deliveryFailures()
+        do {
+            try await socket.send(Data(count: tooMuch))
+            for await failure in failures where failure.error.errno == EMSGSIZE { break }
+            try await socket.send(Data(count: tooMuch))
+        } catch let error as AsyncSocketError where error.errno == EMSGSIZE {
+            return error
+        }
+        throw ProbeFailure(description: "\(tooMuch) bytes were sent twice")
+    }
+
+    // MARK: - The client
+
+    /// - Parameter files: The roots, and the client's certificate and key.
+    static func runClient(_ files: [String]) throws {
+        guard files.count == 3 else { throw ProbeFailure(description: "name three files") }
+        var settings = TLSSettings.client(serverName: "localhost")
+        settings.trustRoots = .file(path: files[0])
+        settings.minimumVersion = .dtls12
+        settings.handshakeTimeout = .seconds(300)
+        let anonymous = settings
+        settings.identity = try TLSIdentity(certificateFile: files[1], privateKeyFile: files[2])
+        let proven = settings
+        try wait {
+            // Each pair of addresses has a path of its own, of which nothing is known in the beginning. Over
+            // IPv4 the client's own messages are too large, over IPv6 its data is the first that is.
+            try await visit("198.51.100.2", from: "192.0.2.1", ipv4Size, proven)
+            try await visit("2001:db8:2::2", from: "2001:db8:1::1", ipv6Size, anonymous)
+            try await visit("198.51.100.3", from: "192.0.2.3", ipv4Size, nil)
+            try await visit("2001:db8:2::3", from: "2001:db8:1::3", ipv6Size, nil)
+        }
+        print("the path was found")
+    }
+
+    /// - Parameters:
+    ///   - size: What the path carries.
+    ///   - settings: Nil: plain datagrams.
+    private static func visit(_ host: String, from own: String, _ size: Int, _ settings: TLSClientSettings?) async throws {
+        let socket = AsyncUDPSocket()
+        defer { socket.close() }
+        try socket.bind(toPort: 0, interface: own)
+        try await socket.connect(to: host, port: settings == nil ? plainPort : securePort)
+        if let settings {
+            try await socket.startDTLS(settings: settings)
+        } else {
+            try socket.setOption(.pathMTUDiscovery, to: .always)
+        }
+        let refusal = try await refusal(of: socket)
+        try expect(refusal.message.contains(host) || refusal.message.contains("maximumSendSize"), "\(refusal)")
+        var largest = size
+        if settings != nil {
+            largest = socket.maximumSendSize ?? 0
+            // A record has at most 37 bytes around its data.
+            try expect((size - 37...size - 13).contains(largest), "\(host): \(largest) of \(size)")
+        }
+        try expect(socket.isOpen, "\(host): the socket has closed")
+        try await exchange(Data(count: largest), socket)
+        // The other direction.
+        let answer = try await exchange(Data("?".utf8), socket)
+        try expect(answer.hasPrefix("\(EMSGSIZE) "), "\(host): \(answer)")
+        if settings != nil { try expect(answer.hasSuffix(" \(largest)"), "\(host): \(answer)") }
+        try await exchange(Data("goodbye".utf8), socket)
+    }
+
+    /// Sends a datagram, again and again, until its answer comes.
+    @discardableResult
+    private static func exchange(_ data: Data, _ socket: AsyncUDPSocket) async throws -> String {
+        for _ in 0..<600 {
+            try await socket.send(data)
+            guard let answer = try? await socket.receive(timeout: .seconds(1)) else { continue }
+            return String(decoding: answer.data, as: UTF8.self)
+        }
+        throw ProbeFailure(description: "no answer to \(data.count) bytes")
+    }
+}
