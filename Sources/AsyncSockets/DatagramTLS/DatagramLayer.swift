@@ -15,9 +15,10 @@ final class DatagramLayer {
     private let channel: DatagramChannel
     private let isSizeGiven: Bool
     /// Of the buffers of OpenSSL.
-    @exclusivity(unchecked) private var bufferRest = BufferRest()
+    @exclusivity(unchecked) private var bufferRest: BufferRest
 
-    init(_ engine: DTLSEngine, over channel: DatagramChannel, isSizeGiven: Bool) {
+    init(_ engine: DTLSEngine, over channel: DatagramChannel, isSizeGiven: Bool, keeping shared: KeptBuffers = .shared) {
+        bufferRest = BufferRest(shared)
         self.engine = engine
         self.channel = channel
         self.isSizeGiven = isSizeGiven
