@@ -111,11 +111,6 @@ final class DoneWaiter: TaskWaiter<Void>, OperationWaiter, @unchecked Sendable {
     func complete(_ result: Result<Void, any Error>) { answer(result) }
 }
 
-/// Waits for a datagram. Its answer and the datagram are one.
-final class DatagramWaiter: TaskWaiter<Datagram>, OperationWaiter, @unchecked Sendable {
-    func complete(_ result: Result<Datagram, any Error>) { answer(result) }
-}
-
 final class HandshakeWaiter: TaskWaiter<HandshakeNews>, OperationWaiter, @unchecked Sendable {
     func complete(_ result: Result<HandshakeNews, any Error>) { answer(result) }
 }

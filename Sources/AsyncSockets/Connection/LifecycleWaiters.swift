@@ -35,7 +35,9 @@ struct LifecycleWaiters {
 
     /// When the first of them stops to wait.
     var deadline: Deadline? {
-        waiting.reduce(nil) { .earlier($0, $1.waiter.deadline) }
+        // One waits, mostly.
+        if waiting.count == 1 { return waiting[0].waiter.deadline }
+        return waiting.reduce(nil) { .earlier($0, $1.waiter.deadline) }
     }
 
     mutating func add(connected waiter: (any OperationWaiter<Void>)?) {

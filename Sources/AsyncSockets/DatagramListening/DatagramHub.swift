@@ -83,6 +83,7 @@ final class DatagramHub: EventHandler {
         let descriptor: DatagramDescriptor
         let receiver: DatagramReceiver
         let sender: DatagramSender
+        private let bound: InternetAddress?
         let replies = PreBuffer()
         @exclusivity(unchecked) var addresses: [(count: Int, peer: InternetAddress, source: DatagramSource?)] = []
         @exclusivity(unchecked) var isReady = true
@@ -92,6 +93,15 @@ final class DatagramHub: EventHandler {
             receiver = DatagramReceiver(maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces)
             receiver.localPort = descriptor.localAddress?.port ?? 0
             sender = DatagramSender(for: descriptor)
+            bound = descriptor.localAddress.map { InternetAddress($0) }
+        }
+
+        /// Where replies to a datagram have to say that they leave from; nil: they leave from there anyway.
+        func source(for arrival: DatagramArrival) -> DatagramSource? {
+            guard let source = arrival.replySource, source.interfaceIndex == 0, let address = source.address, let bound,
+                bound.hasHost(of: address)
+            else { return arrival.replySource }
+            return nil
         }
     }
 
@@ -255,7 +265,7 @@ final class DatagramHub: EventHandler {
         case .none: counts.ignored.add(1, ordering: .relaxed)
         case .request(let reply):
             reply.withUnsafeBytes { port.replies.append($0) }
-            port.addresses.append((reply.count, key.peer, datagram.arrival.replySource))
+            port.addresses.append((reply.count, key.peer, port.source(for: datagram.arrival)))
         case .admission:
             let digest = DTLSCookies.digest(ofHello: datagram.bytes)
             if let digest, earlier?.earlierDigests.contains(digest) == true {
@@ -287,7 +297,7 @@ final class DatagramHub: EventHandler {
         let mailbox = PeerMailbox()
         _ = mailbox.put(datagram.bytes, datagram.arrival)
         let channel = PeerChannel(
-            port.descriptor, key, from: datagram.arrival.replySource, mailbox, hasHello: digest != nil
+            port.descriptor, key, from: port.source(for: datagram.arrival), mailbox, hasHello: digest != nil
         ) { [weak self] in self?.forget(key, mailbox) }
         let connection = setup.accept(channel, key)
         let digests = (earlier.map { $0.earlierDigests + [$0.helloDigest].compactMap(\.self) } ?? []).suffix(Self.digestLimit)

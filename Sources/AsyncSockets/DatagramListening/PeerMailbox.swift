@@ -3,9 +3,7 @@ internal import SocketCore
 internal import Synchronization
 
 /// A datagram for a peer's socket, in one allocation.
-struct PeerDatagram: @unchecked Sendable {
-    // Unchecked: it is not changed once it is made.
-
+struct PeerDatagram: Sendable {
     private final class Storage: ManagedBuffer<Header, UInt8> {}
 
     private struct Header {
@@ -13,7 +11,8 @@ struct PeerDatagram: @unchecked Sendable {
         let arrival: DatagramArrival
     }
 
-    private let storage: ManagedBuffer<Header, UInt8>
+    // It is not changed once it is made.
+    nonisolated(unsafe) private let storage: ManagedBuffer<Header, UInt8>
 
     init(_ bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) {
         storage = Storage.create(minimumCapacity: bytes.count) { _ in Header(count: bytes.count, arrival: arrival) }
@@ -69,7 +68,8 @@ final class PeerMailbox: Sendable {
                 state.isAnnounced = false
                 return nil
             }
-            let datagram = state.datagrams.removeFirst()
+            // Mostly it is the only one.
+            let datagram = state.datagrams.count == 1 ? state.datagrams.removeLast() : state.datagrams.removeFirst()
             state.byteCount -= datagram.bytes.count + Self.costOfDatagram
             return datagram
         }

@@ -18,10 +18,14 @@ final class DatagramLayer {
     private let channel: DatagramChannel
     private let isSizeGiven: Bool
     /// Of the buffers of OpenSSL.
-    @exclusivity(unchecked) private var bufferRest = BufferRest()
+    @exclusivity(unchecked) private var bufferRest: BufferRest
     private let counts: DatagramCounts
 
-    init(_ engine: DTLSEngine, over channel: DatagramChannel, isSizeGiven: Bool, _ counts: DatagramCounts) {
+    init(
+        _ engine: DTLSEngine, over channel: DatagramChannel, isSizeGiven: Bool, _ counts: DatagramCounts,
+        keeping shared: KeptBuffers = .shared
+    ) {
+        bufferRest = BufferRest(shared)
         self.engine = engine
         self.counts = counts
         self.channel = channel

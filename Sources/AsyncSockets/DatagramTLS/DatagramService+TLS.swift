@@ -57,6 +57,7 @@ extension DatagramService {
     /// Begins as the socket of a listener's peer. Before the first message.
     func serve(_ channel: PeerChannel, to key: PeerKey) {
         channels = [channel]
+        sharesDescriptor = true
         peer = .connected(key.peer)
         let address = key.peer.socketAddress
         claim = record.withLock { record in

@@ -44,8 +44,8 @@ final class DatagramUpgrade {
         waiters.add(request.waiter, decidesTrust: request.waiterDecidesTrust)
     }
 
-    /// The handshake is complete.
-    var isSecure: Bool { state.isSecure }
+    /// The handshake is complete. Kept beside the state, which each turn would have to take apart.
+    @exclusivity(unchecked) private(set) var isSecure = false
     /// The role in a handshake that was refused before it began.
     var refusedRole: TLSRole? { state.refusedRole }
 
@@ -53,8 +53,7 @@ final class DatagramUpgrade {
 
     /// The socket is secure, and there is nothing to be done about that.
     var isQuiet: Bool {
-        guard state.isSecure, let layer else { return false }
-        return layer.isQuiet
+        isSecure && layer?.isQuiet == true
     }
 
     /// Goes on towards DTLS. The error ends the socket.
@@ -135,6 +134,7 @@ final class DatagramUpgrade {
 
     private func didSecure(_ layer: DatagramLayer, _ peer: InternetAddress, _ input: DatagramInput, _ output: DatagramOutput) {
         state.succeed()
+        isSecure = state.isSecure
         clock = nil
         let session = layer.engine.session
         let security = DatagramSecurity(session: session.map(LatestSession.share), exporter: layer.engine.exporter)
@@ -214,7 +214,7 @@ final class DatagramUpgrade {
     // MARK: - Time
 
     var deadline: Deadline? {
-        if let layer, state.isSecure, waiters.isEmpty { return layer.restDeadline.isNever ? nil : layer.restDeadline }
+        if let layer, isSecure, waiters.isEmpty { return layer.restDeadline.isNever ? nil : layer.restDeadline }
         let own = waiters.deadline(with: clock)
         guard let seconds = layer?.engine.secondsToTimeout else { return own }
         return .earlier(own, Deadline(after: seconds))

@@ -39,16 +39,18 @@ struct BufferRest {
     /// The seconds between two looks.
     static let interval = 1.0
 
-    init(_ shared: KeptBuffers = .shared) {
+    init(_ shared: KeptBuffers) {
         self.shared = shared
     }
 
     /// The socket is quiet. False: its buffers are to be freed.
-    mutating func keep(at now: @autoclosure () -> Deadline = .now) -> Bool {
+    ///
+    /// - Parameter now: Nil: the clock is read if that is needed.
+    mutating func keep(at now: Deadline? = nil) -> Bool {
         wasUsed = true
         if !deadline.isNever { return true }
         guard shared.take() else { return false }
-        deadline = Deadline(after: Self.interval, from: now()) ?? .never
+        deadline = Deadline(after: Self.interval, from: now ?? .now) ?? .never
         wasUsed = false
         return true
     }

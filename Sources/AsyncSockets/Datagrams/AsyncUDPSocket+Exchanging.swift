@@ -49,7 +49,12 @@ extension AsyncUDPSocket {
     func connection(reaching address: SocketAddress) -> DatagramConnection? {
         let family = address.family
         guard family.isInternet, address.port != 0 else { return nil }
-        let connection = state.withLock { $0.configuration.value.isEnabled(family) ? $0.connection : nil }
+        let connection = state.withLock { state in
+            // The fields, not a method: that would copy the configuration.
+            let isEnabled =
+                family == .ipv4 ? state.configuration.value.isIPv4Enabled : state.configuration.value.isIPv6Enabled
+            return isEnabled ? state.connection : nil
+        }
         guard let connection, connection.record.withLock({ $0.isInUse }) else { return nil }
         return connection
     }

@@ -30,6 +30,15 @@ public struct Datagram: Sendable {
     var cost: Int { data.count + 256 }
 }
 
+/// A task that waits for a datagram, which is its answer.
+typealias DatagramWaiter = TaskWaiter<Datagram>
+
+/// The answer to a task that wants a datagram.
+enum DirectReceive {
+    case served(Datagram)
+    case waits(DatagramWaiter)
+}
+
 /// The verdict of a receive filter on a datagram.
 public enum DatagramVerdict: Sendable {
     /// It is delivered, with `context` as its `filterContext`.

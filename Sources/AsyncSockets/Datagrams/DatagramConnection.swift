@@ -147,7 +147,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
 
     // A function of its own: a task that waits has memory for those that it is in.
     @inline(never)
-    private func beginReceive(_ limit: OperationLimit) -> DatagramService.DirectReceive {
+    private func beginReceive(_ limit: OperationLimit) -> DirectReceive {
         if turn.enterIfFree() {
             let answer = service.takeOrWait(limit)
             leaveTurn()

@@ -87,7 +87,7 @@ final class DatagramInput {
     /// task waits. Nil: there may be more than a turn should take, or something else comes first.
     func takeOrWait(
         _ channels: [DatagramChannel], _ peer: InternetAddress?, _ limit: OperationLimit
-    ) -> DatagramService.DirectReceive? {
+    ) -> DirectReceive? {
         guard receivers.isEmpty, !isStartingTLS else { return nil }
         for _ in 0..<Self.datagramsPerTurn {
             if let datagram = takeFromInbox() { return .served(datagram) }
@@ -188,14 +188,18 @@ final class DatagramInput {
         }
         if let layer { return layer.receive(received) }
         let datagram = Datagram(Data(received.bytes), from: received.sender, received.arrival)
-        accept(received.bytes.count, datagram, isForTask)
+        accept(received.bytes.count, consume datagram, isForTask)
     }
 
     /// Has the filter judge a datagram.
-    private func accept(_ count: Int, _ datagram: Datagram, _ isForTask: Bool) {
+    private func accept(_ count: Int, _ datagram: consuming Datagram, _ isForTask: Bool) {
         byteCount += count
         datagramCount += 1
-        guard let filter else { return accept(datagram, isForTask) }
+        if filter == nil { accept(consume datagram, isForTask) } else { askFilter(datagram, isForTask) }
+    }
+
+    private func askFilter(_ datagram: Datagram, _ isForTask: Bool) {
+        guard let filter else { return }
         unjudgedCount += 1
         credit.take(datagram.cost)
         let verdict = filter.judge(datagram) { [post] in post(.judgedReceive(datagram, $0)) }
@@ -213,16 +217,18 @@ final class DatagramInput {
         }
     }
 
-    private func accept(_ datagram: Datagram, _ isForTask: Bool) {
+    private func accept(_ datagram: consuming Datagram, _ isForTask: Bool) {
         if isStartingTLS {
             // It came before the marker, as `receiveOnce()` did, and all others who wait came behind it.
-            if mode == .once { deliver(datagram) }
+            if mode == .once { deliver(consume datagram) }
+        } else if !isForTask, inbox.isEmpty, !receivers.isEmpty {
+            receivers.removeFirst().answer(.success(consume datagram))
         } else if isForTask || !receivers.isEmpty || mode == .off || !inbox.isEmpty || layer != nil {
             inboxCost += datagram.cost
-            inbox.append(datagram)
+            inbox.append(consume datagram)
             if !isForTask { serveInbox() }
         } else {
-            deliver(datagram)
+            deliver(consume datagram)
         }
     }
 
@@ -249,7 +255,7 @@ final class DatagramInput {
     /// Gives what was received to those who wait for it.
     private func serveInbox() {
         if isStartingTLS { return }
-        while !receivers.isEmpty, let datagram = takeFromInbox() { receivers.removeFirst().complete(.success(datagram)) }
+        while !receivers.isEmpty, let datagram = takeFromInbox() { receivers.removeFirst().answer(.success(datagram)) }
         while mode != .off, layer == nil || credit.hasRoom, let datagram = takeFromInbox() { deliver(datagram) }
     }
 
@@ -258,7 +264,7 @@ final class DatagramInput {
     /// False when the waiter does not wait here.
     func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
         guard let index = receivers.firstIndex(where: { $0 === waiter }) else { return false }
-        receivers.remove(at: index).complete(.failure(error))
+        receivers.remove(at: index).answer(.failure(error))
         return true
     }
 
@@ -276,7 +282,7 @@ final class DatagramInput {
     func refuse(_ error: AsyncSocketError) {
         let refused = receivers
         receivers = []
-        for receiver in refused { receiver.complete(.failure(error)) }
+        for receiver in refused { receiver.answer(.failure(error)) }
     }
 
     var deadline: Deadline? {

@@ -52,6 +52,8 @@ final class DatagramService {
     /// nothing.
     @exclusivity(unchecked) private var mayHaveDeadline = true
     @exclusivity(unchecked) private var needsPump = false
+    /// The listener counts the drops of the kernel.
+    @exclusivity(unchecked) var sharesDescriptor = false
     let journal: DatagramJournal
 
     init(
@@ -125,7 +127,7 @@ final class DatagramService {
         switch message {
         case .connect(_, _, _, let waiter): waiter?.complete(.failure(endError))
         case .send(let packet): if case .waiter(let waiter) = packet.completion { waiter.complete(.failure(endError)) }
-        case .receive(let waiter): waiter.complete(.failure(endError))
+        case .receive(let waiter): waiter.answer(.failure(endError))
         case .startTLS(let request): request.waiter?.complete(.failure(endError))
         case .upgrading(.verdictOf(let waiter, _, _)): waiter.complete(.failure(endError))
         case .awaitEnd(let waiter): waiter.complete(.success(()))
@@ -211,12 +213,13 @@ final class DatagramService {
     func pump() {
         guard needsPump, !isOver else { return }
         needsPump = false
-        reportErrors()
-        if upgrade != nil, let error = goOnWithTLS() { return close(error) }
+        if channels.contains(where: { $0.hasErrors }) { reportErrors() }
+        // On a secure socket that comes behind what has arrived.
+        if upgrade?.isSecure == false, let error = goOnWithTLS() { return close(error) }
         let mayReceive = input.pump(channels, peer.address)
         let maySend = output.pump(channels, peer)
         if upgrade != nil, let error = goOnWithTLS() { return close(error) }
-        noteDrops(atEnd: false)
+        if !sharesDescriptor { noteDrops(atEnd: false) }
         var hasErrors = false
         for channel in channels where !channel.isSteady {
             if let failure = channel.failure { return close(AsyncSocketError(failure, operation: "receive")) }
@@ -247,12 +250,6 @@ final class DatagramService {
         case .closing: .failure(AsyncSocketError.closing("send"))
         case .closed: .failure(endError)
         }
-    }
-
-    /// The answer to a task that wants a datagram.
-    enum DirectReceive {
-        case served(Datagram)
-        case waits(DatagramWaiter)
     }
 
     /// A datagram for a task, if there is one now; otherwise the task waits. Nil: the pump is needed.

@@ -39,6 +39,13 @@ package struct DatagramSendReport {
 
     /// Nothing was handled.
     package init() {}
+
+    /// One was sent.
+    static var one: DatagramSendReport {
+        var report = DatagramSendReport()
+        report.handledCount = 1
+        return report
+    }
 }
 
 /// Sends datagrams in batches.
@@ -78,7 +85,14 @@ package final class DatagramSender {
 
     /// Sends one, if there is room for it.
     package func send(_ datagram: OutgoingDatagram) -> DatagramSendReport {
+        if datagram.sizeError == nil, datagram.send(through: descriptor) { return .one }
+        return resend(datagram, after: SystemError("sendmsg"))
+    }
+
+    @inline(never)
+    private func resend(_ datagram: OutgoingDatagram, after error: SystemError) -> DatagramSendReport {
         var progress = Progress()
+        if datagram.sizeError == nil { noteFailure(&progress, error, run: 1, of: datagram.bytes.count, datagram.destination) }
         while progress.report.handledCount == 0, progress.report.rest == .none { send(datagram, &progress) }
         return progress.report
     }

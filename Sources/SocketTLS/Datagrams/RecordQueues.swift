@@ -31,7 +31,7 @@ final class RecordQueues {
         while !rest.isEmpty {
             guard let header = RecordHeader(rest), header.isOfDTLS else { return droppedCount += 1 }
             let record = UnsafeRawBufferPointer(rebasing: rest[..<header.recordSize])
-            rest = UnsafeRawBufferPointer(rebasing: rest[header.recordSize...])
+            rest = UnsafeRawBufferPointer(rebasing: rest[record.count...])
             if header.isUsable(isEstablished: isEstablished), buffer.count + record.count <= Self.byteLimit {
                 buffer.append(record)
                 received.append(record.count)
