@@ -99,7 +99,8 @@ final class DatagramUpgrade {
         _ channel: DatagramChannel, _ peer: SocketAddress, _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
         guard let layer else { return nil }
-        for _ in 0..<Self.datagramsPerTurn {
+        let recordLimit = layer.engine.acceptedRecordCount + DatagramInput.recordsPerTurn
+        for _ in 0..<Self.datagramsPerTurn where layer.engine.acceptedRecordCount < recordLimit {
             let answer = layer.engine.handshake()
             layer.flush()
             switch answer {

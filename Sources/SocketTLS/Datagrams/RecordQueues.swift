@@ -1,3 +1,4 @@
+internal import COpenSSL
 internal import SocketBuffers
 
 /// The records of DTLS (RFC 6347, section 4.1): where each begins and ends in the buffers of an `EngineBIO`,
@@ -13,11 +14,32 @@ final class RecordQueues {
     private(set) var nextPlainSequence: UInt64 = 0
     /// The records that were not of DTLS, not authentic, or not new.
     private(set) var droppedCount = 0
+    /// The records that OpenSSL was given, or will be.
+    private(set) var acceptedCount = 0
     /// Records that OpenSSL has read, and whose data it has not returned.
     private var unreturnedCount = 0
 
+    /// The fewest bytes of an encrypted record. OpenSSL ends the connection at one that has no room for what
+    /// its cipher adds, which anyone can send with a forged address.
+    var leastLength = RecordQueues.leastLength(with: nil)
+    /// The peer has changed to its keys.
+    private var hasReadCipherChange = false
+    /// Records that OpenSSL may have put aside since.
+    private var asideCount = 0
+
+    /// In a handshake OpenSSL puts up to a hundred records aside that come before their keys, and as many
+    /// with data, and keeps a buffer of 17 KB for each.
+    private static let asideLimit = 16
     /// The most bytes that wait for OpenSSL; more are dropped, as on the way.
     private static let byteLimit = 64 * 1024
+
+    /// The bytes that a cipher adds: an explicit nonce and a tag (RFC 5288; RFC 6655; RFC 7905), or at least a
+    /// code of up to 48 bytes. The most of them for a cipher that is not known yet.
+    static func leastLength(with cipher: OpaquePointer?) -> Int {
+        guard let cipher, SSL_CIPHER_is_aead(cipher) == 1 else { return 48 }
+        let name = SSL_CIPHER_get_name(cipher).map { String(cString: $0) } ?? ""
+        return name.contains("CHACHA20") || name.hasSuffix("CCM8") ? 16 : 24
+    }
 
     /// The records of a datagram that OpenSSL may see. The rest of a datagram behind something else is
     /// dropped.
@@ -28,12 +50,32 @@ final class RecordQueues {
         var rest = datagram[...]
         while !rest.isEmpty {
             guard let header = RecordHeader(rest), header.isUsable(isEstablished: isEstablished),
-                buffer.count + header.recordSize <= Self.byteLimit
-            else { return droppedCount += 1 }
+                header.epoch == 0 || header.length >= leastLength, buffer.count + header.recordSize <= Self.byteLimit
+            else { return noteDropped() }
+            acceptedCount += 1
             buffer.append(UnsafeRawBufferPointer(rebasing: rest.prefix(header.recordSize)))
             received.append(header.recordSize)
             rest = rest.dropFirst(header.recordSize)
         }
+    }
+
+    /// A datagram, or the rest of one, counts for nothing.
+    func noteDropped() {
+        droppedCount += 1
+    }
+
+    /// Whether OpenSSL may read this record. One that it would put aside in vain is dropped and counted.
+    func admits(_ record: UnsafeRawBufferPointer, isEstablished: Bool) -> Bool {
+        if isEstablished { return true }
+        let isOfSecondEpoch = record[4] == 1
+        if !isOfSecondEpoch, record[0] == RecordHeader.cipherChange { (hasReadCipherChange, asideCount) = (true, 0) }
+        guard isOfSecondEpoch, !hasReadCipherChange || record[0] == RecordHeader.data else { return true }
+        guard asideCount < Self.asideLimit else {
+            noteDropped()
+            return false
+        }
+        asideCount += 1
+        return true
     }
 
     /// OpenSSL reads this record. In a handshake other records than those with data have their use.
@@ -72,6 +114,7 @@ struct RecordHeader {
     let length: Int
 
     static let size = 13
+    static let cipherChange: UInt8 = 20
     static let handshake: UInt8 = 22
     static let data: UInt8 = 23
     /// ChangeCipherSpec, alerts, messages of the handshake and data.
