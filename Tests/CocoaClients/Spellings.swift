@@ -42,8 +42,10 @@ package enum Spellings {
         let options = [kSecImportExportPassphrase as String: passphrase]
         let status = SecPKCS12Import(pkcs12 as CFData, options as CFDictionary, &items)
         guard status == errSecSuccess, let first = (items as? [[String: Any]])?.first else { return (status, nil, []) }
+        guard let found = first[kSecImportItemIdentity as String] else { return (status, nil, []) }
+        // Apple's types need the exclamation mark: `as?` to a type of Core Foundation always succeeds there.
         // swift-format-ignore: NeverForceUnwrap
-        let identity = first[kSecImportItemIdentity as String] as! SecIdentity
+        let identity = found as! SecIdentity
         let chain = first[kSecImportItemCertChain as String] as? [SecCertificate] ?? []
         return (status, identity, chain)
     }

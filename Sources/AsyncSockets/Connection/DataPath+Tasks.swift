@@ -27,8 +27,7 @@ extension DataPath {
         return nil
     }
 
-    /// Calls `body` with the bytes that are there, and takes them; false when there are none, or when a read
-    /// waits for them.
+    /// Calls `body` with the bytes that are there, and takes them. False: no byte is there, or a read waits.
     func takeBytes(_ body: (RawSpan) -> Void) -> Bool {
         guard let channel, ending.intent == nil, reads.isEmpty else { return false }
         if reads.preBuffer.isEmpty, isCollecting { flush() }

@@ -206,7 +206,7 @@ final class DatagramHub: EventHandler {
         var mayHaveMore = false
         for port in ports {
             receive(from: port)
-            mayHaveMore = mayHaveMore || port.isReady
+            mayHaveMore = mayHaveMore || port.isReady || !port.receiver.isEmpty
         }
         for connection in announced { connection.handle(.readable) }
         announced.removeAll(keepingCapacity: true)
@@ -214,10 +214,16 @@ final class DatagramHub: EventHandler {
     }
 
     private func receive(from port: Port) {
-        for _ in 0..<Self.datagramsPerTurn {
-            while let datagram = port.receiver.next() { dispatch(datagram, port) }
-            answerStrangers(port)
-            guard port.isReady else { return }
+        defer { answerStrangers(port) }
+        var left = Self.datagramsPerTurn
+        // Errors count too: others decide how many there are.
+        while left > 0 {
+            while left > 0, let datagram = port.receiver.next() {
+                dispatch(datagram, port)
+                left -= 1
+            }
+            guard port.isReady, left > 0 else { return }
+            left -= 1
             switch port.receiver.receive(from: port.descriptor) {
             case .received(let mayHaveMore): port.isReady = mayHaveMore
             case .wouldBlock: port.isReady = false
@@ -231,8 +237,6 @@ final class DatagramHub: EventHandler {
                 setup.logger.error("a listener for datagrams receives nothing any more", metadata: ["error": "\(error)"])
             }
         }
-        while let datagram = port.receiver.next() { dispatch(datagram, port) }
-        answerStrangers(port)
     }
 
     private func dispatch(_ datagram: ReceivedDatagram, _ port: Port) {

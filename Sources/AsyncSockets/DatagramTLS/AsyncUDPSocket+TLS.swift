@@ -10,9 +10,9 @@ extension AsyncUDPSocket {
     ///
     /// Datagrams that were sent before the call are plaintext, and later ones are encrypted. A
     /// `receiveOnce()` of the delegate from before gets its datagram first. After that nothing in plaintext
-    /// is delivered any more: what was received and not delivered is dropped, and what arrives without being
-    /// of DTLS is dropped and counted (`droppedRecordCount`). For DTLS from the first datagram call it right
-    /// after `connect`.
+    /// is delivered any more: what was received and not delivered is dropped, also when it is on its way to
+    /// a delegate or a filter, and what arrives without being of DTLS is dropped and counted
+    /// (`droppedRecordCount`). For DTLS from the first datagram call it right after `connect`.
     ///
     /// Returns when the handshake is complete and the peer trusted. The messages of the handshake are sent
     /// again when answers do not come, after a second, two, four and so on, until

@@ -109,7 +109,8 @@ final class DatagramUpgrade {
         _ channel: DatagramChannel, _ peer: InternetAddress, _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
         guard let layer else { return nil }
-        for _ in 0..<Self.datagramsPerTurn {
+        let recordLimit = layer.engine.acceptedRecordCount + DatagramInput.recordsPerTurn
+        for _ in 0..<Self.datagramsPerTurn where layer.engine.acceptedRecordCount < recordLimit {
             let answer = layer.engine.handshake()
             layer.flush()
             switch answer {

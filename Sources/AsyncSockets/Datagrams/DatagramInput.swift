@@ -6,7 +6,7 @@
 //  3. A task that waits comes before the delegate. Its answer and its datagram are one, so a cancellation
 //     loses none: it finds the task waiting, or comes too late.
 //  4. A connected socket hears its peer alone, also when others were received before it connected.
-//  5. A turn takes a limited number, so that others on the loop get theirs.
+//  5. A turn takes a limited number, of datagrams and of records, so that others on the loop get theirs.
 //  6. Behind the marker of `startDTLS` nothing in plaintext is received, except for a `receiveOnce()` that
 //     came before it. From the handshake on all that arrives goes to the layer, and its messages take the
 //     same way as datagrams do. Up to 64 KiB of them are received ahead, since an end must be noticed.
@@ -51,6 +51,8 @@ final class DatagramInput {
 
     private static let datagramsPerTurn = 128
     private static let bytesPerTurn = 1 << 20
+    /// Of DTLS. A datagram may have thousands, and each costs, also one that is not authentic.
+    static let recordsPerTurn = 256
     private static let aheadLimit = 64 * 1024
 
     init(_ outbox: EventOutbox<DatagramEvent>, _ counts: DatagramCounts, post: @escaping @Sendable (DatagramMessage) -> Void) {
@@ -89,7 +91,8 @@ final class DatagramInput {
         _ channels: [DatagramChannel], _ peer: InternetAddress?, _ limit: OperationLimit
     ) -> DirectReceive? {
         guard receivers.isEmpty, !isStartingTLS else { return nil }
-        for _ in 0..<Self.datagramsPerTurn {
+        let recordLimit = recordCount + Self.recordsPerTurn
+        for _ in 0..<Self.datagramsPerTurn where recordCount < recordLimit {
             if let datagram = takeFromInbox() { return .served(datagram) }
             guard unjudgedCount == 0 else { return nil }
             if takeNext(channels, peer, isForTask: true) { continue }
@@ -140,13 +143,16 @@ final class DatagramInput {
     func pump(_ channels: [DatagramChannel], _ peer: InternetAddress?) -> Bool {
         serveInbox()
         let limit = byteCount + Self.bytesPerTurn
-        for _ in 0..<Self.datagramsPerTurn where byteCount < limit {
+        let recordLimit = recordCount + Self.recordsPerTurn
+        for _ in 0..<Self.datagramsPerTurn where byteCount < limit && recordCount < recordLimit {
             guard wantsDatagram, takeNext(channels, peer) else {
                 return wantsDatagram && channels.contains { $0.mayHaveInput }
             }
         }
         return wantsDatagram
     }
+
+    private var recordCount: Int { layer?.engine.acceptedRecordCount ?? 0 }
 
     private var wantsDatagram: Bool {
         if isBetweenFilters { return false }
@@ -156,7 +162,8 @@ final class DatagramInput {
         switch mode {
         case .off: return false
         case .once: return unjudgedCount == 0
-        case .continuous: return !counts.isUpgradeClaimed.load(ordering: .relaxed) && credit.hasRoom
+        case .continuous where counts.isUpgradeClaimed.load(ordering: .relaxed): return false
+        case .continuous: return credit.hasRoom
         }
     }
 

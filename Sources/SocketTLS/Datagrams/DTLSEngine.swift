@@ -26,6 +26,7 @@ package final class DTLSEngine {
     @exclusivity(unchecked) private var engine: TLSEngine
     /// Datagrams that have come while work was lent.
     @exclusivity(unchecked) private var waiting: [[UInt8]]?
+    @exclusivity(unchecked) private var waitingByteCount = 0
     private let records: RecordQueues
     private var timeoutCount = 0
     /// The most bytes of a datagram, without the headers of UDP and IP.
@@ -47,7 +48,9 @@ package final class DTLSEngine {
     private static let fallbacks = [1232, 548]
     /// OpenSSL needs so many.
     package static let leastSize = 256
-    private static let waitingLimit = 64
+    /// The most bytes that wait while work is lent, with some for each datagram.
+    private static let waitingLimit = 64 * 1024
+    private static let costOfWaiting = 64
 
     /// A new connection. `context` must be made from the same `settings`, over datagrams.
     ///
@@ -74,15 +77,21 @@ package final class DTLSEngine {
     package var isEstablished: Bool { engine.course.isEstablished }
     /// Records of the peer, or of others, that counted for nothing.
     package var droppedRecordCount: Int { records.droppedCount }
+    /// Records that cost work, also when they count for nothing in the end.
+    package var acceptedRecordCount: Int { records.acceptedCount }
 
     // MARK: - Receiving
 
     /// A datagram of the peer has arrived.
     package func receive(_ datagram: UnsafeRawBufferPointer) {
         if waiting != nil {
-            if (waiting?.count ?? 0) < Self.waitingLimit { waiting?.append(Array(datagram)) }
+            let cost = datagram.count + Self.costOfWaiting
+            guard waitingByteCount + cost <= Self.waitingLimit else { return records.noteDropped() }
+            waitingByteCount += cost
+            waiting?.append(Array(datagram))
             return
         }
+        if !isEstablished { records.leastLength = RecordQueues.leastLength(with: SSL_get_pending_cipher(engine.ssl)) }
         records.accept(datagram, into: engine.received, isEstablished: isEstablished)
         mayHaveMessages = true
     }
@@ -242,7 +251,9 @@ extension DTLSEngine {
         if records.received.count < unread { timeoutCount = 0 }
         switch answer {
         case .awaitingWork: waiting = []
-        case .complete: setSize()
+        case .complete:
+            records.leastLength = RecordQueues.leastLength(with: SSL_get_current_cipher(engine.ssl))
+            setSize()
         case .incomplete, .awaitingTrust, .awaitingSettings, .failed: break
         }
         return answer
@@ -259,7 +270,7 @@ extension DTLSEngine {
     package func takeBack(_ work: HandshakeWork) {
         engine = work.finish()
         let arrived = waiting ?? []
-        waiting = nil
+        (waiting, waitingByteCount) = (nil, 0)
         setSize()
         for datagram in arrived { datagram.withUnsafeBytes { receive($0) } }
     }

@@ -29,7 +29,7 @@ extension EngineBIO {
     private func readRecord(into room: UnsafeMutableRawBufferPointer) -> Transfer {
         if poisonGiven != nil || isAbandoned { return .endOfFile }
         if isHeld { return .tryAgain }
-        guard let records, let size = records.received.popFirst() else { return .tryAgain }
+        guard let records, let size = popRecord(of: records) else { return .tryAgain }
         let record = UnsafeRawBufferPointer(rebasing: received.readableBytes[..<size])
         records.noteRead(record, isEstablished: withholdsEnd)
         // OpenSSL has room for the largest record.
@@ -39,6 +39,16 @@ extension EngineBIO {
         handshakeByteCount += size
         hasHeardFromPeer = true
         return .moved(count)
+    }
+
+    /// The size of the next record that OpenSSL may see; those before it are dropped.
+    private func popRecord(of records: RecordQueues) -> Int? {
+        while let size = records.received.popFirst() {
+            let record = UnsafeRawBufferPointer(rebasing: received.readableBytes[..<size])
+            if records.admits(record, isEstablished: withholdsEnd) { return size }
+            received.consume(size)
+        }
+        return nil
     }
 
     private static func writeDatagram(_ bio: OpaquePointer?, _ bytes: UnsafePointer<CChar>?, _ count: Int32) -> Int32 {

@@ -1,3 +1,4 @@
+internal import COpenSSL
 internal import SocketBuffers
 
 /// The records of DTLS (RFC 6347, section 4.1): where each begins and ends in the buffers of an `EngineBIO`,
@@ -13,11 +14,32 @@ final class RecordQueues {
     @exclusivity(unchecked) private(set) var nextPlainSequence: UInt64 = 0
     /// The records that were not of DTLS, not authentic, or not new.
     @exclusivity(unchecked) private(set) var droppedCount = 0
+    /// The records that OpenSSL was given, or will be.
+    @exclusivity(unchecked) private(set) var acceptedCount = 0
     /// Records that OpenSSL has read, and whose data it has not returned.
     @exclusivity(unchecked) private var unreturnedCount = 0
 
+    /// The fewest bytes of an encrypted record. OpenSSL ends the connection at one that has no room for what
+    /// its cipher adds, which anyone can send with a forged address.
+    @exclusivity(unchecked) var leastLength = RecordQueues.leastLength(with: nil)
+    /// The peer has changed to its keys.
+    @exclusivity(unchecked) private var hasReadCipherChange = false
+    /// Records that OpenSSL may have put aside since.
+    @exclusivity(unchecked) private var asideCount = 0
+
+    /// In a handshake OpenSSL puts up to a hundred records aside that come before their keys, and as many
+    /// with data, and keeps a buffer of 17 KB for each.
+    private static let asideLimit = 16
     /// The most bytes that wait for OpenSSL; more are dropped, as on the way.
     private static let byteLimit = 64 * 1024
+
+    /// The bytes that a cipher with an AEAD adds: a tag, and with some an explicit nonce (RFC 5288; RFC 6655;
+    /// RFC 7905). For a cipher that is not known yet so many that none of them is too long.
+    static func leastLength(with cipher: OpaquePointer?) -> Int {
+        guard let cipher else { return 24 }
+        let name = SSL_CIPHER_get_name(cipher).map { String(cString: $0) } ?? ""
+        return name.contains("CHACHA20") || name.hasSuffix("CCM8") ? 16 : 24
+    }
 
     /// The records of a datagram that OpenSSL may see. Other records are dropped, and so is the rest of a
     /// datagram behind something that is not a record.
@@ -29,16 +51,37 @@ final class RecordQueues {
     func accept(_ datagram: UnsafeRawBufferPointer, into buffer: PreBuffer, isEstablished: Bool) {
         var rest = datagram
         while !rest.isEmpty {
-            guard let header = RecordHeader(rest), header.isOfDTLS else { return droppedCount += 1 }
+            guard let header = RecordHeader(rest), header.isOfDTLS else { return noteDropped() }
             let record = UnsafeRawBufferPointer(rebasing: rest[..<header.recordSize])
             rest = UnsafeRawBufferPointer(rebasing: rest[record.count...])
-            if header.isUsable(isEstablished: isEstablished), buffer.count + record.count <= Self.byteLimit {
+            let isLongEnough = header.epoch == 0 || header.length >= leastLength
+            if isLongEnough, header.isUsable(isEstablished: isEstablished), buffer.count + record.count <= Self.byteLimit {
+                acceptedCount += 1
                 buffer.append(record)
                 received.append(record.count)
             } else {
-                droppedCount += 1
+                noteDropped()
             }
         }
+    }
+
+    /// A datagram, or the rest of one, counts for nothing.
+    func noteDropped() {
+        droppedCount += 1
+    }
+
+    /// Whether OpenSSL may read this record. One that it would put aside in vain is dropped and counted.
+    func admits(_ record: UnsafeRawBufferPointer, isEstablished: Bool) -> Bool {
+        if isEstablished { return true }
+        let isOfSecondEpoch = record[4] == 1
+        if !isOfSecondEpoch, record[0] == RecordHeader.cipherChange { (hasReadCipherChange, asideCount) = (true, 0) }
+        guard isOfSecondEpoch, !hasReadCipherChange || record[0] == RecordHeader.data else { return true }
+        guard asideCount < Self.asideLimit else {
+            noteDropped()
+            return false
+        }
+        asideCount += 1
+        return true
     }
 
     /// OpenSSL reads this record. In a handshake other records than those with data have their use.
@@ -80,6 +123,7 @@ struct RecordHeader {
     let length: Int
 
     static let size = 13
+    static let cipherChange: UInt8 = 20
     static let handshake: UInt8 = 22
     static let data: UInt8 = 23
     /// ChangeCipherSpec, alerts, messages of the handshake and data.

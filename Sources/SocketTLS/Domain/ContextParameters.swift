@@ -46,14 +46,20 @@ struct ContextParameters {
     private static let suiteOfKeys = "ECDHE-PSK-CHACHA20-POLY1305"
 
     private func setCipherSuites(on context: OpaquePointer) throws(TLSError) {
-        var (names12, names13): ([String], [String]) = ([], [])
-        for name in policy.cipherSuites {
-            let suite = try CipherSuite(name)
-            if suite.isOfTLS13 { names13.append(suite.name) } else { names12.append(suite.name) }
-        }
-        guard Set(names12 + names13).count == policy.cipherSuites.count else {
+        var suites: [CipherSuite] = []
+        for name in policy.cipherSuites { suites.append(try CipherSuite(name)) }
+        guard Set(suites.map(\.name)).count == suites.count else {
             throw Self.invalid("cipherSuites names a suite twice")
         }
+        if Self.oldest(of: context).isForDatagrams {
+            // OpenSSL ends a connection of DTLS at a record whose code is wrong, and anyone can forge one.
+            suites.removeAll { !$0.hasAEAD }
+            guard suites.contains(where: { !$0.isOfTLS13 }) || preSharedKeys != nil else {
+                throw Self.invalid("cipherSuites has none with an AEAD for DTLS 1.2: it does not use those with CBC")
+            }
+        }
+        var names13 = suites.filter(\.isOfTLS13).map(\.name)
+        var names12 = suites.filter { !$0.isOfTLS13 }.map(\.name)
         if names12.isEmpty, Self.oldest(of: context) < .tls13 {
             throw Self.invalid("cipherSuites has none for TLS 1.2, which minimumVersion allows")
         }
@@ -165,9 +171,10 @@ private struct CipherSuite {
     /// OpenSSL's name.
     let name: String
     let isOfTLS13: Bool
+    let hasAEAD: Bool
 
     /// Every suite that any policy may name, in OpenSSL's order.
-    private static let allowed: [(openSSL: String, iana: String, isOfTLS13: Bool)] = {
+    private static let allowed: [(openSSL: String, iana: String, isOfTLS13: Bool, hasAEAD: Bool)] = {
         guard let context = SSL_CTX_new(TLS_method()) else { return [] }
         defer { SSL_CTX_free(context) }
         SSL_CTX_set_security_level(context, 0)
@@ -187,7 +194,7 @@ private struct CipherSuite {
             guard isOfTLS13 || exchange == NID_kx_ecdhe, isSigned, SSL_CIPHER_get_cipher_nid(cipher) != NID_undef,
                 SSL_CIPHER_get_bits(cipher, nil) >= 128
             else { return nil }
-            return (String(cString: name), String(cString: iana), isOfTLS13)
+            return (String(cString: name), String(cString: iana), isOfTLS13, SSL_CIPHER_is_aead(cipher) == 1)
         }
     }()
 
@@ -198,7 +205,7 @@ private struct CipherSuite {
                 "the cipher suite \"\(name.printable)\" is not one of those that this OpenSSL allows in a policy: \(names)")
         }
         self.name = found.openSSL
-        isOfTLS13 = found.isOfTLS13
+        (isOfTLS13, hasAEAD) = (found.isOfTLS13, found.hasAEAD)
     }
 }
 

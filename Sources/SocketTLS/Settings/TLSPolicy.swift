@@ -18,7 +18,8 @@ public struct TLSPolicy: Sendable, Hashable {
     public var minimumVersion: TLSVersion
     /// The cipher suites of both versions, the preferred one first, by their IANA or OpenSSL names.
     ///
-    /// The suites of TLS 1.3 and of TLS 1.2 are in one list, and each version uses its own.
+    /// The suites of TLS 1.3 and of TLS 1.2 are in one list, and each version uses its own. DTLS uses the
+    /// suites of TLS 1.2 that have an AEAD: with CBC anyone could end a connection by a forged record.
     public var cipherSuites: [String]
     /// The groups of the key exchange, the preferred one first, by the names of IANA or OpenSSL. In TLS 1.2
     /// the list also limits the curves of certificates (RFC 8422, section 5.1.1).

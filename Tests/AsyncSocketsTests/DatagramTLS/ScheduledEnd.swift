@@ -18,7 +18,7 @@ final class ScheduledEnd {
             (self.number, self.isSecret, self.size) = (number, isSecret, size)
         }
 
-        /// A message as it was sent; nil: it is none, such as that of a corrupted datagram.
+        /// A message as it was sent; nil for other bytes, as a corrupted datagram has them.
         init?(_ data: Data) {
             number = data.prefix(4).reduce(0) { $0 << 8 | UInt32($1) }
             isSecret = data.dropFirst(4).starts(with: Self.secret)

@@ -1,0 +1,115 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+@testable import SocketTLS
+
+/// The harm that strangers can do to DTLS, who write the peer's address into their datagrams.
+@Suite(.timeLimit(.minutes(5))) struct DTLSForgeryTests {
+    /// OpenSSL ends the connection at a record that has no room for what its cipher adds.
+    @Test(
+        arguments: [0, 1, 7, 8, 15, 16, 17, 23, 24, 31, 40, 47, 48, 49, 100, 16_384, 17_728, 17_729, 18_432],
+        ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES256-CCM", "ECDHE-ECDSA-AES256-CCM8"])
+    func aForgedRecordOfAnyLengthChangesNothing(_ length: Int, _ suite: String) throws {
+        var fixture = try Fixture.forDatagrams()
+        fixture.client.policy.cipherSuites = [suite]
+        fixture.server.policy.cipherSuites = [suite]
+        let pair = try DatagramPair(fixture)
+        pair.client.shakeHands()
+        pair.carry()
+        pair.server.shakeHands()
+        func forge() {
+            for (type, version) in [(20, 0xFD), (21, 0xFD), (22, 0xFD), (23, 0xFD), (23, 0xFF)] as [(UInt8, UInt8)] {
+                let header = [type, 0xFE, version, 0, 1, 0, 0, 0, 0, 9, 9, UInt8(length >> 8), UInt8(length & 0xFF)]
+                pair.server.receive(header + [UInt8](repeating: 7, count: length))
+            }
+        }
+        forge()
+        pair.shakeHands(waits: false)
+        try #require(pair.client.isComplete && pair.server.isComplete)
+        let count = pair.server.engine.droppedRecordCount
+        forge()
+        pair.server.readAll()
+        #expect(pair.server.engine.droppedRecordCount == count + 5)
+        pair.send([1], from: .client)
+        pair.send([1, 2, 3], from: .client)
+        pair.send([4], from: .server)
+        #expect(pair.server.messages == [[1], [1, 2, 3]] && pair.client.messages == [[4]])
+    }
+
+    /// With CBC a forged record of any length would end the connection: a code that is wrong is the end for
+    /// OpenSSL.
+    @Test func suitesWithCBCAreNotForDTLS() throws {
+        var fixture = try Fixture.forDatagrams()
+        fixture.client.policy.cipherSuites = ["ECDHE-ECDSA-AES128-SHA"]
+        let error = #expect(throws: TLSError.self) { try fixture.datagramEngine(.client) }
+        #expect(error?.code == .invalidSettings)
+        // Of a longer list those with an AEAD are left.
+        fixture.client.policy = .compatible
+        let pair = try DatagramPair(fixture)
+        pair.client.shakeHands()
+        pair.carry()
+        let hello = try #require(pair.client.sent.first)
+        // ECDHE-ECDSA-AES128-GCM-SHA256, and ECDHE-ECDSA-AES128-SHA256 and -SHA.
+        func offers(_ suite: [UInt8]) -> Bool { Data(hello).range(of: Data(suite)) != nil }
+        #expect(offers([0xC0, 0x2B]) && !offers([0xC0, 0x23]) && !offers([0xC0, 0x09]))
+    }
+
+    /// OpenSSL would keep a buffer of 17 KB for each of a hundred records that come before their keys.
+    @Test func recordsThatComeBeforeTheirKeysAreFew() throws {
+        let pair = try DatagramPair(.forDatagrams())
+        pair.client.shakeHands()
+        pair.carry()
+        pair.server.shakeHands()
+        pair.server.receive(Self.records(100))
+        pair.server.shakeHands()
+        #expect(pair.server.engine.droppedRecordCount == 84)
+        // They are in the way of nothing.
+        pair.shakeHands(waits: false)
+        #expect(pair.client.isComplete && pair.server.isComplete)
+        pair.send([1, 2, 3], from: .client)
+        #expect(pair.server.messages == [[1, 2, 3]])
+        // With the client's repetitions, if there were some.
+        #expect(pair.server.engine.droppedRecordCount >= 100)
+    }
+
+    /// Datagrams that come while another thread signs wait for it, as many as otherwise.
+    @Test func datagramsThatWaitForASignatureHaveALimitInBytes() throws {
+        var fixture = try Fixture.forDatagrams()
+        fixture.server.identity = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa3072).identity()
+        let settings = fixture.server.values
+        let server = try DTLSEngine(
+            context: TLSContext.context(for: settings, over: .datagrams), settings: settings, size: 1400, defersWork: true)
+        let client = try fixture.datagramEngine(.client)
+        _ = client.handshake()
+        client.sendOutput { datagrams in
+            for datagram in datagrams { server.receive(datagram) }
+            return datagrams.count
+        }
+        guard case .awaitingWork(let work) = server.handshake() else {
+            Issue.record("there is no work")
+            return
+        }
+        let datagram = Self.records(900)
+        #expect(datagram.count == 54_900)
+        for _ in 0..<60 { datagram.withUnsafeBytes { server.receive($0) } }
+        #expect(server.droppedRecordCount == 59)
+        work.perform()
+        server.takeBack(work)
+        guard case .incomplete = server.handshake() else {
+            Issue.record("it does not go on")
+            return
+        }
+        #expect(server.hasOutput)
+    }
+
+    /// Records with data of the second epoch, with bytes that mean nothing.
+    private static func records(_ count: Int) -> [UInt8] {
+        (0..<count).flatMap { number in
+            let header: [UInt8] = [23, 0xFE, 0xFD, 0, 1, 0, 0, 0, 0, UInt8(number >> 8), UInt8(number & 0xFF), 0, 48]
+            return header + [UInt8](repeating: 7, count: 48)
+        }
+    }
+}
