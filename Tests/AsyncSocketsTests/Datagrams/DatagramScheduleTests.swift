@@ -28,20 +28,8 @@ import Testing
     }
 }
 
-/// SplitMix64.
-private struct Dice: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = (state ^ (state >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-}
-
 private final class DatagramSchedule {
-    private var dice: Dice
+    private var dice: SeededGenerator
     private let recorder = DatagramRecorder()
     private let socket: AsyncUDPSocket
     private let peer: DatagramParty
@@ -61,7 +49,7 @@ private final class DatagramSchedule {
     private var taken: [UInt32] = []
 
     init(seed: UInt64) throws {
-        dice = Dice(state: seed)
+        dice = SeededGenerator(seed: seed)
         peer = try DatagramParty()
         switch Int.random(in: 0..<3, using: &dice) {
         case 0: socket = AsyncUDPSocket(inlineDelegate: recorder)

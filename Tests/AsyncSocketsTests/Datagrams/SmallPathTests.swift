@@ -5,20 +5,7 @@ import Testing
 /// A path that carries less than the first link, which a router says.
 @Suite(.timeLimit(.minutes(20))) struct SmallPathTests {
     @Test func handshakesAndDatagramsFitThePathBehindARouter() async throws {
-        let folder = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
-        let process = Process()
-        process.executableURL = URL(filePath: "/usr/bin/unshare")
-        process.arguments = [
-            "--map-root-user", "--net", "sh", "-ec", Self.script, folder.appending(path: "EngineProbe").path,
-        ]
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = output
-        let status = try await withCheckedThrowingContinuation { continuation in
-            process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
-            do { try process.run() } catch { continuation.resume(throwing: error) }
-        }
-        let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+        let (status, text) = try await ProbeProcess.run(script: Self.script)
         #expect(status == 0 && text.contains("the path was found"), "\(text)")
     }
 

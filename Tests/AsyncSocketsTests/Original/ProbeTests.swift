@@ -1,4 +1,5 @@
 import Foundation
+import SocketTestSupport
 import Testing
 
 /// Runs `EngineProbe`, which has a process to itself.
@@ -7,27 +8,8 @@ import Testing
     private func run(_ probe: String, _ detail: String? = nil, namespace: String? = nil) async throws -> (
         status: Int32, output: String
     ) {
-        let process = Process()
-        let folder = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
-        let program = folder.appendingPathComponent("EngineProbe")
-        if let namespace {
-            process.executableURL = URL(fileURLWithPath: "/usr/bin/unshare")
-            process.arguments = [
-                "--map-root-user", "--net", "--mount", "sh", "-ec", namespace + "; exec \"$0\" \"$1\"", program.path, probe,
-            ]
-        } else {
-            process.executableURL = program
-            process.arguments = [probe] + (detail.map { [$0] } ?? [])
-        }
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = output
-        let status = try await withCheckedThrowingContinuation { continuation in
-            process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
-            do { try process.run() } catch { continuation.resume(throwing: error) }
-        }
-        let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
-        return (status, text)
+        try await ProbeProcess.run(
+            [probe] + (detail.map { [$0] } ?? []), script: namespace.map { $0 + "; exec \"$0\" \"$1\"" }, hasOwnMounts: true)
     }
 
     @Test func aListenerWithoutDescriptorsPausesAndLosesNoConnection() async throws {

@@ -1,0 +1,34 @@
+internal import Foundation
+
+/// Runs of `EngineProbe`, which has a process to itself.
+package enum ProbeProcess {
+    /// Runs the probe, and returns how it ended and what it printed.
+    ///
+    /// - Parameters:
+    ///   - arguments: Those of the probe.
+    ///   - script: Shell commands that run it as `$0`, in a network of its own.
+    ///   - hasOwnMounts: The script has its own mounts too.
+    package static func run(
+        _ arguments: [String] = [], script: String? = nil, hasOwnMounts: Bool = false
+    ) async throws -> (status: Int32, output: String) {
+        let folder = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
+        let probe = folder.appending(path: "EngineProbe")
+        let process = Process()
+        if let script {
+            process.executableURL = URL(filePath: "/usr/bin/unshare")
+            process.arguments =
+                ["--map-root-user", "--net"] + (hasOwnMounts ? ["--mount"] : []) + ["sh", "-ec", script, probe.path] + arguments
+        } else {
+            process.executableURL = probe
+            process.arguments = arguments
+        }
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = output
+        let status = try await withCheckedThrowingContinuation { continuation in
+            process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
+            do { try process.run() } catch { continuation.resume(throwing: error) }
+        }
+        return (status, String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self))
+    }
+}
