@@ -8,10 +8,19 @@ import Testing
 
 /// The harm that strangers can do to DTLS, who write the peer's address into their datagrams.
 @Suite(.timeLimit(.minutes(5))) struct DTLSForgeryTests {
+    /// One for each length that a cipher adds. OpenSSL 3.5 does not allow the one with a tag of eight bytes.
+    private static let suites = [
+        "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES256-CCM", "ECDHE-ECDSA-AES256-CCM8",
+    ].filter { suite in
+        guard var fixture = try? Fixture.forDatagrams() else { return true }
+        fixture.client.policy.cipherSuites = [suite]
+        return suite.hasSuffix("CCM8") ? (try? fixture.datagramEngine(.client)) != nil : true
+    }
+
     /// OpenSSL ends the connection at a record that has no room for what its cipher adds.
     @Test(
         arguments: [0, 1, 7, 8, 15, 16, 17, 23, 24, 31, 40, 47, 48, 49, 100, 16_384, 17_728, 17_729, 18_432],
-        ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES256-CCM", "ECDHE-ECDSA-AES256-CCM8"])
+        suites)
     func aForgedRecordOfAnyLengthChangesNothing(_ length: Int, _ suite: String) throws {
         var fixture = try Fixture.forDatagrams()
         fixture.client.policy.cipherSuites = [suite]
