@@ -41,6 +41,7 @@ enum EngineProbe {
             case "ticket-server": try TicketServerProbe.run(CommandLine.arguments.dropFirst(2).map { $0 })
             case "disk": try DiskProbe.run("/mnt")
             case "reloads": try ReloadProbe.run(CommandLine.arguments.dropFirst(2).first.flatMap { Int($0) } ?? 100_000)
+            case "key-log": try KeyLogProbe.run()
             case "held": try HeldLoopProbe.run()
             case "busy": try BusyProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             default: throw ProbeFailure(description: "say which probe")

@@ -19,21 +19,28 @@ final class KeyLogFile: Sendable {
             throw Self.invalid(path, "the path is empty, or contains a NUL character")
         }
         // Without O_NONBLOCK a pipe without a reader would block.
-        descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW, 0o600)
-        guard descriptor >= 0 else {
+        let opened = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW, 0o600)
+        guard opened >= 0 else {
             throw Self.invalid(path, errno == ELOOP ? "it is a symbolic link" : String(cString: strerror(errno)))
         }
-        var facts = stat()
-        guard fstat(descriptor, &facts) == 0, facts.st_mode & S_IFMT != S_IFIFO else {
-            close(descriptor)
-            // Writing to one whose reader has gone would end the process (SIGPIPE).
-            throw Self.invalid(path, "it is a pipe")
+        if let reason = Self.refusal(of: opened) {
+            close(opened)
+            throw Self.invalid(path, reason)
         }
+        // Not before: `deinit` runs for an object that has all its properties, also when `init` throws.
+        descriptor = opened
+    }
+
+    /// Why the secrets must not be written to this file.
+    private static func refusal(of descriptor: Int32) -> String? {
+        var facts = stat()
+        // Writing to a pipe whose reader has gone would end the process (SIGPIPE).
+        guard fstat(descriptor, &facts) == 0, facts.st_mode & S_IFMT != S_IFIFO else { return "it is a pipe" }
         let isPrivate = facts.st_mode & 0o077 == 0 && facts.st_uid == geteuid()
         guard isPrivate || facts.st_mode & S_IFMT != S_IFREG else {
-            close(descriptor)
-            throw Self.invalid(path, "others may read it: it has to belong to this user, with the mode 600")
+            return "others may read it: it has to belong to this user, with the mode 600"
         }
+        return nil
     }
 
     deinit { close(descriptor) }

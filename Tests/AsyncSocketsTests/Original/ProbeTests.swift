@@ -17,6 +17,11 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    @Test func aRefusedKeyLogClosesItsFileOnce() async throws {
+        let (status, output) = try await run("key-log")
+        #expect(status == 0, "\(output)")
+    }
+
     @Test func nothingIsLeftOfAttemptsToConnect() async throws {
         let (status, output) = try await run("connecting")
         #expect(status == 0, "\(output)")

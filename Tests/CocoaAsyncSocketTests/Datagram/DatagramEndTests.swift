@@ -53,11 +53,31 @@ import Testing
             for tag in 1...20 {
                 pair.near.send(Data("\(round)".utf8), toHost: "127.0.0.1", port: port, withTimeout: -1, tag: tag)
             }
+            let (number, file) = try openFile(of: pair.far)
             pair.far.close()
-            try pair.far.bind(toPort: port, interface: "127.0.0.1")
+            // The number may belong to another file by now.
+            #expect(Self.file(of: number) != file)
+            // A program that is started at this moment has a copy of each descriptor, until it runs.
+            try await eventually("the port is free") {
+                do {
+                    try pair.far.bind(toPort: port, interface: "127.0.0.1")
+                    return true
+                } catch let error as NSError where error.code == Int(EADDRINUSE) { return false }
+            }
             try pair.far.beginReceiving()
         }
         try await eventually("all ends are told") { pair.atFar.lines.filter { $0 == "closed" }.count == 100 }
+    }
+
+    private func openFile(of socket: GCDAsyncUdpSocket) throws -> (number: Int32, file: ino_t) {
+        var number: Int32 = -1
+        socket.perform { number = socket.socketFD() }
+        return (number, try #require(Self.file(of: number)))
+    }
+
+    private static func file(of number: Int32) -> ino_t? {
+        var facts = stat()
+        return fstat(number, &facts) == 0 ? facts.st_ino : nil
     }
 
     @Test func sendsThatWaitAreDroppedWithoutACallback() async throws {
