@@ -65,6 +65,7 @@ package final class DTLSEngine {
         guard let records = engine.bio.records else {
             throw TLSError(.internalError, "The context is not for datagrams.", operation: "DTLSEngine")
         }
+        records.fragments = HandshakeFragments(with: settings)
         self.records = records
         self.size = max(size, Self.leastSize)
         self.isSizeGiven = isSizeGiven
@@ -253,6 +254,7 @@ extension DTLSEngine {
         case .awaitingWork: waiting = []
         case .complete:
             records.leastLength = RecordQueues.leastLength(with: SSL_get_current_cipher(engine.ssl))
+            records.fragments = nil
             setSize()
         case .incomplete, .awaitingTrust, .awaitingSettings, .failed: break
         }

@@ -27,6 +27,9 @@ final class RecordQueues {
     /// Records that OpenSSL may have put aside since.
     @exclusivity(unchecked) private var asideCount = 0
 
+    /// Nil once the connection is established.
+    var fragments: HandshakeFragments?
+
     /// In a handshake OpenSSL puts up to a hundred records aside that come before their keys, and as many
     /// with data, and keeps a buffer of 17 KB for each.
     private static let asideLimit = 16
@@ -70,10 +73,17 @@ final class RecordQueues {
         droppedCount += 1
     }
 
-    /// Whether OpenSSL may read this record. One that it would put aside in vain is dropped and counted.
+    /// Whether OpenSSL may read this record. One that it would put aside in vain, or that would take too much
+    /// memory, is dropped and counted.
     func admits(_ record: UnsafeRawBufferPointer, isEstablished: Bool) -> Bool {
         if isEstablished { return true }
         let isOfSecondEpoch = record[4] == 1
+        if !isOfSecondEpoch, record[0] == RecordHeader.handshake,
+            fragments?.admits(record.dropFirst(RecordHeader.size)) == false
+        {
+            noteDropped()
+            return false
+        }
         if !isOfSecondEpoch, record[0] == RecordHeader.cipherChange { (hasReadCipherChange, asideCount) = (true, 0) }
         guard isOfSecondEpoch, !hasReadCipherChange || record[0] == RecordHeader.data else { return true }
         guard asideCount < Self.asideLimit else {

@@ -84,6 +84,41 @@ import Testing
         #expect(pair.server.engine.droppedRecordCount >= 100)
     }
 
+    /// For the first fragment of a message OpenSSL allocates its length, for eleven messages at a time.
+    @Test(arguments: [false, true]) func messagesThatHaveBegunHaveALimitInAll(_ asksForCertificates: Bool) throws {
+        var fixture = try Fixture.forDatagrams()
+        if asksForCertificates {
+            try fixture.askForClientCertificate()
+            try fixture.showClientCertificate()
+        }
+        let pair = try DatagramPair(fixture)
+        pair.client.shakeHands()
+        pair.carry()
+        pair.server.shakeHands()
+        let length = 30_000
+        for message in 8..<20 {
+            let header: [UInt8] = [22, 0xFE, 0xFD, 0, 0, 0, 0, 0, 0, 0, 20 + UInt8(message), 0, 13]
+            let fragment = [11, 0, UInt8(length >> 8), UInt8(length & 0xFF), 0, UInt8(message), 0, 0, 5, 0, 0, 1, 7] as [UInt8]
+            pair.server.receive(header + fragment)
+            pair.server.shakeHands()
+        }
+        // 64 KiB have room for two, and those for certificates for two more.
+        #expect(pair.server.engine.droppedRecordCount == (asksForCertificates ? 8 : 10))
+        pair.shakeHands(waits: false)
+        #expect(pair.client.isComplete && pair.server.isComplete)
+    }
+
+    /// A message of the handshake that needs many datagrams is not too much.
+    @Test func aLongCertificateComesInFragments() throws {
+        var fixture = try Fixture.forDatagrams()
+        let names = [Fixture.host] + (0..<1_000).map { "name-\($0).of-a-host-with-many-names.example" }
+        fixture.server.identity = try fixture.authority.issue(.server(names: names)).identity()
+        let pair = try DatagramPair(fixture, size: 1200)
+        pair.shakeHands()
+        #expect(pair.client.isComplete && pair.server.isComplete)
+        #expect(pair.server.sent.count > 40)
+    }
+
     /// Datagrams that come while another thread signs wait for it, as many as otherwise.
     @Test func datagramsThatWaitForASignatureHaveALimitInBytes() throws {
         var fixture = try Fixture.forDatagrams()
