@@ -115,6 +115,7 @@ final class DatagramHub: EventHandler {
     let loop: EventLoop
     let localAddresses: [SocketAddress]
     let counts = Counts()
+    let mailboxes = MailboxSpace()
     private let setup: Setup
     private let state: Locked<State>
     // Confined to the loop: `handle` is called there, one call at a time.
@@ -283,23 +284,17 @@ final class DatagramHub: EventHandler {
     private func accept(
         _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: Port, digest: Int?, insteadOf earlier: Peer? = nil
     ) {
-        let hasRoom = state.withLock { state in
-            guard state.isAccepting, state.peerCount - (earlier == nil ? 0 : 1) < state.maximumPeers else { return false }
-            guard digest != nil else { return true }
-            guard state.handshakeCount < state.maximumHandshakes else { return false }
-            state.handshakeCount += 1
-            return true
-        }
-        guard hasRoom else {
+        guard admits(isReplacement: earlier != nil, hasHello: digest != nil),
+            let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival)
+        else {
             counts.refused.add(1, ordering: .relaxed)
             return
         }
+        if digest != nil { state.withLock { $0.handshakeCount += 1 } }
         if let earlier {
             state.withLock { $0.remove(key, earlier.mailbox) }
             earlier.connection.post(.replaced)
         }
-        let mailbox = PeerMailbox()
-        _ = mailbox.put(datagram.bytes, datagram.arrival)
         let channel = PeerChannel(
             port.descriptor, key, from: port.source(for: datagram.arrival), mailbox, hasHello: digest != nil
         ) { [weak self] in self?.forget(key, mailbox) }
@@ -310,6 +305,14 @@ final class DatagramHub: EventHandler {
         state.withLock { $0.insert(peer) }
         // It may have closed before it was in the table.
         if connection.record.withLock({ $0.isClosed }) { forget(key, mailbox) }
+    }
+
+    /// One more peer may come. On the loop, where all of them come from.
+    private func admits(isReplacement: Bool, hasHello: Bool) -> Bool {
+        state.withLock { state in
+            state.isAccepting && state.peerCount - (isReplacement ? 1 : 0) < state.maximumPeers
+                && (!hasHello || state.handshakeCount < state.maximumHandshakes)
+        }
     }
 
     /// Sends the requests for cookies. Those for which the kernel has no room are lost: the clients ask

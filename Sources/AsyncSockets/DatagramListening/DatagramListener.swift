@@ -151,7 +151,19 @@ public final class DatagramListener: Sendable {
         set { hub.maximumHandshakes = newValue }
     }
 
-    /// How many datagrams of strangers were dropped because of `maximumPeers` or `maximumHandshakes`.
+    /// How much memory the datagrams of all peers together may take that their sockets have not taken; 64 MiB
+    /// by default. Each counts with its bytes and 256 more, and one peer may have 128 KiB of them.
+    ///
+    /// Above half of the limit each peer may have one, so that peers whose tasks are slow do not take
+    /// everything. The others are dropped and counted, in the `dropCount` of the peer, or in `refusedCount`
+    /// when a stranger sent them. A delegate has `maximumPendingReceiveBytes` of its socket besides.
+    public var maximumPendingReceiveBytes: ByteLimit {
+        get { .bytes(hub.mailboxes.limit.load(ordering: .relaxed)) }
+        set { hub.mailboxes.limit.store(newValue.count, ordering: .relaxed) }
+    }
+
+    /// How many datagrams of strangers were dropped because of `maximumPeers`, `maximumHandshakes` or
+    /// `maximumPendingReceiveBytes`.
     public var refusedCount: Int { hub.counts.refused.load(ordering: .relaxed) }
 
     /// With DTLS: how many datagrams of strangers were dropped that do not begin a handshake.

@@ -29,6 +29,27 @@ struct PeerDatagram: Sendable {
     }
 }
 
+/// The memory that the mailboxes of a listener share: forged senders can make many of them.
+final class MailboxSpace: Sendable {
+    private let used = Atomic(0)
+    /// The most bytes that wait in all mailboxes.
+    let limit = Atomic(64 * 1024 * 1024)
+
+    /// Takes space for a datagram; false: it does not fit. The second half is for mailboxes without a
+    /// datagram, so that peers whose tasks are slow do not take everything. One alone is never too much.
+    fileprivate func take(_ cost: Int, isFirst: Bool) -> Bool {
+        let sum = used.add(cost, ordering: .relaxed).newValue
+        let limit = limit.load(ordering: .relaxed)
+        if sum == cost || sum <= (isFirst ? limit : limit / 2) { return true }
+        give(cost)
+        return false
+    }
+
+    fileprivate func give(_ cost: Int) {
+        used.subtract(cost, ordering: .relaxed)
+    }
+}
+
 /// The datagrams of one peer, on the way from the descriptor that all peers share to the peer's socket: what
 /// the receive buffer of the kernel is for other sockets.
 final class PeerMailbox: Sendable {
@@ -42,20 +63,30 @@ final class PeerMailbox: Sendable {
     }
 
     private let state = Locked(State())
+    private let space: MailboxSpace
     /// The most bytes that wait, with 256 for each datagram.
     private static let limit = 128 * 1024
     private static let costOfDatagram = 256
+
+    /// Has a first datagram, which is announced; nil: it does not fit.
+    init?(in space: MailboxSpace, with bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) {
+        self.space = space
+        guard put(bytes, arrival) != nil else { return nil }
+    }
+
+    deinit { close() }
 
     /// Leaves a datagram.
     ///
     /// - Returns: Whether the socket has to be told; nil: the mailbox is full, and the datagram is dropped.
     func put(_ bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) -> Bool? {
-        let datagram = PeerDatagram(bytes, arrival)
         let cost = bytes.count + Self.costOfDatagram
         return state.withLock { state in
-            guard !state.isClosed, state.byteCount == 0 || state.byteCount + cost <= Self.limit else { return nil }
+            guard !state.isClosed, state.byteCount == 0 || state.byteCount + cost <= Self.limit,
+                space.take(cost, isFirst: state.byteCount == 0)
+            else { return nil }
             state.byteCount += cost
-            state.datagrams.append(datagram)
+            state.datagrams.append(PeerDatagram(bytes, arrival))
             defer { state.isAnnounced = true }
             return !state.isAnnounced
         }
@@ -70,7 +101,9 @@ final class PeerMailbox: Sendable {
             }
             // Mostly it is the only one.
             let datagram = state.datagrams.count == 1 ? state.datagrams.removeLast() : state.datagrams.removeFirst()
-            state.byteCount -= datagram.bytes.count + Self.costOfDatagram
+            let cost = datagram.bytes.count + Self.costOfDatagram
+            state.byteCount -= cost
+            space.give(cost)
             return datagram
         }
     }
@@ -82,6 +115,7 @@ final class PeerMailbox: Sendable {
         state.withLock { state in
             state.isClosed = true
             state.datagrams.removeAll()
+            space.give(state.byteCount)
             state.byteCount = 0
         }
     }

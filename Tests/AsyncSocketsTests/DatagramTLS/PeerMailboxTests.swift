@@ -1,0 +1,103 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Synchronization
+import Testing
+
+@testable import AsyncSockets
+@testable import SocketCore
+
+/// What waits for the peers of a listener.
+@Suite(.timeLimit(.minutes(5))) struct PeerMailboxTests {
+    private static let arrival = DatagramArrival(ArrivalFacts(), fullSize: 0, isTruncated: false)
+    private static let costOfDatagram = 256
+
+    private static func mailbox(in space: MailboxSpace, _ bytes: [UInt8]) -> PeerMailbox? {
+        bytes.withUnsafeBytes { PeerMailbox(in: space, with: $0, arrival) }
+    }
+
+    /// Random lengths, puts and takes in four mailboxes, against lists.
+    @Test func mailboxesKeepOrderAndBothBounds() throws {
+        var refused = (byMailbox: 0, bySpace: 0)
+        for seed in UInt64(0)..<20 { try Self.check(seed, &refused) }
+        // Each bound was the one that counts.
+        #expect(refused.byMailbox > 0 && refused.bySpace > 0)
+    }
+
+    private static func check(_ seed: UInt64, _ refused: inout (byMailbox: Int, bySpace: Int)) throws {
+        var random = SeededGenerator(seed: seed)
+        let space = MailboxSpace()
+        let limit = Int.random(in: 100_000...600_000, using: &random)
+        space.limit.store(limit, ordering: .relaxed)
+        func cost(_ datagrams: [[UInt8]]) -> Int { datagrams.reduce(0) { $0 + $1.count + costOfDatagram } }
+        var models: [[[UInt8]]] = (0..<4).map { [[UInt8($0)]] }
+        let mailboxes = try models.map { try #require(mailbox(in: space, $0[0])) }
+        for step in 0..<4_000 {
+            let index = Int.random(in: 0..<4, using: &random)
+            if Int.random(in: 0..<5, using: &random) == 0 {
+                let taken = mailboxes[index].take().map { Array($0.bytes) }
+                #expect(taken == models[index].first)
+                if taken != nil { models[index].removeFirst() }
+                continue
+            }
+            let bytes = [UInt8](repeating: UInt8(truncatingIfNeeded: step), count: Int.random(in: 0...30_000, using: &random))
+            let isWithinOwn = models[index].isEmpty || cost(models[index] + [bytes]) <= 128 * 1024
+            let isWithinAll = cost(models.flatMap(\.self) + [bytes]) <= (models[index].isEmpty ? limit : limit / 2)
+            let isPut = bytes.withUnsafeBytes { mailboxes[index].put($0, arrival) } != nil
+            #expect(isPut == (isWithinOwn && isWithinAll))
+            if isPut { models[index].append(bytes) }
+            if !isWithinOwn { refused.byMailbox += 1 } else if !isWithinAll { refused.bySpace += 1 }
+        }
+    }
+
+    @Test func whatAMailboxHeldIsFreeWhenItClosesOrGoes() throws {
+        let space = MailboxSpace()
+        space.limit.store(10_000, ordering: .relaxed)
+        let bytes = [UInt8](repeating: 1, count: 9_000)
+        for _ in 0..<3 {
+            let mailbox = try #require(Self.mailbox(in: space, bytes))
+            #expect(Self.mailbox(in: space, bytes) == nil)
+            mailbox.close()
+            #expect(bytes.withUnsafeBytes { mailbox.put($0, Self.arrival) } == nil)
+            // This one goes at once, with what it holds.
+            #expect(Self.mailbox(in: space, bytes) != nil)
+        }
+    }
+
+    @Test func aDatagramAloneIsNeverTooMuch() throws {
+        let space = MailboxSpace()
+        space.limit.store(0, ordering: .relaxed)
+        let first = try #require(Self.mailbox(in: space, [1]))
+        #expect(Self.mailbox(in: space, [2]) == nil)
+        #expect(first.take() != nil)
+        #expect(Self.mailbox(in: space, [2]) != nil)
+    }
+
+    /// Strangers send what no task takes: the sum is bounded, and what was dropped is counted.
+    @Test func strangersTogetherFillNoMoreThanTheLimit() async throws {
+        let listener = try DatagramListener(address: .loopback())
+        listener.maximumPendingReceiveBytes = 100_000
+        #expect(listener.maximumPendingReceiveBytes == 100_000)
+        let serving = Task {
+            try await listener.run { _ in
+                let (isCancelled, end) = AsyncStream<Void>.makeStream()
+                for await _ in isCancelled {}
+                end.finish()
+            }
+        }
+        var strangers: [AsyncUDPSocket] = []
+        while listener.refusedCount == 0, strangers.count < 100 {
+            let stranger = AsyncUDPSocket()
+            strangers.append(stranger)
+            try await stranger.connect(to: "127.0.0.1", port: listener.localPort)
+            let before = listener.peerCount + listener.refusedCount
+            try await stranger.send(Data(count: 9_000))
+            try await eventually("it has arrived") { listener.peerCount + listener.refusedCount > before }
+        }
+        #expect(listener.peerCount == 100_000 / (9_000 + Self.costOfDatagram))
+        #expect(listener.refusedCount == 1)
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+}
