@@ -16,9 +16,10 @@ extension AsyncUDPSocket {
     ///
     /// Returns when the handshake is complete and the peer trusted. The messages of the handshake are sent
     /// again when answers do not come, after a second, two, four and so on, until
-    /// `TLSSettings.handshakeTimeout`. A handshake that fails or is cancelled closes the socket: nothing
-    /// leads back to plaintext. The socket hears nothing but its peer, also when that goes on from another
-    /// port.
+    /// `TLSSettings.handshakeTimeout`. The wait for what comes before the handshake may take as long again:
+    /// for datagrams that the kernel has no room for, an earlier `receiveOnce()`, and filters that have not
+    /// answered. A handshake that fails or is cancelled closes the socket: nothing leads back to plaintext.
+    /// The socket hears nothing but its peer, also when that goes on from another port.
     ///
     /// DTLS protects each datagram, and promises no more than UDP: datagrams may be lost, and come in another
     /// order. None is delivered twice. When the peer says that it closes (close_notify), the socket closes,
@@ -71,6 +72,10 @@ extension AsyncUDPSocket {
     ///
     /// `udpSocketDidSecure(_:)` follows, or `udpSocketDidClose(_:withError:)`. If the settings ask for it,
     /// `udpSocket(_:didReceive:completionHandler:)` comes before.
+    ///
+    /// `TLSSettings.handshakeTimeout` counts from the beginning of the handshake. The wait for what comes
+    /// before it has no limit: a `receiveOnce()` whose datagram does not come, or a filter that does not
+    /// answer, keeps the handshake from beginning.
     ///
     /// - Parameter settings: The role and what it needs.
     /// - Throws: `.tls` when the settings are unusable, and the socket closes with that error: what you send
@@ -127,7 +132,7 @@ extension AsyncUDPSocket {
 
     /// The most bytes that a datagram of a secure socket may have: 16,384, or less when the path carries less
     /// (see `maximumDatagramSize`). Larger ones fail with `.badParameter` and the errno EMSGSIZE. Nil before
-    /// the socket is secure.
+    /// the socket is secure. It changes when the path is found to carry less.
     public var maximumSendSize: Int? {
         guard let limit = connection?.counts.secureSendLimit.load(ordering: .relaxed), limit > 0 else { return nil }
         return limit

@@ -6,7 +6,9 @@
 //     closes the socket, and so do `disconnect()` and an attempt to connect that fails.
 //  3. The engine sends its messages again by a clock of the loop, also while a program decides about the
 //     peer.
-//  4. Functions of the program, and what takes long, run elsewhere. Their answer is a message.
+//  4. A task gives what comes before its upgrade as long as the handshake. A delegate's upgrade waits for it
+//     without a limit, as `beginTLS` does.
+//  5. Functions of the program, and what takes long, run elsewhere. Their answer is a message.
 
 internal import SocketBuffers
 internal import SocketCore
@@ -42,6 +44,7 @@ final class DatagramUpgrade {
         settings = request.settings
         self.around = around
         waiters.add(request.waiter, decidesTrust: request.waiterDecidesTrust)
+        clock = state.taskTimeout.map { PhaseClock(.earlierDatagrams, seconds: $0) }
     }
 
     /// The handshake is complete. Kept beside the state, which each turn would have to take apart.
@@ -231,7 +234,7 @@ final class DatagramUpgrade {
         layer?.expire(at: now)
         guard let clock, let deadline = clock.deadline, deadline <= now else { return nil }
         switch clock.limit {
-        case .handshake:
+        case .earlierDatagrams, .handshake:
             return .timeout(.handshakeTimeout, "startDTLS", seconds: clock.seconds)
         case .trust:
             // No verdict came in time: that is a no.

@@ -98,7 +98,8 @@ enum TLSUpgrade {
         if case .queuedTLS(let request, drained: .both) = self { request.settings.role } else { nil }
     }
 
-    /// How long a task gives the writes before its `startTLS`, for each byte; nil for a delegate's.
+    /// How long a task gives the writes before its `startTLS`, for each byte, and all that comes before its
+    /// `startDTLS`; nil for a delegate's.
     var taskTimeout: Double? {
         guard case .queuedTLS(let request, _) = self, request.waiter != nil else { return nil }
         return request.settings.handshakeTimeout.inSeconds

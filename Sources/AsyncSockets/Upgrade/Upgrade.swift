@@ -250,6 +250,7 @@ final class Upgrade {
             } else {
                 self.clock = PhaseClock(.earlierWrites(current), seconds: clock.seconds)
             }
+        case .earlierDatagrams: break
         case .handshake:
             data.channel?.abandonHandshake()
             return .ends(.timeout(.handshakeTimeout, state.operation.rawValue, seconds: clock.seconds))

@@ -74,8 +74,9 @@ public struct TLSSettings<Side: TLSSide>: Sendable, Hashable {
         set { values.trustEvaluation = newValue }
     }
     /// How long the handshake may take from its beginning, without the time for the trust callback. A
-    /// task's `startTLS` also gives the writes before it that long for each byte; a delegate's `beginTLS`
-    /// waits for the reads and writes before it as long as those may take.
+    /// task's `startTLS` also gives the writes before it that long for each byte, and its `startDTLS` all
+    /// that comes before it; a delegate's `beginTLS` and `beginDTLS` wait for what comes before them as long
+    /// as that may take.
     public var handshakeTimeout: Duration {
         get { values.handshakeTimeout }
         set { values.handshakeTimeout = newValue }

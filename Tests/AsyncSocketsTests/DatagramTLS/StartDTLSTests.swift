@@ -1,4 +1,5 @@
 import AsyncSocketsTesting
+import Dispatch
 import Foundation
 import SocketBuffers
 import SocketCore
@@ -108,6 +109,25 @@ import Testing
         try await client.startDTLS(TestCertificates.client())
         try await client.send("secure")
         #expect(try await recorder.received().data == Data("secure".utf8))
+    }
+
+    /// A filter that does not answer, or a datagram that does not come, holds a task as long as a handshake.
+    @Test(arguments: [true, false]) func aTaskDoesNotWaitWithoutEndForWhatComesBefore(_ isFilter: Bool) async throws {
+        let (client, _) = try await StyledDatagramSocket.pair(.task)
+        var settings = try TestCertificates.client()
+        settings.handshakeTimeout = .milliseconds(300)
+        let queue = DispatchQueue(label: "filter")
+        queue.suspend()
+        defer { queue.resume() }
+        if isFilter {
+            client.socket.setSendFilter(on: queue) { _, _, _ in true }
+            client.socket.send(Data("held".utf8), withTimeout: -1, tag: 1)
+        } else {
+            try client.socket.receiveOnce()
+        }
+        let error = await #expect(throws: AsyncSocketError.self) { try await client.startDTLS(settings) }
+        #expect(error?.code == .handshakeTimeout)
+        #expect(client.socket.isClosed)
     }
 
     @Test func aDelegateThatReceivesGoesOnReceiving() async throws {
