@@ -59,11 +59,12 @@ import Testing
     @Test func aPeerOfAListenerIsToldToo() async throws {
         let listener = try DatagramListener(address: .loopback())
         let (told, telling) = AsyncStream<DeliveryFailure>.makeStream()
+        let (clientIsOpen, clientHasClosed) = AsyncStream<Void>.makeStream()
         let serving = Task {
             try await listener.run { socket in
                 let failures = try socket.deliveryFailures()
                 _ = try await socket.receive()
-                // The peer has closed.
+                for await _ in clientIsOpen {}
                 try await socket.send(Data([1]))
                 for await failure in failures {
                     telling.yield(failure)
@@ -71,10 +72,13 @@ import Testing
                 }
             }
         }
-        let client = try AsyncUDPSocket.bound()
+        let recorder = DatagramRecorder()
+        let client = try AsyncUDPSocket.bound("127.0.0.1", AsyncUDPSocket(inlineDelegate: recorder))
         let address = try client.address
         try await client.send(Data([0]), to: #require(listener.localAddress))
         client.close()
+        _ = try await recorder.closed()
+        clientHasClosed.finish()
         for await failure in told {
             #expect(failure.address == address && failure.error.errno == ECONNREFUSED)
             break

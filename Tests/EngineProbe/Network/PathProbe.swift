@@ -9,6 +9,7 @@ enum PathProbe {
     private static let (securePort, plainPort): (UInt16, UInt16) = (4433, 4434)
     /// What the path carries, without the headers of UDP and IP.
     private static let (ipv4Size, ipv6Size) = (600 - 28, 1_280 - 48)
+    private static let question = Data("?".utf8)
     /// More than the path carries, and less than the first link does.
     private static let tooMuch = 1_300
 
@@ -58,10 +59,10 @@ enum PathProbe {
         }
     }
 
-    /// Echoes datagrams, and is asked with "?" to send what the path does not carry.
+    /// Echoes datagrams, and is asked with `question` to send what the path does not carry.
     private static func serve(_ socket: AsyncUDPSocket) async throws {
         for try await datagram in socket.datagrams {
-            if datagram.data == Data("?".utf8) {
+            if datagram.data == question {
                 let refusal = try await refusal(of: socket)
                 try await socket.send(Data("\(refusal.errno ?? 0) \(refusal.message) \(socket.maximumSendSize ?? 0)".utf8))
             } else {
@@ -132,7 +133,7 @@ enum PathProbe {
         try expect(socket.isOpen, "\(host): the socket has closed")
         try await exchange(Data(count: largest), socket)
         // The other direction.
-        let answer = try await exchange(Data("?".utf8), socket)
+        let answer = try await exchange(question, socket)
         try expect(answer.hasPrefix("\(EMSGSIZE) "), "\(host): \(answer)")
         if settings != nil { try expect(answer.hasSuffix(" \(largest)"), "\(host): \(answer)") }
         try await exchange(Data("goodbye".utf8), socket)
@@ -143,8 +144,11 @@ enum PathProbe {
     private static func exchange(_ data: Data, _ socket: AsyncUDPSocket) async throws -> String {
         for _ in 0..<600 {
             try await socket.send(data)
-            guard let answer = try? await socket.receive(timeout: .seconds(1)) else { continue }
-            return String(decoding: answer.data, as: UTF8.self)
+            while let answer = try? await socket.receive(timeout: .seconds(1)).data {
+                // Others are late answers to what was sent before.
+                let isNumber = answer.first.map { (0x30...0x39).contains($0) } ?? false
+                if answer == data || (isNumber && data == question) { return String(decoding: answer, as: UTF8.self) }
+            }
         }
         throw ProbeFailure(description: "no answer to \(data.count) bytes")
     }

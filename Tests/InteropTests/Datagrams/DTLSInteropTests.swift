@@ -196,7 +196,7 @@ import Testing
             let program = try Self.visit(peer, proof, relay.port, folder)
             defer { program.stop() }
             var number = 0
-            // gnutls-cli 3.7.9 crashes when it prints a session with a pre-shared key.
+            // gnutls-cli 3.7.9 crashes when it prints a session with a pre-shared key, with gnutls-serv too.
             while program.isRunning, !program.printed.contains(" of theirs") || program.printed.isEmpty, number < 600 {
                 number += 1
                 try program.write("line \(number) of theirs\n")
