@@ -60,6 +60,9 @@ class DatagramChannel {
         return pathSize ?? Self.safePathSize
     }
 
+    /// How many datagrams have come for the socket of a listener's peer, also when it takes none.
+    var arrivalCount: Int { 0 }
+
     /// The ClientHello with which a listener has made the socket of a peer.
     func takeHello() -> [UInt8]? { nil }
 

@@ -55,6 +55,8 @@ final class PeerChannel: DatagramChannel {
 
     override var mayHaveInput: Bool { !mailbox.isEmpty }
 
+    override var arrivalCount: Int { mailbox.arrivalCount }
+
     override func takeHello() -> [UInt8]? {
         guard hasHello else { return nil }
         hasHello = false

@@ -64,6 +64,7 @@ final class PeerMailbox: Sendable {
 
     private let state = Locked(State())
     private let space: MailboxSpace
+    private let arrivals = Atomic(0)
     /// The most bytes that wait, with 256 for each datagram.
     private static let limit = 128 * 1024
     private static let costOfDatagram = 256
@@ -80,6 +81,7 @@ final class PeerMailbox: Sendable {
     ///
     /// - Returns: Whether the socket has to be told; nil: the mailbox is full, and the datagram is dropped.
     func put(_ bytes: UnsafeRawBufferPointer, _ arrival: DatagramArrival) -> Bool? {
+        arrivals.add(1, ordering: .relaxed)
         let cost = bytes.count + Self.costOfDatagram
         return state.withLock { state in
             guard !state.isClosed, state.byteCount == 0 || state.byteCount + cost <= Self.limit,
@@ -107,6 +109,9 @@ final class PeerMailbox: Sendable {
             return datagram
         }
     }
+
+    /// How many datagrams have come, with those that were dropped.
+    var arrivalCount: Int { arrivals.load(ordering: .relaxed) }
 
     var isEmpty: Bool { state.withLock { $0.datagrams.isEmpty } }
 

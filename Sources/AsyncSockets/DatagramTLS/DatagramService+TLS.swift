@@ -51,7 +51,9 @@ extension DatagramService {
     /// How much has come and gone; nil during a handshake.
     var progress: CarriedBytes? {
         if let upgrade, !upgrade.isSecure { return nil }
-        return CarriedBytes(received: input.byteCount + input.datagramCount, sent: output.byteCount + output.datagramCount)
+        // A peer whose datagrams the program has not taken yet is not silent.
+        let received = input.byteCount + input.datagramCount + (channels.first?.arrivalCount ?? 0)
+        return CarriedBytes(received: received, sent: output.byteCount + output.datagramCount)
     }
 
     /// Begins as the socket of a listener's peer. Before the first message.

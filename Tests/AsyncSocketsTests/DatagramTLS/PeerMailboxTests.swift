@@ -79,13 +79,7 @@ import Testing
         let listener = try DatagramListener(address: .loopback())
         listener.maximumPendingReceiveBytes = 100_000
         #expect(listener.maximumPendingReceiveBytes == 100_000)
-        let serving = Task {
-            try await listener.run { _ in
-                let (isCancelled, end) = AsyncStream<Void>.makeStream()
-                for await _ in isCancelled {}
-                end.finish()
-            }
-        }
+        let serving = Task { try await listener.run { _ in await Self.waitForCancellation() } }
         var strangers: [AsyncUDPSocket] = []
         while listener.refusedCount == 0, strangers.count < 100 {
             let stranger = AsyncUDPSocket()
@@ -97,6 +91,45 @@ import Testing
         }
         #expect(listener.peerCount == 100_000 / (9_000 + Self.costOfDatagram))
         #expect(listener.refusedCount == 1)
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+
+    private static func waitForCancellation() async {
+        let (isCancelled, end) = AsyncStream<Void>.makeStream()
+        for await _ in isCancelled {}
+        end.finish()
+    }
+
+    /// The program takes one datagram, and others come for longer than the peer may be silent.
+    @Test func aPeerIsNotSilentWhileItsTaskIsSlow() async throws {
+        let listener = try DatagramListener(address: .loopback(), idleTimeout: .seconds(2))
+        let peers = Locked(0)
+        let serving = Task {
+            try await listener.run { socket in
+                peers.withLock { $0 += 1 }
+                _ = try await socket.receive()
+                await Self.waitForCancellation()
+            }
+        }
+        let clock = ContinuousClock()
+        for attempt in 1...10 {
+            let client = AsyncUDPSocket()
+            try await client.connect(to: "127.0.0.1", port: listener.localPort)
+            let start = clock.now
+            var (last, longest) = (start, Duration.zero)
+            while clock.now - start < .seconds(5) {
+                try await client.send(Data([1]))
+                (longest, last) = (max(longest, clock.now - last), clock.now)
+                _ = try? await client.receive(timeout: .milliseconds(20))
+            }
+            // On a machine that stood still the peer may have been silent.
+            if longest < .seconds(1) {
+                #expect(peers.withLock { $0 } == attempt)
+                break
+            }
+            peers.withLock { $0 = attempt }
+        }
         await listener.shutdown(within: .zero)
         try await serving.value
     }
