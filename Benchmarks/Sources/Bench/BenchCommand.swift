@@ -128,7 +128,8 @@ extension Workload {
     var withServersOfGoals: Workload {
         var result = self
         let named = Goal.all.filter { $0.workload == name }.flatMap { [$0.server, $0.peer] }
-        result.servers = named + [Server.nio, Server.floor] + (servers ?? []).filter { $0 == Server.floorWithTickets }
+        let others = [Server.nio, Server.floor].filter { servers?.contains($0) ?? true }
+        result.servers = named + others + (servers ?? []).filter { $0 == Server.floorWithTickets }
         return result
     }
 }
