@@ -60,7 +60,7 @@ class DatagramChannel {
         return pathSize ?? Self.safePathSize
     }
 
-    /// How many datagrams have come for the socket of a listener's peer, also when it takes none.
+    /// How many datagrams have come for the socket of a listener's peer, with those that it has not taken.
     var arrivalCount: Int { 0 }
 
     /// The ClientHello with which a listener has made the socket of a peer.

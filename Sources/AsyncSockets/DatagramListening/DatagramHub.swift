@@ -2,8 +2,8 @@
 //  1. One descriptor for each version of IP serves all peers. The hub receives, on its loop, and puts each
 //     datagram into the mailbox of its peer, by the peer's address and the local one.
 //  2. A stranger becomes a peer with its first datagram or, with DTLS, with a ClientHello that has a cookie
-//     of ours. Before that nothing of it is kept. While there are too many peers, or handshakes, it is
-//     dropped.
+//     of ours. Before that nothing of it is kept. While there are too many peers, or handshakes, or no
+//     space for its datagram, it is dropped.
 //  3. A ClientHello of a peer's address that is not the one of its connection is a stranger's (RFC 6347,
 //     section 4.2.8): when it has a cookie, it takes the place of the peer before, whose socket closes
 //     without a word to the new one. A repetition of an earlier one does not.
@@ -115,7 +115,7 @@ final class DatagramHub: EventHandler {
     let loop: EventLoop
     let localAddresses: [SocketAddress]
     let counts = Counts()
-    let mailboxes = MailboxSpace()
+    let mailboxes: MailboxSpace
     private let setup: Setup
     private let state: Locked<State>
     // Confined to the loop: `handle` is called there, one call at a time.
@@ -135,6 +135,7 @@ final class DatagramHub: EventHandler {
         ports = descriptors.map { Port($0, setup) }
         limiter = setup.rateLimit.map { DatagramRateLimiter($0) }
         state = Locked(State(maximumPeers: max(1, maximumPeers)))
+        mailboxes = MailboxSpace(mailboxLimit: max(1, maximumPeers))
     }
 
     // MARK: - Facts
@@ -145,7 +146,10 @@ final class DatagramHub: EventHandler {
 
     var maximumPeers: Int {
         get { state.withLock { $0.maximumPeers } }
-        set { state.withLock { $0.maximumPeers = max(1, newValue) } }
+        set {
+            state.withLock { $0.maximumPeers = max(1, newValue) }
+            mailboxes.mailboxLimit.store(max(1, newValue), ordering: .relaxed)
+        }
     }
 
     var maximumHandshakes: Int {

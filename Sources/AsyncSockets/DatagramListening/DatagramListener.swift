@@ -45,7 +45,8 @@ public final class DatagramListener: Sendable {
     ///   - maximumPeers: See `maximumPeers`.
     ///   - idleTimeout: When no datagram of a peer has come or gone for so long, its socket closes, and what
     ///     waits gets `.idleTimeout`; nil: never. A minute by default. Not during a handshake, which has
-    ///     `TLSSettings.handshakeTimeout`.
+    ///     `TLSSettings.handshakeTimeout`. While its task takes nothing it may be twice as long; with DTLS
+    ///     datagrams count that are authentic, of which 64 KiB are received ahead of the task.
     ///   - configure: Sets what the listener and every socket get: options, `rateLimit`,
     ///     `maximumDatagramSize`, `logger`. The socket that it gets is only a model.
     ///   - trust: Decides about a client's certificate: see `AsyncUDPSocket.startDTLS(settings:trust:)`.
@@ -152,11 +153,13 @@ public final class DatagramListener: Sendable {
     }
 
     /// How much memory the datagrams of all peers together may take that their sockets have not taken; 64 MiB
-    /// by default. Each counts with its bytes and 256 more, and one peer may have 128 KiB of them.
+    /// by default. Each counts with its bytes and 256 more, one alone is never too much, and one peer may
+    /// have 128 KiB of them.
     ///
-    /// Above half of the limit each peer may have one, so that peers whose tasks are slow do not take
-    /// everything. The others are dropped and counted, in the `dropCount` of the peer, or in `refusedCount`
-    /// when a stranger sent them. A delegate has `maximumPendingReceiveBytes` of its socket besides.
+    /// Half of it is kept for one datagram of each peer, of at most that half divided by `maximumPeers`, with
+    /// the 256 bytes: 3,355 by default. So peers whose tasks are slow do not shut the others out. Datagrams
+    /// that do not fit are dropped and counted, in the `dropCount` of the peer, or in `refusedCount` when a
+    /// stranger sent them. A delegate has `maximumPendingReceiveBytes` of its socket besides.
     public var maximumPendingReceiveBytes: ByteLimit {
         get { .bytes(hub.mailboxes.limit.load(ordering: .relaxed)) }
         set { hub.mailboxes.limit.store(newValue.count, ordering: .relaxed) }

@@ -55,7 +55,8 @@ final class PeerChannel: DatagramChannel {
 
     override var mayHaveInput: Bool { !mailbox.isEmpty }
 
-    override var arrivalCount: Int { mailbox.arrivalCount }
+    // Before its upgrade a peer of DTLS has sent nothing authentic.
+    override var arrivalCount: Int { hasHello ? 0 : mailbox.arrivalCount }
 
     override func takeHello() -> [UInt8]? {
         guard hasHello else { return nil }

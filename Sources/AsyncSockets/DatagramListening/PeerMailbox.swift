@@ -34,13 +34,22 @@ final class MailboxSpace: Sendable {
     private let used = Atomic(0)
     /// The most bytes that wait in all mailboxes.
     let limit = Atomic(64 * 1024 * 1024)
+    /// The most mailboxes.
+    let mailboxLimit: Atomic<Int>
 
-    /// Takes space for a datagram; false: it does not fit. The second half is for mailboxes without a
-    /// datagram, so that peers whose tasks are slow do not take everything. One alone is never too much.
+    init(mailboxLimit: Int) {
+        self.mailboxLimit = Atomic(mailboxLimit)
+    }
+
+    /// Takes space for a datagram; false: it does not fit. One alone is never too much.
+    ///
+    /// Half of the space is kept for one datagram in each mailbox, so that those who fill theirs do not shut
+    /// the others out.
     fileprivate func take(_ cost: Int, isFirst: Bool) -> Bool {
         let sum = used.add(cost, ordering: .relaxed).newValue
-        let limit = limit.load(ordering: .relaxed)
-        if sum == cost || sum <= (isFirst ? limit : limit / 2) { return true }
+        let half = limit.load(ordering: .relaxed) / 2
+        if sum == cost || sum <= half { return true }
+        if isFirst, cost <= half / mailboxLimit.load(ordering: .relaxed) { return true }
         give(cost)
         return false
     }

@@ -131,8 +131,8 @@ extension AsyncUDPSocket {
     private var security: DatagramSecurity? { connection?.record.withLock { $0.security } }
 
     /// The most bytes that a datagram of a secure socket may have: 16,384, or less when the path carries less
-    /// (see `maximumDatagramSize`). Larger ones fail with `.badParameter` and the errno EMSGSIZE. Nil before
-    /// the socket is secure. It changes when the path is found to carry less.
+    /// (see `maximumDatagramSize`); it changes when the path is found to carry less. Larger ones fail with
+    /// `.badParameter` and the errno EMSGSIZE. Nil before the socket is secure.
     public var maximumSendSize: Int? {
         guard let limit = connection?.counts.secureSendLimit.load(ordering: .relaxed), limit > 0 else { return nil }
         return limit

@@ -51,9 +51,10 @@ extension DatagramService {
     /// How much has come and gone; nil during a handshake.
     var progress: CarriedBytes? {
         if let upgrade, !upgrade.isSecure { return nil }
-        // A peer whose datagrams the program has not taken yet is not silent.
-        let received = input.byteCount + input.datagramCount + (channels.first?.arrivalCount ?? 0)
-        return CarriedBytes(received: received, sent: output.byteCount + output.datagramCount)
+        // A peer whose datagrams the program has not taken yet is not silent. With DTLS authentic ones count.
+        let arrivalCount = upgrade == nil ? channels.first?.arrivalCount ?? 0 : 0
+        return CarriedBytes(
+            received: input.byteCount + input.datagramCount + arrivalCount, sent: output.byteCount + output.datagramCount)
     }
 
     /// Begins as the socket of a listener's peer. Before the first message.

@@ -234,7 +234,8 @@ final class DatagramUpgrade {
         layer?.expire(at: now)
         guard let clock, let deadline = clock.deadline, deadline <= now else { return nil }
         switch clock.limit {
-        case .earlierDatagrams, .handshake:
+        case .earlierDatagrams: return .stuckBeforeDTLS(seconds: clock.seconds)
+        case .handshake:
             return .timeout(.handshakeTimeout, "startDTLS", seconds: clock.seconds)
         case .trust:
             // No verdict came in time: that is a no.
@@ -246,6 +247,12 @@ final class DatagramUpgrade {
 }
 
 extension AsyncSocketError {
+    fileprivate static func stuckBeforeDTLS(seconds: Double) -> AsyncSocketError {
+        AsyncSocketError(
+            .handshakeTimeout, blame: .caller, operation: "startDTLS",
+            message: "what came before it (datagrams, receiveOnce(), filters) did not end within \(seconds) seconds")
+    }
+
     fileprivate static var badHello: AsyncSocketError {
         AsyncSocketError(
             TLSError(.protocolViolation, "OpenSSL does not take the ClientHello.", operation: "DTLSv1_listen"),

@@ -7,7 +7,7 @@ final class PhaseClock {
     enum Limit {
         /// The writes that a task's `startTLS` waits for: it begins again as long as bytes leave.
         case earlierWrites(WriteHalf.Position)
-        /// The datagrams, and the answers of filters, that a task's `startDTLS` waits for.
+        /// A task's `startDTLS` waits for datagrams on their way out, a `receiveOnce()`, or filters.
         case earlierDatagrams
         /// The handshake, or a client's answer to a request.
         case handshake(thenTrust: Double)
