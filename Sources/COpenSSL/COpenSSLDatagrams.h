@@ -28,4 +28,9 @@ static inline long COpenSSL_handleTimeout(SSL *ssl) {
     return DTLSv1_handle_timeout(ssl);
 }
 
+// Wraps `SSL_set_max_cert_list`, which returns the previous value.
+static inline void COpenSSL_setMaximumChainBytesOfConnection(SSL *ssl, long count) {
+    SSL_set_max_cert_list(ssl, count);
+}
+
 #endif

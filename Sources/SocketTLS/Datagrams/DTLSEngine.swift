@@ -255,6 +255,8 @@ extension DTLSEngine {
         case .complete:
             records.leastLength = RecordQueues.leastLength(with: SSL_get_current_cipher(engine.ssl))
             records.fragments = nil
+            // No certificates follow: for a later message OpenSSL allocates 17 KB at most.
+            COpenSSL_setMaximumChainBytesOfConnection(engine.ssl, 1)
             setSize()
         case .incomplete, .awaitingTrust, .awaitingSettings, .failed: break
         }

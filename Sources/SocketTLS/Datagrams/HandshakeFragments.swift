@@ -1,7 +1,7 @@
 /// The messages of a peer's handshake, which come in fragments (RFC 6347, section 4.2.3).
 ///
 /// OpenSSL allocates the whole length of a message with its first fragment, of up to eleven messages at a
-/// time: eleven small datagrams would cost 750 KB.
+/// time: eleven small datagrams would cost 745 KB.
 struct HandshakeFragments {
     /// The lengths of the messages that have begun, by their numbers.
     private var lengths: [Int: Int] = [:]
@@ -23,6 +23,8 @@ struct HandshakeFragments {
     mutating func admits(_ messages: Slice<UnsafeRawBufferPointer>) -> Bool {
         var reader = FieldReader(messages)
         while let header = Header(&reader) {
+            // OpenSSL would drop those too, and they would take the room of others.
+            guard header.isUsable else { return false }
             let known = lengths[header.message].map { $0 + Self.costOfMessage } ?? 0
             let more = max(0, header.length + Self.costOfMessage - known)
             guard cost + more <= limit else { return false }
@@ -39,6 +41,12 @@ struct HandshakeFragments {
         let length: Int
         let message: Int
         let fragmentLength: Int
+
+        /// A handshake has fewer messages than this.
+        private static let messageLimit = 32
+
+        /// A fragment of a message that may come, and not an empty one of a message with bytes.
+        var isUsable: Bool { message < Self.messageLimit && (fragmentLength > 0 || length == 0) }
 
         /// Nil at the end.
         init?(_ reader: inout FieldReader) {

@@ -119,6 +119,38 @@ import Testing
         #expect(pair.server.sent.count > 40)
     }
 
+    @Test func theLimitOfMessagesThatHaveBegunFollowsTheSettings() throws {
+        func admitted(_ settings: TLSSettingValues) -> Int {
+            var fragments = HandshakeFragments(with: settings)
+            return (0..<30).prefix { message in
+                // Its length is 10,000, and it has one byte of it.
+                let fragment: [UInt8] = [11, 0, 0x27, 0x10, 0, UInt8(message), 0, 0, 0, 0, 0, 1, 7]
+                return fragment.withUnsafeBytes { fragments.admits($0[...]) }
+            }.count
+        }
+        var fixture = try Fixture.forDatagrams()
+        #expect(admitted(fixture.server.values) == 64 * 1024 / 10_064)
+        #expect(admitted(fixture.client.values) == 192 * 1024 / 10_064)
+        try fixture.askForClientCertificate()
+        #expect(admitted(fixture.server.values) == 128 * 1024 / 10_064)
+        fixture.server.maximumCertificateChainBytes = 1024
+        #expect(admitted(fixture.server.values) == 65 * 1024 / 10_064)
+    }
+
+    /// Neither has a use, and both would take the room of others.
+    @Test func fragmentsWithoutUseDoNotCount() throws {
+        var fragments = HandshakeFragments(with: try Fixture.forDatagrams().server.values)
+        let (late, empty): ([UInt8], [UInt8]) = (
+            [11, 0, 0xFF, 0, 0, 32, 0, 0, 0, 0, 0, 1, 7], [11, 0, 0xFF, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+        )
+        let whole: [UInt8] = [14, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+        for _ in 0..<10 {
+            #expect(!late.withUnsafeBytes { fragments.admits($0[...]) })
+            #expect(!empty.withUnsafeBytes { fragments.admits($0[...]) })
+            #expect(whole.withUnsafeBytes { fragments.admits($0[...]) })
+        }
+    }
+
     /// Datagrams that come while another thread signs wait for it, as many as otherwise.
     @Test func datagramsThatWaitForASignatureHaveALimitInBytes() throws {
         var fixture = try Fixture.forDatagrams()
