@@ -74,8 +74,8 @@ final class LoopRunner: @unchecked Sendable {
     private static let jobsPerBatch = 256
     /// With fewer connections than this in a batch the loop goes on at once.
     private static let yieldThreshold = 4
-    /// An idle loop keeps its thread for between once and twice this. A shorter period has the timer wake the
-    /// processor often, which adds to the latency of those who use it little.
+    /// An idle loop keeps its thread for between once and twice this. A shorter period wakes the processor
+    /// more often, which adds latency when there is little traffic.
     private static let idlePeriod = 20_000_000
     private static let timerData = UInt64.max
     private static let wakeData = UInt64.max - 1

@@ -301,7 +301,7 @@ import Testing
         loop.deregister(registration)
     }
 
-    /// Nothing else has the loop come round: a timer would take two milliseconds each time.
+    /// Nothing else has the loop come round: a timer would take twenty milliseconds each time.
     @Test func aTaskThatGaveUpItsTurnGoesOnByItself() async throws {
         let loop = try EventLoop()
         try await eventually("a thousand turns need no timer") {
