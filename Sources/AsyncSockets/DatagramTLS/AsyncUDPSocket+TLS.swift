@@ -8,7 +8,8 @@ internal import Synchronization
 extension AsyncUDPSocket {
     /// Upgrades a connected socket to DTLS 1.2, after the datagrams that were sent before.
     ///
-    /// Datagrams that were sent before the call are plaintext, and later ones are encrypted. A
+    /// Datagrams that were sent before the call are plaintext, and later ones are encrypted. One that another
+    /// thread or task sends before the handshake has begun may be either: let it wait, or send it first. A
     /// `receiveOnce()` of the delegate from before gets its datagram first. After that nothing in plaintext
     /// is delivered any more: what was received and not delivered is dropped, also when it is on its way to
     /// a delegate or a filter, and what arrives without being of DTLS is dropped and counted
@@ -68,7 +69,8 @@ extension AsyncUDPSocket {
         return AwaitedDatagramHandshake(waiter: waiter, limit: limit, connection: connection, socket: self)
     }
 
-    /// Upgrades a connected socket to DTLS 1.2: see `startDTLS(settings:trust:)`.
+    /// Upgrades a connected socket to DTLS 1.2: see `startDTLS(settings:trust:)`. Datagrams that are sent
+    /// once this has returned are encrypted.
     ///
     /// `udpSocketDidSecure(_:)` follows, or `udpSocketDidClose(_:withError:)`. If the settings ask for it,
     /// `udpSocket(_:didReceive:completionHandler:)` comes before.

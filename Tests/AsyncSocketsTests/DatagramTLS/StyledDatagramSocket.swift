@@ -47,6 +47,11 @@ struct StyledDatagramSocket: Sendable {
             return
         }
         try socket.beginDTLS(settings: settings)
+        try await Self.secured(recorder)
+    }
+
+    /// A delegate's upgrade is over.
+    static func secured(_ recorder: DatagramRecorder) async throws {
         try await recorder.first { told -> Result<Void, any Error>? in
             switch told {
             case .secured: .success(())
