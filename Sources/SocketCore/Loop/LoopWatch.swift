@@ -77,8 +77,17 @@ final class LoopWatch: Sendable {
         // A task may use the connection of another loop.
         for (runner, seconds) in late {
             let user = runner.user
-            Self.report(runners.lazy.compactMap { $0.handler(at: user) }.first, seconds)
+            Self.report(Self.handler(at: user, on: runners), seconds)
         }
+    }
+
+    /// The first that a runner has. Each is asked once: `lazy.compactMap` asks twice, and ends the program when
+    /// the handler has left in between.
+    static func handler(at address: UInt, on runners: [LoopRunner]) -> (any EventHandler)? {
+        for runner in runners {
+            if let handler = runner.handler(at: address) { return handler }
+        }
+        return nil
     }
 
     /// A loop that gets a thread meanwhile finds `isLooking` false, or has counted its beginning.

@@ -1,0 +1,34 @@
+import Dispatch
+import SocketBuffers
+import Testing
+
+@testable import SocketCore
+
+@Suite(.timeLimit(.minutes(5))) struct LoopWatchRaceTests {
+    private final class Handler: EventHandler {
+        func handle(_ events: LoopEvents) {}
+    }
+
+    /// The connection that holds a loop up may leave while its name is looked up.
+    @Test func aHandlerMayLeaveWhileItIsLookedUp() throws {
+        let runner = try LoopRunner()
+        let handler = Handler()
+        let address = JobBudget.address(of: handler)
+        let isOver = Locked(false)
+        let isIdle = DispatchSemaphore(value: 0)
+        DispatchQueue.global().async {
+            while !isOver.withLock({ $0 }) {
+                let registration = runner.withTable { $0.insert(handler) }
+                _ = runner.withTable { $0.remove(registration) }
+            }
+            isIdle.signal()
+        }
+        var found = (yes: 0, no: 0)
+        for _ in 0..<10_000_000 where found.yes < 10_000 || found.no < 10_000 {
+            if LoopWatch.handler(at: address, on: [runner]) == nil { found.no += 1 } else { found.yes += 1 }
+        }
+        isOver.withLock { $0 = true }
+        isIdle.wait()
+        #expect(found.yes > 0 && found.no > 0)
+    }
+}
