@@ -81,8 +81,8 @@ final class LoopWatch: Sendable {
         }
     }
 
-    /// The first that a runner has. Each is asked once: `lazy.compactMap` asks twice, and ends the program when
-    /// the handler has left in between.
+    /// The first that a runner has. Each is asked once: `lazy.compactMap` asks twice, and ends the program
+    /// when the handler has left in between.
     static func handler(at address: UInt, on runners: [LoopRunner]) -> (any EventHandler)? {
         for runner in runners {
             if let handler = runner.handler(at: address) { return handler }
