@@ -47,9 +47,11 @@ final class MailboxSpace: Sendable {
     /// the others out.
     fileprivate func take(_ cost: Int, isFirst: Bool) -> Bool {
         let sum = used.add(cost, ordering: .relaxed).newValue
-        let half = limit.load(ordering: .relaxed) / 2
+        let limit = limit.load(ordering: .relaxed)
+        let half = limit / 2
         if sum == cost || sum <= half { return true }
-        if isFirst, cost <= half / mailboxLimit.load(ordering: .relaxed) { return true }
+        // There may be more mailboxes than the limit, which closes none.
+        if isFirst, sum <= limit, cost <= half / mailboxLimit.load(ordering: .relaxed) { return true }
         give(cost)
         return false
     }

@@ -85,6 +85,18 @@ import Testing
         for mailbox in mailboxes[5...] { #expect(share.withUnsafeBytes { mailbox.put($0, Self.arrival) } != nil) }
     }
 
+    /// A lower limit closes no mailbox, and then each has a larger share.
+    @Test func theSumIsBoundedAlsoWithMoreMailboxesThanTheLimit() throws {
+        let space = MailboxSpace(mailboxLimit: 40)
+        space.limit.store(100_000, ordering: .relaxed)
+        let mailboxes = try (0..<40).map { try #require(Self.mailbox(in: space, [UInt8($0)])) }
+        for mailbox in mailboxes { #expect(mailbox.take() != nil) }
+        space.mailboxLimit.store(1, ordering: .relaxed)
+        let bytes = [UInt8](repeating: 1, count: 9_000)
+        let admitted = mailboxes.filter { mailbox in bytes.withUnsafeBytes { mailbox.put($0, Self.arrival) } != nil }
+        #expect(admitted.count == 100_000 / (9_000 + Self.costOfDatagram))
+    }
+
     @Test func aDatagramAloneIsNeverTooMuch() throws {
         let space = MailboxSpace(mailboxLimit: 1)
         space.limit.store(0, ordering: .relaxed)
