@@ -44,6 +44,10 @@ public protocol AsyncSocketDelegate: AnyObject {
     /// A read is complete. `data` never holds more than was asked for.
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int)
 
+    /// A read of `readBytes(withTimeout:tag:)` is complete. `bytes` are valid until this returns: copy what
+    /// you keep. There is at least one.
+    func socket(_ socket: AsyncSocket, didReadBytes bytes: RawSpan, withTag tag: Int)
+
     /// A read has received `partialLength` more bytes and is not complete yet.
     func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int)
 
@@ -154,6 +158,8 @@ extension AsyncSocketDelegate {
     public func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress) {}
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {}
+    /// Does nothing.
+    public func socket(_ socket: AsyncSocket, didReadBytes bytes: RawSpan, withTag tag: Int) {}
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {}
     /// Does nothing.

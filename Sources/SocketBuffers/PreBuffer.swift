@@ -4,8 +4,8 @@
 //  2. An empty buffer owns no memory: the block returns to the pool with the last byte.
 //  3. No byte is searched twice for the same delimiter: `searchedTo` marks where the next search begins.
 //  4. Pointers into the buffer are valid until the next mutation.
-//  5. If all bytes of a nearly full block are taken at once, the block can leave with them (`takeBlock(_:)`),
-//     which saves a copy.
+//  5. If all bytes are taken at once, the block can leave with them (`takeBlock(_:atLeast:)`), which saves a
+//     copy. Its new owner keeps it for a short time only, unless they nearly fill it.
 
 internal import CLinux
 internal import Glibc
@@ -81,10 +81,10 @@ public final class PreBuffer {
         if isEmpty { releaseStorage() }
     }
 
-    /// The block with its first `count` bytes, which leaves the buffer, if those are all the bytes and fill
-    /// most of the block; otherwise nil.
-    package func takeBlock(_ count: Int) -> TakenBlock? {
-        guard let storage, capacity == BufferPool.blockSize, count == self.count, count >= Self.leastGivenAway else { return nil }
+    /// The block with its first `count` bytes, which leaves the buffer, if those are all the bytes, and at
+    /// least so many; otherwise nil.
+    package func takeBlock(_ count: Int, atLeast least: Int = PreBuffer.leastGivenAway) -> TakenBlock? {
+        guard let storage, capacity == BufferPool.blockSize, count == self.count, count >= least else { return nil }
         let taken = TakenBlock(start: storage + head, count: count, block: storage, pool: pool)
         self.storage = nil
         capacity = 0

@@ -229,6 +229,10 @@ package final class Recorder: AsyncSocketDelegate, Sendable {
     package func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         record(.read(data, tag: tag), from: socket)
     }
+    /// Recorded as a read, with a copy of the bytes.
+    package func socket(_ socket: AsyncSocket, didReadBytes bytes: RawSpan, withTag tag: Int) {
+        record(.read(bytes.withUnsafeBytes { Data($0) }, tag: tag), from: socket)
+    }
     package func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int) {
         if recordsProgress { record(.readPartial(partialLength, tag: tag), from: socket) }
     }

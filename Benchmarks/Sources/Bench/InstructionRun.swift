@@ -33,7 +33,7 @@ struct InstructionRun {
         var floor: Double?
         /// The goal of the drop-in module, relative to a delegate with a queue.
         var cocoa: Double?
-        /// The goal of tasks that borrow the bytes: their most instructions.
+        /// The goal of delegates and tasks that borrow the bytes: their most instructions.
         var borrowed: Double?
 
         /// The most instructions of a server. A relative goal needs the figure that it is relative to.
@@ -42,7 +42,7 @@ struct InstructionRun {
         ) -> Double? {
             switch server {
             case Server.oursWithCocoa: queue.flatMap { measured in cocoa.map { $0 * measured } }
-            case Server.oursBorrowed: borrowed
+            case Server.oursBorrowed, Server.oursBorrowedByTasks: borrowed
             case Server.ours: inline ?? floorMeasured.flatMap { measured in floor.map { $0 * measured } }
             case Server.oursWithTasks: measured.flatMap { measured in tasks.map { $0 * measured } }
             default: nil

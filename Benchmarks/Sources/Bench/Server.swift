@@ -51,8 +51,10 @@ extension Server {
     static let oursWithQueue = "ours-queue"
     /// Ours with a task for each connection, on the event loop.
     static let oursWithTasks = "ours-async"
-    /// The same, with bytes that are borrowed: no `Data` for each message.
-    static let oursBorrowed = "ours-borrowed"
+    /// An inline delegate that borrows the bytes: no `Data` for each message.
+    static let oursBorrowed = "ours-inline-borrowed"
+    /// The same in a task.
+    static let oursBorrowedByTasks = "ours-borrowed"
     /// The drop-in module, whose delegate is called on a queue.
     static let oursWithCocoa = "ours-cocoa"
     static let nio = "nio"
@@ -69,7 +71,10 @@ extension Server {
         Server(name: oursWithQueue, program: "server-ours", arguments: ["--delivery", "queue"], tickets: .settable),
         Server(name: oursWithTasks, program: "server-ours-async", tickets: .settable, modes: [.echo, .lines, .udpEcho]),
         Server(
-            name: oursBorrowed, program: "server-ours-async", arguments: ["--borrowed"], modes: [.echo],
+            name: oursBorrowed, program: "server-ours", arguments: ["--borrowed"], modes: [.echo, .receive],
+            counted: ["plain-echo-64B-64", "tls-echo-64B-64", "plain-receive", "tls-receive"]),
+        Server(
+            name: oursBorrowedByTasks, program: "server-ours-async", arguments: ["--borrowed"], modes: [.echo],
             counted: ["plain-echo-64B-64", "tls-echo-64B-64"]),
         Server(name: oursWithCocoa, program: "server-ours-cocoa", modes: [.echo], counted: ["plain-echo-64B-64"]),
         Server(name: nio, program: "server-nio", tickets: .always),

@@ -10,6 +10,12 @@ final class ReceivingService: Service, @unchecked Sendable {
     }
 
     private let receipts = Mutex<[ObjectIdentifier: BulkReceipt]>([:])
+    private let borrows: Bool
+
+    init(securesWith settings: TLSServerSettings?, borrows: Bool) {
+        self.borrows = borrows
+        super.init(securesWith: settings)
+    }
 
     override func begin(_ socket: AsyncSocket) {
         socket.readData(toLength: 8, withTimeout: -1, tag: Tag.header.rawValue)
@@ -18,19 +24,28 @@ final class ReceivingService: Service, @unchecked Sendable {
     override func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         if tag == Tag.header.rawValue {
             receipts.withLock { $0[ObjectIdentifier(socket)] = BulkReceipt(expecting: data.number(at: 0)) }
-        } else if let verdict = take(data, from: socket) {
-            socket.write(Data(number: verdict), withTimeout: -1, tag: 0)
-            return begin(socket)
+            goOn(socket)
+        } else {
+            take(data.count, first: data.first ?? 0, last: data.last ?? 0, from: socket)
         }
-        socket.readData(withTimeout: -1, tag: Tag.bytes.rawValue)
     }
 
-    private func take(_ data: Data, from socket: AsyncSocket) -> UInt64? {
-        let (first, last) = (data.first ?? 0, data.last ?? 0)
-        return receipts.withLock { receipts in
-            let isComplete = receipts[ObjectIdentifier(socket)]?.take(count: data.count, first: first, last: last)
+    override func socket(_ socket: AsyncSocket, didReadBytes bytes: RawSpan, withTag tag: Int) {
+        bytes.withUnsafeBytes { take($0.count, first: $0.first ?? 0, last: $0.last ?? 0, from: socket) }
+    }
+
+    private func goOn(_ socket: AsyncSocket) {
+        if borrows { socket.readBytes(tag: Tag.bytes.rawValue) } else { socket.readData(tag: Tag.bytes.rawValue) }
+    }
+
+    private func take(_ count: Int, first: UInt8, last: UInt8, from socket: AsyncSocket) {
+        let verdict = receipts.withLock { receipts in
+            let isComplete = receipts[ObjectIdentifier(socket)]?.take(count: count, first: first, last: last)
             return isComplete == true ? receipts[ObjectIdentifier(socket)]?.verdict : nil
         }
+        guard let verdict else { return goOn(socket) }
+        socket.write(Data(number: verdict), withTimeout: -1, tag: 0)
+        begin(socket)
     }
 
     override func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {

@@ -14,6 +14,8 @@ struct OwnServer: ParsableCommand {
     @OptionGroup var arguments: ServerArguments
     @Option(help: "inline: the delegate is called on the event loop; queue: on a queue of its own.")
     var delivery = Delivery.inline
+    @Flag(help: "The delegate borrows the bytes: no Data for each message.")
+    var borrowed = false
     @Option(help: "How many session tickets a full handshake sends.")
     var tickets = 0
 
@@ -49,10 +51,11 @@ struct OwnServer: ParsableCommand {
     private func makeService() throws -> Service {
         let settings = try makeSettings()
         switch arguments.mode {
+        case .echo where borrowed: return BorrowedEchoService(securesWith: settings)
         case .echo: return EchoService(securesWith: settings)
         case .lines: return LineService(securesWith: settings)
         case .count: return CountService(securesWith: settings)
-        case .receive: return ReceivingService(securesWith: settings)
+        case .receive: return ReceivingService(securesWith: settings, borrows: borrowed)
         case .source: return SourceService(securesWith: settings)
         case .starttls:
             guard let settings else { throw ValidationError("starttls needs --tls") }

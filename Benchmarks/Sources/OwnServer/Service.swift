@@ -29,6 +29,8 @@ class Service: AsyncSocketDelegate, @unchecked Sendable {
 
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {}
 
+    func socket(_ socket: AsyncSocket, didReadBytes bytes: RawSpan, withTag tag: Int) {}
+
     func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) {}
 
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
@@ -45,6 +47,18 @@ final class EchoService: Service, @unchecked Sendable {
     override func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         socket.write(data, withTimeout: -1, tag: 0)
         socket.readData(withTimeout: -1, tag: 0)
+    }
+}
+
+/// The same, with bytes that are borrowed.
+final class BorrowedEchoService: Service, @unchecked Sendable {
+    override func begin(_ socket: AsyncSocket) {
+        socket.readBytes(tag: 0)
+    }
+
+    override func socket(_ socket: AsyncSocket, didReadBytes bytes: RawSpan, withTag tag: Int) {
+        socket.write(bytes, withTimeout: -1, tag: 0)
+        socket.readBytes(tag: 0)
     }
 }
 

@@ -1,4 +1,4 @@
-internal import FoundationEssentials
+public import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
@@ -50,5 +50,44 @@ extension AsyncSocket {
         let (connection, limit) = try prepareWrite(timeout)
         let answer = bytes.withUnsafeBytes { connection.beginWrite(copying: $0, limit) }
         if answer.mustSuspend { try await connection.finish(answer) }
+    }
+}
+
+// The same for delegates.
+extension AsyncSocket {
+    /// Reads the first bytes that arrive, like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`, and
+    /// lends them to the delegate: `socket(_:didReadBytes:withTag:)` follows.
+    ///
+    /// For an inline delegate this is the fastest way to read: the bytes are seldom copied, and their memory
+    /// is used again and again. A delegate on a queue borrows a copy.
+    ///
+    /// - Parameters:
+    ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
+    ///   - tag: Comes back with the bytes.
+    public func readBytes(withTimeout timeout: TimeInterval = -1, tag: Int = 0) {
+        withConnection { $0.read(ReadPacket.make(.loan, timeout: timeout, completion: .delegate(tag: tag))) }
+    }
+
+    /// Writes all of `bytes`, like `write(_:withTimeout:tag:)` for `Data`, and copies them only if they have
+    /// to wait.
+    ///
+    /// In an inline callback they leave at once, where `Data` waits for the end of the callback, if nothing
+    /// else waits to be done on the socket. Otherwise they leave with what waits: so do the second write of a
+    /// callback, a write before another callback, and one while bytes of the peer lie unread. Outside an
+    /// inline callback they are copied.
+    ///
+    /// - Parameters:
+    ///   - bytes: The bytes. You may use their memory again when this returns.
+    ///   - timeout: As for `write(_:withTimeout:tag:)`.
+    ///   - tag: Comes back with the completion.
+    public func write(_ bytes: RawSpan, withTimeout timeout: TimeInterval, tag: Int = 0) {
+        bytes.withUnsafeBytes { bytes in
+            withConnection { connection in
+                if connection.isOpenToCallback, connection.phase.isEstablished, connection.isOpenForData,
+                    connection.data.writeAtOnce(bytes, timeout: timeout, tag: tag)
+                { return }
+                connection.write(WritePacket(data: Data(bytes), timeout: timeout, completion: .delegate(tag: tag)))
+            }
+        }
     }
 }

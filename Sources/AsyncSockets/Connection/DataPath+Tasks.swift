@@ -5,9 +5,13 @@ internal import SocketCore
 // Operations of tasks that need not wait: nothing is allocated for them.
 extension DataPath {
     /// False when a read could be served or fail now, or has the connection go on to its end.
-    func isQuiet(for goal: ReadPacket.Goal) -> Bool {
-        guard let channel, reads.preBuffer.isEmpty, !channel.mayHaveBytes else { return false }
-        return !reads.wantsNothing(goal) && !channel.hasNews && !ending.mayDecide
+    func isQuiet(for goal: ReadPacket.Goal) -> Bool { isQuiet && !reads.wantsNothing(goal) }
+
+    /// False when the reads that are queued could be served or fail now, or have the connection go on to its
+    /// end.
+    var isQuiet: Bool {
+        guard let openChannel, !reads.mayServe, !ending.mayDecide else { return false }
+        return openChannel._withUnsafeGuaranteedRef { !$0.mayHaveBytes && !$0.hasNews }
     }
 
     /// Serves a read that is not queued; nil when it has to wait.
@@ -44,12 +48,28 @@ extension DataPath {
     /// Writes as much as possible of bytes that are in no queue; nil when they have to be queued as a whole.
     /// `queueRest` follows for those that are left, or that the channel keeps.
     func writeAtOnce(_ bytes: UnsafeRawBufferPointer) -> (count: Int, isComplete: Bool)? {
-        guard let channel, ending.intent == nil, writes.isEmpty, !writes.isClosing, !channel.hasUnsentBytes else { return nil }
-        let count = write(bytes, to: channel)
-        let isComplete = count == bytes.count && !channel.hasUnsentBytes
-        // A write that fails, or fills the kernel's buffer: the pump goes on with what is left.
-        if !isComplete { needsPump = true }
-        return (count, isComplete)
+        guard let openChannel, ending.intent == nil, writes.isEmpty, !writes.isClosing else { return nil }
+        return openChannel._withUnsafeGuaranteedRef { channel in
+            guard !channel.hasUnsentBytes else { return nil }
+            let count = write(bytes, to: channel)
+            let isComplete = count == bytes.count && !channel.hasUnsentBytes
+            // A write that fails, or fills the kernel's buffer: the pump goes on with what is left.
+            if !isComplete { needsPump = true }
+            return (count, isComplete)
+        }
+    }
+
+    /// Writes bytes of a delegate that is being called, when nothing suggests that it writes more: no event
+    /// waits, such as the end of another write, and no byte lies unread. False: they have to be queued.
+    func writeAtOnce(_ bytes: UnsafeRawBufferPointer, timeout: Double, tag: Int) -> Bool {
+        guard !bytes.isEmpty, events.isEmpty, reads.preBuffer.isEmpty, let (count, isComplete) = writeAtOnce(bytes) else { return false }
+        if isComplete {
+            events.append(.didWrite(tag: tag))
+        } else {
+            writes.append(WritePacket(data: Data(bytes), timeout: timeout, completion: .delegate(tag: tag)))
+            writes.handOn(count)
+        }
+        return true
     }
 
     /// Queues what is left of a write that has begun; nil: nothing but what the channel keeps.

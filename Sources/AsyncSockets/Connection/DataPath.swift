@@ -37,6 +37,9 @@ final class DataPath {
 
     init(_ events: EventOutbox<DelegateEvent>) { self.events = events }
 
+    /// The channel without a counted reference, for code that does not close it.
+    var openChannel: Unmanaged<ByteChannel>? { channel.map(Unmanaged.passUnretained) }
+
     /// The transport is connected.
     func open(_ channel: ByteChannel) {
         self.channel = channel
@@ -45,8 +48,8 @@ final class DataPath {
 
     /// Notes what the event loop says of the descriptor, if there is one.
     func note(_ events: LoopEvents) {
-        guard let channel else { return }
-        channel.note(events)
+        guard let openChannel else { return }
+        openChannel._withUnsafeGuaranteedRef { $0.note(events) }
         needsPump = true
     }
 
@@ -79,11 +82,13 @@ final class DataPath {
     /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn,
     /// and looks at what follows.
     func pump() -> Fate {
-        guard let channel else { return .goesOn }
-        var fate = Fate.goesOn
-        if !collects(&fate) { fate = exchange(channel) }
-        if case .goesOn = fate { return settle(channel) }
-        return fate
+        guard let openChannel else { return .goesOn }
+        return openChannel._withUnsafeGuaranteedRef { channel in
+            var fate = Fate.goesOn
+            if !collects(&fate) { fate = exchange(channel) }
+            if case .goesOn = fate { return settle(channel) }
+            return fate
+        }
     }
 
     /// The same while TLS begins: first the bytes, and later what follows.
@@ -195,8 +200,10 @@ final class DataPath {
 
     func enqueue(_ packet: consuming ReadPacket) {
         guard ending.intent == nil else { return packet.completion.refuse(AsyncSocketError.closing("read")) }
+        let hasLimit = packet.timeout >= 0
         queue(consume packet)
-        needsPump = true
+        // Mostly nothing is there, and the read only has to wait.
+        if !needsPump, hasLimit || isCollecting || !isQuiet { needsPump = true }
     }
 
     /// Queues a read; the pump is for the caller.
@@ -208,7 +215,12 @@ final class DataPath {
 
     /// Gives the reads at the front what is in `preBuffer`, until one has to wait.
     func serveReads() -> Fate {
-        while let result = reads.serve() {
+        while true {
+            if let tag = reads.takeLoan() {
+                lend(tag)
+                continue
+            }
+            guard let result = reads.serve() else { return .goesOn }
             switch consume result {
             case .incomplete:
                 if let (count, tag) = reads.takeProgress() { events.append(.didReadPartial(count, tag: tag)) }
@@ -221,7 +233,6 @@ final class DataPath {
                 if let error = error as? AsyncSocketError, error.code == .readMaxedOut { return .ends(error) }
             }
         }
-        return .goesOn
     }
 
     private func answer(_ completion: Completion<Data>, with data: consuming Data) {
@@ -230,6 +241,11 @@ final class DataPath {
         case .waiter(let waiter): waiter.complete(.success(data))
         case .answered: break
         }
+    }
+
+    /// The delegate borrows the block that the bytes lie in, if it is called here and soon.
+    private func lend(_ tag: Int) {
+        events.append(.didReadBytes(LentBytes(from: reads.preBuffer, inBlock: events.isInline && events.isEmpty), tag: tag))
     }
 
     /// Ends the oldest read without completing it. A waiter gets no bytes with its error: they stay.

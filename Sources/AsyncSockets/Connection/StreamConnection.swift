@@ -84,7 +84,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     func flush() { turn.postBehindAll(.flush, to: self) }
 
     /// True when the delegate is being called here, and what it asks for can be done without a message.
-    private var isOpenToCallback: Bool { turn.isOpen(within: self) && !isOver }
+    var isOpenToCallback: Bool { turn.isOpen(within: self) && !isOver }
 
     /// The progress of the oldest operations: current in an inline callback, otherwise as of the end of the
     /// last turn.

@@ -48,6 +48,8 @@ extension AsyncSocket: EventSocket {
             delegate?.socket(self, connectionProgressed: progress)
         case .didRead(let data, let tag):
             delegate?.socket(self, didRead: data, withTag: tag)
+        case .didReadBytes(let bytes, let tag):
+            bytes.lend { delegate?.socket(self, didReadBytes: $0, withTag: tag) }
         case .didReadPartial(let count, let tag):
             delegate?.socket(self, didReadPartialDataOfLength: count, tag: tag)
         case .didNotRead(let data, let tag, let error):

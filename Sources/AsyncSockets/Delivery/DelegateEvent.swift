@@ -12,6 +12,7 @@ enum DelegateEvent: Sendable {
     indirect case didConnectToPath(String)
     indirect case progressed(ConnectionProgress)
     case didRead(Data, tag: Int)
+    case didReadBytes(LentBytes, tag: Int)
     case didReadPartial(Int, tag: Int)
     indirect case didNotRead(Data, tag: Int, AsyncSocketError)
     case didCloseReadStream
@@ -47,8 +48,8 @@ extension DelegateEvent: SocketEvent {
     var isEnd: Bool {
         switch self {
         case .didDisconnect, .didStopListening: true
-        case .didAccept, .didConnect, .didConnectToPath, .progressed, .didRead, .didReadPartial, .didNotRead,
-            .didCloseReadStream, .didWrite, .didWritePartial, .highWater, .lowWater, .readTimedOut, .writeTimedOut,
+        case .didAccept, .didConnect, .didConnectToPath, .progressed, .didRead, .didReadBytes, .didReadPartial,
+            .didNotRead, .didCloseReadStream, .didWrite, .didWritePartial, .highWater, .lowWater, .readTimedOut, .writeTimedOut,
             .didReceiveTrust, .didSecure, .didRequestClientCertificate:
             false
         }

@@ -25,8 +25,13 @@ class EventOutbox<Event: SocketEvent> {
     /// The thread whose code may have its writes leave together.
     final let collector = WriteCollector()
     @exclusivity(unchecked) final var waiting = Ring<Event>()
+    /// The queue that events have to be sent to; nil when they are delivered inline.
+    @exclusivity(unchecked) fileprivate(set) final var queue: DispatchQueue?
 
     final var isEmpty: Bool { waiting.isEmpty }
+
+    /// Events are delivered inside the turn.
+    final var isInline: Bool { queue == nil }
 
     final func append(_ event: consuming Event) {
         waiting.append(event)
@@ -45,8 +50,6 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
     @exclusivity(unchecked) private(set) var isDelivering = false
     private let hasSuccessor = Atomic(false)
     @exclusivity(unchecked) private weak var socket: Socket?
-    /// The queue that events have to be sent to; nil when they are delivered inline.
-    @exclusivity(unchecked) private(set) var queue: DispatchQueue?
     /// Made once, when there is a delegate queue to send the first event to.
     @exclusivity(unchecked) private var backlog: EventBacklog<Socket.Event>?
     /// The source, when it collects what a block of callbacks writes. Used by the thread of the block alone.

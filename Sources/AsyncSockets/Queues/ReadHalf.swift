@@ -105,6 +105,16 @@ final class ReadHalf {
         !preBuffer.isEmpty || packets.front?.pointee.wantsNothing == true
     }
 
+    /// Ends the read at the front, if its delegate borrows the bytes and there are some: all of `preBuffer`
+    /// are for it. Returns its tag.
+    @inline(__always)
+    func takeLoan() -> Int? {
+        guard let read = packets.front, read.pointee.isLoan, !preBuffer.isEmpty else { return nil }
+        let tag = read.pointee.completion.tag
+        packets.removeFront()
+        return tag
+    }
+
     /// Offers the read at the front what is in `preBuffer`; nil when no read is there, or nothing it could
     /// take.
     func serve() -> Answer? {

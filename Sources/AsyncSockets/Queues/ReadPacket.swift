@@ -13,6 +13,8 @@ struct ReadPacket: WaitingPacket, Sendable {
         case delimiter(Data)
         /// With the end of the stream: see `finish()`.
         case end
+        /// With the first bytes that are there, which a delegate borrows: see `ReadHalf.takeLoan()`.
+        case loan
         /// As soon as bytes are there. They stay.
         case arrival
         /// When the reader has taken what it wants; it has the result.
@@ -31,7 +33,7 @@ struct ReadPacket: WaitingPacket, Sendable {
 
     /// The goal without its payload: to look at it is free, while each look at a `Data` counts references.
     private enum Kind {
-        case anyBytes, length, delimiter, end, arrival, reader
+        case anyBytes, length, delimiter, end, loan, arrival, reader
     }
 
     // In an order that takes little room: every connection that waits has a read.
@@ -74,6 +76,7 @@ struct ReadPacket: WaitingPacket, Sendable {
         case .length(let length): (.length, length, Data(), nil)
         case .delimiter(let bytes): (.delimiter, maxLength, bytes, nil)
         case .end: (.end, maxLength, Data(), nil)
+        case .loan: (.loan, maxLength, Data(), nil)
         case .arrival: (.arrival, maxLength, Data(), nil)
         case .reader(let reader): (.reader, maxLength, Data(), reader)
         }
@@ -89,7 +92,7 @@ struct ReadPacket: WaitingPacket, Sendable {
         case .length: takeLength(from: buffer)
         case .delimiter: takeToDelimiter(from: buffer)
         case .end: takeUpToEnd(from: buffer)
-        case .arrival: buffer.isEmpty ? .incomplete : .complete(Data())
+        case .loan, .arrival: buffer.isEmpty ? .incomplete : .complete(Data())
         case .reader: read(from: buffer)
         }
     }
@@ -97,11 +100,14 @@ struct ReadPacket: WaitingPacket, Sendable {
     /// True when `take(from:)` would complete the read, or leave the buffer as it is.
     func takesAllOrNothing(of buffer: PreBuffer) -> Bool {
         switch kind {
-        case .anyBytes, .delimiter, .arrival, .reader: true
+        case .anyBytes, .delimiter, .loan, .arrival, .reader: true
         case .length: buffer.count >= limit
         case .end: false
         }
     }
+
+    /// True when a delegate borrows the bytes.
+    var isLoan: Bool { kind == .loan }
 
     /// True when the read is complete with the end of the stream.
     var isToEnd: Bool { kind == .end }
@@ -117,7 +123,7 @@ struct ReadPacket: WaitingPacket, Sendable {
     /// Takes what the read has so far, when it will not be completed.
     mutating func takeIncomplete(from buffer: PreBuffer) -> Data {
         switch kind {
-        case .anyBytes, .length, .end, .arrival, .reader: taken?.data ?? Data()
+        case .anyBytes, .length, .end, .loan, .arrival, .reader: taken?.data ?? Data()
         case .delimiter: takeAll(buffer, bytesDone(in: buffer))
         }
     }
@@ -132,7 +138,7 @@ struct ReadPacket: WaitingPacket, Sendable {
     func bytesDone(in buffer: PreBuffer) -> Int {
         switch kind {
         case .length, .end: taken?.count ?? 0
-        case .anyBytes, .delimiter, .arrival, .reader: min(buffer.count, maxLength)
+        case .anyBytes, .delimiter, .loan, .arrival, .reader: min(buffer.count, maxLength)
         }
     }
 

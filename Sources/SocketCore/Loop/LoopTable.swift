@@ -55,7 +55,10 @@ struct LoopTable {
     }
 
     func handler(of registration: LoopRegistration) -> (any EventHandler)? {
-        isCurrent(registration) ? slots[Int(registration.index)].handler : nil
+        let index = Int(registration.index)
+        // Without `isCurrent`, which would count a reference more.
+        guard index < slots.count, slots[index].generation == registration.generation else { return nil }
+        return slots[index].handler
     }
 
     /// The handler with this address, if it is still registered.

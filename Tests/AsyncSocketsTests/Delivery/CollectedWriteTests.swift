@@ -146,7 +146,7 @@ import Testing
 
 extension AsyncSocket {
     /// How many segments with data the kernel has received.
-    fileprivate var receivedSegmentCount: Int {
+    var receivedSegmentCount: Int {
         get async throws {
             let information = await withCheckedContinuation { continuation in
                 perform { descriptor in

@@ -1,0 +1,173 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+@testable import SocketBuffers
+
+/// Reads that lend their bytes to a delegate, and writes of bytes that it borrows.
+@Suite(.timeLimit(.minutes(20))) struct BorrowedBytesTests {
+    /// A delegate that hands what it borrows to a closure.
+    private final class Borrower: AsyncSocketDelegate, Sendable {
+        private let body: @Sendable (AsyncSocket, RawSpan) -> Void
+        let recorder = Recorder()
+
+        init(_ body: @escaping @Sendable (AsyncSocket, RawSpan) -> Void) { self.body = body }
+
+        func socket(_ socket: AsyncSocket, didReadBytes bytes: RawSpan, withTag tag: Int) {
+            body(socket, bytes)
+            recorder.socket(socket, didReadBytes: bytes, withTag: tag)
+        }
+
+        func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) {
+            recorder.socket(socket, didWriteDataWithTag: tag)
+        }
+
+        func socketDidSecure(_ socket: AsyncSocket) { recorder.socketDidSecure(socket) }
+
+        func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+            recorder.socketDidDisconnect(socket, withError: error)
+        }
+    }
+
+    private static func write(_ text: String, to socket: AsyncSocket, tag: Int = 0) {
+        var text = text
+        text.withUTF8 { socket.write(UnsafeRawBufferPointer($0).bytes, withTimeout: 300, tag: tag) }
+    }
+
+    /// A connection whose server lends bytes to `borrower`.
+    private func serve(_ borrower: Borrower, _ delivery: Link.Delivery, isSecure: Bool = false) async throws -> Link {
+        let link = try await Link.make(delivery)
+        if isSecure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
+        link.server.changeDelegate(to: borrower)
+        link.server.readBytes(withTimeout: 300)
+        return link
+    }
+
+    /// The peer sends more than the kernel holds before it reads: writes are cut short, and what is left is
+    /// copied.
+    @Test(arguments: Link.Delivery.allCases, [false, true])
+    func whatIsBorrowedComesBack(delivery: Link.Delivery, isSecure: Bool) async throws {
+        let echo = Borrower { socket, bytes in
+            socket.write(bytes, withTimeout: 300, tag: 0)
+            socket.readBytes(withTimeout: 300)
+        }
+        let link = try await serve(echo, delivery, isSecure: isSecure)
+        let sent = Data((0..<12_000_000).map { UInt8(truncatingIfNeeded: $0 &* 167 >> 3) })
+        var rest = sent[...]
+        for size in [1, 64, 5_000, 70_000, 3_000_000, .max] {
+            let piece = rest.prefix(size)
+            link.client.write(Data(piece), withTimeout: 300, tag: 1)
+            #expect(try await link.atClient.wrote() == 1)
+            rest = rest.dropFirst(piece.count)
+        }
+        link.client.readData(toLength: sent.count, withTimeout: 300, tag: 2)
+        #expect(try await link.atClient.readData() == sent)
+    }
+
+    @Test(arguments: Link.Delivery.allCases)
+    func readsOfBothKindsShareTheBytesInOrder(delivery: Link.Delivery) async throws {
+        let link = try await Link.make(delivery)
+        link.server.readData(toLength: 3, withTimeout: 300, tag: 1)
+        link.server.readBytes(withTimeout: 300, tag: 2)
+        link.server.readData(toLength: 2, withTimeout: 300, tag: 3)
+        link.server.readBytes(withTimeout: 300, tag: 4)
+        link.client.write(Data("abcdefg"), withTimeout: 300, tag: 0)
+        #expect(try await link.atServer.readData() == Data("abc"))
+        #expect(try await link.atServer.readData() == Data("defg"))
+        link.client.write(Data("hij"), withTimeout: 300, tag: 0)
+        #expect(try await link.atServer.readData() == Data("hi"))
+        #expect(try await link.atServer.readData() == Data("j"))
+    }
+
+    /// The end of the connection in the callback releases its buffers, and others use the blocks.
+    @Test(arguments: Link.Delivery.allCases)
+    func borrowedBytesStayWhileTheCallbackRuns(delivery: Link.Delivery) async throws {
+        let borrower = Borrower { socket, bytes in
+            socket.flush()
+            socket.readBytes(withTimeout: 300)
+            socket.disconnect()
+            // More blocks than the pool has.
+            for block in (0..<64).map({ _ in BufferPool.shared.take() }) {
+                memset(block, 0xFF, BufferPool.blockSize)
+                BufferPool.shared.give(block)
+            }
+        }
+        let link = try await serve(borrower, delivery)
+        link.client.write(Data("still here"), withTimeout: 300, tag: 0)
+        // Recorded behind the closure.
+        #expect(try await borrower.recorder.readData() == Data("still here"))
+        #expect(try await borrower.recorder.disconnected() == nil)
+    }
+
+    /// The peer has the answer while the callback still runs.
+    @Test func theFirstWriteOfACallbackLeavesAtOnce() async throws {
+        let (near, far) = try RawSocket.pair()
+        let borrower = Borrower { socket, bytes in
+            Self.write("answer", to: socket, tag: 5)
+            let answer = try? far.receive(atLeast: 6)
+            Self.write(answer == "answer" ? "more" : "late", to: socket, tag: 6)
+        }
+        let socket = try AsyncSocket(adopting: near.duplicate(), inlineDelegate: borrower)
+        socket.readBytes(withTimeout: 300)
+        try far.send("question")
+        #expect(try far.receive(atLeast: 4) == "more")
+        #expect(try await borrower.recorder.readData() == Data("question"))
+        #expect(try await borrower.recorder.wrote() == 5)
+        #expect(try await borrower.recorder.wrote() == 6)
+    }
+
+    /// The first of them leaves at once, and the others together.
+    @Test(arguments: [Link.Delivery.inline, .socketQueue], [false, true])
+    func theOtherWritesOfACallbackLeaveTogether(delivery: Link.Delivery, isSecure: Bool) async throws {
+        let borrower = Borrower { socket, bytes in
+            for number in 0..<16 { Self.write("answer \(number % 10)", to: socket) }
+        }
+        let link = try await serve(borrower, delivery, isSecure: isSecure)
+        link.client.readData(toLength: 16 * 8, withTimeout: 300, tag: 0)
+        let before = try await link.client.receivedSegmentCount
+        link.client.write(Data("question"), withTimeout: 300, tag: 1)
+        #expect(try await link.atClient.readData() == Data((0..<16).map { "answer \($0 % 10)" }.joined()))
+        #expect(try await (1...2).contains(link.client.receivedSegmentCount - before))
+    }
+
+    /// Written after `beginTLS` in the same callback, it is encrypted.
+    @Test(arguments: Link.Delivery.allCases)
+    func aWriteBehindBeginTLSIsEncrypted(delivery: Link.Delivery) async throws {
+        let settings = try TestCertificates.server()
+        let borrower = Borrower { socket, bytes in
+            Self.write("go ahead", to: socket)
+            #expect(throws: Never.self) { try socket.beginTLS(settings: settings) }
+            Self.write("secret", to: socket)
+        }
+        let link = try await serve(borrower, delivery)
+        link.client.write(Data("STARTTLS"), withTimeout: 300, tag: 1)
+        link.client.readData(toLength: 8, withTimeout: 300, tag: 2)
+        #expect(try await link.atClient.readData() == Data("go ahead"))
+        try link.client.beginTLS(settings: TestCertificates.client())
+        link.client.readData(toLength: 6, withTimeout: 300, tag: 3)
+        try await link.atClient.secured()
+        #expect(try await link.atClient.readData() == Data("secret"))
+    }
+
+    @Test(arguments: Link.Delivery.allCases)
+    func aReadThatLendsTimesOut(delivery: Link.Delivery) async throws {
+        let link = try await Link.make(delivery)
+        link.server.readBytes(withTimeout: 0.05, tag: 7)
+        #expect(try await link.atServer.disconnected()?.code == .readTimeout)
+    }
+
+    /// Nothing is there when the read is queued: the next bytes, or the end, are for it.
+    @Test(arguments: Link.Delivery.allCases)
+    func aReadInACallbackGetsWhatComesLater(delivery: Link.Delivery) async throws {
+        let borrower = Borrower { socket, bytes in socket.readBytes(withTimeout: 300) }
+        let link = try await serve(borrower, delivery)
+        for text in ["one", "two", "three"] {
+            link.client.write(Data(text), withTimeout: 300, tag: 0)
+            #expect(try await borrower.recorder.readData() == Data(text))
+        }
+        link.client.disconnect()
+        #expect(try await borrower.recorder.disconnected()?.code == .closedByPeer)
+    }
+}
