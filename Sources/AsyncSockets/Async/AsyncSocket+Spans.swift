@@ -55,8 +55,8 @@ extension AsyncSocket {
 
 // The same for delegates.
 extension AsyncSocket {
-    /// Reads the first bytes that arrive, like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`, and
-    /// lends them to the delegate: `socket(_:didReadBytes:withTag:)` follows.
+    /// Reads the first bytes that arrive, like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`,
+    /// and lends them to the delegate: `socket(_:didReadBytes:withTag:)` follows.
     ///
     /// For an inline delegate this is the fastest way to read: the bytes are seldom copied, and their memory
     /// is used again and again. A delegate on a queue borrows a copy.
@@ -83,9 +83,8 @@ extension AsyncSocket {
     public func write(_ bytes: RawSpan, withTimeout timeout: TimeInterval, tag: Int = 0) {
         bytes.withUnsafeBytes { bytes in
             withConnection { connection in
-                if connection.isOpenToCallback, connection.phase.isEstablished, connection.isOpenForData,
-                    connection.data.writeAtOnce(bytes, timeout: timeout, tag: tag)
-                { return }
+                let mayWrite = connection.isOpenToCallback && connection.phase.isEstablished && connection.isOpenForData
+                if mayWrite, connection.data.writeAtOnce(bytes, timeout: timeout, tag: tag) { return }
                 connection.write(WritePacket(data: Data(bytes), timeout: timeout, completion: .delegate(tag: tag)))
             }
         }

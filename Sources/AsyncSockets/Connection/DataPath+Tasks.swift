@@ -62,7 +62,8 @@ extension DataPath {
     /// Writes bytes of a delegate that is being called, when nothing suggests that it writes more: no event
     /// waits, such as the end of another write, and no byte lies unread. False: they have to be queued.
     func writeAtOnce(_ bytes: UnsafeRawBufferPointer, timeout: Double, tag: Int) -> Bool {
-        guard !bytes.isEmpty, events.isEmpty, reads.preBuffer.isEmpty, let (count, isComplete) = writeAtOnce(bytes) else { return false }
+        guard !bytes.isEmpty, events.isEmpty, reads.preBuffer.isEmpty else { return false }
+        guard let (count, isComplete) = writeAtOnce(bytes) else { return false }
         if isComplete {
             events.append(.didWrite(tag: tag))
         } else {

@@ -65,13 +65,11 @@ extension AsyncSocket: EventSocket {
         case .lowWater(let count):
             delegate?.socket(self, writeQueueReachedLowWater: count)
         case .readTimedOut(let late):
-            late.answer(
-                delegate?.socket(
-                    self, shouldTimeoutReadWithTag: late.tag, elapsed: late.elapsed, bytesDone: late.bytesDone) ?? 0)
+            let (tag, elapsed, bytesDone) = (late.tag, late.elapsed, late.bytesDone)
+            late.answer(delegate?.socket(self, shouldTimeoutReadWithTag: tag, elapsed: elapsed, bytesDone: bytesDone) ?? 0)
         case .writeTimedOut(let late):
-            late.answer(
-                delegate?.socket(
-                    self, shouldTimeoutWriteWithTag: late.tag, elapsed: late.elapsed, bytesDone: late.bytesDone) ?? 0)
+            let (tag, elapsed, bytesDone) = (late.tag, late.elapsed, late.bytesDone)
+            late.answer(delegate?.socket(self, shouldTimeoutWriteWithTag: tag, elapsed: elapsed, bytesDone: bytesDone) ?? 0)
         case .didReceiveTrust(let trust, let answer):
             guard let delegate else { return answer(false) }
             delegate.socket(self, didReceive: trust, completionHandler: answer)
