@@ -111,6 +111,8 @@ extension AsyncSocket {
         connection?.progress.read
     }
 
+    // Inlined, so that the packet is made for one goal.
+    @inline(__always)
     private func enqueue(
         _ goal: ReadPacket.Goal, _ maxLength: ByteLimit, _ timeout: TimeInterval, _ tag: Int, _ buffer: ReadBuffer?, _ offset: Int
     ) {

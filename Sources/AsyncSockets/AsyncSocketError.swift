@@ -44,6 +44,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
     /// True when the connection ended in good order: the peer closed it with a FIN or, with TLS, a
     /// close_notify. An end that you asked for has no error.
     public var isOrderlyEnd: Bool { code == .closedByPeer }
+    /// The TLS engine has found it. To copy its error, to look at it, would count references.
+    var isOfTLS: Bool { if case .some = box.contents.tls { true } else { false } }
 
     /// An error that you make yourself, for tests of code that handles errors.
     ///

@@ -9,21 +9,24 @@ public import Synchronization
 public struct Locked<Value>: @unchecked Sendable {
     // Unchecked: the value is used only between lock and unlock.
 
-    /// The value and its lock in one allocation, where neither moves. Both are used through pointers: the
+    /// The lock and its value in one allocation, where neither moves. Both are used through pointers: the
     /// lock guarantees the exclusivity that a stored property would check at run time.
     @usableFromInline
-    final class Storage: ManagedBuffer<Value, LockWord> {}
+    final class Storage: ManagedBuffer<UInt32, Value> {
+        @inlinable
+        deinit {
+            _ = withUnsafeMutablePointerToElements { $0.deinitialize(count: 1) }
+        }
+    }
 
     @usableFromInline let storage: Storage
 
     /// A lock around `value`. Copies share the lock and the value.
     @inlinable
-    public init(_ value: sending Value) {
-        // Moved into its place: a copy would count each reference in it.
-        nonisolated(unsafe) var value: Value? = value
-        storage = unsafeDowncast(
-            Storage.create(minimumCapacity: 1) { _ in value.take().unsafelyUnwrapped }, to: Storage.self)
-        storage.withUnsafeMutablePointerToElements { $0.initialize(to: LockWord()) }
+    public init(_ value: consuming sending Value) {
+        storage = unsafeDowncast(Storage.create(minimumCapacity: 1) { _ in LockWord.free }, to: Storage.self)
+        // Moved into its place, and not captured: a copy would count each reference in it.
+        storage.withUnsafeMutablePointerToElements { $0 }.initialize(to: consume value)
     }
 
     // Public and inlinable, though no product exports this module: Swift does not specialise `package` code
@@ -40,7 +43,8 @@ public struct Locked<Value>: @unchecked Sendable {
     public func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout Value) throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        try storage.withUnsafeMutablePointers { value, word throws(Failure) in
+        try storage.withUnsafeMutablePointers { header, value throws(Failure) in
+            let word = UnsafeMutableRawPointer(header).assumingMemoryBound(to: LockWord.self)
             LockWord.lock(word)
             defer { LockWord.unlock(word) }
             return try body(&value.pointee)
@@ -53,10 +57,10 @@ public struct Locked<Value>: @unchecked Sendable {
 /// It is used by its address, which is what the kernel knows it by.
 @usableFromInline
 struct LockWord: ~Copyable {
-    @usableFromInline let value = Atomic<UInt32>(0)
+    // In memory that was set to `free`.
+    @usableFromInline let value: Atomic<UInt32>
 
-    @inlinable
-    init() {}
+    @inlinable static var free: UInt32 { 0 }
 
     @inlinable
     static func lock(_ word: UnsafeMutablePointer<LockWord>) {

@@ -20,9 +20,9 @@ struct TaskOperations {
     // the functions that it is in.
 
     /// Waits for a read.
-    @inline(never)
     ///
     /// - Parameter isOver: False: the operation goes on, and its end counts.
+    @inline(never)
     nonisolated(nonsending) func finish(_ read: DirectRead, isOver: Bool = true) async throws -> Data {
         let data: Data
         switch read {

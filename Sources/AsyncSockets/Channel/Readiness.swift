@@ -13,8 +13,8 @@ enum InputReadiness {
     /// The peer has sent close_notify.
     case closed
     /// A FIN was received without a close_notify before it.
-    indirect case truncated(AsyncSocketError)
-    indirect case failed(AsyncSocketError)
+    case truncated(AsyncSocketError)
+    case failed(AsyncSocketError)
 
     var isEnded: Bool {
         switch self {

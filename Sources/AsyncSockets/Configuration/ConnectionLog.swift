@@ -16,13 +16,14 @@ struct ConnectionLog {
 
     /// False when nothing would be written.
     static func isWritten(by configuration: SocketConfiguration.Shared) -> Bool {
-        (configuration.value.logger ?? socketLog.withLock { $0 }).logLevel <= .debug
+        if let level = configuration.value.logger?.logLevel { return level <= .debug }
+        return socketLog.withLock { $0 }.logger.logLevel <= .debug
     }
 
     func write(
         _ message: String, _ details: [String: String], peer: SocketAddress?, _ logger: Logger?
     ) {
-        let logger = logger ?? socketLog.withLock { $0 }
+        let logger = logger ?? socketLog.withLock { $0 }.logger
         logger.debug(
             "\(message)", metadata: name(peer: peer).merging(details.mapValues { .string($0) }) { $1 })
     }

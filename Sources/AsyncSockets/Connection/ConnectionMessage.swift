@@ -24,7 +24,7 @@ enum ConnectionMessage: Sendable {
     case flush
     case configure(SocketConfiguration.Shared)
     case changeDelegateQueue
-    indirect case fail(AsyncSocketError)
+    case fail(AsyncSocketError)
     indirect case perform(@Sendable (Int32?) -> Void)
     case retire
 
@@ -70,7 +70,7 @@ protocol PartOwner: AnyObject, Sendable {
 extension Completion {
     /// The operation is dropped, or was never accepted. A delegate learns of that by the end of the
     /// connection.
-    func refuse(_ error: any Error) {
-        if case .waiter(let waiter) = self { waiter.complete(.failure(error)) }
+    func refuse(_ error: @autoclosure () -> any Error) {
+        if case .waiter(let waiter) = self { waiter.complete(.failure(error())) }
     }
 }

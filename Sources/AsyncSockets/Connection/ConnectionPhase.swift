@@ -7,7 +7,7 @@ enum ConnectionPhase {
     /// It is established (`kConnected`).
     case established
     /// It has ended; nothing changes any more.
-    indirect case closed(AsyncSocketError?)
+    case closed(AsyncSocketError?)
 
     var isEstablished: Bool { if case .established = self { true } else { false } }
     var isClosed: Bool { if case .closed = self { true } else { false } }

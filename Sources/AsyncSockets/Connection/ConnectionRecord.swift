@@ -69,6 +69,8 @@ extension Locked<ConnectionRecord> {
     /// The same for one that was connected, whose address may be known; an error when the kernel refuses an
     /// option that was set meanwhile.
     func introduce(connected descriptor: SocketDescriptor) -> AsyncSocketError? {
+        // An accepted one is known already.
+        if withLock({ $0.snapshot.isEstablished && $0.live.isSettled(descriptor) }) { return nil }
         do throws(SystemError) {
             try introduce(descriptor, peer: remoteAddress ?? descriptor.remoteAddress)
             return nil

@@ -61,7 +61,10 @@ struct LifecycleWaiters {
     }
 
     /// The connection has ended: answers all waiters.
-    mutating func answerEnd(_ error: any Error) {
+    mutating func answerEnd(_ error: @autoclosure () -> any Error) {
+        // An error in a box of its own costs memory.
+        guard !waiting.isEmpty else { return }
+        let error = error()
         let answered = waiting
         waiting = []
         for waiter in answered { waiter.answerEnd(error) }

@@ -19,6 +19,11 @@ struct LiveDescriptor {
         return descriptor.localAddress
     }
 
+    /// True when `descriptor` is here and lacks nothing.
+    func isSettled(_ descriptor: SocketDescriptor) -> Bool {
+        self.descriptor === descriptor && lateOptions.isEmpty
+    }
+
     /// Takes a descriptor that is connected, and sets what it lacks.
     mutating func adopt(_ descriptor: SocketDescriptor) throws(SystemError) {
         try lateOptions.apply(toConnected: descriptor)

@@ -28,9 +28,9 @@ struct StreamEnding {
         /// The peer has closed its side: a FIN or, with TLS, a close_notify.
         case orderly
         /// A FIN without a close_notify before it: bytes may be missing. Our side may go on.
-        indirect case truncated(AsyncSocketError)
+        case truncated(AsyncSocketError)
         /// A reset, an alert, or bytes that are not TLS.
-        indirect case failed(AsyncSocketError)
+        case failed(AsyncSocketError)
 
         var error: AsyncSocketError {
             switch self {
@@ -95,18 +95,19 @@ struct StreamEnding {
         var hasWrites = false
         var allowsHalfClose = false
         var gracePeriod = 1.0
-        var now = Deadline.now
+        /// Nil: ask the clock, when it matters.
+        var now: Deadline?
     }
 
     enum Action {
         /// The read to the end that waits is complete.
         case completeReadToEnd
         /// The read that waits is given up.
-        indirect case abandonRead(AsyncSocketError)
+        case abandonRead(AsyncSocketError)
         case reportClosedReadSide
         /// Ask the kernel why, and end the connection if it knows.
         case askKernel
-        indirect case close(AsyncSocketError?)
+        case close(AsyncSocketError?)
     }
 
     /// How the descriptor is closed.
@@ -231,19 +232,22 @@ struct StreamEnding {
             wakeTime = nil
             return true
         }
-        let end = wakeTime ?? Deadline(after: situation.gracePeriod, from: situation.now)
+        let now = situation.now ?? .now
+        let end = wakeTime ?? Deadline(after: situation.gracePeriod, from: now)
         wakeTime = end
         guard let end else { return true }
-        return end > situation.now
+        return end > now
     }
 
     /// Rule 9.
     func parting(with error: AsyncSocketError?) -> Parting {
         if let writeFailure, writeFailure.isFileBroken { return .reset }
-        let isLastWordOurs =
-            error?.tls != nil || error?.code == .handshakeTimeout || error?.code == .tooManyHandshakes
-            || intent?.contains(.afterWrites) == true
-        return isLastWordOurs ? .lingering : .atOnce
+        if intent?.contains(.afterWrites) == true { return .lingering }
+        guard let error else { return .atOnce }
+        if error.isOfTLS { return .lingering }
+        // Most ends are orderly, and that is quickly found out.
+        let isHandshakes = !error.isOrderlyEnd && (error.code == .handshakeTimeout || error.code == .tooManyHandshakes)
+        return isHandshakes ? .lingering : .atOnce
     }
 }
 

@@ -6,7 +6,7 @@ internal import SocketTLS
 ///
 /// Rare events are indirect, so that frequent ones are small: each event is moved several times.
 enum DelegateEvent: Sendable {
-    indirect case didAccept(AcceptedConnection)
+    case didAccept(AcceptedConnection)
     case didStopListening(Listener)
     indirect case didConnect(host: String, port: UInt16)
     indirect case didConnectToPath(String)

@@ -22,7 +22,7 @@ final class Establishing {
         /// The channel leads to the target; the event says so. Nil: the peer is gone already, and the end
         /// follows.
         case established(DelegateEvent?)
-        indirect case fails(AsyncSocketError)
+        case fails(AsyncSocketError)
     }
 
     @exclusivity(unchecked) private var opening: Opening
@@ -145,7 +145,8 @@ final class Establishing {
             throw AsyncSocketError(error, operation: operation)
         }
         // Unless the caller has set or cleared it.
-        if options(owner).value(of: .noDelay) == nil { descriptor.setNoDelay() }
+        let options = options(owner)
+        if options.isEmpty || options.value(of: .noDelay) == nil { descriptor.setNoDelay() }
         data.open(ByteChannel(descriptor, of: peer?.family))
     }
 }

@@ -3,10 +3,16 @@ internal import SocketCore
 
 /// A connection that a listener has accepted, on its way to become a socket. If it is dropped on the way, its
 /// descriptor closes.
-struct AcceptedConnection: Sendable {
+final class AcceptedConnection: Sendable {
     let descriptor: SocketDescriptor
     let peer: SocketAddress
     let listener: Listener
+
+    init(descriptor: SocketDescriptor, peer: SocketAddress, listener: Listener) {
+        self.descriptor = descriptor
+        self.peer = peer
+        self.listener = listener
+    }
 
     /// It has no socket: logs that, and has the observer know.
     func deliver(_ loss: AcceptLoss) {

@@ -23,7 +23,7 @@ final class Upgrade {
         case moved
         /// Go on in another turn.
         case more
-        indirect case fails(AsyncSocketError)
+        case fails(AsyncSocketError)
     }
 
     @exclusivity(unchecked) private(set) var state: TLSUpgrade

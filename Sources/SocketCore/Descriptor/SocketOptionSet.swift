@@ -18,6 +18,9 @@ package struct SocketOptionSet: Sendable {
 
     package init() {}
 
+    /// Without options, as most are.
+    package var isEmpty: Bool { entries.isEmpty }
+
     /// Replaces the value that the option had.
     package mutating func set<Value>(_ option: SocketOption<Value>, to value: Value) throws(SystemError) {
         guard option.encode(value) != nil else { throw SystemError("setsockopt(\(option.name))", errno: EINVAL) }

@@ -219,8 +219,9 @@ package struct LoopRotation {
 
     /// The next one that is not held up; if all are, the next one. There must be a loop.
     package mutating func next() -> EventLoop {
-        let following = loops.indices.map { (position + 1 + $0) % loops.count }
-        position = following.first { !loops[$0].isHeldUp } ?? following[0]
+        let first = (position + 1) % loops.count
+        position = first
+        for _ in loops.indices where loops[position].isHeldUp { position = (position + 1) % loops.count }
         return loops[position]
     }
 }
