@@ -64,7 +64,7 @@ extension AsyncSocket {
     ///   of an inline delegate, or of a task on the event loop of the socket, leave together, when all
     ///   complete messages are answered or 64 KiB are together.
     /// - The writes of one inline callback, or of one block of several callbacks on a delegate queue, leave
-    ///   together when they have returned.
+    ///   together when they have returned; a first one of borrowed bytes (`RawSpan`) leaves at once.
     ///
     /// Call this before code that takes long, if the peer should have its answer before that.
     public func flush() {

@@ -25,6 +25,8 @@ public struct Locked<Value>: @unchecked Sendable {
     @inlinable
     public init(_ value: consuming sending Value) {
         storage = unsafeDowncast(Storage.create(minimumCapacity: 1) { _ in LockWord.free }, to: Storage.self)
+        // Swift's header is copyable, and an atomic number is not.
+        storage.withUnsafeMutablePointerToHeader { _ = UnsafeMutableRawPointer($0).bindMemory(to: LockWord.self, capacity: 1) }
         // Moved into its place, and not captured: a copy would count each reference in it.
         storage.withUnsafeMutablePointerToElements { $0 }.initialize(to: consume value)
     }

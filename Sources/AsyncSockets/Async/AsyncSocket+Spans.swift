@@ -83,10 +83,20 @@ extension AsyncSocket {
     public func write(_ bytes: RawSpan, withTimeout timeout: TimeInterval, tag: Int = 0) {
         bytes.withUnsafeBytes { bytes in
             withConnection { connection in
-                let mayWrite = connection.isOpenToCallback && connection.phase.isEstablished && connection.isOpenForData
-                if mayWrite, connection.data.writeAtOnce(bytes, timeout: timeout, tag: tag) { return }
+                if writeAtOnce(bytes, timeout, tag, on: connection) { return }
                 connection.write(WritePacket(data: Data(bytes), timeout: timeout, completion: .delegate(tag: tag)))
             }
         }
+    }
+
+    /// False outside an inline callback, and when the bytes have to wait.
+    private func writeAtOnce(
+        _ bytes: UnsafeRawBufferPointer, _ timeout: TimeInterval, _ tag: Int, on connection: StreamConnection
+    ) -> Bool {
+        guard connection.isOpenToCallback, connection.phase.isEstablished, connection.isOpenForData else { return false }
+        // A store of sessions may be called meanwhile: what it asks for is not done within this.
+        let wasDelivering = connection.outlet.leaveCallback()
+        defer { connection.outlet.resumeCallback(wasDelivering) }
+        return connection.data.writeAtOnce(bytes, timeout: timeout, tag: tag)
     }
 }

@@ -2,7 +2,8 @@ internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
-// Operations of tasks that need not wait: nothing is allocated for them.
+// Operations of tasks, and writes of bytes that a delegate borrows, that need not wait: nothing is allocated
+// for them.
 extension DataPath {
     /// False when a read could be served or fail now, or has the connection go on to its end.
     func isQuiet(for goal: ReadPacket.Goal) -> Bool { isQuiet && !reads.wantsNothing(goal) }
@@ -67,6 +68,7 @@ extension DataPath {
         if isComplete {
             events.append(.didWrite(tag: tag))
         } else {
+            // All of them: the progress of a write counts from its first byte.
             writes.append(WritePacket(data: Data(bytes), timeout: timeout, completion: .delegate(tag: tag)))
             writes.handOn(count)
         }

@@ -1,7 +1,8 @@
 // Rules of collecting:
 //  1. A write leaves at once, unless code that is running is likely to write more and says when it is over.
 //     That code is one delivery to an inline delegate, one block of callbacks on a delegate queue, or one job
-//     of a task on the loop of its connection.
+//     of a task on the loop of its connection. Bytes that a delegate borrows do not wait for the end of its
+//     callback, unless rule 2 holds or another write of it is complete.
 //  2. More is likely while bytes of the peer lie unread in the connection's buffer, in which a delegate finds
 //     another message; and in a block of callbacks while another callback follows.
 //  3. The collected bytes leave as soon as one of these is true: nothing more is likely; 64 KiB are together,

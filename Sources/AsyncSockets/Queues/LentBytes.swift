@@ -3,7 +3,7 @@ internal import SocketBuffers
 
 /// Bytes that a delegate borrows: in the block of the buffer that they arrived in, or in a copy.
 ///
-/// A block takes 64 KiB, however few the bytes: it is lent only to a delegate that is called at once.
+/// A block takes 64 KiB, however few the bytes: an inline delegate gets it, when no event waits before it.
 final class LentBytes: Sendable {
     private let block: TakenBlock?
     private let copy: Data?
@@ -19,6 +19,8 @@ final class LentBytes: Sendable {
     /// Calls `body` with the bytes.
     @inline(__always)
     func lend(to body: (RawSpan) -> Void) {
+        // The end of this gives the block back.
+        defer { withExtendedLifetime(self) {} }
         if let block {
             body(UnsafeRawBufferPointer(start: block.start, count: block.count).bytes)
         } else if let copy {

@@ -92,7 +92,8 @@ struct ReadPacket: WaitingPacket, Sendable {
         case .length: takeLength(from: buffer)
         case .delimiter: takeToDelimiter(from: buffer)
         case .end: takeUpToEnd(from: buffer)
-        case .loan, .arrival: buffer.isEmpty ? .incomplete : .complete(Data())
+        case .loan: .incomplete
+        case .arrival: buffer.isEmpty ? .incomplete : .complete(Data())
         case .reader: read(from: buffer)
         }
     }

@@ -140,23 +140,63 @@ import Testing
         #expect((1...2).contains(fewest))
     }
 
-    /// Written after `beginTLS` in the same callback, it is encrypted.
-    @Test(arguments: Link.Delivery.allCases)
-    func aWriteBehindBeginTLSIsEncrypted(delivery: Link.Delivery) async throws {
+    /// Written after `beginTLS` in the same callback, it is encrypted, also as the callback's first write.
+    @Test(arguments: Link.Delivery.allCases, [false, true])
+    func aWriteBehindBeginTLSIsEncrypted(delivery: Link.Delivery, comesFirst: Bool) async throws {
         let settings = try TestCertificates.server()
         let borrower = Borrower { socket, bytes in
-            Self.write("go ahead", to: socket)
+            if !comesFirst { Self.write("go ahead", to: socket) }
             #expect(throws: Never.self) { try socket.beginTLS(settings: settings) }
             Self.write("secret", to: socket)
         }
         let link = try await serve(borrower, delivery)
         link.client.write(Data("STARTTLS"), withTimeout: 300, tag: 1)
-        link.client.readData(toLength: 8, withTimeout: 300, tag: 2)
-        #expect(try await link.atClient.readData() == Data("go ahead"))
+        if comesFirst {
+            #expect(try await link.atClient.wrote() == 1)
+        } else {
+            link.client.readData(toLength: 8, withTimeout: 300, tag: 2)
+            #expect(try await link.atClient.readData() == Data("go ahead"))
+        }
         try link.client.beginTLS(settings: TestCertificates.client())
         link.client.readData(toLength: 6, withTimeout: 300, tag: 3)
         try await link.atClient.secured()
         #expect(try await link.atClient.readData() == Data("secret"))
+    }
+
+    /// The peer does not read: what the kernel does not take waits, counts, and has its time.
+    @Test(arguments: Link.Delivery.allCases)
+    func aBorrowedWriteThatWaitsHasItsLimits(delivery: Link.Delivery) async throws {
+        let waiting = Locked(0)
+        let borrower = Borrower { socket, bytes in
+            let bytes = [UInt8](repeating: 1, count: 32 << 20)
+            socket.write(bytes.span.bytes, withTimeout: 0.5, tag: 3)
+            waiting.withLock { $0 = socket.pendingWriteByteCount }
+        }
+        let link = try await serve(borrower, delivery)
+        link.client.write(Data("more than you take"), withTimeout: 300, tag: 1)
+        _ = try await borrower.recorder.readData()
+        if delivery == .inline { #expect(waiting.withLock { (1..<32 << 20).contains($0) }) }
+        #expect(try await borrower.recorder.disconnected()?.code == .writeTimeout)
+    }
+
+    /// The first of two messages is answered while the second lies unread: both answers leave together.
+    @Test func aBorrowedWriteWaitsWhileBytesLieUnread() async throws {
+        let answering = Recorder { socket, told in
+            guard case .read(let line, _) = told else { return }
+            line.withUnsafeBytes { socket.write($0.bytes, withTimeout: 300, tag: 0) }
+            socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        }
+        let link = try await Link.make(.inline, atServer: answering)
+        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        var fewest = Int.max
+        for _ in 0..<20 where fewest > 1 {
+            let before = try await link.client.receivedSegmentCount
+            link.client.readData(toLength: 10, withTimeout: 300, tag: 2)
+            link.client.write(Data("one\r\ntwo\r\n"), withTimeout: 300, tag: 1)
+            #expect(try await link.atClient.readData() == Data("one\r\ntwo\r\n"))
+            fewest = try await min(fewest, link.client.receivedSegmentCount - before)
+        }
+        #expect(fewest == 1)
     }
 
     @Test(arguments: Link.Delivery.allCases)
