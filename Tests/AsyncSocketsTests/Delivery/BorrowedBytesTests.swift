@@ -81,6 +81,19 @@ import Testing
         #expect(try await link.atServer.readData() == Data("j"))
     }
 
+    /// Without a limit the read has no clock that would have the connection look.
+    @Test(arguments: Link.Delivery.allCases)
+    func aReadWithoutALimitGetsWhatLiesUnread(delivery: Link.Delivery) async throws {
+        let link = try await Link.make(delivery)
+        link.server.readData(toLength: 3, tag: 1)
+        link.client.write(Data("abcdefg"), withTimeout: 300, tag: 0)
+        #expect(try await link.atServer.readData() == Data("abc"))
+        link.server.readData(toLength: 1, tag: 2)
+        #expect(try await link.atServer.readData() == Data("d"))
+        link.server.readBytes(tag: 3)
+        #expect(try await link.atServer.readData() == Data("efg"))
+    }
+
     /// The end of the connection in the callback releases its buffers, and others use the blocks.
     @Test(arguments: Link.Delivery.allCases)
     func borrowedBytesStayWhileTheCallbackRuns(delivery: Link.Delivery) async throws {
