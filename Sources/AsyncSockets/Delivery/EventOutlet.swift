@@ -24,9 +24,9 @@ class EventOutbox<Event: SocketEvent> {
 
     /// The thread whose code may have its writes leave together.
     final let collector = WriteCollector()
-    @exclusivity(unchecked) final var waiting = Ring<Event>()
     /// The queue that events have to be sent to; nil when they are delivered inline.
     @exclusivity(unchecked) fileprivate(set) final var queue: DispatchQueue?
+    @exclusivity(unchecked) final var waiting = Ring<Event>()
 
     final var isEmpty: Bool { waiting.isEmpty }
 
