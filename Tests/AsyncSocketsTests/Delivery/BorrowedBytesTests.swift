@@ -164,9 +164,10 @@ import Testing
         }
         let link = try await serve(borrower, delivery)
         link.client.write(Data("STARTTLS"), withTimeout: 300, tag: 1)
-        if comesFirst {
-            #expect(try await link.atClient.wrote() == 1)
-        } else {
+        #expect(try await link.atClient.wrote() == 1)
+        // The ClientHello must not be among the bytes that the read lends.
+        #expect(try await borrower.recorder.readData() == Data("STARTTLS"))
+        if !comesFirst {
             link.client.readData(toLength: 8, withTimeout: 300, tag: 2)
             #expect(try await link.atClient.readData() == Data("go ahead"))
         }
