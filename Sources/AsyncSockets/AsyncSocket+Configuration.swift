@@ -102,7 +102,7 @@ extension AsyncSocket {
     /// default is the library's logger, with the label "AsyncSockets" and the level of its `LogHandler`.
     /// Accepted sockets have their listener's.
     public var logger: Logger {
-        get { configuration.logger ?? socketLog.withLock { $0 }.logger }
+        get { configuration.logger ?? socketLog.withLock { $0 } }
         set { configure { $0.logger = newValue } }
     }
 

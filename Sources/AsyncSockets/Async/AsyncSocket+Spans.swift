@@ -58,8 +58,9 @@ extension AsyncSocket {
     /// Reads the first bytes that arrive, like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`,
     /// and lends them to the delegate: `socket(_:didReadBytes:withTag:)` follows.
     ///
-    /// For an inline delegate this is the fastest way to read: the bytes are seldom copied, and their memory
-    /// is used again and again. A delegate on a queue borrows a copy.
+    /// For an inline delegate this is the fastest way to read: the bytes are seldom copied. A delegate on a
+    /// queue borrows a copy. The read takes all bytes that are there. Before `beginTLS` read to a length or a
+    /// delimiter instead: the peer's ClientHello may be among those bytes.
     ///
     /// - Parameters:
     ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
@@ -68,8 +69,7 @@ extension AsyncSocket {
         withConnection { $0.read(ReadPacket.make(.loan, timeout: timeout, completion: .delegate(tag: tag))) }
     }
 
-    /// Writes all of `bytes`, like `write(_:withTimeout:tag:)` for `Data`, and copies them only if they have
-    /// to wait.
+    /// Writes all of `bytes`, like `write(_:withTimeout:tag:)`, and copies them only if they have to wait.
     ///
     /// In an inline callback they leave at once, where `Data` waits for the end of the callback, if nothing
     /// else waits to be done on the socket. Otherwise they leave with what waits: so do the second write of a

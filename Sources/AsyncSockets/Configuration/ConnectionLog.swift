@@ -16,14 +16,13 @@ struct ConnectionLog {
 
     /// False when nothing would be written.
     static func isWritten(by configuration: SocketConfiguration.Shared) -> Bool {
-        if let level = configuration.value.logger?.logLevel { return level <= .debug }
-        return socketLog.withLock { $0 }.logger.logLevel <= .debug
+        (configuration.value.logger ?? socketLog.withLock { $0 }).logLevel <= .debug
     }
 
     func write(
         _ message: String, _ details: [String: String], peer: SocketAddress?, _ logger: Logger?
     ) {
-        let logger = logger ?? socketLog.withLock { $0 }.logger
+        let logger = logger ?? socketLog.withLock { $0 }
         logger.debug(
             "\(message)", metadata: name(peer: peer).merging(details.mapValues { .string($0) }) { $1 })
     }

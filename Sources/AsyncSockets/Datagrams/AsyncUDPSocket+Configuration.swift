@@ -85,7 +85,7 @@ extension AsyncUDPSocket {
     /// The logger of the socket. It logs binding, connecting, reports of losses and the end at the level
     /// `debug`, and drops of the kernel as warnings, one line a second at most; never the bytes.
     public var logger: Logger {
-        get { configuration.logger ?? socketLog.withLock { $0 }.logger }
+        get { configuration.logger ?? socketLog.withLock { $0 } }
         set { configure { $0.logger = newValue } }
     }
 

@@ -16,7 +16,7 @@ final class DatagramJournal {
         self.log = log
     }
 
-    private var logger: Logger { configuration.value.logger ?? socketLog.withLock { $0 }.logger }
+    private var logger: Logger { configuration.value.logger ?? socketLog.withLock { $0 } }
 
     /// Logs what happened, at the level `debug`, and never what was sent or received.
     func note(_ message: String, _ details: @autoclosure () -> [String: String], peer: SocketAddress?) {

@@ -14,7 +14,7 @@ enum LogRecorder {
 
     private static let lines = Locked<[Line]>([])
     private static let isInstalled: Bool = {
-        socketLog.withLock { $0 = SharedLogger(Logger(label: "test") { _ in Handler() }) }
+        socketLog.withLock { $0 = Logger(label: "test") { _ in Handler() } }
         return true
     }()
 
