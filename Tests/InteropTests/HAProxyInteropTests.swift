@@ -73,7 +73,7 @@ import Testing
                 try await socket.connect(to: "127.0.0.1", port: port, tls: isSecure ? TestCertificates.client() : nil)
                 let address = try #require(socket.localAddress)
                 #expect(try await socket.readLine() == "\(address) false", "\(front.program.printed)")
-                let bytes = Data((0..<1_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) })
+                let bytes = pattern(1_000_000)
                 async let echo = socket.read(exactly: bytes.count)
                 try await socket.write(bytes)
                 #expect(try await echo == bytes)

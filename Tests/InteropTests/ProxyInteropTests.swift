@@ -13,7 +13,7 @@ import Testing
     ].filter(\.0.isPackaged)
 
     /// More than fits into the buffers on the way.
-    private static let manyBytes = Data((0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31 >> 3) })
+    private static let manyBytes = pattern(3_000_000)
 
     /// A socket that connects through `daemon`.
     private func makeSocket(_ daemon: ProxyDaemon, _ credentials: Proxy.Credentials?) -> (AsyncSocket, Recorder) {

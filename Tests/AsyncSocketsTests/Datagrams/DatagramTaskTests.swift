@@ -64,7 +64,7 @@ import Testing
 
     @Test func theLargestDatagramIsDeliveredWhole() async throws {
         let (one, other) = (try AsyncUDPSocket.bound(), try AsyncUDPSocket.bound())
-        let data = Data((0..<65_507).map { UInt8(truncatingIfNeeded: $0 / 7) })
+        let data = pattern(65_507)
         try await one.send(data, to: other.address)
         #expect(try await other.receive().data == data)
         let error = await #expect(throws: AsyncSocketError.self) {

@@ -54,7 +54,7 @@ import Testing
             socket.readBytes(withTimeout: 300)
         }
         let link = try await serve(echo, delivery, isSecure: isSecure)
-        let sent = Data((0..<12_000_000).map { UInt8(truncatingIfNeeded: $0 &* 167 >> 3) })
+        let sent = pattern(12_000_000)
         var rest = sent[...]
         for size in [1, 64, 5_000, 70_000, 3_000_000, .max] {
             let piece = rest.prefix(size)

@@ -126,7 +126,7 @@ import Testing
     @Test(arguments: Side.allCases)
     func moreThanIsReadAheadCanBeReadLate(_ side: Side) async throws {
         let loop = try EventLoop()
-        let sent = (0..<150_000).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ $0 >> 8) }
+        let sent = [UInt8](pattern(150_000))
         let (socket, recorder, keep) = try await established(side, [.send(sent), .close], on: loop)
         for _ in 0..<10 { try await passEvents(of: loop) }
         socket.readData(toLength: sent.count, withTimeout: 300, tag: 1)
@@ -139,7 +139,7 @@ import Testing
 
     @Test func moreThanIsReadAheadStaysWhenThePeerResets() async throws {
         let loop = try EventLoop()
-        let sent = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ $0 >> 8) }
+        let sent = [UInt8](pattern(100_000))
         let mayReset = try TestSignal()
         let (socket, recorder, _) = try await established(.plain, [.send(sent), .wait(for: mayReset), .reset], on: loop)
         // What is still on its way when a reset is sent never arrives.
@@ -165,7 +165,7 @@ import Testing
     @Test(arguments: Side.allCases, Ending.allCases)
     func aReadToTheEndIsCompleteWithAnEndInGoodOrder(_ side: Side, _ ending: Ending) async throws {
         if side == .plain, ending == .closeNotify { return }
-        let sent = (0..<200_000).map { UInt8(truncatingIfNeeded: $0) }
+        let sent = [UInt8](pattern(200_000))
         let mayEnd = try TestSignal()
         let (socket, recorder, keep) = try await established(
             side, [.send(sent), .wait(for: mayEnd)] + ending.steps, on: try EventLoop())

@@ -277,7 +277,7 @@ import Testing
 
     @Test func largeDataArrivesWhole() async throws {
         let link = try await Link.make()
-        let data = Data((0..<5_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 9) })
+        let data = pattern(5_000_000)
         link.client.write(data, withTimeout: 300, tag: 1)
         link.server.readData(toLength: data.count, withTimeout: 300, tag: 2)
         #expect(try await link.atServer.readData() == data)

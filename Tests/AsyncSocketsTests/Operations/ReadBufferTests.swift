@@ -25,7 +25,7 @@ import Testing
     @Test func aReadToALengthGrowsTheBufferPieceByPiece() async throws {
         let link = try await Link.make()
         let buffer = ReadBuffer()
-        let expected = Data((0..<1_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31) })
+        let expected = pattern(1_000_000)
         link.client.readData(toLength: expected.count, withTimeout: 300, buffer: buffer, tag: 0)
         link.server.write(expected, withTimeout: 300, tag: 0)
         let data = try await link.atClient.readData()

@@ -131,7 +131,7 @@ import Testing
         try await body(file)
     }
 
-    private static let contents = Data((0..<3_000_001).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ $0 >> 11) })
+    private static let contents = pattern(3_000_001)
 
     @Test(arguments: [nil, TLSVersion.tls12, .tls13])
     func aFileArrivesWholeBetweenOtherWrites(_ version: TLSVersion?) async throws {

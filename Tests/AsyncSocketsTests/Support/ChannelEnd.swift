@@ -120,13 +120,3 @@ extension StreamEnding {
     var hasOrderlyEnd: Bool { if case .orderly = readEnd { true } else { false } }
     var readError: AsyncSocketError? { if readEnd?.isOrderly == false { readEnd?.error } else { nil } }
 }
-
-/// Bytes that are easily told from others.
-func pattern(_ count: Int) -> Data {
-    var bytes = Data(capacity: count)
-    while bytes.count < count { bytes += patternBlock.prefix(count - bytes.count) }
-    return bytes
-}
-
-/// As long as a prime, so that no two blocks of a buffer begin alike.
-private let patternBlock = Data((0..<65_521).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ $0 >> 11) })

@@ -95,7 +95,7 @@ import Testing
     func largeDataArrivesWholeInBothDirections(_ version: TLSVersion) async throws {
         let link = try await Link.make()
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
-        let data = Data((0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 9) })
+        let data = pattern(3_000_000)
         link.client.write(data, withTimeout: 300, tag: 1)
         link.server.write(data, withTimeout: 300, tag: 2)
         link.server.readData(toLength: data.count, withTimeout: 300, tag: 3)

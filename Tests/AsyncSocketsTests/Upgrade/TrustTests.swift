@@ -255,35 +255,50 @@ import Testing
         #expect(error.blame == .peer)
     }
 
+    /// With each of these limits of a handshake, in seconds, until one is enough for it on this machine.
+    private func attempt(_ limits: [TimeInterval], _ body: (TimeInterval) async throws -> Void) async throws {
+        for limit in limits.dropLast() {
+            do { return try await body(limit) } catch let late as Unexpected {
+                try #require(late.description.contains("handshakeTimeout"), "\(late)")
+            }
+        }
+        try await body(limits.last ?? 0)
+    }
+
     @Test func theTrustVerdictDoesNotUseUpTheHandshakesTime() async throws {
-        let link = try await Link.make()
-        var client = try TestCertificates.client()
-        client.trustEvaluation = .delegate
-        client.handshakeTimeout = .seconds(3)
-        try link.startTLS(client: client, server: TestCertificates.server())
-        let (_, answer) = try await link.atClient.asked()
-        // The clock of another socket runs longer than the handshake may take.
-        let clock = try await Link.make()
-        clock.client.readData(withTimeout: 3.5, tag: 0)
-        #expect(try await clock.atClient.disconnected()?.code == .readTimeout)
-        answer(true)
-        try await link.atClient.secured()
+        try await attempt([3, 15, 60]) { limit in
+            let link = try await Link.make()
+            var client = try TestCertificates.client()
+            client.trustEvaluation = .delegate
+            (client.handshakeTimeout, client.trustTimeout) = (.seconds(limit), .patient)
+            try link.startTLS(client: client, server: TestCertificates.server())
+            let (_, answer) = try await link.atClient.asked()
+            // The clock of another socket runs longer than the handshake may take.
+            let clock = try await Link.make()
+            clock.client.readData(withTimeout: limit + 0.5, tag: 0)
+            #expect(try await clock.atClient.disconnected()?.code == .readTimeout)
+            answer(true)
+            try await link.atClient.secured()
+        }
     }
 
     /// Under TLS 1.2 the server holds back its Finished until its own delegate decides, which never happens
     /// here.
     @Test func aHandshakeThatIsLateAfterAVerdictNamesItsWholeLimit() async throws {
-        let link = try await Link.make()
-        var (client, server) = try TestCertificates.mutual()
-        client.trustEvaluation = .delegate
-        client.handshakeTimeout = .seconds(2.5)
-        server.trustEvaluation = .delegate
-        try link.startTLS(client: client.only(.tls12), server: server)
-        let (_, answer) = try await link.atClient.asked()
-        answer(true)
-        let error = try #require(try await link.atClient.disconnected())
-        #expect(error.code == .handshakeTimeout)
-        #expect(error.message == "it did not complete within 2.5 seconds")
-        withExtendedLifetime(link) {}
+        try await attempt([2.5, 10, 40]) { limit in
+            let link = try await Link.make()
+            var (client, server) = try TestCertificates.mutual()
+            client.trustEvaluation = .delegate
+            (client.handshakeTimeout, client.trustTimeout) = (.seconds(limit), .patient)
+            server.trustEvaluation = .delegate
+            server.trustTimeout = .patient
+            try link.startTLS(client: client.only(.tls12), server: server)
+            let (_, answer) = try await link.atClient.asked()
+            answer(true)
+            let error = try #require(try await link.atClient.disconnected())
+            #expect(error.code == .handshakeTimeout)
+            #expect(error.message == "it did not complete within \(limit) seconds")
+            withExtendedLifetime(link) {}
+        }
     }
 }

@@ -105,7 +105,7 @@ enum TestSettings {
     @Test func readsLargerThanWhatIsReadAheadAreServed() async throws {
         let wire = try await Wire.make()
         try await wire.secure(client: TestSettings.client(), server: TestSettings.server())
-        let bytes = Data((0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
+        let bytes = pattern(3_000_000)
         wire.server.write(bytes, withTimeout: -1, tag: 1)
         wire.client.readData(toLength: UInt(bytes.count), withTimeout: -1, tag: 1)
         try await wire.atClient.wait(for: "read 1: \(bytes.count) bytes")

@@ -96,7 +96,7 @@ import Testing
         defer { server.stop() }
         let (probe, _) = try await Loopback.connect(to: port, of: server)
         probe.disconnect()
-        let content = Data((0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
+        let content = pattern(100_000)
         try content.write(to: URL(fileURLWithPath: root + "/file"))
         let tls = try client(version)
         try await AsyncSocket.withConnection(to: "127.0.0.1", port: port) { socket in

@@ -4,6 +4,8 @@ import SocketCore
 import Testing
 
 /// One rule says what the text of a host means, for every parser: an address, a name, or nothing.
+///
+/// Long texts are named by their index, since the arguments of a test are printed.
 @Suite(.timeLimit(.minutes(20))) struct HostTextTests {
     /// Texts that inet_aton(3) takes for 127.0.0.1, and others that end in a number and are not four decimal
     /// numbers.
@@ -93,14 +95,16 @@ import Testing
 
     // MARK: - Other texts
 
-    @Test(arguments: [
+    static let hostileInterfaces = [
         "127.0.0.1\0.example.org", "lo\0", "\0", "lo\0:80", "lo:80\0", "127.0.0.1:8\00", "127.0.0.1:\u{661}", "::1%", "[::1%]",
         "[::1\0]",
         "[::1\0]:80", "l\u{f6}", "127.0.0.1:" + String(repeating: "0", count: 1 << 20) + "1x",
         String(repeating: "a", count: 1 << 20),
-    ])
-    func aHostileInterfaceIsRefused(_ text: String) {
-        #expect(throws: InterfaceError.self) { try LocalInterface(text) }
+    ]
+
+    @Test(arguments: 0..<hostileInterfaces.count)
+    func aHostileInterfaceIsRefused(_ index: Int) {
+        #expect(throws: InterfaceError.self) { try LocalInterface(Self.hostileInterfaces[index]) }
     }
 
     @Test func hostilePathsAndAbstractNamesAreRefusedOrKeptWhole() throws {
@@ -120,11 +124,14 @@ import Testing
         }
     }
 
-    @Test(arguments: [
+    static let hostileCredentials = [
         ("", "x"), ("x", ""), ("a\0b", "x"), ("x", "a\0b"), (String(repeating: "a", count: 256), "x"),
         ("x", String(repeating: "\u{E9}", count: 128)), ("x", String(repeating: "a", count: 1 << 20)),
-    ])
-    func hostileCredentialsNeverReachASOCKSProxy(_ name: String, _ password: String) throws {
+    ]
+
+    @Test(arguments: 0..<hostileCredentials.count)
+    func hostileCredentialsNeverReachASOCKSProxy(_ index: Int) throws {
+        let (name, password) = Self.hostileCredentials[index]
         let proxy = Proxy.socks5(host: "a", port: 1, credentials: .init(username: name, password: password))
         #expect(throws: ProxyFailure.self) { try ProxyNegotiation(through: proxy, to: ProxyTarget(host: "a", port: 1)) }
     }
@@ -144,10 +151,13 @@ import Testing
         }
     }
 
-    @Test(arguments: [
+    static let longOptions = [
         "lo\0", "\0", "0123456789abcdef", String(repeating: "a", count: 1 << 20), String(repeating: "\u{E9}", count: 8),
-    ])
-    func anOptionOfTextThatDoesNotFitIsNotKept(_ text: String) {
+    ]
+
+    @Test(arguments: 0..<longOptions.count)
+    func anOptionOfTextThatDoesNotFitIsNotKept(_ index: Int) {
+        let text = Self.longOptions[index]
         var options = SocketOptionSet()
         for option in [SocketOption<String>.bindToDevice, .congestionControl] {
             let error = #expect(throws: SystemError.self) { try options.set(option, to: text) }

@@ -9,7 +9,7 @@ import Testing
     /// round that has taken as long as the grace period says nothing.
     @Test(arguments: [400_000, 1_000_000]) func theRestFollowsThoughThePeerHasEnded(count: Int) async throws {
         let loop = try EventLoop()
-        let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ $0 >> 11) }
+        let bytes = [UInt8](pattern(count))
         try await eventually("a round is quick enough") {
             let start = ContinuousClock.now
             let (peer, descriptor) = try pair()

@@ -4,11 +4,14 @@ import SocketTLS
 import Testing
 
 /// Text that is long, strange, or ends in the middle: it works, or the error says why not.
+///
+/// By its index, since the arguments of a test are printed.
 @Suite struct OddTextTests {
     static let odd = ["", "\0", "a\0b", "ü", "🔑", "\u{202E}abc", String(repeating: "a", count: 1_000_000), "-----BEGIN", "\r\n"]
 
-    @Test(arguments: odd)
-    func aServerNameWorksOrIsRefused(text: String) {
+    @Test(arguments: 0..<odd.count)
+    func aServerNameWorksOrIsRefused(_ index: Int) {
+        let text = Self.odd[index]
         let error = thrown { try TLSContext.context(for: .client(serverName: text)) }
         // Letters and hyphens are a name.
         #expect(error?.code == (text == "-----BEGIN" ? nil : .invalidSettings))
@@ -43,8 +46,9 @@ import Testing
         #expect(pair.server.session?.applicationProtocol == name)
     }
 
-    @Test(arguments: odd)
-    func aPEMTextIsRefused(text: String) {
+    @Test(arguments: 0..<odd.count)
+    func aPEMTextIsRefused(_ index: Int) {
+        let text = Self.odd[index]
         #expect(thrownCode { try Certificate(pem: text) } == .invalidCertificate)
         #expect(thrownCode { try Certificate.certificates(pem: text) } == .invalidCertificate)
         #expect(thrownCode { try PrivateKey(pem: text) } == .invalidPrivateKey)
@@ -52,8 +56,9 @@ import Testing
         #expect(thrownCode { try Certificate(der: Array(text.utf8)) } == .invalidCertificate)
     }
 
-    @Test(arguments: odd)
-    func aPathIsRefused(path: String) throws {
+    @Test(arguments: 0..<odd.count)
+    func aPathIsRefused(_ index: Int) throws {
+        let path = Self.odd[index]
         for error in [
             thrown { try Certificate.certificates(file: path) }, thrown { try PrivateKey(file: path) },
             thrown { try TLSIdentity(certificateFile: path, privateKeyFile: path) },

@@ -1,6 +1,7 @@
 import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
+import SocketTestSupport
 import Testing
 
 @Suite struct TransferTests {
@@ -14,7 +15,7 @@ import Testing
     @Test(arguments: versions, [997, 50_000])
     func megabytesArriveInOrder(version: TLSVersion, chunk: Int) throws {
         let pair = try connected(version, chunk: chunk)
-        let sent = (0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 11) }
+        let sent = [UInt8](pattern(3_000_000))
         var got: [UInt8] = []
         var offset = 0
         while got.count < sent.count {
