@@ -2,8 +2,8 @@ package import FoundationEssentials
 
 /// Bytes that are easily told from others.
 ///
-/// Blocks are copied: a test without optimization and with a sanitizer needs a minute for a million bytes that it
-/// computes one by one, and holds one of two threads meanwhile.
+/// Blocks are copied: without optimization and with a sanitizer, a million bytes that are computed one by one
+/// take a minute, and hold one of two threads meanwhile.
 package func pattern(_ count: Int) -> Data {
     var bytes = Data(capacity: count)
     while bytes.count < count { bytes += patternBlock.prefix(count - bytes.count) }

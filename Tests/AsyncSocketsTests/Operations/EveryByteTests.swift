@@ -3,9 +3,9 @@ import FoundationEssentials
 import SocketTestSupport
 import Testing
 
-/// Several MiB go in both directions at once, through every kind of read, and what arrives is compared with what
-/// was written: no byte is lost, doubled or out of place. `Scripts/test-faults` runs this with system calls that
-/// misbehave.
+/// Several MiB go in both directions at once, through every kind of read, and what arrives is compared with
+/// what was written: no byte is lost, doubled or out of place. `Scripts/test-faults` runs this with system
+/// calls that misbehave.
 @Suite(.timeLimit(.minutes(20))) struct EveryByteTests {
     private enum Channel: CaseIterable, Sendable {
         case plain
