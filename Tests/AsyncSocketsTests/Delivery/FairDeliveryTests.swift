@@ -23,7 +23,7 @@ import Testing
             let (count, goesOn) = state.withLock { state in
                 state.count += 1
                 // So that the test ends when nothing stops it.
-                state.hasEnded = state.isStopped || beginning.duration(to: .now) > .seconds(5)
+                state.hasEnded = state.isStopped || beginning.duration(to: .now) > .patient
                 state.wasStopped = state.isStopped
                 return (state.count, !state.hasEnded)
             }
@@ -61,8 +61,7 @@ import Testing
         let link = try await Link.make(delivery)
         for tag in 0..<100 { link.server.readData(toLength: 1, tag: tag) }
         link.client.write(Data(0..<100), tag: 0)
-        let start = ContinuousClock.now
-        try await eventually("all have come") { link.atServer.unread.count == 100 || start.duration(to: .now) > .seconds(5) }
+        try await eventually("all have come") { link.atServer.unread.count == 100 }
         let numbers = link.atServer.unread.map { told -> UInt8? in
             if case .read(let data, _) = told { data.first } else { nil }
         }

@@ -43,7 +43,7 @@ import Testing
             cancelled.cancel()
             #expect(await cancelled.outcome == .cancelled)
             let late = await outcome {
-                try await withDeadline(.seconds(10)) { try await socket.read(timeout: .milliseconds(10)) }
+                try await withDeadline(.patient) { try await socket.read(timeout: .milliseconds(10)) }
             }
             #expect(late == .failed(.readTimeout))
         }
@@ -65,7 +65,7 @@ import Testing
         socket.setInlineDelegate(recorder)
         socket.readData(withTimeout: 0.1, tag: 1)
         let start = ContinuousClock.now
-        while socket.isConnected, start.duration(to: .now) < .seconds(5) {
+        while socket.isConnected, start.duration(to: .now) < .patient {
             let behind = Task.immediate { try await socket.read() }
             behind.cancel()
             _ = await behind.result
@@ -142,7 +142,7 @@ import Testing
         try asking.beginTLS(settings: TLSClientSettings(isServer ? server.values : client.values))
         recorder = nil
         let outcome = await outcome {
-            try await withDeadline(.seconds(10)) {
+            try await withDeadline(.patient) {
                 try await accepted.startTLS(settings: TLSClientSettings(isServer ? client.values : server.values))
                 // In TLS 1.3 a client is done before the server has judged it.
                 _ = try await accepted.read(exactly: 1)
@@ -168,7 +168,7 @@ import Testing
                 if round % 3 > 0 { try bad.send("GET / HTTP/1.1\r\n\r\n") } else { bad.finish() }
                 _ = try? bad.receiveAll()
                 let socket = AsyncSocket()
-                try await withDeadline(.seconds(10)) {
+                try await withDeadline(.patient) {
                     try await socket.connect(to: "127.0.0.1", port: listener.localPort)
                     if hasHeader { try await socket.write(header) }
                     try await socket.startTLS(settings: TestCertificates.client())

@@ -180,9 +180,10 @@ import Testing
         var generator = SystemRandomNumberGenerator()
         let queue = WriteHalf()
         var (expected, taken) = (Data(), Data())
+        let bytes = pattern(140_000)
         for _ in 0..<400 {
             let count = [1, 200, 4095, 4096, 70_000].map { Int.random(in: 1...$0, using: &generator) }.randomElement() ?? 1
-            let data = Data((0..<count).map { UInt8(truncatingIfNeeded: expected.count &+ $0 &* 7) })
+            let data = bytes.dropFirst(expected.count % 65_521).prefix(count)
             expected.append(data)
             queue.append(WritePacket(data: data, timeout: -1, tag: 0))
         }
