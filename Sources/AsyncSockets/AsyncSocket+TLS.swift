@@ -16,8 +16,8 @@ extension AsyncSocket {
     /// Bytes that the peer sends before the handshake are never delivered as if they had come after it: a
     /// client refuses them (`.bytesBufferedAtUpgrade`, by `TLSSettings.bytesBufferedAtUpgrade`), a server
     /// takes them as the start of the handshake. So read the reply to a STARTTLS command up to its delimiter,
-    /// never with `readData(withTimeout:tag:)`, and discard what the peer said before (RFC 3207, section 4.2;
-    /// RFC 9051, section 6.2.1).
+    /// never with a read that takes what is there (`readData` without a length or a delimiter, `readBytes`),
+    /// and discard what the peer said before (RFC 3207, section 4.2; RFC 9051, section 6.2.1).
     ///
     /// - Parameter settings: The role and what it needs. The first use of the system's root certificates
     ///   reads them, which takes about 25 milliseconds.

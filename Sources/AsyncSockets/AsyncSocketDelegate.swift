@@ -22,7 +22,8 @@ public protocol AsyncSocketDelegate: AnyObject {
 
     /// A listening socket has accepted a connection: keep `newSocket`, or it is closed at once.
     ///
-    /// It has the listener's delegate and delegate queue. You may read and write right here.
+    /// It has the listener's delegate and delegate queue; an inline delegate is called inline for it too. You
+    /// may read and write right here.
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket)
 
     /// Return the queue on which an accepted socket is to run; nil (the default): the event loops.

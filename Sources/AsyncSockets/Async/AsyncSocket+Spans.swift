@@ -69,7 +69,7 @@ extension AsyncSocket {
         withConnection { $0.read(ReadPacket.make(.loan, timeout: timeout, completion: .delegate(tag: tag))) }
     }
 
-    /// Writes all of `bytes`, like `write(_:withTimeout:tag:)`, and copies them only if they have to wait.
+    /// Writes all of `bytes`, like the method for `Data`, and copies them only if they have to wait.
     ///
     /// In an inline callback they leave at once, where `Data` waits for the end of the callback, if nothing
     /// else waits to be done on the socket. Otherwise they leave with what waits: so do the second write of a
@@ -78,7 +78,7 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - bytes: The bytes. You may use their memory again when this returns.
-    ///   - timeout: As for `write(_:withTimeout:tag:)`.
+    ///   - timeout: As for that method; -1: no limit.
     ///   - tag: Comes back with the completion.
     public func write(_ bytes: RawSpan, withTimeout timeout: TimeInterval, tag: Int = 0) {
         bytes.withUnsafeBytes { bytes in
