@@ -102,41 +102,61 @@ import Testing
     }
 
     /// Someone records what a client sends, and sends it again: at first before the client gets through.
+    ///
+    /// A server takes early data while its ticket's age and the one that the client states differ by at most
+    /// 10 s. On a busy machine the first copy may come later: then there is another attempt.
     @Test func whatSomeoneRepeatsIsTakenOnce() async throws {
         let listener = try listener(answering: true)
         try await serving(listener, { try await serve($0) }) { _ in
-            let settings = try await client(session(from: listener), sending: "GET /\n")
-            let spy = try RawSocket.listening()
-            let victim = AsyncSocket()
-            try await victim.connect(to: "127.0.0.1", port: spy.localPort)
-            let upgrade = Task { try await victim.startTLS(settings: settings) }
-            let caught = try spy.accepted()
-            var flight: [UInt8] = []
-            for _ in 0..<10_000 where !Self.endsWithApplicationData(flight) { flight += try caught.receive() }
-            #expect(Self.endsWithApplicationData(flight))
-            for _ in 0..<20 {
-                let copy = try RawSocket.connected(to: .loopback(port: listener.localPort))
-                try copy.send(flight)
-                // The server goes on with its handshake, which the thief cannot finish.
-                #expect(try copy.receive().first == 22)
+            for attempt in 1...30 {
+                let request = "GET /\(attempt)"
+                let isInTime = try await sendAgain(request, to: listener)
+                let taken = requests.all.filter { $0 == request + "\n" }.count
+                #expect(isInTime ? taken == 1 : taken <= 1)
+                #expect(lines.all.suffix(2) == ["hello", request])
+                if isInTime { return }
             }
-            // The victim gets through at last: its request is a replay now.
-            let relay = try RawSocket.connected(to: .loopback(port: listener.localPort))
-            try relay.send(flight)
-            for _ in 0..<1_000_000 where victim.tlsSession == nil {
-                if relay.hasInput { try caught.send(relay.receive()) }
-                if caught.hasInput { try relay.send(caught.receive()) }
-                await Task.yield()
-            }
-            let session = try await upgrade.value
-            #expect(session.earlyData == .rejected && session.isResumed)
-            for _ in 0..<1_000_000 where lines.all.count < 2 {
-                if caught.hasInput { try relay.send(caught.receive()) }
-                await Task.yield()
-            }
-            #expect(requests.all == ["GET /\n"] && lines.all == ["hello", "GET /"])
-            try await victim.close()
+            Issue.record("the first copy was late in every attempt")
         }
+    }
+
+    /// Catches a client's first flight, sends it twenty times, and then lets the client through.
+    ///
+    /// - Returns: Whether the first copy was in time.
+    private func sendAgain(_ request: String, to listener: SocketListener) async throws -> Bool {
+        let start = ContinuousClock.now
+        let settings = try await client(session(from: listener), sending: request + "\n")
+        let spy = try RawSocket.listening()
+        let recorder = Recorder()
+        let victim = AsyncSocket(inlineDelegate: recorder)
+        try victim.connect(toHost: "127.0.0.1", onPort: spy.localPort, withTimeout: 300)
+        try await recorder.connected()
+        try victim.beginTLS(settings: settings)
+        let caught = try spy.accepted()
+        var flight: [UInt8] = []
+        for _ in 0..<10_000 where !Self.endsWithApplicationData(flight) { flight += try caught.receive() }
+        #expect(Self.endsWithApplicationData(flight))
+        var isInTime: Bool?
+        for _ in 0..<20 {
+            let copy = try RawSocket.connected(to: .loopback(port: listener.localPort))
+            try copy.send(flight)
+            // The server goes on with its handshake, which the thief cannot finish.
+            #expect(try copy.receive().first == 22)
+            isInTime = isInTime ?? (start.duration(to: .now) < .seconds(8))
+        }
+        if isInTime == true { try await eventually("it is taken") { requests.all.contains(request + "\n") } }
+        // The victim gets through at last: its request is a replay now.
+        let relay = try RawSocket.connected(to: .loopback(port: listener.localPort))
+        try relay.send(flight)
+        try await eventually("it is read after the handshake") {
+            if relay.hasInput { try caught.send(relay.receive()) }
+            if caught.hasInput { try relay.send(caught.receive()) }
+            return lines.all.last == request
+        }
+        let session = try #require(victim.tlsSession)
+        #expect(session.earlyData == .rejected && session.isResumed)
+        victim.disconnect()
+        return isInTime == true
     }
 
     /// On a connection that was plaintext before.
@@ -198,21 +218,27 @@ import Testing
             return .afterHandshake
         }
         server.clients = .anyoneWithEarlyData(upTo: 16_384, tickets: 2, responder: responder)
-        let link = try await Link.make()
-        let first = try client()
-        try await link.secure(client: first, server: server)
-        link.server.write(Data("!".utf8), withTimeout: 300, tag: 0)
-        link.client.readData(toLength: 1, withTimeout: 300, tag: 0)
-        #expect(try await link.atClient.readText() == "!")
-        let peer = try await SocketPair()
-        server.handshakeTimeout = .seconds(0.3)
-        let tls = server
-        async let upgrade = outcome { try await peer.server.startTLS(settings: tls) }
-        let early = try client(#require(link.client.tlsSession?.resumable), sending: "early")
-        let session = try await peer.client.startTLS(settings: early)
-        // The client is through, and the server gives up.
-        #expect(session.earlyData == .accepted)
-        #expect(await upgrade == .failed(.handshakeTimeout))
+        // On a busy machine the client may come too late for the shorter limits.
+        for limit in [0.3, 3, 30] {
+            let link = try await Link.make()
+            server.handshakeTimeout = .seconds(300)
+            try await link.secure(client: client(), server: server)
+            link.server.write(Data("!".utf8), withTimeout: 300, tag: 0)
+            link.client.readData(toLength: 1, withTimeout: 300, tag: 0)
+            #expect(try await link.atClient.readText() == "!")
+            let peer = try await SocketPair()
+            server.handshakeTimeout = .seconds(limit)
+            let tls = server
+            async let upgrade = outcome { try await peer.server.startTLS(settings: tls) }
+            let early = try client(#require(link.client.tlsSession?.resumable), sending: "early")
+            let through = await outcome { try await peer.client.startTLS(settings: early) }
+            #expect(await upgrade == .failed(.handshakeTimeout))
+            guard through == .served else { continue }
+            // The client is through, and the server has given up.
+            #expect(peer.client.tlsSession?.earlyData == .accepted)
+            return
+        }
+        Issue.record("the client was too late each time")
     }
 
     @Test func tasksCannotDecideAboutTheServerOfEarlyData() async throws {
