@@ -214,7 +214,7 @@ import Testing
         #expect(try await pair.server.requestClientCertificate().peerCertificates.first?.commonName == "alice")
     }
 
-    /// Connected by a server whose handshakes, and requests, have little time: as much as a busy machine needs.
+    /// A server that gives handshakes and requests little time: as much as a busy machine needs.
     private func connectedForAShortTime() async throws -> SocketPair {
         for limit in [2.0, 20] {
             if let pair = try? await connected(changed { $0.server.handshakeTimeout = .seconds(limit) }) { return pair }
