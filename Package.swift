@@ -83,6 +83,9 @@ let package = Package(
             path: "Tests/SocketTestSupport",
             swiftSettings: tests
         ),
+        .target(
+            name: "SocketTestTraits", dependencies: ["SocketTestSupport"], path: "Tests/SocketTestTraits",
+            swiftSettings: tests),
         // Written as for Apple platforms, in the language mode of old programs.
         .target(
             name: "CocoaClients", dependencies: ["CocoaAsyncSocket"], path: "Tests/CocoaClients",
@@ -100,13 +103,14 @@ let package = Package(
             name: "TopLevelCalls", dependencies: ["AsyncSockets"], path: "Tests/TopLevelCalls", swiftSettings: strict),
         .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: tests),
         .testTarget(
-            name: "SocketCoreTests", dependencies: ["AsyncSocketsTesting", "SocketCore", "SocketBuffers", "SocketTestSupport"],
+            name: "SocketCoreTests",
+            dependencies: ["AsyncSocketsTesting", "SocketCore", "SocketBuffers", "SocketTestSupport", "SocketTestTraits"],
             swiftSettings: tests),
         .testTarget(
             name: "AsyncSocketsTests",
             dependencies: [
                 "AsyncSockets", "AsyncSocketsTesting", "CLinux", "EngineProbe", "SocketBuffers", "SocketCore",
-                "SocketTLS", "SocketTestSupport",
+                "SocketTLS", "SocketTestSupport", "SocketTestTraits",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: tests
@@ -126,10 +130,14 @@ let package = Package(
         ),
         .testTarget(
             name: "SocketTLSTests",
-            dependencies: ["SocketTLS", "SocketBuffers", "COpenSSL", "AsyncSockets", "AsyncSocketsTesting", "SocketTestSupport"],
+            dependencies: [
+                "SocketTLS", "SocketBuffers", "COpenSSL", "AsyncSockets", "AsyncSocketsTesting", "SocketTestSupport",
+                "SocketTestTraits",
+            ],
             swiftSettings: tests),
         .testTarget(
-            name: "AsyncSocketsTestingTests", dependencies: ["AsyncSocketsTesting", "SocketTLS", "SocketTestSupport"],
+            name: "AsyncSocketsTestingTests",
+            dependencies: ["AsyncSocketsTesting", "SocketTLS", "SocketTestSupport", "SocketTestTraits"],
             swiftSettings: tests),
         .testTarget(
             name: "AsyncSocketsMetricsTests",

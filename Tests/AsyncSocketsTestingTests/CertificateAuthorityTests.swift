@@ -1,8 +1,9 @@
 import AsyncSocketsTesting
 import Foundation
+import SocketTestTraits
 import Testing
 
-@Suite struct CertificateAuthorityTests {
+@Suite(.ownThreads) struct CertificateAuthorityTests {
     let authority: CertificateAuthority
     let directory: TemporaryDirectory
 

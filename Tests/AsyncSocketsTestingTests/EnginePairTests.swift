@@ -1,8 +1,9 @@
 import AsyncSocketsTesting
 import SocketTLS
+import SocketTestTraits
 import Testing
 
-@Suite struct EnginePairTests {
+@Suite(.ownThreads) struct EnginePairTests {
     static let versions: [TLSVersion] = [.tls12, .tls13]
 
     private let authority: CertificateAuthority

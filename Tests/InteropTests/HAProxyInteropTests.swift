@@ -48,7 +48,7 @@ import Testing
     private func behindHAProxy(isSecure: Bool, _ test: @Sendable (Front) async throws -> Void) async throws {
         let listener = try SocketListener(
             port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil,
-            proxyProtocol: .required(from: try .addresses(["127.0.0.0/8"])))
+            proxyProtocol: .required(from: try .addresses(["127.0.0.0/8"]), timeout: .patient))
         try await withThrowingTaskGroup { group in
             group.addTask {
                 try await listener.run { socket in

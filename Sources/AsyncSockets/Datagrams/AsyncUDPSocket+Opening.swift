@@ -212,9 +212,10 @@ extension AsyncUDPSocket {
     }
 
     /// Ends the connection with the peer, or the attempt to connect: the socket hears everyone again, on the
-    /// port that it has, and may connect again. Datagrams that wait for the peer still go to it, and some
-    /// that arrive at this moment may be lost. It does nothing on a socket that is not connected. After
-    /// `startDTLS`, and for the socket of a `DatagramListener`, it is the same as `close()`.
+    /// port that it has, and may connect again. `isConnected` is false once that is done: mostly when this
+    /// returns. Datagrams that wait for the peer still go to it, and some that arrive at this moment may be
+    /// lost. It does nothing on a socket that is not connected. After `startDTLS`, and for the socket of a
+    /// `DatagramListener`, it is the same as `close()`.
     public func disconnect() {
         guard let connection, let claim = connection.record.withLock({ $0.letGo() }) else { return }
         connection.post(.disconnect(claim))

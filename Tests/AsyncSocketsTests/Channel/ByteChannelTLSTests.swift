@@ -4,12 +4,13 @@ import Glibc
 import SocketCore
 import SocketTLS
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A channel with TLS: the same verbs, at both ends of a wire that carries only what it is told to.
-@Suite struct ByteChannelTLSTests {
+@Suite(.ownThreads) struct ByteChannelTLSTests {
     // MARK: - Data
 
     @Test(arguments: TLSVersion.tested, [1, .max])

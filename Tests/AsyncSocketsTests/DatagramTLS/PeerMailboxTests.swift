@@ -3,6 +3,7 @@ import Foundation
 import SocketBuffers
 import SocketTLS
 import SocketTestSupport
+import SocketTestTraits
 import Synchronization
 import Testing
 
@@ -73,7 +74,7 @@ import Testing
     }
 
     /// Five of ten take what they get, in datagrams of any length; then each of the others has room for one.
-    @Test(arguments: 0..<20) func thoseWhoFillTheirMailboxesDoNotShutTheOthersOut(_ seed: Int) throws {
+    @Test(.ownThreads, arguments: 0..<20) func thoseWhoFillTheirMailboxesDoNotShutTheOthersOut(_ seed: Int) throws {
         var random = SeededGenerator(seed: UInt64(seed))
         let space = MailboxSpace(mailboxLimit: 10)
         space.limit.store(100_000, ordering: .relaxed)

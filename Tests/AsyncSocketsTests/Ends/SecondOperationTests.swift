@@ -158,7 +158,7 @@ import Testing
     @Test(arguments: [false, true]) func aFailedHandshakeGivesItsPlaceBack(hasHeader: Bool) async throws {
         let listener = try SocketListener(
             port: 0, interface: "127.0.0.1", tls: TestCertificates.server(),
-            proxyProtocol: hasHeader ? .required(from: .anyone) : nil)
+            proxyProtocol: hasHeader ? .required(from: .anyone, timeout: .patient) : nil)
         listener.maximumHandshakes = 1
         let header = Data(try ProxyHeader.local.encoded(as: .version1))
         try await serving(listener, { try await $0.write("hello") }) { _ in

@@ -2,6 +2,7 @@ import AsyncSocketsTesting
 import Dispatch
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets

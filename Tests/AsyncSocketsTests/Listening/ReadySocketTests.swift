@@ -1,5 +1,6 @@
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Synchronization
 import Testing
 

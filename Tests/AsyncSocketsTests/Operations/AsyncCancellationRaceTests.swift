@@ -1,6 +1,7 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Synchronization
 import Testing
 

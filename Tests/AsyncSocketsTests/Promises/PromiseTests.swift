@@ -2,6 +2,7 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Attacks on what SECURITY.md promises, in both styles. Scripts/promises.list has all such tests.

@@ -8,7 +8,7 @@ import Testing
 /// A socket of tasks that is connected to a scripted peer, by TLS if the test says so.
 func connectedSocket(_ steps: [ScriptedPeer.Step], isSecure: Bool = false) async throws -> (AsyncSocket, ScriptedPeer) {
     let start: [ScriptedPeer.Step] = isSecure ? [.startTLS(try TestCertificates.server())] : []
-    let peer = try ScriptedPeer.listening(start + steps)
+    let peer = try ScriptedPeer.listening(start + steps, timeout: .patient)
     let socket = AsyncSocket()
     try await socket.connect(to: "127.0.0.1", port: peer.port, tls: isSecure ? TestCertificates.client() : nil)
     return (socket, peer)

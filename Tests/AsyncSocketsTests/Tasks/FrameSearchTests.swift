@@ -2,12 +2,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Where the end of a frame is looked for: each byte once, and the delimiter wherever the network cuts it.
-@Suite struct FrameSearchTests {
+@Suite(.ownThreads) struct FrameSearchTests {
     /// Notes how much each look takes for searched.
     private struct Noting: ResumableFraming {
         let format: Delimited

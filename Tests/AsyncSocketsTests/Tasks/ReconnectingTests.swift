@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets

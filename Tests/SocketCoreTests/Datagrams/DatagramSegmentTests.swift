@@ -2,10 +2,11 @@ import AsyncSocketsTesting
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Batches, with the kernel's help (UDP GSO and GRO) and without.
-@Suite(.timeLimit(.minutes(20))) struct DatagramSegmentTests {
+@Suite(.timeLimit(.minutes(20)), .ownThreads) struct DatagramSegmentTests {
     /// Which side has the help.
     struct Setting: CustomTestStringConvertible {
         let segments: Bool

@@ -1,8 +1,9 @@
 import AsyncSocketsTesting
 import SocketTLS
+import SocketTestTraits
 import Testing
 
-@Suite struct KeyFormTests {
+@Suite(.ownThreads) struct KeyFormTests {
     private static func keyPEM(_ type: CertificateAuthority.KeyType = .p256) throws -> String {
         try CertificateAuthority().issue(.client(commonName: "anybody"), keyType: type).privateKeyPEM
     }

@@ -1,9 +1,10 @@
 import AsyncSocketsTesting
 import COpenSSL
 import SocketTLS
+import SocketTestTraits
 import Testing
 
-@Suite struct PKCS12Tests {
+@Suite(.ownThreads) struct PKCS12Tests {
     private let authority: CertificateAuthority
     private let issued: IssuedCertificate
     private let identity: TLSIdentity

@@ -1,11 +1,12 @@
 import AsyncSocketsTesting
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import SocketTLS
 
 /// Messages of DTLS in memory, on good wires and on bad ones.
-struct DTLSTransferTests {
+@Suite(.ownThreads) struct DTLSTransferTests {
     private func established(_ change: (inout Fixture) throws -> Void = { _ in }, size: Int = 1400) throws -> DatagramPair {
         var fixture = try Fixture.forDatagrams()
         try change(&fixture)

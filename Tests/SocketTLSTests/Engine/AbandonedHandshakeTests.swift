@@ -1,10 +1,11 @@
 import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
+import SocketTestTraits
 import Testing
 
 /// A handshake that its owner gives up: the peer learns of it.
-@Suite struct AbandonedHandshakeTests {
+@Suite(.ownThreads) struct AbandonedHandshakeTests {
     /// Shakes hands until the victim has received `limit` bytes and has handled them, then has it give up.
     /// False when it was complete before.
     private func abandon(_ pair: EnginePair, _ side: Side, after limit: Int) -> Bool {

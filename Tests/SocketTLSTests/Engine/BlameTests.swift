@@ -2,10 +2,11 @@ import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// The peer is to blame for whatever its bytes cause, and never this machine.
-@Suite struct BlameTests {
+@Suite(.ownThreads) struct BlameTests {
     private static let rounds = 3_000
 
     /// What one side received in a handshake, in the pieces in which it came.

@@ -1,9 +1,10 @@
 import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
+import SocketTestTraits
 import Testing
 
-@Suite struct BrokenHandshakeTests {
+@Suite(.ownThreads) struct BrokenHandshakeTests {
     @Test(arguments: [
         "HTTP/1.1 400 Bad Request\r\n\r\n", "220 mail.example.org ESMTP\r\n", "SSH-2.0-OpenSSH_9.2\r\n", "+OK\r\n+OK\r\n",
     ])

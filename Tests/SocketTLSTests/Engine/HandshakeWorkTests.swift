@@ -3,6 +3,7 @@ import COpenSSL
 import Foundation
 import SocketBuffers
 import SocketTLS
+import SocketTestTraits
 import Testing
 
 /// Two engines whose work another thread does.
@@ -76,7 +77,7 @@ private final class WorkingPair {
 }
 
 /// What takes long leaves the thread of the engine's owner.
-@Suite struct HandshakeWorkTests {
+@Suite(.ownThreads) struct HandshakeWorkTests {
     /// A root, seven authorities and a leaf, all on P-384: four milliseconds.
     private static func longChain(_ extensions: HandmadeCertificate.Extensions) throws -> (
         root: HandmadeCertificate, leaf: HandmadeCertificate

@@ -2,10 +2,11 @@ import AsyncSocketsTesting
 import COpenSSL
 import SocketBuffers
 import SocketTLS
+import SocketTestTraits
 import Testing
 
 /// Which cipher suites the two sides agree on, and which they never do.
-@Suite struct SuiteTests {
+@Suite(.ownThreads) struct SuiteTests {
     static let weak = [
         "AES128-SHA", "AES256-GCM-SHA384", "AES128-SHA256", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES256-SHA384",
         "ECDHE-ECDSA-AES128-CCM", "AECDH-AES128-SHA", "ECDHE-ECDSA-NULL-SHA",

@@ -2,9 +2,10 @@ import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite struct TransferTests {
+@Suite(.ownThreads) struct TransferTests {
     private func connected(_ version: TLSVersion, chunk: Int = .max) throws -> EnginePair {
         let pair = try Fixture(version).pair(chunk: chunk)
         pair.shakeHands()

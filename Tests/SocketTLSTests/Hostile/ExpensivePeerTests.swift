@@ -1,10 +1,11 @@
 import AsyncSocketsTesting
 import COpenSSL
 import SocketTLS
+import SocketTestTraits
 import Testing
 
 /// Expensive computations that a peer must not cause.
-@Suite struct ExpensivePeerTests {
+@Suite(.ownThreads) struct ExpensivePeerTests {
     private static let finiteFields = "ffdhe2048:ffdhe3072:ffdhe4096:ffdhe6144:ffdhe8192"
 
     @Test func aServerComputesNothingInAFiniteField() throws {

@@ -2,10 +2,11 @@ import AsyncSocketsTesting
 import COpenSSL
 import FoundationEssentials
 import SocketTLS
+import SocketTestTraits
 import Testing
 
 /// One fault of a peer, and two at once, in every mode of trust: neither hides the other.
-@Suite(.timeLimit(.minutes(20))) struct TwoFaultsTests {
+@Suite(.timeLimit(.minutes(20)), .ownThreads) struct TwoFaultsTests {
     private enum Fault: CaseIterable {
         case wrongName, unknownRoot, expired, revokedByList, keyUsage, wrongPin, revokedByResponse, noResponse
 

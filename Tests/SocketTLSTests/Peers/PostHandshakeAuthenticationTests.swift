@@ -2,10 +2,11 @@ import AsyncSocketsTesting
 import COpenSSL
 import SocketBuffers
 import SocketTLS
+import SocketTestTraits
 import Testing
 
 /// Clients that show their certificate when the server asks after the handshake (RFC 8446, 4.6.2).
-@Suite struct PostHandshakeAuthenticationTests {
+@Suite(.ownThreads) struct PostHandshakeAuthenticationTests {
     private var fixture: Fixture
 
     init() throws {

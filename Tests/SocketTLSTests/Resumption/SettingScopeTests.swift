@@ -2,13 +2,14 @@ import AsyncSocketsTesting
 import COpenSSL
 import Foundation
 import SocketBuffers
+import SocketTestTraits
 import Testing
 
 @testable import SocketTLS
 
 /// Every setting alone is another one: whether a session of the settings before is then resumed. A property
 /// that the tables do not know fails.
-@Suite(.timeLimit(.minutes(20))) struct SettingScopeTests {
+@Suite(.timeLimit(.minutes(20)), .ownThreads) struct SettingScopeTests {
     private typealias Change = (inout TLSSettingValues) throws -> Void
 
     /// What becomes of a session of the settings as they were before.
