@@ -22,8 +22,7 @@ extension AsyncSocket {
         }
     }
 
-    /// Ends the connection once the reads that are queued now are complete. Later reads and writes are
-    /// dropped.
+    /// Ends the connection once the reads queued now are complete. Later reads and writes are dropped.
     ///
     /// The wait has no limit of its own: give the reads one. A read that is late ends the connection with its
     /// error.
@@ -31,8 +30,7 @@ extension AsyncSocket {
         disconnect(.afterReads)
     }
 
-    /// Ends the connection once the writes that are queued now are complete. Later reads and writes are
-    /// dropped.
+    /// Ends the connection once the writes queued now are complete. Later reads and writes are dropped.
     ///
     /// The wait has no limit of its own: give the writes one. A write that is late ends the connection with
     /// its error.
@@ -40,8 +38,7 @@ extension AsyncSocket {
         disconnect(.afterWrites)
     }
 
-    /// Ends the connection once the reads and writes that are queued now are complete. Later ones are
-    /// dropped.
+    /// Ends the connection once the reads and writes queued now are complete. Later ones are dropped.
     ///
     /// The wait has no limit of its own: give the reads and writes one. One that is late ends the connection
     /// with its error.

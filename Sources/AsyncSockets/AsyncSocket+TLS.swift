@@ -24,8 +24,8 @@ extension AsyncSocket {
     /// - Throws: `.tls` when the settings are unusable. The connection ends with that error: what you queue
     ///   after the call is never sent in plaintext, even if you ignore the error. `.badConfiguration`, and
     ///   nothing changes, when the socket is not in use, or when TLS was begun on this connection before;
-    ///   `.closed` when you are closing it. When the connection has already ended by itself the call does not
-    ///   throw, as for a read: `socketDidDisconnect(_:withError:)` says why it ended.
+    ///   `.closed` when you are closing it, and then nothing more is sent than what is queued. When it has
+    ///   already ended by itself the call does not throw: `socketDidDisconnect(_:withError:)` says why.
     public func beginTLS(settings: TLSSettings<some TLSSide>) throws(AsyncSocketError) {
         _ = try startTLS(settings: settings.values, waiter: nil, decidesTrust: false)
     }
@@ -122,16 +122,14 @@ extension AsyncSocket {
 
     /// False when the connection has ended.
     private func claimUpgrade(of connection: StreamConnection) throws(AsyncSocketError) -> Bool {
-        let (isClaimed, refusal) = connection.record.withLock { record -> (Bool, AsyncSocketError?) in
-            if record.claims.isClosing || record.claims.isWriteStreamClosing { return (false, .closing("startTLS")) }
-            if record.isOver { return (false, nil) }
-            if record.claims.isUpgradeClaimed {
-                return (false, .badConfiguration("startTLS", "startTLS was called on this connection before"))
-            }
-            record.claims.isUpgradeClaimed = true
-            return (true, nil)
+        switch connection.record.withLock({ $0.claimUpgrade() }) {
+        case .granted: return true
+        case .over: return false
+        case .repeated: throw .badConfiguration("startTLS", "startTLS was called on this connection before")
+        case .closing(let isAtOnce):
+            // The thread that closes it may be no further. No write of a callback may leave before it is.
+            connection.post(isAtOnce ? .close([]) : .closeWriteStream)
+            throw .closing("startTLS")
         }
-        if let refusal { throw refusal }
-        return isClaimed
     }
 }

@@ -67,10 +67,9 @@ public final class AsyncSocket: Sendable {
     /// The delegate needs no lock and need not be `Sendable`: all its calls come one after the other. One on
     /// the main actor does not compile here: `init(delegate:socketQueue:)` calls it there. (Where the main
     /// actor is the default isolation of a target, write `nonisolated final class` for a delegate with a
-    /// queue of your own.) Keep a reference to the delegate and to the
-    /// socket: neither keeps the other. A queue that is blocked in a callback holds one of the 64 threads
-    /// that libdispatch has for the whole process: give many sockets one queue rather than each socket its
-    /// own, and never wait in a callback.
+    /// queue of your own.) Keep a reference to the delegate and to the socket: neither keeps the other. A
+    /// queue that is blocked in a callback holds one of the 64 threads that libdispatch has for the whole
+    /// process: give many sockets one queue, and never wait in a callback.
     ///
     /// - Parameters:
     ///   - delegate: The object that gets the callbacks. The socket holds it weakly: keep it.

@@ -51,6 +51,27 @@ struct CallerClaims {
     var isUpgradeClaimed = false
 }
 
+/// Whether TLS may begin on a connection.
+enum UpgradeClaim {
+    case granted
+    /// The connection has ended.
+    case over
+    /// The caller closes it: at once, or when what is queued is done.
+    case closing(atOnce: Bool)
+    /// TLS was begun before.
+    case repeated
+}
+
+extension ConnectionRecord {
+    mutating func claimUpgrade() -> UpgradeClaim {
+        if claims.isClosing || claims.isWriteStreamClosing { return .closing(atOnce: claims.isDisconnected) }
+        if isOver { return .over }
+        if claims.isUpgradeClaimed { return .repeated }
+        claims.isUpgradeClaimed = true
+        return .granted
+    }
+}
+
 extension Locked<ConnectionRecord> {
     /// The peer's address, once it is known.
     var remoteAddress: SocketAddress? { withLock { $0.live.remoteAddress } }

@@ -110,7 +110,13 @@ extension AsyncSocket: EventSocket {
             // Events of the connection come after the socket itself, so the connection starts only after this
             // call.
             delegate.socket(self, didAcceptNewSocket: socket)
-            if isKnownUniquelyReferenced(&socket), !socket.isDisconnected { accepted.deliver(.notKept) }
+            if isKnownUniquelyReferenced(&socket) {
+                if !socket.isDisconnected { accepted.deliver(.notKept) }
+                socket.removeDelegate()
+                return withExtendedLifetime(socket) { connection.begin(with: accepted.descriptor) }
+            }
+            // It may call its delegate here, who may give up the last reference: ours must not be one more.
+            _ = consume socket
             connection.begin(with: accepted.descriptor)
         } catch {
             accepted.deliver(.failed(error))

@@ -1,6 +1,9 @@
+import AsyncSocketsTesting
 import Dispatch
+import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
@@ -28,5 +31,56 @@ import Testing
         // A thread of its own: one that waits for its own lock never comes back.
         DispatchQueue(label: "replaces the observer").async { socket.observer = nil }
         try await eventually("the observer has ended, and has found itself replaced") { hasEnded.withLock { $0 } }
+    }
+
+    /// Gives up the last reference to its socket in the first callback.
+    private final class Forgetful: AsyncSocketDelegate, Sendable {
+        private let socket: Locked<AsyncSocket?>
+        private let calls = Locked(0)
+
+        init(_ socket: AsyncSocket) {
+            self.socket = Locked(socket)
+        }
+
+        var callCount: Int { calls.withLock { $0 } }
+
+        private func forget() {
+            calls.withLock { $0 += 1 }
+            // Not released under the lock.
+            _ = socket.withLock { $0.take() }
+        }
+
+        func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) { forget() }
+        func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) { forget() }
+    }
+
+    private final class Acceptor: AsyncSocketDelegate, Sendable {
+        let accepted = Locked<[Forgetful]>([])
+        let bytesAreThere = DispatchSemaphore(value: 0)
+
+        func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+            let delegate = Forgetful(newSocket)
+            accepted.withLock { $0.append(delegate) }
+            newSocket.setInlineDelegate(delegate)
+            for tag in 0..<3 { newSocket.readData(toLength: 3, withTimeout: 300, tag: tag) }
+            bytesAreThere.wait()
+        }
+    }
+
+    /// Some of the sockets are on the loop of their listener, which serves them before it does anything else.
+    @Test(.ownThreads) func aSocketThatIsGivenUpInACallbackCallsNoMore() async throws {
+        let acceptor = Acceptor()
+        let listener = AsyncSocket(inlineDelegate: acceptor)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        for count in 1...8 {
+            let peer = try RawSocket.connected(to: .loopback(port: listener.localPort), waitLimit: .patient)
+            try peer.send("abcdefghi")
+            acceptor.bytesAreThere.signal()
+            // Its connection closes with it, and the rest of the bytes is lost.
+            _ = try? peer.receiveAll()
+            let accepted = acceptor.accepted.withLock { $0 }
+            #expect(accepted.map(\.callCount) == Array(repeating: 1, count: count))
+        }
+        withExtendedLifetime(listener) {}
     }
 }

@@ -138,11 +138,14 @@ import Testing
         try fixture.askForClientCertificate()
         try fixture.showClientCertificate()
         var completed = 0
-        for seed in 0..<10 as Range<UInt64> {
+        // Where all may fail, once is enough. Elsewhere a busy machine may need more time.
+        let times: [Double] = !corrupts ? [60] : part == 30 ? [1] : [1, 5, 30]
+        for (time, seed) in times.flatMap({ time in (0..<10 as Range<UInt64>).map { (time, $0) } }) {
+            guard completed == 0 || time == times[0] else { break }
             var harm = DatagramPair.Harm.all(part)
             if !corrupts { harm.corruption = 0 }
             let pair = try DatagramPair(fixture, size: 512, harm: harm, seed: seed)
-            pair.shakeHands(within: corrupts ? .seconds(1) : .seconds(60))
+            pair.shakeHands(within: .seconds(time))
             let isDone = pair.client.isComplete && pair.server.isComplete
             #expect(isDone || corrupts, "seed \(seed): \(pair.client.answer), \(pair.server.answer)")
             guard isDone else {

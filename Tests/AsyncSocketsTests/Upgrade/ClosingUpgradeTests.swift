@@ -1,0 +1,57 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import Testing
+
+@testable import AsyncSockets
+
+/// A thread closes a socket while a callback of the socket begins TLS.
+@Suite(.timeLimit(.minutes(20))) struct ClosingUpgradeTests {
+    enum Closing: CaseIterable, Sendable {
+        case atOnce, afterWriting, ofOurSide
+
+        /// The first half of what the method does.
+        func claim(_ claims: inout CallerClaims) {
+            claims.isDisconnected = self == .atOnce
+            claims.isClosing = self != .ofOurSide
+            claims.isWriteStreamClosing = self == .ofOurSide
+        }
+
+        func perform(on socket: AsyncSocket) {
+            switch self {
+            case .atOnce: socket.disconnect()
+            case .afterWriting: socket.disconnectAfterWriting()
+            case .ofOurSide: socket.closeWriteStream()
+            }
+        }
+    }
+
+    /// The program ignores the refusal, and the other thread has said that it closes, and no more.
+    @Test(arguments: Closing.allCases) func nothingLeavesBehindTheRefusal(_ closing: Closing) async throws {
+        let (peer, own) = try RawSocket.pair(waitLimit: .patient)
+        let refusal = Locked<AsyncSocketError.Code?>(nil)
+        let recorder = Recorder { socket, told in
+            guard case .read = told else { return }
+            socket.connection?.record.withLock { closing.claim(&$0.claims) }
+            do throws(AsyncSocketError) {
+                try socket.beginTLS(settings: .client)
+            } catch {
+                refusal.withLock { $0 = error.code }
+            }
+            let secret = Data("secret")
+            secret.withUnsafeBytes { socket.write($0.bytes, withTimeout: 300, tag: 1) }
+            socket.write(secret, withTimeout: 300, tag: 2)
+        }
+        let socket = try AsyncSocket(adopting: own.duplicate(), inlineDelegate: recorder)
+        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        try peer.send("go\r\n")
+        #expect(try await recorder.readText() == "go\r\n")
+        closing.perform(on: socket)
+        #expect(refusal.withLock { $0 } == .closed)
+        // Our end of the pair is this one and the socket's.
+        withExtendedLifetime(own) { own.finish() }
+        #expect(try peer.receiveAll() == "")
+        socket.disconnect()
+    }
+}
