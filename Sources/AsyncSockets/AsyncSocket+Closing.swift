@@ -16,7 +16,7 @@ extension AsyncSocket {
         case .connection(let connection):
             connection.record.withLock { record in
                 record.claims.isDisconnected = true
-                record.claims.isClosing = true
+                record.claims.closing = []
             }
             occupation.close()
         }
@@ -54,7 +54,7 @@ extension AsyncSocket {
 
     private func disconnect(_ intent: CloseIntent) {
         guard let connection else { return }
-        connection.record.withLock { $0.claims.isClosing = true }
+        connection.record.withLock { $0.claims.close(intent) }
         connection.post(.close(intent))
     }
 

@@ -126,9 +126,9 @@ extension AsyncSocket {
         case .granted: return true
         case .over: return false
         case .repeated: throw .badConfiguration("startTLS", "startTLS was called on this connection before")
-        case .closing(let isAtOnce):
+        case .closing(let intent):
             // The thread that closes it may be no further. No write of a callback may leave before it is.
-            connection.post(isAtOnce ? .close([]) : .closeWriteStream)
+            connection.post(intent.map { .close($0) } ?? .closeWriteStream)
             throw .closing("startTLS")
         }
     }

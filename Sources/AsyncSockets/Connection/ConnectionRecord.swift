@@ -39,8 +39,9 @@ struct ConnectionSnapshot {
 struct CallerClaims {
     /// `disconnect()` was called.
     var isDisconnected = false
-    /// `disconnect()` or a `disconnectAfter…` method was called: nothing new is accepted.
-    var isClosing = false
+    /// The intents of `disconnectAfter…` calls, or empty after `disconnect()`: nothing new is accepted.
+    /// Nil: none was called.
+    var closing: CloseIntent?
     /// `closeWriteStream()` was called.
     var isWriteStreamClosing = false
     /// The host that the caller connects to; nil for a path and for an accepted connection.
@@ -49,6 +50,10 @@ struct CallerClaims {
     var endpoint: CopyOnWrite<String>?
     /// `startTLS` was called: a connection allows that once.
     var isUpgradeClaimed = false
+
+    mutating func close(_ intent: CloseIntent) {
+        closing = isDisconnected ? [] : intent.union(closing ?? [])
+    }
 }
 
 /// Whether TLS may begin on a connection.
@@ -56,15 +61,15 @@ enum UpgradeClaim {
     case granted
     /// The connection has ended.
     case over
-    /// The caller closes it: at once, or when what is queued is done.
-    case closing(atOnce: Bool)
+    /// The caller closes it, or our side of it alone (nil).
+    case closing(CloseIntent?)
     /// TLS was begun before.
     case repeated
 }
 
 extension ConnectionRecord {
     mutating func claimUpgrade() -> UpgradeClaim {
-        if claims.isClosing || claims.isWriteStreamClosing { return .closing(atOnce: claims.isDisconnected) }
+        if claims.closing != nil || claims.isWriteStreamClosing { return .closing(claims.closing) }
         if isOver { return .over }
         if claims.isUpgradeClaimed { return .repeated }
         claims.isUpgradeClaimed = true

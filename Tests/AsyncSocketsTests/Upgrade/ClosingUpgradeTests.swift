@@ -14,8 +14,12 @@ import Testing
         /// The first half of what the method does.
         func claim(_ claims: inout CallerClaims) {
             claims.isDisconnected = self == .atOnce
-            claims.isClosing = self != .ofOurSide
             claims.isWriteStreamClosing = self == .ofOurSide
+            switch self {
+            case .atOnce: claims.closing = []
+            case .afterWriting: claims.closing = .afterWrites
+            case .ofOurSide: break
+            }
         }
 
         func perform(on socket: AsyncSocket) {
