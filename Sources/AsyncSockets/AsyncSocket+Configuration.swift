@@ -80,9 +80,8 @@ extension AsyncSocket {
     ///
     /// It keeps a peer that does not read from filling the memory. A write that would exceed it ends the
     /// connection with `.writeQueueFull`: to leave out that one write would corrupt the stream. A larger
-    /// write is accepted when nothing else waits. Files do not count, since they use no memory. Nor do the 80
-    /// bytes or so that a waiting write takes beside its own: set less for a peer that makes you write many
-    /// small ones. `writeHighWaterMark` warns you earlier.
+    /// write is accepted when nothing else waits. Files do not count, nor do some 80 bytes that each waiting
+    /// write takes besides: mind them if your writes are tiny. `writeHighWaterMark` warns you earlier.
     public var maximumPendingWriteBytes: ByteLimit {
         get { configuration.maximumPendingWriteBytes }
         set { configure { $0.maximumPendingWriteBytes = newValue } }
