@@ -24,8 +24,8 @@ extension AsyncSocket {
     /// - Throws: `.tls` when the settings are unusable. The connection ends with that error: what you queue
     ///   after the call is never sent in plaintext, even if you ignore the error. `.badConfiguration`, and
     ///   nothing changes, when the socket is not in use, or when TLS was begun on this connection before;
-    ///   `.closed` when you are closing it, and then nothing more is sent than what is queued. When it has
-    ///   already ended by itself the call does not throw: `socketDidDisconnect(_:withError:)` says why.
+    ///   `.closed` when you are closing it, and then nothing more is sent than what is queued. When the
+    ///   connection has ended by itself it does not throw: `socketDidDisconnect(_:withError:)` says why.
     public func beginTLS(settings: TLSSettings<some TLSSide>) throws(AsyncSocketError) {
         _ = try startTLS(settings: settings.values, waiter: nil, decidesTrust: false)
     }
@@ -127,7 +127,7 @@ extension AsyncSocket {
         case .over: return false
         case .repeated: throw .badConfiguration("startTLS", "startTLS was called on this connection before")
         case .closing(let intent):
-            // The thread that closes it may be no further. No write of a callback may leave before it is.
+            // The thread that does it may only have said so yet: no write may leave before that.
             connection.post(intent.map { .close($0) } ?? .closeWriteStream)
             throw .closing("startTLS")
         }

@@ -1,8 +1,8 @@
 internal import SocketTestSupport
 package import Testing
 
-/// Runs each test of a suite on two threads of its own: those that call what blocks, and those that compute
-/// for seconds without a pause. Swift has one thread for each processor, and all other tests wait for these.
+/// Runs a test, or each test of a suite, on two threads of its own. It is for tests that block, and for tests
+/// that compute for seconds: Swift has one thread for each processor, which all other tests wait for.
 package struct OwnThreads: SuiteTrait, TestTrait, TestScoping {
     package var isRecursive: Bool { true }
 

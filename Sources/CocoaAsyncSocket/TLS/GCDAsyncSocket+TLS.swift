@@ -6,7 +6,12 @@ extension GCDAsyncSocket {
     /// Begins TLS by a dictionary. Settings that cannot be used end the connection: nothing leaves in
     /// plaintext.
     func upgrade(_ dictionary: [String: NSObject]) {
-        guard !core.isDisconnected, claimTLS() else { return note("a startTLS was dropped") }
+        if core.isDisconnected {
+            // The thread that does it may only have said so yet: no write may leave before that.
+            core.disconnect()
+            return note("a startTLS was dropped: the socket is disconnected")
+        }
+        guard claimTLS() else { return note("a startTLS was dropped") }
         do throws(TLSDictionary.Refusal) {
             let host = facts.withLock { $0.host }
             let (settings, evaluation) = try TLSDictionary.read(dictionary, host: host)

@@ -33,12 +33,12 @@ import Testing
         try await eventually("the observer has ended, and has found itself replaced") { hasEnded.withLock { $0 } }
     }
 
-    /// Gives up the last reference to its socket in the first callback.
+    /// Gives up the last reference to its socket in the first callback, if it has one.
     private final class Forgetful: AsyncSocketDelegate, Sendable {
         private let socket: Locked<AsyncSocket?>
         private let calls = Locked(0)
 
-        init(_ socket: AsyncSocket) {
+        init(_ socket: AsyncSocket?) {
             self.socket = Locked(socket)
         }
 
@@ -57,9 +57,14 @@ import Testing
     private final class Acceptor: AsyncSocketDelegate, Sendable {
         let accepted = Locked<[Forgetful]>([])
         let bytesAreThere = DispatchSemaphore(value: 0)
+        private let keepsSockets: Bool
+
+        init(keepsSockets: Bool) {
+            self.keepsSockets = keepsSockets
+        }
 
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
-            let delegate = Forgetful(newSocket)
+            let delegate = Forgetful(keepsSockets ? newSocket : nil)
             accepted.withLock { $0.append(delegate) }
             newSocket.setInlineDelegate(delegate)
             for tag in 0..<3 { newSocket.readData(toLength: 3, withTimeout: 300, tag: tag) }
@@ -68,18 +73,20 @@ import Testing
     }
 
     /// Some of the sockets are on the loop of their listener, which serves them before it does anything else.
-    @Test(.ownThreads) func aSocketThatIsGivenUpInACallbackCallsNoMore() async throws {
-        let acceptor = Acceptor()
+    @Test(.ownThreads, arguments: [true, false])
+    func aSocketThatIsGivenUpCallsNoMore(inACallback: Bool) async throws {
+        let acceptor = Acceptor(keepsSockets: inACallback)
         let listener = AsyncSocket(inlineDelegate: acceptor)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
-        for count in 1...8 {
+        // More than there are loops.
+        for count in 1...64 {
             let peer = try RawSocket.connected(to: .loopback(port: listener.localPort), waitLimit: .patient)
             try peer.send("abcdefghi")
             acceptor.bytesAreThere.signal()
             // Its connection closes with it, and the rest of the bytes is lost.
             _ = try? peer.receiveAll()
             let accepted = acceptor.accepted.withLock { $0 }
-            #expect(accepted.map(\.callCount) == Array(repeating: 1, count: count))
+            #expect(accepted.map(\.callCount) == Array(repeating: inACallback ? 1 : 0, count: count))
         }
         withExtendedLifetime(listener) {}
     }

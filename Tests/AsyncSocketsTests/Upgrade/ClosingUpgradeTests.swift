@@ -53,8 +53,11 @@ import Testing
         #expect(try await recorder.readText() == "go\r\n")
         closing.perform(on: socket)
         #expect(refusal.withLock { $0 } == .closed)
-        // Our end of the pair is this one and the socket's.
-        withExtendedLifetime(own) { own.finish() }
+        if closing != .ofOurSide {
+            #expect(try await recorder.disconnected() == nil)
+            // The socket has closed its descriptor, and this is another of the same end.
+            own.finish()
+        }
         #expect(try peer.receiveAll() == "")
         socket.disconnect()
     }
