@@ -86,11 +86,14 @@ import Testing
     // MARK: - The end
 
     @Test func everySendIsAnsweredAndTheEndComesOnceAndLast() async throws {
-        let recorder = DatagramRecorder()
+        let (recorder, mayAnswer) = (DatagramRecorder(), DispatchSemaphore(value: 0))
+        defer { mayAnswer.signal() }
         let socket = AsyncUDPSocket(inlineDelegate: recorder)
-        socket.resolver = Resolver(concurrency: 1) { _ in
-            _ = DispatchSemaphore(value: 0).wait(timeout: .now() + 0.05)
-            return .failure(ResolveError(HostQuery(host: "x", port: 1), code: -2))
+        // No lookup is answered before the end, however late it comes.
+        socket.resolver = Resolver(concurrency: 1) {
+            mayAnswer.wait()
+            mayAnswer.signal()
+            return .failure(ResolveError($0, code: EAI_NONAME))
         }
         for tag in 0..<20 { socket.send(Data([1]), toHost: "some.example", port: 9, withTimeout: -1, tag: tag) }
         socket.close()
