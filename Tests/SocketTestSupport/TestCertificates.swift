@@ -14,11 +14,11 @@ package enum TestCertificates {
     package static func server(
         for names: [String] = ["localhost"], validity: CertificateAuthority.Validity = .current
     ) throws -> TLSServerSettings {
-        .server(identity: try authority.issue(.server(names: names), validity: validity).identity())
+        .server(identity: try authority.issue(.server(names: names), validity: validity).identity()).patient
     }
 
     package static func client(for name: String = "localhost") throws -> TLSClientSettings {
-        var settings = TLSSettings.client(serverName: name)
+        var settings = TLSSettings.client(serverName: name).patient
         settings.trustRoots = try authority.roots
         return settings
     }

@@ -15,7 +15,7 @@ import Testing
         let othersHaveCome = DispatchSemaphore(value: 0)
         let atListener = Recorder { listener, told in
             guard case .accepted = told else { return }
-            _ = othersHaveCome.wait(timeout: .now() + 60)
+            _ = othersHaveCome.wait(timeout: .now() + 300)
             listener.disconnect()
         }
         let listener = AsyncSocket(atListener, calledOn: delivery.delegateQueue)

@@ -163,12 +163,16 @@ import Testing
         let listener = try Self.listener(.required(from: .anyone, timeout: .milliseconds(50)), isSecure: true)
         let errors = Findings<String>()
         try await serving(listener, onError: { error, _ in errors.add("\(error)") }, Self.serve) { _ in
-            let client = try RawSocket.connected(to: try #require(listener.localAddress), waitLimit: .patient)
-            try client.send(beginning)
-            #expect(try client.receiveAll() == "")
-            try await eventually("the error is known") { !errors.all.isEmpty }
+            var received: String?
+            for attempt in 1...30 where received == nil {
+                let client = try RawSocket.connected(to: try #require(listener.localAddress), waitLimit: .patient)
+                // One that a busy machine holds up before its header is reset: another attempt.
+                if (try? client.send(beginning)) != nil { received = try? client.receiveAll() }
+                try await eventually("the error is known") { errors.all.count == attempt }
+            }
+            #expect(received?.isEmpty == true)
         }
-        #expect(errors.all.count == 1 && errors.all[0].contains("the PROXY header did not arrive within 0.05 seconds"))
+        #expect(errors.all.allSatisfy { $0.contains("the PROXY header did not arrive within 0.05 seconds") })
     }
 
     // MARK: - Sources

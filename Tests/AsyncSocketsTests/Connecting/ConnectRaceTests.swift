@@ -14,7 +14,7 @@ import Testing
         let addresses = try refusing.map { try $0.localAddress } + [listener.localAddress]
         let recorder = Recorder()
         let client = AsyncSocket.client(of: addresses, delegate: recorder)
-        try client.connectToHost(withTimeout: 20)
+        try client.connectToHost(withTimeout: 300)
         try await recorder.connected()
         #expect(try client.connectedAddress == listener.localAddress)
         withExtendedLifetime(refusing) {}

@@ -14,7 +14,7 @@ import Testing
     enum Layer: CaseIterable, Sendable { case plain, dtls }
 
     private static func listener(
-        _ layer: Layer, maximumPeers: Int = 10_000, idleTimeout: Duration? = .seconds(60),
+        _ layer: Layer, maximumPeers: Int = 10_000, idleTimeout: Duration? = .patient,
         configure: (AsyncUDPSocket) throws -> Void = { _ in }
     ) throws -> DatagramListener {
         try DatagramListener(

@@ -52,13 +52,20 @@ import Testing
 
     /// What is sent behind the call waits, and never leaves in plaintext: not after a failure either.
     @Test(arguments: Style.allCases) func nothingLeavesInPlaintextBehindTheCall(_ style: Style) async throws {
+        // The ClientHello is sent again, unless a busy machine holds the socket up for as long.
+        for seconds in [2.0, 20] where try await handshakeRecords(of: style, within: seconds) > 1 { return }
+        #expect(try await handshakeRecords(of: style, within: 200) > 1)
+    }
+
+    /// - Returns: How many records the attacker gets, not counting the ClientHello that a task waits for.
+    private func handshakeRecords(of style: Style, within seconds: Double) async throws -> Int {
         let attacker = try AsyncUDPSocket.bound()
         let victim = try StyledDatagramSocket(style)
         try await victim.connect(to: attacker.address)
         try await attacker.connect(to: victim.socket.address)
         victim.socket.send(Data("plain".utf8), withTimeout: -1, tag: 1)
         var settings = try TestCertificates.client()
-        settings.handshakeTimeout = .seconds(2)
+        settings.handshakeTimeout = .seconds(seconds)
         victim.socket.firstRetransmission = .milliseconds(20)
         let upgrade: Task<Void, any Error>
         if let recorder = victim.recorder {
@@ -83,11 +90,10 @@ import Testing
             #expect(datagram.data.range(of: Data("secret".utf8)) == nil)
             count += 1
         }
-        // The ClientHello was sent again.
-        #expect(count > 1)
         if let recorder = victim.recorder {
             #expect(!recorder.history.contains { if case .received = $0 { true } else { false } })
         }
+        return count
     }
 
     /// What came before is not delivered after it.

@@ -72,7 +72,9 @@ import Testing
     }
 
     /// Begins the first operation; the tasks that wait.
-    private func begin(_ first: First, _ place: Place, readTimeout: TimeInterval) async throws -> [Task<Void, any Error>] {
+    private func begin(
+        _ first: First, _ place: Place, readTimeout: TimeInterval, handshakeTimeout: TimeInterval
+    ) async throws -> [Task<Void, any Error>] {
         let socket = place.socket
         switch first {
         case .nothing: return []
@@ -80,7 +82,10 @@ import Testing
         case .line: return [Task.immediate { _ = try await socket.readLine() }]
         case .write: return [Task.immediate { try await socket.write(Self.much) }]
         case .file: return [Task.immediate { [file = place.file] in try await socket.write(contentsOfFile: file) }]
-        case .startTLS: return [Task.immediate { try await socket.startTLS(settings: TestCertificates.client()) }]
+        case .startTLS:
+            var settings = try TestCertificates.client()
+            settings.handshakeTimeout = .seconds(handshakeTimeout)
+            return [Task.immediate { [settings] in try await socket.startTLS(settings: settings) }]
         case .request: return [Task.immediate { _ = try await socket.requestClientCertificate() }]
         case .delegatesRead, .delegatesWrite:
             socket.setInlineDelegate(place.delegate)
@@ -186,7 +191,10 @@ import Testing
                 let place = try await connected(
                     isSecure: isSecure, handshakeTimeout: limit == .own && second == .request ? Self.requestLimit : 300,
                     in: folder)
-                let tasks = try await begin(first, place, readTimeout: limit == .own && second == .startTLS ? 0.05 : -1)
+                // A close waits for a handshake.
+                let tasks = try await begin(
+                    first, place, readTimeout: limit == .own && second == .startTLS ? 0.05 : -1,
+                    handshakeTimeout: second == .close ? 5 : 300)
                 let (expected, word) = expectation(first, second, limit, isSecure: isSecure)
                 // An answer that comes at once comes before any deadline, on a busy machine too.
                 let deadline = expected == .failed(.deadlineExceeded) ? Duration.milliseconds(30) : .seconds(300)

@@ -16,12 +16,12 @@ import Testing
     }
 
     private func client(_ version: TLSVersion, _ key: TLSPreSharedKey? = nil) throws -> TLSClientSettings {
-        try TLSSettings.client(serverName: "localhost", preSharedKey: key ?? self.key()).only(version)
+        try TLSSettings.client(serverName: "localhost", preSharedKey: key ?? self.key()).only(version).patient
     }
 
     private func server(_ version: TLSVersion) throws -> TLSServerSettings {
         let key = try key()
-        return TLSSettings.server(preSharedKeys: TLSPreSharedKeys { $0 == key.identity ? key : nil }).only(version)
+        return TLSSettings.server(preSharedKeys: TLSPreSharedKeys { $0 == key.identity ? key : nil }).only(version).patient
     }
 
     @Test(arguments: TLSVersion.tested) func aListenerKnowsItsClientsByKey(_ version: TLSVersion) async throws {

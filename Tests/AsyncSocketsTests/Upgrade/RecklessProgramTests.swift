@@ -138,7 +138,7 @@ import Testing
     func aRecklessClientTellsNoSecret(_ failure: Failure, _ fault: Fault) async throws {
         var settings = fault.applied(to: try TestCertificates.client())
         if fault != .badTimeout { settings.handshakeTimeout = .seconds(0.3) }
-        let peer = try ScriptedPeer.listening(stepsOfServer(failure), timeout: .seconds(5))
+        let peer = try ScriptedPeer.listening(stepsOfServer(failure), timeout: .patient)
         let relay = try TamperingRelay(toPort: peer.port)
         let client = RecklessClient(settings)
         let socket = AsyncSocket(inlineDelegate: client)
@@ -163,7 +163,7 @@ import Testing
         let listener = AsyncSocket(inlineDelegate: server)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let relay = try TamperingRelay(toPort: listener.localPort)
-        let peer = try ScriptedPeer.connecting(toPort: relay.port, stepsOfClient(failure), timeout: .seconds(5))
+        let peer = try ScriptedPeer.connecting(toPort: relay.port, stepsOfClient(failure), timeout: .patient)
         _ = try? await peer.finish()
         try await eventually("the connection has ended") { server.hasEnded }
         peer.stop()

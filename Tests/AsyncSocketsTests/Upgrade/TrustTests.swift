@@ -52,14 +52,14 @@ import Testing
     func anUnknownRootIsRefused(_ version: TLSVersion) async throws {
         let stranger = try TestCertificates.stranger.issue(.server(names: ["localhost"]))
         let failure = try await failure(
-            client: TestCertificates.client().only(version), server: .server(identity: stranger.identity()))
+            client: TestCertificates.client().only(version), server: .server(identity: stranger.identity()).patient)
         #expect(failure.client.tls?.code == .unknownIssuer)
         #expect(failure.client.blame == .certificate)
         #expect(failure.server.tls?.alert == .unknownCA)
     }
 
     @Test func theSystemRootsDoNotTrustATestAuthority() async throws {
-        let failure = try await failure(client: .client(serverName: "localhost"), server: TestCertificates.server())
+        let failure = try await failure(client: .client(serverName: "localhost").patient, server: TestCertificates.server())
         #expect(failure.client.tls?.code == .unknownIssuer)
     }
 
@@ -147,7 +147,7 @@ import Testing
     @Test(arguments: TLSVersion.tested)
     func aManualVerdictMayAcceptWhatOpenSSLRefuses(_ version: TLSVersion) async throws {
         let link = try await Link.make()
-        var client = TLSSettings.client(serverName: "localhost").only(version)
+        var client = TLSSettings.client(serverName: "localhost").only(version).patient
         client.trustRoots = try TestCertificates.stranger.roots
         client.trustEvaluation = .manual
         try link.startTLS(client: client, server: TestCertificates.server())

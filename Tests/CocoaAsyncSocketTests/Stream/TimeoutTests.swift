@@ -43,7 +43,7 @@ import Testing
         let wire = try await Wire.make()
         wire.client.readData(toLength: 2, withTimeout: -1, tag: 1)
         // It would be late if its time counted from now.
-        wire.client.readData(toLength: 2, withTimeout: 60, tag: 2)
+        wire.client.readData(toLength: 2, withTimeout: 300, tag: 2)
         wire.server.write(Data("abcd".utf8), withTimeout: -1, tag: 1)
         try await wire.atClient.wait(for: "read 2: cd")
         #expect(!wire.atClient.has(prefix: "late"))

@@ -30,11 +30,11 @@ import Testing
             }
         }
 
-        /// Sends all, and returns how much that was; nil when the other side takes no more for a second, or
-        /// has ended the connection.
+        /// Sends all, and returns how much that was; nil when the other side takes no more, or has ended the
+        /// connection.
         func send(_ bytes: [UInt8]) -> Int? {
             do throws(LoopbackError) {
-                try socket.send(bytes, waitLimit: WaitLimit(timeout: .seconds(1)))
+                try socket.send(bytes, waitLimit: .patient)
                 return bytes.count
             } catch {
                 return nil
