@@ -70,12 +70,12 @@ import Testing
     @Test func aHostWithVeryManyAddressesMakesNoVeryLongMessage() async throws {
         let refusing = try RawSocket.refusing("127.0.0.79")
         let port = try refusing.localPort
-        let addresses = try (0..<2_000).map { try SocketAddress.loopback("127.1.\($0 / 250).\($0 % 250 + 1)", port: port) }
+        let addresses = try (0..<200).map { try SocketAddress.loopback("127.1.\($0 / 250).\($0 % 250 + 1)", port: port) }
         let recorder = Recorder()
         let client = AsyncSocket.client(of: addresses, delegate: recorder)
         try client.connectToHost()
         let error = try #require(try await recorder.disconnected())
-        #expect(error.message.contains("and 1984 more"))
+        #expect(error.message.contains("and 184 more"))
         #expect(error.message.utf8.count < 2_000)
         withExtendedLifetime((client, refusing)) {}
     }

@@ -120,7 +120,7 @@ import Testing
         let second = try await Self.client(layer, of: listener)
         for client in [first, second] { #expect(try await Self.ask(client, "hello") == "hello") }
         let third = AsyncUDPSocket()
-        third.firstRetransmission = .milliseconds(20)
+        third.firstRetransmission = .milliseconds(50)
         try await third.connect(to: "127.0.0.1", port: listener.localPort)
         async let secured = Result.of { if layer == .dtls { try await third.startDTLS(settings: TestCertificates.client()) } }
         if layer == .plain { try await third.send(Data("too early".utf8)) }
@@ -145,7 +145,7 @@ import Testing
         try await silent.send(Data(client.hello(answering: request.data)), to: "127.0.0.1", port: listener.localPort)
         try await eventually("it shakes hands") { listener.peerCount == 1 }
         let other = AsyncUDPSocket()
-        other.firstRetransmission = .milliseconds(20)
+        other.firstRetransmission = .milliseconds(50)
         try await other.connect(to: "127.0.0.1", port: listener.localPort)
         async let secured = Result.of { _ = try await other.startDTLS(settings: TestCertificates.client()) }
         try await eventually("another one is refused") { listener.refusedCount > 0 }

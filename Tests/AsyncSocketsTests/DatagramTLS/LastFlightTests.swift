@@ -73,7 +73,7 @@ import Testing
         let relay = try DatagramRelay(to: listener.localPort) { road.treat($0, $1) }
         defer { relay.close() }
         let client = AsyncUDPSocket()
-        client.firstRetransmission = .milliseconds(20)
+        client.firstRetransmission = .milliseconds(50)
         try await client.connect(to: "127.0.0.1", port: relay.port)
         try await client.startDTLS(settings: TestCertificates.client())
         #expect(road.lostCount == 1)

@@ -57,7 +57,7 @@ final class ScheduledEnd {
             case 1: AsyncUDPSocket(delegate: recorder, delegateQueue: DispatchQueue(label: "delegate"))
             default: AsyncUDPSocket(inlineDelegate: recorder, socketQueue: DispatchQueue(label: "socket"))
             }
-        unbound.firstRetransmission = .milliseconds(20)
+        unbound.firstRetransmission = .milliseconds(50)
         socket = try AsyncUDPSocket.bound("127.0.0.1", unbound)
     }
 
