@@ -162,16 +162,19 @@ import Testing
     func aHeaderHasItsTimeAndNoMore(_ beginning: String) async throws {
         let listener = try Self.listener(.required(from: .anyone, timeout: .milliseconds(50)), isSecure: true)
         let errors = Findings<String>()
+        var attempts = 0
         try await serving(listener, onError: { error, _ in errors.add("\(error)") }, Self.serve) { _ in
             var received: String?
-            for attempt in 1...30 where received == nil {
+            while received == nil, attempts < 30 {
+                attempts += 1
                 let client = try RawSocket.connected(to: try #require(listener.localAddress), waitLimit: .patient)
                 // One that a busy machine holds up before its header is reset: another attempt.
                 if (try? client.send(beginning)) != nil { received = try? client.receiveAll() }
-                try await eventually("the error is known") { errors.all.count == attempt }
+                try await eventually("the error is known") { errors.all.count >= attempts }
             }
             #expect(received?.isEmpty == true)
         }
+        #expect(errors.all.count == attempts)
         #expect(errors.all.allSatisfy { $0.contains("the PROXY header did not arrive within 0.05 seconds") })
     }
 
