@@ -1,5 +1,5 @@
-// All calls of user code about datagrams are in this file, except those to an observer and to the filters of
-// the program (`DatagramFilter.judge(_:later:)`).
+// All calls to the delegate of an `AsyncUDPSocket`, and to the bodies of `perform(_:)`, are in this file.
+// `Documentation/Architecture.md` lists the other files that call user code.
 
 internal import Dispatch
 internal import SocketBuffers

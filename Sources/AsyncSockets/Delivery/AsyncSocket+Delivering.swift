@@ -1,7 +1,5 @@
-// All calls of user code are in this file: to the delegate, and to the bodies of `perform(_:)`. Only the
-// calls to an observer are elsewhere, in `Observing/ConnectionObservation.swift`. Some user code may run in
-// other places: the log handler that the program has installed, a deallocator of `Data` when a packet is
-// released, and inside the turn `Framing.decode(_:)` and the body of `withNextBytes`.
+// All calls to the delegate of an `AsyncSocket`, and to the bodies of `perform(_:)`, are in this file.
+// `Documentation/Architecture.md` lists the other files that call user code.
 
 internal import Dispatch
 internal import Logging
