@@ -1,0 +1,37 @@
+# Clients for redis and postgres.
+
+check_redis_client() {
+    local port tls_port
+    port=$(free_port) tls_port=$(free_port)
+    begin redis redis-server --bind 127.0.0.1 --port "$port" --tls-port "$tls_port" --tls-cert-file server.pem \
+        --tls-key-file server.key --tls-ca-cert-file ca.pem --tls-auth-clients no --save '' --appendonly no --dir .
+    expect redis 'Ready to accept connections'
+    printf '%s\n' 'SET name AsyncSockets' 'GET name' 'GET nothing' 'INCR name' 'RPUSH list a b c' 'LRANGE list 0 -1' >"$scratch/commands"
+    printf '%s\n' 'PING: PONG' OK '"AsyncSockets"' nil 'error: ERR value is not an integer or out of range' 3 '["a", "b", "c"]' >"$scratch/replies"
+    printed 0 plain "$programs/redis-client" localhost "$port" <"$scratch/commands"
+    diff "$scratch/replies" "$scratch/plain" >&2 || fail "the replies of redis are wrong"
+    # Many commands, and replies of 50 MB: each side has to read while it writes.
+    { printf 'SET long %s\n' "$(head -c 1000 /dev/zero | tr '\0' x)"; seq 50000 | sed 's/.*/INCR count/'; seq 50000 | sed 's/.*/GET long/'; } >"$scratch/commands"
+    printed 0 secure "${trusting[@]}" "$programs/redis-client" localhost "$tls_port" tls <"$scratch/commands"
+    diff <(seq 50000) <(sed -n '3,50002p' "$scratch/secure") >&2 || fail "the replies of redis are not in order"
+    [ "$(grep -cE '^"x{1000}"$' "$scratch/secure")" -eq 50000 ] || fail "replies of redis are missing"
+    [ "$(redis-cli -p "$port" GET count)" = 50000 ] || fail "redis did not receive all commands"
+    stop redis
+}
+
+check_postgres_login() {
+    local port login
+    port=$(free_port)
+    login=("$programs/postgres-login" localhost "$port" alice postgres)
+    begin postgres "$checks/serve-postgres" "$scratch/postgres" "$port" server.pem server.key
+    expect postgres 'ready to accept connections'
+    # The server accepts the login only if the channel binding is right.
+    printed 0 login "${trusting[@]}" "${login[@]}" <<<secret
+    contains login '^logged in as alice, over TLSv1.3$'
+    expect postgres 'connection authenticated: .*scram-sha-256'
+    printed 1 denied "${trusting[@]}" "${login[@]}" <<<wrong
+    contains denied 'password authentication failed'
+    printed 1 untrusted "${login[@]}" <<<secret
+    contains untrusted unknownIssuer
+    stop postgres
+}
