@@ -101,7 +101,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "TopLevelCalls", dependencies: ["AsyncSockets"], path: "Tests/TopLevelCalls", swiftSettings: strict),
-        .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers"], swiftSettings: tests),
+        .testTarget(name: "SocketBuffersTests", dependencies: ["SocketBuffers", "SocketTestTraits"], swiftSettings: tests),
         .testTarget(
             name: "SocketCoreTests",
             dependencies: ["AsyncSocketsTesting", "SocketCore", "SocketBuffers", "SocketTestSupport", "SocketTestTraits"],
@@ -119,13 +119,13 @@ let package = Package(
             name: "CocoaAsyncSocketTests",
             dependencies: [
                 "AsyncSockets", "AsyncSocketsTesting", "CocoaAsyncSocket", "CocoaClients", "SocketBuffers", "SocketTLS",
-                "SocketTestSupport",
+                "SocketTestSupport", "SocketTestTraits",
             ],
             swiftSettings: tests
         ),
         .testTarget(
             name: "InteropTests",
-            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketTestSupport"],
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketTestSupport", "SocketTestTraits"],
             swiftSettings: tests
         ),
         .testTarget(
@@ -142,14 +142,14 @@ let package = Package(
         .testTarget(
             name: "AsyncSocketsMetricsTests",
             dependencies: [
-                "AsyncSocketsMetrics", "AsyncSockets", "AsyncSocketsTesting", metrics("CoreMetrics"),
+                "AsyncSocketsMetrics", "AsyncSockets", "AsyncSocketsTesting", "SocketTestTraits", metrics("CoreMetrics"),
                 metrics("MetricsTestKit"),
             ],
             swiftSettings: tests),
         .testTarget(
             name: "AsyncSocketsServiceLifecycleTests",
             dependencies: [
-                "AsyncSocketsServiceLifecycle", "AsyncSockets", lifecycle("ServiceLifecycle"),
+                "AsyncSocketsServiceLifecycle", "AsyncSockets", "SocketTestTraits", lifecycle("ServiceLifecycle"),
                 lifecycle("ServiceLifecycleTestKit"),
             ],
             swiftSettings: tests),

@@ -4,10 +4,11 @@ import AsyncSocketsMetrics
 import AsyncSocketsTesting
 import FoundationEssentials
 import MetricsTestKit
+import SocketTestTraits
 import Testing
 
 /// What a metrics backend gets of real connections over loopback, and of events that are made here.
-@Suite(.timeLimit(.minutes(5))) struct MetricsObserverTests {
+@Suite(.timeLimit(.patient)) struct MetricsObserverTests {
     private let metrics = TestMetrics()
 
     private func counter(_ name: String, _ labels: [(String, String)] = []) throws -> Int64 {

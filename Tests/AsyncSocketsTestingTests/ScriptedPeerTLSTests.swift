@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import SocketTLS
+import SocketTestSupport
 import Testing
 
 @Suite struct ScriptedPeerTLSTests {
@@ -68,7 +69,7 @@ import Testing
     func handshakeIsBrokenOffAfterSoManyBytes(_ count: Int, _ ending: ScriptedPeer.HandshakeCut.Ending) async throws {
         let peer = try ScriptedPeer.listening([.startTLS(server, cut: .init(after: count, ending))])
         let other = try ScriptedPeer.connecting(
-            toPort: peer.port, [.startTLS(client)], timeout: ending == .silence ? .seconds(10) : .seconds(300))
+            toPort: peer.port, [.startTLS(client)], timeout: ending == .silence ? .seconds(10) : .patient)
         let report = try await peer.finish()
         #expect(report.transcript.fromServer.count == count)
         let error = await #expect(throws: LoopbackError.self) { try await other.finish() }

@@ -6,6 +6,7 @@ internal import Glibc
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
+internal import SocketTestSupport
 
 /// Many connections at a time begin a TLS handshake and go: their memory is returned.
 enum MemoryProbe {
@@ -55,7 +56,9 @@ enum MemoryProbe {
             let start = Deadline.now
             print(
                 "round \(round): \(before >> 20) MB, \(peak >> 20) with \(count) connections, \(after >> 20) when they had gone")
-            while HeapTrimmer.shared.count == trims || (after > bound && !isSanitized), Deadline.now.seconds(since: start) < 300 {
+            while HeapTrimmer.shared.count == trims || (after > bound && !isSanitized),
+                Deadline.now.seconds(since: start) < .patient
+            {
                 pause()
                 after = try residentBytes()
             }
@@ -90,7 +93,9 @@ enum MemoryProbe {
         for client in clients { client.close() }
         let start = Deadline.now
         while server.openCount > 0 {
-            guard Deadline.now.seconds(since: start) < 300 else { throw ProbeFailure(description: "connections did not end") }
+            guard Deadline.now.seconds(since: start) < .patient else {
+                throw ProbeFailure(description: "connections did not end")
+            }
             pause()
         }
         return peak
@@ -98,7 +103,9 @@ enum MemoryProbe {
 
     private static func awaitEvent(_ event: CInt, on descriptor: SocketDescriptor) throws {
         var question = pollfd(fd: descriptor.rawValue, events: Int16(event), revents: 0)
-        guard poll(&question, 1, 300_000) == 1 else { throw ProbeFailure(description: "nothing came for five minutes") }
+        guard poll(&question, 1, Patience.milliseconds) == 1 else {
+            throw ProbeFailure(description: "nothing arrived within \(Patience.seconds) s")
+        }
     }
 
     /// No event tells of memory: looks again soon.

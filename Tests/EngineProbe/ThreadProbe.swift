@@ -2,6 +2,7 @@ internal import AsyncSockets
 internal import Dispatch
 internal import Foundation
 internal import SocketBuffers
+internal import SocketTestSupport
 
 /// A thousand sockets that share a delegate queue, all busy: how many threads that takes.
 enum ThreadProbe {
@@ -14,12 +15,12 @@ enum ThreadProbe {
 
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
             children.withLock { $0.append(newSocket) }
-            newSocket.readData(toLength: 4, withTimeout: 300, tag: Tag.question)
+            newSocket.readData(toLength: 4, withTimeout: .patient, tag: Tag.question)
         }
 
         func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
             guard tag == Tag.question else { return mailbox.put(()) }
-            socket.write(data, withTimeout: 300, tag: 0)
+            socket.write(data, withTimeout: .patient, tag: 0)
         }
     }
 
@@ -35,9 +36,9 @@ enum ThreadProbe {
         let queue = DispatchQueue(label: "delegate")
         let sockets = (0..<socketCount).map { _ in AsyncSocket(delegate: party, delegateQueue: queue) }
         for socket in sockets {
-            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
-            socket.write(Data("ping".utf8), withTimeout: 300, tag: 0)
-            socket.readData(toLength: 4, withTimeout: 300, tag: Tag.answer)
+            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
+            socket.write(Data("ping".utf8), withTimeout: .patient, tag: 0)
+            socket.readData(toLength: 4, withTimeout: .patient, tag: Tag.answer)
         }
         var mostThreads = 0
         for _ in sockets {

@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// tshark records a connection on loopback, and reads it with the key log.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct CaptureTests {
+@Suite(.timeLimit(.patient), .serialized) struct CaptureTests {
     @Test(arguments: TLSVersion.tested) func theKeyLogDecryptsARecording(_ version: TLSVersion) async throws {
         let folder = try TemporaryFolder()
         let (recording, keys) = ("\(folder.path)/recording", "\(folder.path)/keys")
@@ -35,7 +36,7 @@ import Testing
         for _ in 0..<100 {
             let recorder = Recorder()
             let socket = AsyncSocket(inlineDelegate: recorder)
-            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
+            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: .patient)
             try await recorder.connected()
             // "51688 → 24999 [SYN]"
             let sign = "\(socket.localPort) → \(port) [SYN]"

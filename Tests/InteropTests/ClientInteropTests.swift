@@ -2,19 +2,20 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Our client against servers that we did not write.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct ClientInteropTests {
+@Suite(.timeLimit(.patient), .serialized) struct ClientInteropTests {
     /// Sends a line, and returns the answer's last line.
     private func say(_ line: String, over socket: AsyncSocket, _ recorder: Recorder) async throws -> String {
-        socket.write(Data("\(line)\r\n"), withTimeout: 300, tag: 0)
+        socket.write(Data("\(line)\r\n"), withTimeout: .patient, tag: 0)
         return try await answer(on: socket, recorder)
     }
 
     private func answer(on socket: AsyncSocket, _ recorder: Recorder) async throws -> String {
         while true {
-            socket.readData(to: .lineEnd, withTimeout: 300, maxLength: 10_000, tag: 0)
+            socket.readData(to: .lineEnd, withTimeout: .patient, maxLength: 10_000, tag: 0)
             let line = try await recorder.readText()
             // SMTP marks all lines but the last with a hyphen (RFC 5321, 4.2.1), IMAP begins them with an
             // asterisk (RFC 9051, 2.2.2).
@@ -110,8 +111,8 @@ import Testing
         let settings = withClientCertificate ? try TestCertificates.mutual().client : try TestCertificates.client()
         let session = try await secure(socket, recorder, settings.only(version))
         #expect(session.protocolVersion == version)
-        socket.write(Data("drawer\n"), withTimeout: 300, tag: 0)
-        socket.readData(to: Data("\n"), withTimeout: 300, tag: 0)
+        socket.write(Data("drawer\n"), withTimeout: .patient, tag: 0)
+        socket.readData(to: Data("\n"), withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText().hasPrefix("reward"))
         socket.disconnect()
         #expect(try await recorder.disconnected() == nil)

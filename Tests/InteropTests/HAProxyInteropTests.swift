@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// The PROXY protocol with HAProxy, whose authors have specified it.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct HAProxyInteropTests {
+@Suite(.timeLimit(.patient), .serialized) struct HAProxyInteropTests {
     /// HAProxy in front of a listener of ours.
     private struct Front {
         let program: Program

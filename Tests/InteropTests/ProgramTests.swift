@@ -1,6 +1,7 @@
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct ProgramTests {
+@Suite(.timeLimit(.patient)) struct ProgramTests {
     @Test func aProgramEndsWhenItIsAskedTo() async throws {
         let program = try Program(["cat"])
         program.stop()

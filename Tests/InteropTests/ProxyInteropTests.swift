@@ -3,10 +3,11 @@ import AsyncSocketsTesting
 import FoundationEssentials
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Connections through proxies that we did not write.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct ProxyInteropTests {
+@Suite(.timeLimit(.patient), .serialized) struct ProxyInteropTests {
     /// The proxies, with and without a password.
     private static let services: [(ProxyDaemon.Kind, Bool)] = [
         (.danted, false), (.microsocks, false), (.microsocks, true), (.tinyproxy, false), (.tinyproxy, true),
@@ -29,10 +30,10 @@ import Testing
         let daemon = try await ProxyDaemon(service.kind, asksForCredentials: service.asks, target: echo.port).started()
         defer { daemon.stop() }
         let (socket, recorder) = makeSocket(daemon, service.asks ? ProxyDaemon.credentials : nil)
-        try socket.connect(toHost: host, onPort: echo.port, withTimeout: 300)
+        try socket.connect(toHost: host, onPort: echo.port, withTimeout: .patient)
         let bytes = Self.manyBytes
-        socket.write(bytes, withTimeout: 300, tag: 0)
-        socket.readData(toLength: bytes.count, withTimeout: 300, tag: 0)
+        socket.write(bytes, withTimeout: .patient, tag: 0)
+        socket.readData(toLength: bytes.count, withTimeout: .patient, tag: 0)
         guard case .connected(host, echo.port) = await recorder.next() else {
             throw Unexpected(description: "no connection: \(daemon.program.printed)")
         }
@@ -51,18 +52,18 @@ import Testing
         let daemon = try await ProxyDaemon(service.kind, asksForCredentials: service.asks, target: server.port).started()
         defer { daemon.stop() }
         let (socket, recorder) = makeSocket(daemon, service.asks ? ProxyDaemon.credentials : nil)
-        try socket.connect(toHost: "localhost", onPort: server.port, withTimeout: 300)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        try socket.connect(toHost: "localhost", onPort: server.port, withTimeout: .patient)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         try await recorder.connected()
         #expect(try await recorder.readText().hasPrefix("220 "))
-        socket.write(Data("STARTTLS\r\n"), withTimeout: 300, tag: 0)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.write(Data("STARTTLS\r\n"), withTimeout: .patient, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText().hasPrefix("220 "))
         try socket.beginTLS(settings: TestCertificates.client(for: "localhost"))
         try await recorder.secured()
         #expect(socket.tlsSession?.protocolVersion == version)
-        socket.write(Data("NOOP\r\n"), withTimeout: 300, tag: 0)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.write(Data("NOOP\r\n"), withTimeout: .patient, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "250 ok\r\n")
         #expect(server.securedLines == ["NOOP\r\n"])
     }
@@ -73,7 +74,7 @@ import Testing
         let daemon = try await ProxyDaemon(kind, target: echo.port).started()
         defer { daemon.stop() }
         let (socket, recorder) = makeSocket(daemon, nil)
-        try socket.connect(toHost: "localhost", onPort: echo.port, withTimeout: 300)
+        try socket.connect(toHost: "localhost", onPort: echo.port, withTimeout: .patient)
         try socket.beginTLS(settings: TestCertificates.client(for: "localhost"))
         try await recorder.connected()
         #expect(try await recorder.disconnected()?.blame == .certificate)
@@ -86,7 +87,7 @@ import Testing
         -> AsyncSocketError
     {
         let (socket, recorder) = makeSocket(daemon, credentials)
-        try socket.connect(toHost: host, onPort: port, withTimeout: 300)
+        try socket.connect(toHost: host, onPort: port, withTimeout: .patient)
         guard case .disconnected(let error?) = await recorder.next() else { throw Unexpected(description: "no error") }
         withExtendedLifetime(socket) {}
         return error
@@ -146,7 +147,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.proxy = .http(host: "127.0.0.1", port: daemon.port)
-        try socket.connect(toHost: "localhost", onPort: 25, withTimeout: 300)
+        try socket.connect(toHost: "localhost", onPort: 25, withTimeout: .patient)
         #expect(try await recorder.disconnected()?.code == .proxyFailed)
         withExtendedLifetime(socket) {}
     }

@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Clients that we did not write against our server.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct ServerInteropTests {
+@Suite(.timeLimit(.patient), .serialized) struct ServerInteropTests {
     private let folder: TemporaryFolder
     private let root: String
 

@@ -1,8 +1,9 @@
 import Foundation
 import SocketBuffers
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct LockedTests {
+@Suite(.timeLimit(.patient)) struct LockedTests {
     /// Each thread gives its processor away with the lock held, so that the others have to sleep.
     @Test func noChangeIsLostWhenThreadsWaitForTheLock() async {
         let (threads, rounds) = (8, 2000)

@@ -56,7 +56,9 @@ package final class DatagramParty {
 
     /// Waits until an event announces errors.
     package func waitForErrors() throws {
-        guard isReady(for: 0, within: 300_000) else { throw Unexpected(description: "no error came for five minutes") }
+        guard isReady(for: 0, within: Patience.milliseconds) else {
+            throw Unexpected(description: "no error arrived within \(Patience.seconds) s")
+        }
     }
 
     private func isReady(for events: Int32, within milliseconds: Int32) -> Bool {
@@ -73,8 +75,8 @@ package final class DatagramParty {
             switch receiver.receive(from: descriptor, atMost: limit) {
             case .received: break
             case .wouldBlock:
-                guard isReady(for: POLLIN, within: 300_000) else {
-                    throw Unexpected(description: "nothing came for five minutes")
+                guard isReady(for: POLLIN, within: Patience.milliseconds) else {
+                    throw Unexpected(description: "nothing arrived within \(Patience.seconds) s")
                 }
             case .refused(let error), .failed(let error): throw error
             case .exhausted: throw SystemError("recvmmsg", errno: ENOBUFS)

@@ -1,24 +1,10 @@
-package import AsyncSocketsTesting
 internal import Dispatch
 internal import Foundation
 
-/// Seconds: five minutes, since a busy machine takes its time. Scripts/mutants gives less, because it looks
-/// for hangs.
-private let patience = ProcessInfo.processInfo.environment["TEST_PATIENCE"].flatMap { Double($0) } ?? 300
-
-extension Duration {
-    /// As long as `eventually` waits: for what a fault would keep waiting.
-    package static let patient = Duration.seconds(patience)
-}
-
-extension WaitLimit {
-    package static let patient = WaitLimit(timeout: .patient)
-}
-
-/// Waits for a state that no event announces: looks each millisecond, on a timer, so that it takes no time
-/// from others.
+/// Waits until a condition is true that no event announces, checking once per millisecond. A timer drives the
+/// checks, so the wait uses hardly any processor time.
 ///
-/// - Throws: `Unexpected` when `patience` is over.
+/// - Throws: `Unexpected` after `Patience.seconds`.
 package func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {
     let (ticks, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
     let timer = DispatchSource.makeTimerSource()
@@ -29,7 +15,7 @@ package func eventually(_ what: String, _ condition: () async throws -> Bool) as
     let start = ContinuousClock.now
     for await _ in ticks {
         if try await condition() { return }
-        if start.duration(to: .now) > .seconds(patience) { break }
+        if start.duration(to: .now) > .patient { break }
     }
-    throw Unexpected(description: "waited \(patience) seconds in vain until \(what)")
+    throw Unexpected(description: "waited \(Patience.seconds) seconds in vain until \(what)")
 }

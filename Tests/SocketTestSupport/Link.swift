@@ -32,7 +32,7 @@ package struct Link {
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = AsyncSocket(atClient, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
         client.observer = observer
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         try await atClient.connected()
         let server = try await atListener.accepted()
         server.changeDelegate(to: atServer)

@@ -1,83 +1,27 @@
-package import AsyncSockets
 package import AsyncSocketsTesting
-package import SocketCore
+internal import Foundation
 
-// What programs do without a time has half a minute or a minute, which a busy machine may need for a single
-// handshake. Tests that import this module have the same calls with more time: Swift takes a method without a
-// default argument before one with.
+/// How long tests wait for an event that should arrive, in seconds: five minutes, because a busy machine can
+/// take minutes for a handshake. `TEST_PATIENCE` overrides it; Scripts/mutants sets a few seconds, because it
+/// looks for hangs.
+///
+/// Every test that waits takes its limit from here, as `.patient`. The time limit of a suite is twice as long
+/// (`TestTimeLimit`).
+package enum Patience {
+    package static let seconds = ProcessInfo.processInfo.environment["TEST_PATIENCE"].flatMap { Double($0) } ?? 300
 
-extension AsyncSocket {
-    package nonisolated(nonsending) func connect(to host: String, port: some BinaryInteger) async throws {
-        try await connect(to: host, port: port, timeout: .patient)
-    }
-
-    package nonisolated(nonsending) func connect(
-        to host: String, port: some BinaryInteger, tls: TLSClientSettings?
-    ) async throws {
-        try await connect(to: host, port: port, tls: tls, timeout: .patient)
-    }
-
-    package nonisolated(nonsending) func connect(to address: SocketAddress) async throws {
-        try await connect(to: address, timeout: .patient)
-    }
-
-    package nonisolated(nonsending) static func withConnection<Result>(
-        to host: String, port: some BinaryInteger, _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
-    ) async throws -> Result {
-        try await withConnection(to: host, port: port, timeout: .patient, body)
-    }
-
-    package nonisolated(nonsending) static func withConnection<Result>(
-        to host: String, port: some BinaryInteger, tls: TLSClientSettings?,
-        _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
-    ) async throws -> Result {
-        try await withConnection(to: host, port: port, tls: tls, timeout: .patient, body)
-    }
-
-    package nonisolated(nonsending) func close() async throws {
-        try await close(timeout: .patient)
-    }
+    /// For poll(2).
+    package static var milliseconds: Int32 { Int32(seconds * 1000) }
 }
 
-extension TLSSettings {
-    /// The same with more time for the handshake and for the decision about the peer.
-    package var patient: TLSSettings {
-        var settings = self
-        (settings.handshakeTimeout, settings.trustTimeout) = (.patient, .patient)
-        return settings
-    }
+extension Double {
+    package static var patient: Double { Patience.seconds }
 }
 
-extension ScriptedPeer {
-    package static func listening(_ steps: [Step]) throws(LoopbackError) -> ScriptedPeer {
-        try listening(steps, timeout: .patient)
-    }
-
-    package static func connecting(toPort port: UInt16, _ steps: [Step]) throws(LoopbackError) -> ScriptedPeer {
-        try connecting(toPort: port, steps, timeout: .patient)
-    }
+extension Duration {
+    package static var patient: Duration { .seconds(Patience.seconds) }
 }
 
-extension TestSignal {
-    package func wait() async throws(LoopbackError) {
-        try await wait(within: .patient)
-    }
-}
-
-extension TamperingRelay {
-    package convenience init(toPort target: UInt16) throws(LoopbackError) {
-        try self.init(toPort: target, timeout: .patient)
-    }
-
-    package convenience init(toPort target: UInt16, fromClient: [Tampering]) throws(LoopbackError) {
-        try self.init(toPort: target, fromClient: fromClient, timeout: .patient)
-    }
-
-    package convenience init(toPort target: UInt16, fromServer: [Tampering]) throws(LoopbackError) {
-        try self.init(toPort: target, fromServer: fromServer, timeout: .patient)
-    }
-
-    package func finish() async throws(LoopbackError) {
-        try await finish(within: .patient)
-    }
+extension WaitLimit {
+    package static var patient: WaitLimit { WaitLimit(timeout: .patient) }
 }

@@ -3,10 +3,11 @@ import AsyncSocketsTesting
 import Dispatch
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// What an observer learns of a listener.
-@Suite(.timeLimit(.minutes(20))) struct AcceptObserverTests {
+@Suite(.timeLimit(.patient)) struct AcceptObserverTests {
     @Test func aListenerThatReachesItsLimitPausesOnceUntilItGoesOn() async throws {
         let observer = ObservationRecorder()
         let recorder = Recorder()

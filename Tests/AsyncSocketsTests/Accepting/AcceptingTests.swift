@@ -6,16 +6,17 @@ import Glibc
 import Logging
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct AcceptingTests {
+@Suite(.timeLimit(.patient)) struct AcceptingTests {
     /// Other connections come during the callback for the first one, which then stops the listener.
     @Test(arguments: [Link.Delivery.inline, .delegateQueue])
     func nothingIsAcceptedAfterADisconnectFromWithinTheCallback(_ delivery: Link.Delivery) async throws {
         let othersHaveCome = DispatchSemaphore(value: 0)
         let atListener = Recorder { listener, told in
             guard case .accepted = told else { return }
-            _ = othersHaveCome.wait(timeout: .now() + 300)
+            _ = othersHaveCome.wait(timeout: .now() + .patient)
             listener.disconnect()
         }
         let listener = AsyncSocket(atListener, calledOn: delivery.delegateQueue)
@@ -149,7 +150,7 @@ import Testing
 
             func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
                 children.withLock { $0.append(newSocket) }
-                newSocket.readData(toLength: 1, withTimeout: 300, tag: 0)
+                newSocket.readData(toLength: 1, withTimeout: .patient, tag: 0)
                 newSocket.perform { _ in self.note() }
             }
 
@@ -176,7 +177,7 @@ import Testing
     func anAcceptedSocketThatNoOneKeepsIsClosedAndOnceLogged(_ delivery: Link.Delivery) async throws {
         final class Careless: AsyncSocketDelegate, Sendable {
             func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
-                newSocket.readData(withTimeout: 300, tag: 0)
+                newSocket.readData(withTimeout: .patient, tag: 0)
             }
         }
         LogRecorder.install()
@@ -205,7 +206,7 @@ import Testing
                     if kept.isEmpty { kept.append(newSocket) }
                     return kept.count == 1 && kept[0] === newSocket
                 }
-                if isFirst { newSocket.write(Data("welcome"), withTimeout: 300, tag: 0) } else { newSocket.disconnect() }
+                if isFirst { newSocket.write(Data("welcome"), withTimeout: .patient, tag: 0) } else { newSocket.disconnect() }
             }
         }
         let choosy = Choosy()

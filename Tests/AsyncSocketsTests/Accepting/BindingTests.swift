@@ -3,12 +3,13 @@ import Dispatch
 import FoundationEssentials
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Channel bindings and keying material of sockets, asked for on any thread.
-@Suite(.timeLimit(.minutes(20))) struct BindingTests {
+@Suite(.timeLimit(.patient)) struct BindingTests {
     private static let label = "EXPERIMENTAL test"
 
     private func failure(_ body: () throws(AsyncSocketError) -> [UInt8]) -> AsyncSocketError? {
@@ -81,8 +82,8 @@ import Testing
         let expected = try link.client.channelBinding(.tlsExporter)
         let block = Data(repeating: 7, count: 1 << 20)
         for (socket, recorder) in [(link.client, link.atClient), (link.server, link.atServer)] {
-            socket.write(block, withTimeout: 300, tag: 0)
-            socket.readData(toLength: block.count, withTimeout: 300, tag: 0)
+            socket.write(block, withTimeout: .patient, tag: 0)
+            socket.readData(toLength: block.count, withTimeout: .patient, tag: 0)
             withExtendedLifetime(recorder) {}
         }
         await withTaskGroup { group in
@@ -136,8 +137,8 @@ import Testing
         client.resumption = .store(store)
         server.clients = .anyone(tickets: .issued(1))
         try await link.secure(client: client, server: server)
-        link.server.write(Data("x"), withTimeout: 300, tag: 0)
-        link.client.readData(toLength: 1, withTimeout: 300, tag: 0)
+        link.server.write(Data("x"), withTimeout: .patient, tag: 0)
+        link.client.readData(toLength: 1, withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.readText() == "x")
         let binding = await store.bindings.first { _ in true }
         #expect(try binding == link.server.channelBinding(.tlsExporter))

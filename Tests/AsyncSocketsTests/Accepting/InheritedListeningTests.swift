@@ -4,12 +4,13 @@ import Logging
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A listener on descriptors that a service manager has handed over.
-@Suite(.timeLimit(.minutes(20))) struct InheritedListeningTests {
+@Suite(.timeLimit(.patient)) struct InheritedListeningTests {
     private enum Event: Sendable {
         case accepted(SocketAddress)
         case ended

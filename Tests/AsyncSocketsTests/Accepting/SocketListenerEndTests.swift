@@ -3,12 +3,13 @@ import FoundationEssentials
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// How a listener for tasks ends.
-@Suite(.timeLimit(.minutes(20))) struct SocketListenerEndTests {
+@Suite(.timeLimit(.patient)) struct SocketListenerEndTests {
     private static func listener(_ isSecure: Bool = false) throws -> SocketListener {
         try SocketListener(port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil)
     }

@@ -3,12 +3,13 @@ import FoundationEssentials
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// The sequence of the connections of a listener.
-@Suite(.timeLimit(.minutes(20))) struct SocketListenerSequenceTests {
+@Suite(.timeLimit(.patient)) struct SocketListenerSequenceTests {
     private static func listener(_ isSecure: Bool = false, maximumConnections: Int? = nil) throws -> SocketListener {
         try SocketListener(
             port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil,

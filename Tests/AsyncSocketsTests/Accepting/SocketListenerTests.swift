@@ -4,13 +4,14 @@ import Glibc
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Synchronization
 import Testing
 
 @testable import AsyncSockets
 
 /// Connections that a listener serves in tasks.
-@Suite(.timeLimit(.minutes(20))) struct SocketListenerTests {
+@Suite(.timeLimit(.patient)) struct SocketListenerTests {
     @Test(arguments: [false, true])
     func manyConnectionsAreServedAtOnce(isSecure: Bool) async throws {
         let listener = try SocketListener(

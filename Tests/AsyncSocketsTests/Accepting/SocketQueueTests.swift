@@ -4,10 +4,11 @@ import FoundationEssentials
 import Glibc
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Programs on which one queue for each socket would deadlock or trap.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct SocketQueueTests {
+@Suite(.timeLimit(.patient), .serialized) struct SocketQueueTests {
     /// Echoes everything; inline, so its reads and writes come from the loop.
     private final class Echo: AsyncSocketDelegate, Sendable {
         func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
@@ -72,7 +73,7 @@ import Testing
         var sockets: [AsyncSocket] = []
         for relay in relays {
             let socket = AsyncSocket(relay, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
-            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
             sockets.append(socket)
         }
         relays[0].partner = sockets[1]
@@ -102,10 +103,10 @@ import Testing
             }
             let link = try await Link.make(delivery, atClient: atClient, atServer: atServer)
             other.withLock { $0 = (link.client, link.server) }
-            link.client.readData(withTimeout: 300, tag: 0)
-            link.server.readData(withTimeout: 300, tag: 0)
-            link.client.write(Data("x"), withTimeout: 300, tag: 0)
-            link.server.write(Data("y"), withTimeout: 300, tag: 0)
+            link.client.readData(withTimeout: .patient, tag: 0)
+            link.server.readData(withTimeout: .patient, tag: 0)
+            link.client.write(Data("x"), withTimeout: .patient, tag: 0)
+            link.server.write(Data("y"), withTimeout: .patient, tag: 0)
             try await waitForEnd(of: atClient)
             try await waitForEnd(of: atServer)
         }
@@ -127,13 +128,13 @@ import Testing
             AsyncSocket(inlineDelegate: $0, socketQueue: DispatchQueue(label: "socket", target: target))
         }
         for (socket, recorder) in zip(sockets, recorders) {
-            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
             try await recorder.connected()
         }
         for round in 0..<100 {
             for socket in sockets {
-                socket.write(Data("round \(round)\r\n"), withTimeout: 300, tag: round)
-                socket.readData(to: .lineEnd, withTimeout: 300, tag: round)
+                socket.write(Data("round \(round)\r\n"), withTimeout: .patient, tag: round)
+                socket.readData(to: .lineEnd, withTimeout: .patient, tag: round)
             }
             for recorder in recorders {
                 let text = try await recorder.readText()
@@ -151,8 +152,8 @@ import Testing
         let port = link.listener.localPort
         await withCheckedContinuation { continuation in
             queue.async {
-                try? socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
-                socket.write(Data("from the queue"), withTimeout: 300, tag: 3)
+                try? socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: .patient)
+                socket.write(Data("from the queue"), withTimeout: .patient, tag: 3)
                 continuation.resume()
             }
         }
@@ -169,9 +170,9 @@ import Testing
         }
         let link = try await Link.make(delivery, atClient: atClient)
         let rounds = 2_000
-        link.server.readData(toLength: rounds, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: rounds, withTimeout: .patient, tag: 0)
         for round in 0..<rounds {
-            lock.withLock { _ in link.client.write(Data("x"), withTimeout: 300, tag: round) }
+            lock.withLock { _ in link.client.write(Data("x"), withTimeout: .patient, tag: round) }
         }
         #expect(try await link.atServer.readData().count == rounds)
         for round in 0..<rounds { #expect(try await atClient.wrote() == round) }
@@ -190,7 +191,7 @@ import Testing
         for round in 0..<500 {
             caller.withLock { $0 = UInt(pthread_self()) }
             isInsideCall.withLock { $0 = true }
-            link.client.write(Data("x"), withTimeout: 300, tag: round)
+            link.client.write(Data("x"), withTimeout: .patient, tag: round)
             isInsideCall.withLock { $0 = false }
             #expect(try await atClient.wrote() == round)
         }
@@ -211,11 +212,11 @@ import Testing
         let recorders = (0..<8).map { _ in Recorder() }
         let sockets = recorders.map { AsyncSocket(inlineDelegate: $0) }
         for (socket, recorder) in zip(sockets, recorders) {
-            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
             try await recorder.connected()
             for _ in 0..<50 {
-                socket.write(Data("ping"), withTimeout: 300, tag: 0)
-                socket.readData(toLength: 4, withTimeout: 300, tag: 0)
+                socket.write(Data("ping"), withTimeout: .patient, tag: 0)
+                socket.readData(toLength: 4, withTimeout: .patient, tag: 0)
                 #expect(try await recorder.readText() == "ping")
             }
         }
@@ -231,7 +232,7 @@ import Testing
         for round in 0..<300 {
             let recorder = Recorder()
             let socket = AsyncSocket(recorder, calledOn: round % 2 == 0 ? nil : DispatchQueue(label: "delegate"))
-            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
             socket.readData(toLength: 100_000, withTimeout: -1, tag: 0)
             for _ in 0..<10 { socket.write(Data(count: 10_000), withTimeout: -1, tag: 0) }
             if round % 3 == 0 { try await recorder.connected() }

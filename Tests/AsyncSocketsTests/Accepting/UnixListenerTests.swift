@@ -4,9 +4,10 @@ import Dispatch
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct UnixListenerTests {
+@Suite(.timeLimit(.patient)) struct UnixListenerTests {
     @Test func aUnixListenerServesItsPathAndRemovesItWhenItEnds() async throws {
         let folder = try TemporaryFolder()
         let recorder = Recorder()
@@ -16,7 +17,7 @@ import Testing
         #expect(address.family == .unix)
         let client = try RawSocket.connected(to: address)
         let child = try await recorder.accepted()
-        child.write(Data("hello"), withTimeout: 300, tag: 0)
+        child.write(Data("hello"), withTimeout: .patient, tag: 0)
         #expect(try client.receive(atLeast: 5) == "hello")
         listener.disconnect()
         #expect(try folder.names == [])
@@ -99,7 +100,7 @@ import Testing
         try listener.accept(onPath: folder.path("s"))
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
-        child.write(Data("new"), withTimeout: 300, tag: 0)
+        child.write(Data("new"), withTimeout: .patient, tag: 0)
         #expect(try client.receive(atLeast: 3) == "new")
         withExtendedLifetime((listener, recorder)) {}
     }
@@ -167,7 +168,7 @@ import Testing
         #expect(listener.localAddress == address)
         let client = try RawSocket.connected(to: address)
         let child = try await recorder.accepted()
-        child.write(Data("abstract"), withTimeout: 300, tag: 0)
+        child.write(Data("abstract"), withTimeout: .patient, tag: 0)
         #expect(try client.receive(atLeast: 8) == "abstract")
         let second = AsyncSocket(inlineDelegate: recorder)
         let error = #expect(throws: AsyncSocketError.self) { try second.accept(onAddress: address) }
@@ -204,7 +205,7 @@ import Testing
     private func firstText(at recorder: Recorder, length: Int) async -> String {
         while true {
             switch await recorder.next() {
-            case .accepted(let child): child.readData(toLength: length, withTimeout: 300, tag: 0)
+            case .accepted(let child): child.readData(toLength: length, withTimeout: .patient, tag: 0)
             case .read(let data, _): return String(decoding: data, as: UTF8.self)
             default: continue
             }

@@ -2,13 +2,14 @@ import AsyncSocketsTesting
 import Foundation
 import Glibc
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 @testable import SocketTLS
 
 /// While half a message of the peer is missing, OpenSSL encrypts nothing.
-@Suite(.timeLimit(.minutes(20))) struct HeldUpWriteTests {
+@Suite(.timeLimit(.patient)) struct HeldUpWriteTests {
     private var client: TLSClientSettings
     private var server: TLSServerSettings
 
@@ -40,9 +41,9 @@ import Testing
     private func countThroughCertificate() async throws -> Int {
         let (client, server, relay) = try await connected()
         let count = relay.original.fromClient.count
-        async let atClient = client.readLine(timeout: .seconds(300))
+        async let atClient = client.readLine(timeout: .patient)
         _ = try await server.requestClientCertificate(isRequired: true)
-        try await server.write("\n", timeout: .seconds(300))
+        try await server.write("\n", timeout: .patient)
         _ = try await atClient
         for socket in [client, server] { socket.disconnect() }
         // Each message is a record: type, version and length, and so many bytes (RFC 8446, 5.1).
@@ -58,12 +59,12 @@ import Testing
         let (client, server, relay) = try await connected(fromClient: [.hold(at: count, until: mayGoOn)])
         let request = Task.immediate { try await server.requestClientCertificate(isRequired: true) }
         // The client reads what the server asks.
-        let answer = Task.immediate { try await client.readLine(timeout: .seconds(300)) }
+        let answer = Task.immediate { try await client.readLine(timeout: .patient) }
         try await eventually("half of it has been passed on") { relay.delivered.fromClient.count == count }
         var writes: [Task<Void, any Error>] = []
         try await eventually("a write waits") {
             try #require(server.isConnected)
-            writes.append(Task.immediate { try await server.write("x", timeout: .seconds(300)) })
+            writes.append(Task.immediate { try await server.write("x", timeout: .patient) })
             return server.writeProgress != nil
         }
         let connection = try #require(server.connection)
@@ -75,7 +76,7 @@ import Testing
         mayGoOn.fire()
         for write in writes { try await write.value }
         #expect(try await request.value.peerCertificates.first?.commonName == "alice")
-        try await server.write("\n", timeout: .seconds(300))
+        try await server.write("\n", timeout: .patient)
         #expect(try await answer.value == String(repeating: "x", count: writes.count))
         for socket in [client, server] { socket.disconnect() }
     }

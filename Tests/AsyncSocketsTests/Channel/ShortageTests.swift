@@ -3,12 +3,13 @@ import FoundationEssentials
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A kernel that has no memory to send with (ENOBUFS, ENOMEM): no event says when it has.
-@Suite(.timeLimit(.minutes(20))) struct ShortageTests {
+@Suite(.timeLimit(.patient)) struct ShortageTests {
     @Test func aSendIsTriedAgainAfterItsTimeAndNotBefore() throws {
         let (end, peer) = try ChannelEnd.pair()
         let before = Deadline.now
@@ -41,8 +42,8 @@ import Testing
                 guard let channel = connection.data.channel else { return false }
                 return channel.note(SocketDescriptor.SendAnswer.exhausted) == nil
             }
-            let write = Task.immediate { try await pair.client.write(text, timeout: .seconds(300)) }
-            #expect(try await pair.server.read(exactly: text.utf8.count, timeout: .seconds(300)) == Data(text))
+            let write = Task.immediate { try await pair.client.write(text, timeout: .patient) }
+            #expect(try await pair.server.read(exactly: text.utf8.count, timeout: .patient) == Data(text))
             try await write.value
         }
     }

@@ -5,10 +5,11 @@ import FoundationEssentials
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Sockets on descriptors that other code has made.
-@Suite(.timeLimit(.minutes(20))) struct AdoptionTests {
+@Suite(.timeLimit(.patient)) struct AdoptionTests {
     /// A peer, and a descriptor to adopt.
     private static func pair() throws -> (RawSocket, CInt) {
         let (peer, other) = try RawSocket.pair()
@@ -16,10 +17,10 @@ import Testing
     }
 
     private static func expectConversation(_ socket: AsyncSocket, _ recorder: Recorder, with peer: RawSocket) async throws {
-        socket.write(Data("ping"), withTimeout: 300, tag: 0)
+        socket.write(Data("ping"), withTimeout: .patient, tag: 0)
         #expect(try peer.receive(atLeast: 4) == "ping")
         try peer.send("pong")
-        socket.readData(toLength: 4, withTimeout: 300, tag: 0)
+        socket.readData(toLength: 4, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "pong")
     }
 
@@ -69,7 +70,7 @@ import Testing
             return try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         }()
         // No one reads the byte; the write fails all the same.
-        socket.write(Data(count: 1024 * 1024), withTimeout: 300, tag: 0)
+        socket.write(Data(count: 1024 * 1024), withTimeout: .patient, tag: 0)
         let error = try #require(try await recorder.disconnected())
         #expect([.connectionReset, .closedByPeer].contains(error.code))
         withExtendedLifetime(socket) {}
@@ -83,8 +84,8 @@ import Testing
             return try AsyncSocket(adopting: descriptor, inlineDelegate: recorder)
         }()
         socket.failedWriteGrace = .infinity
-        socket.write(Data(count: 1024 * 1024), withTimeout: 300, tag: 0)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 1)
+        socket.write(Data(count: 1024 * 1024), withTimeout: .patient, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
         #expect(try await recorder.readText() == "421 bye\r\n")
         #expect([.connectionReset, .closedByPeer].contains(try await recorder.disconnected()?.code))
         withExtendedLifetime(socket) {}
@@ -101,7 +102,7 @@ import Testing
     }
 
     private static func expectLine(_ line: String, _ socket: AsyncSocket, _ recorder: Recorder) async throws {
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == line + "\r\n")
     }
 

@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// How a task gets its connection, and how `withDeadline` limits that and everything else.
-@Suite(.timeLimit(.minutes(20))) struct AsyncConnectTests {
+@Suite(.timeLimit(.patient)) struct AsyncConnectTests {
     // MARK: - connect
 
     @Test func aConnectThatFailsSaysWhyAndLeavesTheSocketFree() async throws {

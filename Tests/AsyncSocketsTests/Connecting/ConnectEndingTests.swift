@@ -5,10 +5,11 @@ import FoundationEssentials
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// An attempt to connect that is given up leaves nothing behind.
-@Suite(.timeLimit(.minutes(20))) struct ConnectEndingTests {
+@Suite(.timeLimit(.patient)) struct ConnectEndingTests {
     /// A second client with a longer delay shows when the first one's has passed.
     @Test func d3TheDelayedAttemptEndsWithTheDisconnect() async throws {
         let silent = try FullBacklog()
@@ -40,12 +41,12 @@ import Testing
         let client = AsyncSocket(inlineDelegate: recorder)
         for round in 0..<300 {
             // Loopback connects at once: the attempt's completion is on its way when the disconnect comes.
-            try client.connect(toAddress: address, withTimeout: 300)
+            try client.connect(toAddress: address, withTimeout: .patient)
             client.disconnect()
             #expect(try await recorder.disconnected() == nil)
-            try client.connect(toAddress: address, withTimeout: 300)
+            try client.connect(toAddress: address, withTimeout: .patient)
             try await recorder.connected()
-            client.write(Data("\(round % 10)"), withTimeout: 300, tag: round)
+            client.write(Data("\(round % 10)"), withTimeout: .patient, tag: round)
             var peer = try listener.accepted()
             while try peer.peerAddress != client.localAddress { peer = try listener.accepted() }
             #expect(try peer.receive(atLeast: 1) == "\(round % 10)")
@@ -73,7 +74,7 @@ import Testing
         await iterator.next()
         client.disconnect()
         #expect(try await recorder.disconnected() == nil)
-        try client.connect(toAddress: second.localAddress, withTimeout: 300)
+        try client.connect(toAddress: second.localAddress, withTimeout: .patient)
         try await recorder.connected()
         gate.signal()
         // The resolver has one thread: its next answer comes after the late one.
@@ -102,7 +103,7 @@ import Testing
         let clients = recorders.map { AsyncSocket(inlineDelegate: $0) }
         for (number, client) in clients.enumerated() {
             client.resolver = resolver
-            try client.connect(toHost: "\(number).test", onPort: 1, withTimeout: 300)
+            try client.connect(toHost: "\(number).test", onPort: 1, withTimeout: .patient)
         }
         var iterator = begun.makeAsyncIterator()
         #expect(await iterator.next() == "0.test")

@@ -4,10 +4,11 @@ import FoundationEssentials
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Connections that leave from an interface or address of the caller's choosing.
-@Suite(.timeLimit(.minutes(20))) struct ConnectInterfaceTests {
+@Suite(.timeLimit(.patient)) struct ConnectInterfaceTests {
     @Test(arguments: [
         ("127.0.0.5", "127.0.0.1", "127.0.0.5"), ("lo", "127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1", "127.0.0.1"),
         ("lo", "::1", "::1"), ("::1", "::1", "::1"), ("[::1]", "::1", "::1"), ("loopback", "::1", "::1"),
@@ -18,7 +19,7 @@ import Testing
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
         try client.connect(
-            toHost: host, onPort: try listener.localPort, viaInterface: interface, withTimeout: 300)
+            toHost: host, onPort: try listener.localPort, viaInterface: interface, withTimeout: .patient)
         try await recorder.connected()
         let peer = try listener.accepted().peerAddress
         #expect(peer.host == from)
@@ -34,7 +35,7 @@ import Testing
         let port = try RawSocket.freePort()
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toAddress: listener.localAddress, viaInterface: "\(interface)\(port)", withTimeout: 300)
+        try client.connect(toAddress: listener.localAddress, viaInterface: "\(interface)\(port)", withTimeout: .patient)
         try await recorder.connected()
         #expect(client.localPort == port && client.localHost == from)
         #expect(try listener.accepted().peerAddress == client.localAddress)
@@ -47,7 +48,7 @@ import Testing
         let recorder = Recorder()
         let addresses = try [silent.address, listeners[1].localAddress]
         let client = AsyncSocket.client(of: addresses, delay: 0.05, delegate: recorder)
-        try client.connect(toHost: "host.test", onPort: 1, viaInterface: ":\(port)", withTimeout: 300)
+        try client.connect(toHost: "host.test", onPort: 1, viaInterface: ":\(port)", withTimeout: .patient)
         try await recorder.connected()
         #expect(client.localPort == port)
         withExtendedLifetime((client, silent, listeners)) {}
@@ -56,7 +57,7 @@ import Testing
     @Test func aHostInAFamilyThatTheInterfaceLacksIsAnErrorThatSaysSo() async throws {
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toHost: "::1", onPort: 1, viaInterface: "127.0.0.1", withTimeout: 300)
+        try client.connect(toHost: "::1", onPort: 1, viaInterface: "127.0.0.1", withTimeout: .patient)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .noUsableAddress && error.blame == .caller)
         #expect(error.message.contains("127.0.0.1") && error.message.contains("IPv6"))
@@ -66,7 +67,7 @@ import Testing
     @Test func anAddressThatIsNotOursFailsAsASystemError() async throws {
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toHost: "127.0.0.1", onPort: 1, viaInterface: "198.51.100.1", withTimeout: 300)
+        try client.connect(toHost: "127.0.0.1", onPort: 1, viaInterface: "198.51.100.1", withTimeout: .patient)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectFailed && error.errno == EADDRNOTAVAIL && error.blame == .system)
         withExtendedLifetime(client) {}
@@ -99,7 +100,7 @@ import Testing
             let recorder = Recorder()
             let client = AsyncSocket(inlineDelegate: recorder)
             clients.append(client)
-            try client.connect(toHost: host, onPort: listener.localPort, withTimeout: 300)
+            try client.connect(toHost: host, onPort: listener.localPort, withTimeout: .patient)
             try await recorder.connected()
             _ = try await atListener.accepted()
         }

@@ -4,17 +4,18 @@ import FoundationEssentials
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Hosts with several addresses (RFC 8305). A delay of an hour means that the test must not wait for it.
-@Suite(.timeLimit(.minutes(20))) struct ConnectRaceTests {
+@Suite(.timeLimit(.patient)) struct ConnectRaceTests {
     @Test func d5TheNextAddressIsTriedAtOnceWhenOneFails() async throws {
         let listener = try RawSocket.listening()
         let refusing = try (0..<5).map { _ in try RawSocket.refusing() }
         let addresses = try refusing.map { try $0.localAddress } + [listener.localAddress]
         let recorder = Recorder()
         let client = AsyncSocket.client(of: addresses, delegate: recorder)
-        try client.connectToHost(withTimeout: 300)
+        try client.connectToHost(withTimeout: .patient)
         try await recorder.connected()
         #expect(try client.connectedAddress == listener.localAddress)
         withExtendedLifetime(refusing) {}
@@ -142,7 +143,7 @@ import Testing
         let recorder = Recorder()
         let client = AsyncSocket.client(of: [try .loopback("::1", port: 1)], delegate: recorder)
         client.isIPv6Enabled = false
-        try client.connect(toHost: host, onPort: 1, withTimeout: 300)
+        try client.connect(toHost: host, onPort: 1, withTimeout: .patient)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .noUsableAddress && error.blame == .caller)
         #expect(error.message.contains("IPv6"))
@@ -168,7 +169,7 @@ import Testing
             let listener = try RawSocket.listening(on: .loopback(host, port: RawSocket.freePort()))
             let recorder = Recorder()
             let client = AsyncSocket(inlineDelegate: recorder)
-            try client.connect(toHost: "localhost", onPort: try listener.localPort, withTimeout: 300)
+            try client.connect(toHost: "localhost", onPort: try listener.localPort, withTimeout: .patient)
             try await recorder.connected()
             #expect(client.connectedHost == host)
         }
@@ -181,7 +182,7 @@ import Testing
         let port = try RawSocket.freePort()
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toHost: host, onPort: port, viaInterface: "lo:\(port)", withTimeout: 300)
+        try client.connect(toHost: host, onPort: port, viaInterface: "lo:\(port)", withTimeout: .patient)
         guard case .disconnected(let error?) = await recorder.next() else {
             Issue.record("connected")
             return

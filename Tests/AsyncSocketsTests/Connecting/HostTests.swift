@@ -4,10 +4,11 @@ import FoundationEssentials
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// What `connect` and `lookUp` take for a host.
-@Suite(.timeLimit(.minutes(20))) struct HostTests {
+@Suite(.timeLimit(.patient)) struct HostTests {
     private static let hostile = [
         "", "\0", "127.0.0.1\0.example.org", "127.1", "2130706433", "0x7f.0.0.1", "127.0.0.1.", "::1%", "[127.0.0.1]", "a:80",
         String(repeating: "a", count: 256), String(repeating: "a", count: 1 << 20),
@@ -36,7 +37,7 @@ import Testing
         #expect(try await SocketAddress.lookUp(host: "[::1]", port: 7).map(\.description) == ["[::1]:7"])
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toHost: "[::1]", onPort: try #require(address.port), withTimeout: 300)
+        try client.connect(toHost: "[::1]", onPort: try #require(address.port), withTimeout: .patient)
         try await recorder.connected()
         #expect(client.connectedAddress == address)
     }
@@ -71,7 +72,7 @@ import Testing
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
         client.resolver = resolver
-        try client.connect(toHost: "some.example", onPort: 1, withTimeout: 300)
+        try client.connect(toHost: "some.example", onPort: 1, withTimeout: .patient)
         let told = try await recorder.disconnected()
         let thrown = await #expect(throws: AsyncSocketError.self) {
             try await SocketAddress.lookUp(host: "some.example", port: 1, asking: resolver)

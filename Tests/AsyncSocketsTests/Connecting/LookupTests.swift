@@ -1,9 +1,10 @@
 import AsyncSockets
 import Dispatch
 import SocketCore
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct LookupTests {
+@Suite(.timeLimit(.patient)) struct LookupTests {
     @Test func namesAndLiteralsAreLookedUp() async throws {
         #expect(try await SocketAddress.lookUp(host: "localhost", port: 80).map(\.description) == ["127.0.0.1:80", "[::1]:80"])
         #expect(try await SocketAddress.lookUp(host: "192.0.2.1", port: 443).map(\.description) == ["192.0.2.1:443"])

@@ -3,9 +3,10 @@ import AsyncSocketsTesting
 import FoundationEssentials
 import Glibc
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct MultipathTests {
+@Suite(.timeLimit(.patient)) struct MultipathTests {
     /// Whether this kernel makes sockets of Multipath TCP.
     private static let kernelHasMultipathTCP = (try? RawSocket(AF_INET, protocol: 262)) != nil
 
@@ -20,11 +21,11 @@ import Testing
         let client = AsyncSocket(inlineDelegate: recorders[1])
         client.usesMultipathTCP = atClient
         #expect(!client.isMultipathTCP)
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         try await recorders[1].connected()
         let child = try await recorders[0].accepted()
-        child.write(Data("over any path"), withTimeout: 300, tag: 0)
-        client.readData(toLength: 13, withTimeout: 300, tag: 0)
+        child.write(Data("over any path"), withTimeout: .patient, tag: 0)
+        client.readData(toLength: 13, withTimeout: .patient, tag: 0)
         #expect(try await recorders[1].readText() == "over any path")
         let isUsed = atClient && atListener && Self.kernelHasMultipathTCP
         #expect(client.isMultipathTCP == isUsed)

@@ -4,11 +4,12 @@ import Dispatch
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A socket connects and listens in turn: nothing of the next occupation is delivered before the end of the
 /// last.
-@Suite(.timeLimit(.minutes(20))) struct OccupationTests {
+@Suite(.timeLimit(.patient)) struct OccupationTests {
     /// The events of a socket's connections and listenings, in short.
     private static func letter(_ told: Told) -> String? {
         switch told {

@@ -4,10 +4,11 @@ import FoundationEssentials
 import Glibc
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Connections through proxies that do what a script says.
-@Suite(.timeLimit(.minutes(20))) struct ProxyTests {
+@Suite(.timeLimit(.patient)) struct ProxyTests {
     @Test(arguments: ProxyScript.allCases, Link.Delivery.allCases)
     func aConnectionIsDeliveredWhenTheTunnelIsEstablished(_ kind: ProxyScript, _ delivery: Link.Delivery) async throws {
         let peer = try ScriptedPeer.listening(kind.tunnel() + [.expect("ping\r\n"), .send("pong\r\n")])
@@ -16,8 +17,8 @@ import Testing
         try socket.connect(through: peer, kind)
         // This is queued before the connection is established. None of it may come before the tunnel: the
         // script does not expect it.
-        socket.write(Data("ping\r\n"), withTimeout: 300, tag: 0)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.write(Data("ping\r\n"), withTimeout: .patient, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         guard case .connected(ProxyScript.host, ProxyScript.port) = await recorder.next() else {
             throw Unexpected(description: "not connected to the host that was asked for")
         }
@@ -35,8 +36,8 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(through: peer, kind)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
-        socket.readData(toLength: 4, withTimeout: 300, tag: 1)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
+        socket.readData(toLength: 4, withTimeout: .patient, tag: 1)
         try await recorder.connected()
         #expect(try await recorder.readText() == "220 hello\r\n")
         #expect(try await recorder.readText() == "more")
@@ -60,7 +61,7 @@ import Testing
             let recorder = Recorder()
             let socket = AsyncSocket(inlineDelegate: recorder)
             socket.proxy = kind.proxy(on: peer.port, credentials: credentials)
-            try socket.connect(toHost: "192.0.2.7", onPort: 80, withTimeout: 300)
+            try socket.connect(toHost: "192.0.2.7", onPort: 80, withTimeout: .patient)
             try await recorder.connected()
             _ = try await peer.finish()
             withExtendedLifetime(socket) {}
@@ -77,7 +78,7 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.isIPv6Enabled = false
         socket.proxy = ProxyScript.socks5.proxy(on: peer.port)
-        try socket.connect(toAddress: #require(SocketAddress(literal: "2001:db8::7", port: 80)), withTimeout: 300)
+        try socket.connect(toAddress: #require(SocketAddress(literal: "2001:db8::7", port: 80)), withTimeout: .patient)
         guard case .connected("2001:db8::7", 80) = await recorder.next() else { throw Unexpected(description: "no connection") }
         _ = try await peer.finish()
         withExtendedLifetime(socket) {}
@@ -94,7 +95,7 @@ import Testing
             return .success([address.withPort(query.port)])
         }
         socket.proxy = .http(host: "proxy.example", port: peer.port)
-        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: 300)
+        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: .patient)
         try await recorder.connected()
         #expect(names.withLock { $0 } == ["proxy.example"])
         withExtendedLifetime(socket) {}
@@ -106,21 +107,22 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.proxy = ProxyScript.socks5.proxy(on: peer.port)
-        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, viaInterface: "127.0.0.5", withTimeout: 300)
+        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, viaInterface: "127.0.0.5", withTimeout: .patient)
         try await recorder.connected()
         #expect(socket.localHost == "127.0.0.5")
     }
 
     // MARK: - Refusals
 
-    private func error(of kind: ProxyScript, _ steps: [ScriptedPeer.Step], timeout: Double = 300) async throws -> AsyncSocketError
+    private func error(of kind: ProxyScript, _ steps: [ScriptedPeer.Step], timeout: Double = .patient) async throws
+        -> AsyncSocketError
     {
         let peer = try ScriptedPeer.listening(steps)
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(through: peer, kind, timeout: timeout)
-        socket.write(Data("never sent"), withTimeout: 300, tag: 0)
-        socket.readData(withTimeout: 300, tag: 0)
+        socket.write(Data("never sent"), withTimeout: .patient, tag: 0)
+        socket.readData(withTimeout: .patient, tag: 0)
         guard case .disconnected(let error?) = await recorder.next() else { throw Unexpected(description: "no error") }
         #expect(!socket.isConnected && socket.isDisconnected)
         // The proxy may still be at its script when the time is over.
@@ -202,7 +204,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(through: peer, kind)
-        try await isAsked.wait(within: .seconds(300))
+        try await isAsked.wait(within: .patient)
         #expect(!socket.isConnected && !socket.isDisconnected)
         socket.disconnect()
         #expect(try await recorder.disconnected() == nil)
@@ -215,7 +217,7 @@ import Testing
         let peer = try ScriptedPeer.listening(kind.untilRequest + [.fire(isAsked), .expectEnd])
         var socket: AsyncSocket? = AsyncSocket()
         try socket?.connect(through: peer, kind)
-        try await isAsked.wait(within: .seconds(300))
+        try await isAsked.wait(within: .patient)
         socket = nil
         _ = try await peer.finish()
     }
@@ -231,7 +233,7 @@ import Testing
     func whatCannotBeSentIsRefusedBeforeItIs(_ kind: ProxyScript, _ host: String, _ credentials: Proxy.Credentials?) throws {
         let socket = AsyncSocket()
         socket.proxy = kind.proxy(on: 1, credentials: credentials)
-        let error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: host, onPort: 80, withTimeout: 300) }
+        let error = #expect(throws: AsyncSocketError.self) { try socket.connect(toHost: host, onPort: 80, withTimeout: .patient) }
         #expect(error?.code == .badParameter && error?.blame == .caller)
         #expect(socket.isDisconnected)
     }
@@ -244,8 +246,8 @@ import Testing
         try socket.connect(through: peer, .socks5)
         #expect(try await recorder.disconnected()?.code == .proxyAuthenticationRequired)
         socket.proxy = nil
-        try socket.connect(toHost: "127.0.0.1", onPort: direct.port, withTimeout: 300)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        try socket.connect(toHost: "127.0.0.1", onPort: direct.port, withTimeout: .patient)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         try await recorder.connected()
         #expect(try await recorder.readText() == "hello\r\n")
         withExtendedLifetime(socket) {}
@@ -255,7 +257,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.proxy = .socks5(host: "127.0.0.1", port: 1)
-        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: 300)
+        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: .patient)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectFailed && error.errno == ECONNREFUSED)
         #expect(error.message.contains("127.0.0.1:1"))

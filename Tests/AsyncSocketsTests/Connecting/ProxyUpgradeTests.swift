@@ -2,11 +2,12 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// `startTLS` on connections through a proxy: the peer of the tunnel, its certificate, and what an attacker
 /// puts between the proxy's reply and the handshake.
-@Suite(.timeLimit(.minutes(20))) struct ProxyUpgradeTests {
+@Suite(.timeLimit(.patient)) struct ProxyUpgradeTests {
     private static let injected = "250 injected\r\n"
 
     @Test(arguments: ProxyScript.allCases, TLSVersion.tested)
@@ -17,8 +18,8 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(through: peer, kind)
         try socket.beginTLS(settings: TestCertificates.client(for: ProxyScript.host))
-        socket.write(Data("ping\r\n"), withTimeout: 300, tag: 0)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.write(Data("ping\r\n"), withTimeout: .patient, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         try await recorder.connected()
         try await recorder.secured()
         #expect(try await recorder.readText() == "pong\r\n")
@@ -37,15 +38,15 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(through: peer, kind)
         try await recorder.connected()
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "220 hello\r\n")
-        socket.write(Data("STARTTLS\r\n"), withTimeout: 300, tag: 0)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.write(Data("STARTTLS\r\n"), withTimeout: .patient, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "220 go\r\n")
         try socket.beginTLS(settings: TestCertificates.client(for: ProxyScript.host))
         try await recorder.secured()
-        socket.write(Data("ping\r\n"), withTimeout: 300, tag: 0)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.write(Data("ping\r\n"), withTimeout: .patient, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "pong\r\n")
         _ = try await peer.finish()
     }
@@ -72,7 +73,7 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(through: peer, kind)
         try socket.beginTLS(settings: TestCertificates.client(for: ProxyScript.host))
-        socket.readData(withTimeout: 300, tag: 0)
+        socket.readData(withTimeout: .patient, tag: 0)
         try await recorder.connected()
         let error = try #require(try await recorder.disconnected())
         #expect(error.blame == .peer)
@@ -92,7 +93,7 @@ import Testing
         let socket = AsyncSocket(inlineDelegate: recorder)
         try socket.connect(through: peer, kind)
         try socket.beginTLS(settings: TestCertificates.server())
-        socket.readData(withTimeout: 300, tag: 0)
+        socket.readData(withTimeout: .patient, tag: 0)
         try await recorder.connected()
         #expect(try await recorder.disconnected()?.tls?.code == .notTLS)
         withExtendedLifetime(socket) {}
@@ -106,14 +107,14 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.proxy = kind.proxy(on: splice.proxyPort)
-        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: 300)
+        try socket.connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: .patient)
         try socket.beginTLS(settings: TestCertificates.server())
-        socket.write(Data("welcome\r\n"), withTimeout: 300, tag: 0)
+        socket.write(Data("welcome\r\n"), withTimeout: .patient, tag: 0)
         try await splice.join(kind)
         try await recorder.connected()
         try await recorder.secured()
         try await splice.atClient.secured()
-        splice.client.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        splice.client.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await splice.atClient.readText() == "welcome\r\n")
         withExtendedLifetime(socket) {}
     }

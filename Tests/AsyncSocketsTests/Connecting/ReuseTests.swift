@@ -4,10 +4,11 @@ import Dispatch
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// One socket, one connection after the other.
-@Suite(.timeLimit(.minutes(20))) struct ReuseTests {
+@Suite(.timeLimit(.patient)) struct ReuseTests {
     /// Two listeners that greet with different words, so that the connections can be told apart.
     private final class Greeter: Sendable {
         let listener: AsyncSocket
@@ -15,7 +16,7 @@ import Testing
 
         init(_ greeting: String) throws {
             recorder = Recorder { _, told in
-                if case .accepted(let socket) = told { socket.write(Data(greeting), withTimeout: 300, tag: 0) }
+                if case .accepted(let socket) = told { socket.write(Data(greeting), withTimeout: .patient, tag: 0) }
             }
             listener = AsyncSocket(inlineDelegate: recorder)
             try listener.accept(onInterface: "127.0.0.1", port: 0)
@@ -32,15 +33,15 @@ import Testing
         let recorder = Recorder()
         let queue = DispatchQueue(label: "delegate")
         let socket = AsyncSocket(delegate: recorder, delegateQueue: queue)
-        try socket.connect(toHost: "127.0.0.1", onPort: first.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: first.port, withTimeout: .patient)
         try await recorder.connected()
         queue.suspend()
-        socket.readData(toLength: 5, withTimeout: 300, tag: 1)
-        socket.readData(toLength: 5, withTimeout: 300, tag: 2)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 1)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 2)
         try await eventually("the second read is current") { socket.readProgress?.tag == 2 }
         socket.disconnect()
-        try socket.connect(toHost: "127.0.0.1", onPort: second.port, withTimeout: 300)
-        socket.readData(toLength: 6, withTimeout: 300, tag: 3)
+        try socket.connect(toHost: "127.0.0.1", onPort: second.port, withTimeout: .patient)
+        socket.readData(toLength: 6, withTimeout: .patient, tag: 3)
         queue.resume()
         #expect(try await recorder.disconnected() == nil)
         try await recorder.connected()
@@ -58,20 +59,20 @@ import Testing
             if messageWaits {
                 let hasPosted = DispatchSemaphore(value: 0)
                 Thread.detachNewThread {
-                    socket.readData(toLength: 1, withTimeout: 300, tag: 2)
+                    socket.readData(toLength: 1, withTimeout: .patient, tag: 2)
                     hasPosted.signal()
                 }
                 hasPosted.wait()
             }
             socket.disconnect()
-            try? socket.connect(toHost: "127.0.0.1", onPort: second.port, withTimeout: 300)
-            socket.write(Data("to the second"), withTimeout: 300, tag: 3)
-            socket.readData(toLength: 6, withTimeout: 300, tag: 4)
+            try? socket.connect(toHost: "127.0.0.1", onPort: second.port, withTimeout: .patient)
+            socket.write(Data("to the second"), withTimeout: .patient, tag: 3)
+            socket.readData(toLength: 6, withTimeout: .patient, tag: 4)
         }
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: first.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: first.port, withTimeout: .patient)
         try await recorder.connected()
-        socket.readData(toLength: 5, withTimeout: 300, tag: 1)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 1)
         #expect(try await recorder.readText() == "first")
         #expect(try await recorder.disconnected() == nil)
         try await recorder.connected()
@@ -84,11 +85,11 @@ import Testing
         let (old, new) = (Recorder(), Recorder())
         let queue = DispatchQueue(label: "delegate")
         let socket = AsyncSocket(delegate: old, delegateQueue: queue)
-        try socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: .patient)
         try await old.connected()
         queue.suspend()
-        socket.readData(toLength: 5, withTimeout: 300, tag: 1)
-        socket.readData(toLength: 5, withTimeout: 300, tag: 2)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 1)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 2)
         try await eventually("the second read is current") { socket.readProgress?.tag == 2 }
         socket.changeDelegate(to: new)
         queue.resume()
@@ -101,18 +102,18 @@ import Testing
         let greeter = try Greeter("hello")
         let recorder = Recorder()
         let socket = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
-        try socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: .patient)
         try await recorder.connected()
         for _ in 0..<100 {
             socket.disconnect()
             #expect(socket.isDisconnected)
             #expect(!socket.isConnected)
-            try socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: 300)
+            try socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: .patient)
             #expect(!socket.isDisconnected)
             #expect(try await recorder.disconnected() == nil)
             try await recorder.connected()
         }
-        socket.readData(toLength: 5, withTimeout: 300, tag: -1)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: -1)
         #expect(try await recorder.readText() == "hello")
     }
 
@@ -129,7 +130,7 @@ import Testing
                 group.addTask {
                     var begun = 0
                     for _ in 0..<250 {
-                        if (try? socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: 300)) != nil {
+                        if (try? socket.connect(toHost: "127.0.0.1", onPort: greeter.port, withTimeout: .patient)) != nil {
                             begun += 1
                         }
                         socket.disconnect()

@@ -4,26 +4,27 @@ import Foundation
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Connections to Unix-domain sockets, by path and by abstract name.
-@Suite(.timeLimit(.minutes(20))) struct UnixConnectTests {
+@Suite(.timeLimit(.patient)) struct UnixConnectTests {
     @Test func aPathIsConnectedToAndTold() async throws {
         let folder = try TemporaryFolder()
         let path = folder.path("a socket")
         let listener = try RawSocket.listening(on: folder.address("a socket"))
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toPath: path, withTimeout: 300)
+        try client.connect(toPath: path, withTimeout: .patient)
         #expect(try await recorder.connectedTo() == path)
         #expect(client.connectedPath == path)
         #expect(client.connectedAddress?.unixPath == path)
         #expect(client.connectedHost == nil && client.connectedPort == nil && !client.isIPv4 && !client.isIPv6)
         let peer = try listener.accepted()
         try peer.send("over a path")
-        client.readData(toLength: 11, withTimeout: 300, tag: 0)
+        client.readData(toLength: 11, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "over a path")
-        client.write(Data("and back"), withTimeout: 300, tag: 0)
+        client.write(Data("and back"), withTimeout: .patient, tag: 0)
         #expect(try peer.receive(atLeast: 8) == "and back")
         withExtendedLifetime(folder) {}
     }
@@ -34,7 +35,7 @@ import Testing
         let listener = try RawSocket.listening(on: address)
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toAddress: address, withTimeout: 300)
+        try client.connect(toAddress: address, withTimeout: .patient)
         guard case .connected(let host, port: 0) = await recorder.next() else {
             Issue.record("not told")
             return
@@ -42,7 +43,7 @@ import Testing
         #expect(host == "unix:@\(name)")
         #expect(client.connectedPath == nil && client.connectedAddress?.abstractName == name)
         let peer = try listener.accepted()
-        client.write(Data("abstract"), withTimeout: 300, tag: 0)
+        client.write(Data("abstract"), withTimeout: .patient, tag: 0)
         #expect(try peer.receive(atLeast: 8) == "abstract")
     }
 
@@ -51,7 +52,7 @@ import Testing
         let path = folder.path("missing")
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toPath: path, withTimeout: 300)
+        try client.connect(toPath: path, withTimeout: .patient)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectFailed && error.errno == ENOENT)
         #expect(error.message.contains(path))
@@ -87,7 +88,7 @@ import Testing
         try await eventually("the loop is empty") { loop.registrationCount == 0 }
         let recorder = Recorder(recordsSteps: true)
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toPath: path, withTimeout: 300)
+        try client.connect(toPath: path, withTimeout: .patient)
         guard case .progressed(.trying) = await recorder.next() else {
             Issue.record("not tried")
             return
@@ -107,15 +108,15 @@ import Testing
         let listener = try RawSocket.listening(on: folder.address("tls"))
         let (atClient, atServer) = (Recorder(), Recorder())
         let client = AsyncSocket(inlineDelegate: atClient)
-        try client.connect(toPath: path, withTimeout: 300)
+        try client.connect(toPath: path, withTimeout: .patient)
         _ = try await atClient.connectedTo()
         let server = try AsyncSocket(adopting: listener.accepted().duplicate(), inlineDelegate: atServer)
         #expect(server.connectedPath == nil && server.connectedAddress?.family == .unix)
         try server.beginTLS(settings: TestCertificates.server())
         try client.beginTLS(settings: TestCertificates.client())
-        client.write(Data("secret"), withTimeout: 300, tag: 0)
+        client.write(Data("secret"), withTimeout: .patient, tag: 0)
         try await atServer.secured()
-        server.readData(toLength: 6, withTimeout: 300, tag: 0)
+        server.readData(toLength: 6, withTimeout: .patient, tag: 0)
         #expect(try await atServer.readText() == "secret")
         withExtendedLifetime((client, server, folder)) {}
     }

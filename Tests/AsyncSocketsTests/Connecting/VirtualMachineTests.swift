@@ -3,11 +3,12 @@ import AsyncSocketsTesting
 import CLinux
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Sockets between a virtual machine and its host. Here this machine talks to itself, which not every kernel
 /// can.
-@Suite(.timeLimit(.minutes(20))) struct VirtualMachineTests {
+@Suite(.timeLimit(.patient)) struct VirtualMachineTests {
     /// The `errno` with which the kernel refuses `address`, or nil.
     private static func kernelRefusal(of address: SocketAddress) -> CInt? {
         do throws(LoopbackError) {
@@ -32,11 +33,11 @@ import Testing
         try listener.accept(onAddress: local)
         let atClient = Recorder()
         let client = AsyncSocket(inlineDelegate: atClient)
-        try client.connect(toAddress: #require(listener.localAddress), withTimeout: 300)
+        try client.connect(toAddress: #require(listener.localAddress), withTimeout: .patient)
         try await atClient.connected()
         let server = try await atListener.accepted()
-        client.write(Data("hello\r\n"), withTimeout: 300, tag: 0)
-        server.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        client.write(Data("hello\r\n"), withTimeout: .patient, tag: 0)
+        server.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await atListener.readText() == "hello\r\n")
         #expect(!client.isIPv4 && !client.isIPv6)
     }

@@ -6,12 +6,13 @@ import SocketBuffers
 import SocketCore
 import SocketTLS
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Peers and networks that do their worst around `startDTLS`.
-@Suite(.timeLimit(.minutes(20))) struct DTLSAttackTests {
+@Suite(.timeLimit(.patient)) struct DTLSAttackTests {
     /// Where the delegate is called.
     enum Place: CaseIterable, Sendable { case inline, queue, socketQueue, bothQueues }
 
@@ -104,7 +105,7 @@ import Testing
     }
 }
 
-@Suite(.timeLimit(.minutes(20))) struct DatagramListenerAttackTests {
+@Suite(.timeLimit(.patient)) struct DatagramListenerAttackTests {
     /// It sends nothing again while a test is slow: a new client could take that for the answer to itself.
     private static func listener(isSecure: Bool) throws -> DatagramListener {
         try DatagramListener(address: .loopback(), dtls: isSecure ? TestCertificates.server() : nil) {

@@ -2,13 +2,14 @@ import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 @testable import SocketCore
 
 /// The work that a turn does for a stranger.
-@Suite(.timeLimit(.minutes(5))) struct DatagramBudgetTests {
+@Suite(.timeLimit(.patient)) struct DatagramBudgetTests {
     /// A source of datagrams with as many records as fit, of which none is authentic.
     private final class Flood: DatagramChannel {
         private let peer: InternetAddress

@@ -5,12 +5,13 @@ import SocketBuffers
 import SocketCore
 import SocketTLS
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// One UDP port with many peers.
-@Suite(.timeLimit(.minutes(20))) struct DatagramListenerTests {
+@Suite(.timeLimit(.patient)) struct DatagramListenerTests {
     enum Layer: CaseIterable, Sendable { case plain, dtls }
 
     private static func listener(

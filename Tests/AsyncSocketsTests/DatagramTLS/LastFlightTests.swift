@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// The last flight of a listener's handshake is lost: its peer's socket is secure, and the client asks again.
-@Suite(.timeLimit(.minutes(20))) struct LastFlightTests {
+@Suite(.timeLimit(.patient)) struct LastFlightTests {
     /// What the program does with the peer's socket until the client is secure.
     enum Program: CaseIterable, Sendable { case nothing, waits, sends, hasDelegate }
 

@@ -11,7 +11,7 @@ import Testing
 @testable import SocketCore
 
 /// What waits for the peers of a listener.
-@Suite(.timeLimit(.minutes(20))) struct PeerMailboxTests {
+@Suite(.timeLimit(.patient)) struct PeerMailboxTests {
     private static let arrival = DatagramArrival(ArrivalFacts(), fullSize: 0, isTruncated: false)
     private static let costOfDatagram = 256
 

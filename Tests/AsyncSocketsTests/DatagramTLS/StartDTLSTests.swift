@@ -4,12 +4,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// `startDTLS` on a connected UDP socket, in both styles.
-@Suite(.timeLimit(.minutes(20))) struct StartDTLSTests {
+@Suite(.timeLimit(.patient)) struct StartDTLSTests {
     @Test(arguments: Style.allCases) func anUpgradeFollowsPlaintext(_ style: Style) async throws {
         let (client, server) = try await StyledDatagramSocket.pair(style)
         try await client.send("STARTDTLS")

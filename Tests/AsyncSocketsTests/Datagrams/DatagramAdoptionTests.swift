@@ -3,12 +3,13 @@ import Foundation
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// UDP sockets that others have made are as good as those made here.
-@Suite(.timeLimit(.minutes(20))) struct DatagramAdoptionTests {
+@Suite(.timeLimit(.patient)) struct DatagramAdoptionTests {
     @Test func theOptionsAndTheFactsAreThoseOfAnyOther() async throws {
         let (raw, client) = (try RawSocket.bound(to: .loopback("0.0.0.0"), SOCK_DGRAM), try AsyncUDPSocket.bound())
         let socket = AsyncUDPSocket()

@@ -4,12 +4,13 @@ import Glibc
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Binding, connecting, and sockets that others have made.
-@Suite(.timeLimit(.minutes(20))) struct DatagramConnectTests {
+@Suite(.timeLimit(.patient)) struct DatagramConnectTests {
     // MARK: - Binding
 
     @Test func bothVersionsOfIPShareAPort() async throws {

@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Several tasks that use one socket at a time, in any order, with a delegate beside them.
-@Suite(.timeLimit(.minutes(20))) struct DatagramContentionTests {
+@Suite(.timeLimit(.patient)) struct DatagramContentionTests {
     private static let taskCount = 4
     private static let stepCount = 40
 

@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// UDP with a delegate, on a queue and inline.
-@Suite(.timeLimit(.minutes(20))) struct DatagramDelegateTests {
+@Suite(.timeLimit(.patient)) struct DatagramDelegateTests {
     enum Place: CaseIterable, Sendable { case inline, delegateQueue, socketQueue }
 
     private func socket(_ place: Place, _ recorder: DatagramRecorder) -> AsyncUDPSocket {

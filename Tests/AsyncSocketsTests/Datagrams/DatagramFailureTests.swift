@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// An error of one datagram is an answer about it, and the socket goes on (D17 of the original).
-@Suite(.timeLimit(.minutes(20))) struct DatagramFailureTests {
+@Suite(.timeLimit(.patient)) struct DatagramFailureTests {
     @Test(arguments: ["127.0.0.1", "::1"])
     func anUnreachablePortIsReportedAndLaterSendsSucceed(_ host: String) async throws {
         let recorder = DatagramRecorder()

@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Filters of both directions, inside the socket and on a queue, and the rate limit.
-@Suite(.timeLimit(.minutes(20))) struct DatagramFilterTests {
+@Suite(.timeLimit(.patient)) struct DatagramFilterTests {
     @Test(arguments: [false, true]) func aReceiveFilterAcceptsWithAContextOrDrops(isOnQueue: Bool) async throws {
         let recorder = DatagramRecorder()
         let sender = try AsyncUDPSocket.bound()

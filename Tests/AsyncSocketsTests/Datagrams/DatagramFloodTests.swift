@@ -4,12 +4,13 @@ import Logging
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// More datagrams than the program takes.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct DatagramFloodTests {
+@Suite(.timeLimit(.patient), .serialized) struct DatagramFloodTests {
     private static let size = 1_000
     private static let count = 20_000
 

@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Calls that come close together, from one thread or several: each acts as if those before it were done.
-@Suite(.timeLimit(.minutes(20))) struct DatagramOrderTests {
+@Suite(.timeLimit(.patient)) struct DatagramOrderTests {
     /// The first of them binds the socket, and the others find it bound.
     @Test func theFirstSendsOfSeveralTasksAllLeave() async throws {
         let target = try AsyncUDPSocket.bound().address

@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A peer that was written with other means.
-@Suite(.timeLimit(.minutes(20))) struct DatagramPythonTests {
+@Suite(.timeLimit(.patient)) struct DatagramPythonTests {
     private static let echo = """
         import socket, sys
         server = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)

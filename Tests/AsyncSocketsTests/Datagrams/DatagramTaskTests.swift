@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// UDP for tasks.
-@Suite(.timeLimit(.minutes(20))) struct DatagramTaskTests {
+@Suite(.timeLimit(.patient)) struct DatagramTaskTests {
     @Test(arguments: ["127.0.0.1", "::1"])
     func aRequestGetsItsReplyFromTheAddressThatItCameTo(_ host: String) async throws {
         let server = AsyncUDPSocket()

@@ -3,12 +3,13 @@ import Foundation
 import Logging
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Those who watch a UDP socket: its observer, and a delegate on the main actor.
-@Suite(.timeLimit(.minutes(20))) struct DatagramWatchTests {
+@Suite(.timeLimit(.patient)) struct DatagramWatchTests {
     @Test func anObserverIsToldOfTheBeginningAndTheEndWithTheBytes() async throws {
         let (recorder, server) = (ObservationRecorder(), try AsyncUDPSocket.bound("127.0.0.1"))
         let client = AsyncUDPSocket()

@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Reports of datagrams that did not arrive: what a delegate is told, a task is told too.
-@Suite(.timeLimit(.minutes(20))) struct DeliveryFailureTests {
+@Suite(.timeLimit(.patient)) struct DeliveryFailureTests {
     enum Peer: CaseIterable, Sendable { case connected, named }
 
     @Test(arguments: Peer.allCases, ["127.0.0.1", "::1"])

@@ -1,9 +1,10 @@
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A path that carries less than the first link, which a router says.
-@Suite(.timeLimit(.minutes(20))) struct SmallPathTests {
+@Suite(.timeLimit(.patient)) struct SmallPathTests {
     @Test func handshakesAndDatagramsFitThePathBehindARouter() async throws {
         let (status, text) = try await ProbeProcess.run(script: Self.script)
         #expect(status == 0 && text.contains("the path was found"), "\(text)")

@@ -4,12 +4,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Where tasks run: the socket works on every executor, and each task goes on where it was.
-@Suite(.timeLimit(.minutes(20))) struct AsyncExecutorTests {
+@Suite(.timeLimit(.patient)) struct AsyncExecutorTests {
     /// Every operation once; `check` is called after each.
     private nonisolated(nonsending) func useEverything(_ check: @escaping (AsyncSocket) -> Void) async throws {
         let settings = try TestCertificates.server()
@@ -227,7 +228,7 @@ import Testing
         var chunks = socket.chunks(atMost: 5).makeAsyncIterator()
         #expect(try await chunks.next() == Data("four\n".utf8))
         #expect(try await socket.read(exactly: 4) == Data("five".utf8))
-        let rest = try await withDeadline(.seconds(300)) { try await socket.read() }
+        let rest = try await withDeadline(.patient) { try await socket.read() }
         #expect(rest == Data(" and six".utf8))
         #expect(!hasSuspended)
         await other.value

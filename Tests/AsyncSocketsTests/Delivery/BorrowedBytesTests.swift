@@ -1,13 +1,14 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 @testable import SocketBuffers
 
 /// Reads that lend their bytes to a delegate, and writes of bytes that it borrows.
-@Suite(.timeLimit(.minutes(20))) struct BorrowedBytesTests {
+@Suite(.timeLimit(.patient)) struct BorrowedBytesTests {
     /// A delegate that hands what it borrows to a closure.
     private final class Borrower: AsyncSocketDelegate, Sendable {
         private let body: @Sendable (AsyncSocket, RawSpan) -> Void
@@ -33,7 +34,7 @@ import Testing
 
     private static func write(_ text: String, to socket: AsyncSocket, tag: Int = 0) {
         var text = text
-        text.withUTF8 { socket.write(UnsafeRawBufferPointer($0).bytes, withTimeout: 300, tag: tag) }
+        text.withUTF8 { socket.write(UnsafeRawBufferPointer($0).bytes, withTimeout: .patient, tag: tag) }
     }
 
     /// A connection whose server lends bytes to `borrower`.
@@ -41,7 +42,7 @@ import Testing
         let link = try await Link.make(delivery)
         if isSecure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         link.server.changeDelegate(to: borrower)
-        link.server.readBytes(withTimeout: 300)
+        link.server.readBytes(withTimeout: .patient)
         return link
     }
 
@@ -50,33 +51,33 @@ import Testing
     @Test(arguments: Link.Delivery.allCases, [false, true])
     func whatIsBorrowedComesBack(delivery: Link.Delivery, isSecure: Bool) async throws {
         let echo = Borrower { socket, bytes in
-            socket.write(bytes, withTimeout: 300, tag: 0)
-            socket.readBytes(withTimeout: 300)
+            socket.write(bytes, withTimeout: .patient, tag: 0)
+            socket.readBytes(withTimeout: .patient)
         }
         let link = try await serve(echo, delivery, isSecure: isSecure)
         let sent = pattern(12_000_000)
         var rest = sent[...]
         for size in [1, 64, 5_000, 70_000, 3_000_000, .max] {
             let piece = rest.prefix(size)
-            link.client.write(Data(piece), withTimeout: 300, tag: 1)
+            link.client.write(Data(piece), withTimeout: .patient, tag: 1)
             #expect(try await link.atClient.wrote() == 1)
             rest = rest.dropFirst(piece.count)
         }
-        link.client.readData(toLength: sent.count, withTimeout: 300, tag: 2)
+        link.client.readData(toLength: sent.count, withTimeout: .patient, tag: 2)
         #expect(try await link.atClient.readData() == sent)
     }
 
     @Test(arguments: Link.Delivery.allCases)
     func readsOfBothKindsShareTheBytesInOrder(delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
-        link.server.readData(toLength: 3, withTimeout: 300, tag: 1)
-        link.server.readBytes(withTimeout: 300, tag: 2)
-        link.server.readData(toLength: 2, withTimeout: 300, tag: 3)
-        link.server.readBytes(withTimeout: 300, tag: 4)
-        link.client.write(Data("abcdefg"), withTimeout: 300, tag: 0)
+        link.server.readData(toLength: 3, withTimeout: .patient, tag: 1)
+        link.server.readBytes(withTimeout: .patient, tag: 2)
+        link.server.readData(toLength: 2, withTimeout: .patient, tag: 3)
+        link.server.readBytes(withTimeout: .patient, tag: 4)
+        link.client.write(Data("abcdefg"), withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData() == Data("abc"))
         #expect(try await link.atServer.readData() == Data("defg"))
-        link.client.write(Data("hij"), withTimeout: 300, tag: 0)
+        link.client.write(Data("hij"), withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData() == Data("hi"))
         #expect(try await link.atServer.readData() == Data("j"))
     }
@@ -86,7 +87,7 @@ import Testing
     func aReadWithoutALimitGetsWhatLiesUnread(delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
         link.server.readData(toLength: 3, tag: 1)
-        link.client.write(Data("abcdefg"), withTimeout: 300, tag: 0)
+        link.client.write(Data("abcdefg"), withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData() == Data("abc"))
         link.server.readData(toLength: 1, tag: 2)
         #expect(try await link.atServer.readData() == Data("d"))
@@ -99,7 +100,7 @@ import Testing
     func borrowedBytesStayWhileTheCallbackRuns(delivery: Link.Delivery) async throws {
         let borrower = Borrower { socket, bytes in
             socket.flush()
-            socket.readBytes(withTimeout: 300)
+            socket.readBytes(withTimeout: .patient)
             socket.disconnect()
             // More blocks than the pool has.
             for block in (0..<64).map({ _ in BufferPool.shared.take() }) {
@@ -108,7 +109,7 @@ import Testing
             }
         }
         let link = try await serve(borrower, delivery)
-        link.client.write(Data("still here"), withTimeout: 300, tag: 0)
+        link.client.write(Data("still here"), withTimeout: .patient, tag: 0)
         // Recorded behind the closure.
         #expect(try await borrower.recorder.readData() == Data("still here"))
         #expect(try await borrower.recorder.disconnected() == nil)
@@ -124,7 +125,7 @@ import Testing
             Self.write(answer == "answer" ? "more" : "late", to: socket, tag: 6)
         }
         let socket = try AsyncSocket(adopting: near.duplicate(), inlineDelegate: borrower)
-        socket.readBytes(withTimeout: 300)
+        socket.readBytes(withTimeout: .patient)
         try far.send("question")
         // Recorded behind the closure, which has read the answer.
         #expect(try await borrower.recorder.readData() == Data("question"))
@@ -138,15 +139,15 @@ import Testing
     func theOtherWritesOfACallbackLeaveTogether(isSecure: Bool) async throws {
         let borrower = Borrower { socket, bytes in
             for number in 0..<16 { Self.write("answer \(number % 10)", to: socket) }
-            socket.readBytes(withTimeout: 300)
+            socket.readBytes(withTimeout: .patient)
         }
         let link = try await serve(borrower, .inline, isSecure: isSecure)
         // The kernel sends a segment again on a machine that is busy: the fewest of some rounds count.
         var fewest = Int.max
         for _ in 0..<20 where fewest > 2 {
-            link.client.readData(toLength: 16 * 8, withTimeout: 300, tag: 0)
+            link.client.readData(toLength: 16 * 8, withTimeout: .patient, tag: 0)
             let before = try await link.client.receivedSegmentCount
-            link.client.write(Data("question"), withTimeout: 300, tag: 1)
+            link.client.write(Data("question"), withTimeout: .patient, tag: 1)
             #expect(try await link.atClient.readData() == Data((0..<16).map { "answer \($0 % 10)" }.joined()))
             fewest = try await min(fewest, link.client.receivedSegmentCount - before)
         }
@@ -163,16 +164,16 @@ import Testing
             Self.write("secret", to: socket)
         }
         let link = try await serve(borrower, delivery)
-        link.client.write(Data("STARTTLS"), withTimeout: 300, tag: 1)
+        link.client.write(Data("STARTTLS"), withTimeout: .patient, tag: 1)
         #expect(try await link.atClient.wrote() == 1)
         // The ClientHello must not be among the bytes that the read lends.
         #expect(try await borrower.recorder.readData() == Data("STARTTLS"))
         if !comesFirst {
-            link.client.readData(toLength: 8, withTimeout: 300, tag: 2)
+            link.client.readData(toLength: 8, withTimeout: .patient, tag: 2)
             #expect(try await link.atClient.readData() == Data("go ahead"))
         }
         try link.client.beginTLS(settings: TestCertificates.client())
-        link.client.readData(toLength: 6, withTimeout: 300, tag: 3)
+        link.client.readData(toLength: 6, withTimeout: .patient, tag: 3)
         try await link.atClient.secured()
         #expect(try await link.atClient.readData() == Data("secret"))
     }
@@ -187,7 +188,7 @@ import Testing
             waiting.withLock { $0 = socket.pendingWriteByteCount }
         }
         let link = try await serve(borrower, delivery)
-        link.client.write(Data("more than you take"), withTimeout: 300, tag: 1)
+        link.client.write(Data("more than you take"), withTimeout: .patient, tag: 1)
         _ = try await borrower.recorder.readData()
         if delivery == .inline { #expect(waiting.withLock { (1..<32 << 20).contains($0) }) }
         #expect(try await borrower.recorder.disconnected()?.code == .writeTimeout)
@@ -197,16 +198,16 @@ import Testing
     @Test func aBorrowedWriteWaitsWhileBytesLieUnread() async throws {
         let answering = Recorder { socket, told in
             guard case .read(let line, _) = told else { return }
-            line.withUnsafeBytes { socket.write($0.bytes, withTimeout: 300, tag: 0) }
-            socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+            line.withUnsafeBytes { socket.write($0.bytes, withTimeout: .patient, tag: 0) }
+            socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         }
         let link = try await Link.make(.inline, atServer: answering)
-        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         var fewest = Int.max
         for _ in 0..<20 where fewest > 1 {
             let before = try await link.client.receivedSegmentCount
-            link.client.readData(toLength: 10, withTimeout: 300, tag: 2)
-            link.client.write(Data("one\r\ntwo\r\n"), withTimeout: 300, tag: 1)
+            link.client.readData(toLength: 10, withTimeout: .patient, tag: 2)
+            link.client.write(Data("one\r\ntwo\r\n"), withTimeout: .patient, tag: 1)
             #expect(try await link.atClient.readData() == Data("one\r\ntwo\r\n"))
             fewest = try await min(fewest, link.client.receivedSegmentCount - before)
         }
@@ -223,10 +224,10 @@ import Testing
     /// Nothing is there when the read is queued: the next bytes, or the end, are for it.
     @Test(arguments: Link.Delivery.allCases)
     func aReadInACallbackGetsWhatComesLater(delivery: Link.Delivery) async throws {
-        let borrower = Borrower { socket, bytes in socket.readBytes(withTimeout: 300) }
+        let borrower = Borrower { socket, bytes in socket.readBytes(withTimeout: .patient) }
         let link = try await serve(borrower, delivery)
         for text in ["one", "two", "three"] {
-            link.client.write(Data(text), withTimeout: 300, tag: 0)
+            link.client.write(Data(text), withTimeout: .patient, tag: 0)
             #expect(try await borrower.recorder.readData() == Data(text))
         }
         link.client.disconnect()

@@ -3,10 +3,11 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// What a delegate may do in a callback on the event loop.
-@Suite(.timeLimit(.minutes(20))) struct CallbackTests {
+@Suite(.timeLimit(.patient)) struct CallbackTests {
     @Test func whatWaitsIsKnownWithinTheCallbackThatQueuedIt() async throws {
         let peer = try ScriptedPeer.listening([.wait(for: TestSignal())])
         let chunk = Data(count: 1000)
@@ -24,7 +25,7 @@ import Testing
             }
         }
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
         for tag in 0..<10 { #expect(try await recorder.wrote() == tag) }
         #expect(counts.withLock { $0 } == (1...10).map { $0 * chunk.count })
@@ -42,7 +43,7 @@ import Testing
             guard case .read(_, tag: 1) = told else { return }
             let hasPosted = DispatchSemaphore(value: 0)
             Thread.detachNewThread {
-                socket.readData(toLength: 1, withTimeout: 300, tag: 3)
+                socket.readData(toLength: 1, withTimeout: .patient, tag: 3)
                 hasPosted.signal()
             }
             hasPosted.wait()
@@ -50,10 +51,10 @@ import Testing
             progress.withLock { $0.append(now) }
         }
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
-        socket.readData(toLength: 3, withTimeout: 300, tag: 1)
-        socket.readData(toLength: 10, withTimeout: 300, tag: 2)
+        socket.readData(toLength: 3, withTimeout: .patient, tag: 1)
+        socket.readData(toLength: 10, withTimeout: .patient, tag: 2)
         areQueued.fire()
         #expect(try await recorder.readText() == "abc")
         try await eventually("the delegate has asked") { progress.withLock { $0.count } == 1 }
@@ -82,7 +83,7 @@ import Testing
             socket.disconnect()
         }
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
         try await deallocated.wait()
         let told = await recorder.next()
@@ -99,9 +100,9 @@ import Testing
             if case .read(_, tag: 1) = told { _ = holder.withLock { holder in holder.take() } }
         }
         var socket: AsyncSocket? = AsyncSocket(inlineDelegate: recorder)
-        try socket?.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket?.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
-        for tag in 1...2 { socket?.readData(toLength: 1, withTimeout: 300, tag: tag) }
+        for tag in 1...2 { socket?.readData(toLength: 1, withTimeout: .patient, tag: tag) }
         holder.withLock { $0 = socket }
         socket = nil
         go.fire()

@@ -2,13 +2,14 @@ import AsyncSocketsTesting
 import Foundation
 import Glibc
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Answers to messages that came together leave with one `send`. Each `send` of a small piece is a segment,
 /// since no socket delays (TCP_NODELAY), and the kernel of the peer counts the segments.
-@Suite(.timeLimit(.minutes(20))) struct CollectedWriteTests {
+@Suite(.timeLimit(.patient)) struct CollectedWriteTests {
     enum Style: CaseIterable, Sendable {
         case task, inline, socketQueue
     }
@@ -19,8 +20,8 @@ import Testing
         private let style: Style
         private let recorder = Recorder { socket, told in
             guard case .read(let line, _) = told else { return }
-            socket.write(line, withTimeout: 300, tag: 0)
-            socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+            socket.write(line, withTimeout: .patient, tag: 0)
+            socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         }
 
         init(_ style: Style, adopting peer: RawSocket) throws {
@@ -45,7 +46,7 @@ import Testing
         }
 
         func begin() {
-            guard style == .task else { return socket.readData(to: .lineEnd, withTimeout: 300, tag: 0) }
+            guard style == .task else { return socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0) }
             Task(executorPreference: socket.executor) { [socket] in
                 for try await line in socket.lines { try await socket.writeLine(line) }
             }
@@ -104,15 +105,15 @@ import Testing
     @Test(arguments: [false, true])
     func whatOneBlockOfCallbacksWritesLeavesTogether(isSecure: Bool) async throws {
         let answering = Recorder { socket, told in
-            if case .read(let line, _) = told { socket.write(line, withTimeout: 300, tag: 0) }
+            if case .read(let line, _) = told { socket.write(line, withTimeout: .patient, tag: 0) }
         }
         let link = try await Link.make(.delegateQueue, atServer: answering)
         if isSecure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         for text in [lines(1), lines(16)] {
             let before = try await link.client.receivedSegmentCount
-            for _ in 0..<text.count(where: { $0 == 10 }) { link.server.readData(to: .lineEnd, withTimeout: 300, tag: 0) }
-            link.client.readData(toLength: text.count, withTimeout: 300, tag: 0)
-            link.client.write(text, withTimeout: 300, tag: 0)
+            for _ in 0..<text.count(where: { $0 == 10 }) { link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 0) }
+            link.client.readData(toLength: text.count, withTimeout: .patient, tag: 0)
+            link.client.write(text, withTimeout: .patient, tag: 0)
             #expect(try await link.atClient.readData() == text)
             if text.count > lines(1).count { #expect(try await link.client.receivedSegmentCount - before == 1) }
         }
@@ -125,13 +126,13 @@ import Testing
         try peer.send(text)
         let recorder = Recorder { socket, told in
             guard case .read(let line, _) = told else { return }
-            socket.write(line, withTimeout: 300, tag: 0)
-            socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+            socket.write(line, withTimeout: .patient, tag: 0)
+            socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         }
         let socket = try AsyncSocket(adopting: other.duplicate(), inlineDelegate: recorder)
         socket.maximumPendingWriteBytes = 2500
         socket.writeHighWaterMark = 1500
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try peer.receive(atLeast: text.utf8.count) == text)
         socket.disconnect()
         while true {

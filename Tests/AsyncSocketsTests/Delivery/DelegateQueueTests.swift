@@ -5,16 +5,17 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// What a delegate queue may rely on.
-@Suite(.timeLimit(.minutes(20))) struct DelegateQueueTests {
+@Suite(.timeLimit(.patient)) struct DelegateQueueTests {
     /// Makes a connection on `loop` and waits for it: by then the loop has handled the events before it.
     private func pass(_ loop: EventLoop, to peer: ScriptedPeer) async throws {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.stay(on: loop)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
         withExtendedLifetime(socket) {}
     }
@@ -31,10 +32,10 @@ import Testing
         }
         let socket = AsyncSocket(delegate: recorder, delegateQueue: queue)
         socket.stay(on: loop)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
         queue.suspend()
-        for tag in 1...3 { socket.readData(toLength: 1, withTimeout: 300, tag: tag) }
+        for tag in 1...3 { socket.readData(toLength: 1, withTimeout: .patient, tag: tag) }
         try await eventually("the first byte has come") { socket.readProgress?.tag == 2 }
         try await pass(loop, to: other)
         queue.async { order.withLock { $0.append("block") } }
@@ -64,11 +65,11 @@ import Testing
             places.withLock { $0.append(DispatchQueue.getSpecific(key: Self.key)) }
         }
         let socket = AsyncSocket(recorder, calledOn: queues[0])
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
         for (tag, queue) in queues.enumerated() {
             socket.call(recorder, on: queue)
-            socket.readData(toLength: 1, withTimeout: 300, tag: tag)
+            socket.readData(toLength: 1, withTimeout: .patient, tag: tag)
             _ = try await recorder.readData()
         }
         #expect(places.withLock { $0 } == ["first", "second", nil])
@@ -107,9 +108,9 @@ import Testing
             return tag == 0 ? queue : nil
         }
         let socket = AsyncSocket(inlineDelegate: mover)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
-        for tag in 0..<3 { socket.readData(toLength: 1, withTimeout: 300, tag: tag) }
+        for tag in 0..<3 { socket.readData(toLength: 1, withTimeout: .patient, tag: tag) }
         areQueued.fire()
         for _ in 0..<3 { _ = try await recorder.readData() }
         #expect(places.withLock { $0 } == [nil, "queue", "queue"])
@@ -205,12 +206,12 @@ import Testing
         }
         let (socket, other) = (AsyncSocket(inlineDelegate: recorder), AsyncSocket(inlineDelegate: blocker))
         for socket in [socket, other] { socket.stay(on: loop) }
-        try socket.connect(toHost: "127.0.0.1", onPort: peers[0].port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peers[0].port, withTimeout: .patient)
         try await recorder.connected()
-        try other.connect(toHost: "127.0.0.1", onPort: peers[1].port, withTimeout: 300)
+        try other.connect(toHost: "127.0.0.1", onPort: peers[1].port, withTimeout: .patient)
         try await isBusy.wait()
         socket.disconnect()
-        try socket.connect(toHost: "127.0.0.1", onPort: peers[2].port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peers[2].port, withTimeout: .patient)
         socket.call(recorder, on: namedQueue("queue"))
         mayGoOn.signal()
         #expect(try await recorder.disconnected() == nil)
@@ -224,7 +225,7 @@ import Testing
         let peers = try (0..<2).map { _ in try ScriptedPeer.listening([.wait(for: TestSignal())]) }
         let (recorder, queue) = (Recorder(), DispatchQueue(label: "first"))
         let socket = AsyncSocket(delegate: recorder, delegateQueue: queue)
-        try socket.connect(toHost: "127.0.0.1", onPort: peers[0].port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peers[0].port, withTimeout: .patient)
         try await recorder.connected()
         queue.sync {}
         queue.suspend()
@@ -232,7 +233,7 @@ import Testing
         // Inside the turn of the first connection, which ends when this has returned.
         socket.perform { _ in
             socket.disconnect()
-            try? socket.connect(toHost: "127.0.0.1", onPort: peers[1].port, withTimeout: 300)
+            try? socket.connect(toHost: "127.0.0.1", onPort: peers[1].port, withTimeout: .patient)
             socket.setInlineDelegate(recorder)
         }
         try await eventually("the end and the beginning are told") { recorder.unread.count == 2 }
@@ -265,11 +266,11 @@ import Testing
                 group.addTask {
                     let recorder = Recorder()
                     let socket = AsyncSocket(inlineDelegate: recorder)
-                    try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
+                    try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: .patient)
                     try await recorder.connected()
-                    for character in text { socket.write(Data(String(character).utf8), withTimeout: 300, tag: 0) }
+                    for character in text { socket.write(Data(String(character).utf8), withTimeout: .patient, tag: 0) }
                     for _ in text { _ = try await recorder.wrote() }
-                    socket.readData(toLength: text.utf8.count, withTimeout: 300, tag: 1)
+                    socket.readData(toLength: text.utf8.count, withTimeout: .patient, tag: 1)
                     return try await recorder.readText()
                 }
             }

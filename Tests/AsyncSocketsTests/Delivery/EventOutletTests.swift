@@ -2,6 +2,7 @@ import Dispatch
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Synchronization
 import Testing
 
@@ -9,7 +10,7 @@ import Testing
 
 /// Transcripts of `EventOutlet`: what happens, and what the delegate gets where. The source has no turn, and
 /// counts what is asked of it.
-@Suite(.timeLimit(.minutes(20))) struct EventOutletTests {
+@Suite(.timeLimit(.patient)) struct EventOutletTests {
     private let audience: Audience
     private let socket: CountingSocket
     private let source: CountingSource

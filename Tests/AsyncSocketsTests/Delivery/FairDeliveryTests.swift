@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// An inline delegate that asks for more in its callbacks does not keep the others of its loop waiting.
-@Suite(.timeLimit(.minutes(20))) struct FairDeliveryTests {
+@Suite(.timeLimit(.patient)) struct FairDeliveryTests {
     /// Asks for a read in each callback that completes at once, until it is told to stop.
     private final class Insatiable: AsyncSocketDelegate, Sendable {
         let state = Locked((count: 0, isStopped: false, hasEnded: false, wasStopped: false))

@@ -2,16 +2,18 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Dispatch
 import Foundation
+import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A delegate on the main actor, as the comment of `AsyncSocketDelegate` shows it.
-@Suite(.timeLimit(.minutes(20))) struct MainActorDelegateTests {
+@Suite(.timeLimit(.patient)) struct MainActorDelegateTests {
     @MainActor @Test func aDelegateOnTheMainActorReads() async throws {
         let peer = try ScriptedPeer.listening([.send("one\r\ntwo\r\n"), .expectEnd])
         let session = Session()
         let socket = AsyncSocket(delegate: session)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
-        for tag in 1...2 { socket.readData(to: AsyncSocket.crlf, withTimeout: 300, tag: tag) }
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
+        for tag in 1...2 { socket.readData(to: AsyncSocket.crlf, withTimeout: .patient, tag: tag) }
         socket.disconnectAfterReading()
         for await _ in session.end.stream {}
         #expect(session.events == ["one", "two", "the end"])

@@ -3,12 +3,13 @@ import Dispatch
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A delegate that gets another queue while events wait for it: no event reaches it on the old one.
-@Suite(.timeLimit(.minutes(20))) struct MovingDelegateTests {
+@Suite(.timeLimit(.patient)) struct MovingDelegateTests {
     private static let key = DispatchSpecificKey<String>()
 
     private func queue(_ name: String) -> DispatchQueue {

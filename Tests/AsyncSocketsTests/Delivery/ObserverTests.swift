@@ -3,19 +3,20 @@ import AsyncSocketsTesting
 import FoundationEssentials
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// What an observer learns of connections and handshakes.
-@Suite(.timeLimit(.minutes(20))) struct ObserverTests {
+@Suite(.timeLimit(.patient)) struct ObserverTests {
     @Test(arguments: Link.Delivery.allCases)
     func bothSidesBeginAndEndWithTheirBytes(_ delivery: Link.Delivery) async throws {
         let observer = ObservationRecorder()
         let link = try await Link.make(delivery, observer: observer)
-        link.client.write(Data("hello\r\n"), withTimeout: 300, tag: 0)
-        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        link.client.write(Data("hello\r\n"), withTimeout: .patient, tag: 0)
+        link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readText() == "hello\r\n")
-        link.server.write(Data("hello to you\r\n"), withTimeout: 300, tag: 0)
-        link.client.readData(to: .lineEnd, withTimeout: 300, tag: 1)
+        link.server.write(Data("hello to you\r\n"), withTimeout: .patient, tag: 0)
+        link.client.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
         #expect(try await link.atClient.readText() == "hello to you\r\n")
         let peer = link.client.connectedAddress
         link.client.disconnect()
@@ -39,15 +40,15 @@ import Testing
     func onlyDataCountsAndAllOfIt(_ count: Int, _ version: TLSVersion?) async throws {
         let observer = ObservationRecorder()
         let link = try await Link.make(observer: observer)
-        link.client.write(Data("STARTTLS\r\n"), withTimeout: 300, tag: 0)
-        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        link.client.write(Data("STARTTLS\r\n"), withTimeout: .patient, tag: 0)
+        link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         // The ClientHello comes right behind the line, and the server may read it before its own startTLS.
         if let version { try link.client.beginTLS(settings: TestCertificates.client().only(version)) }
         _ = try await link.atServer.readData()
         if version != nil { try link.server.beginTLS(settings: TestCertificates.server()) }
-        link.client.write(Data(count: count), withTimeout: 300, tag: 1)
+        link.client.write(Data(count: count), withTimeout: .patient, tag: 1)
         link.client.disconnectAfterWriting()
-        link.server.readDataToEnd(withTimeout: 300, maxLength: .bytes(count + 1), tag: 1)
+        link.server.readDataToEnd(withTimeout: .patient, maxLength: .bytes(count + 1), tag: 1)
         let told = await observer.untilEnds(2)
         #expect(told.end(.client)?.totals.bytesSent == count + 10)
         #expect(told.end(.client)?.totals.bytesReceived == 0)
@@ -166,7 +167,7 @@ import Testing
         let observer = ObservationRecorder()
         let link = try await Link.make(observer: observer)
         try link.client.beginTLS(settings: TestCertificates.client())
-        link.server.readData(to: Data([0x16, 0x03]), withTimeout: 300, tag: 0)
+        link.server.readData(to: Data([0x16, 0x03]), withTimeout: .patient, tag: 0)
         _ = try await link.atServer.readData()
         link.client.disconnect()
         // The server has bytes that no one reads, and goes on.
@@ -180,7 +181,7 @@ import Testing
     @Test func plaintextBeforeAHandshakeFailsItBeforeItBegins() async throws {
         let observer = ObservationRecorder()
         let link = try await Link.make(observer: observer)
-        link.server.write(Data("injected"), withTimeout: 300, tag: 0)
+        link.server.write(Data("injected"), withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.wrote() == 0)
         try link.client.beginTLS(settings: TestCertificates.client())
         let about = await observer.untilEnds(2).about(.client)
@@ -197,14 +198,14 @@ import Testing
         let observer = ObservationRecorder()
         let socket = AsyncSocket()
         socket.observer = observer
-        try socket.connect(toAddress: RawSocket.refusing().localAddress, withTimeout: 300)
+        try socket.connect(toAddress: RawSocket.refusing().localAddress, withTimeout: .patient)
         guard case .connectFailed(let error?) = await observer.next() else {
             Issue.record("it did not fail")
             return
         }
         #expect(error.errno == 111)
         let backlog = try FullBacklog()
-        try socket.connect(toAddress: backlog.address, withTimeout: 300)
+        try socket.connect(toAddress: backlog.address, withTimeout: .patient)
         socket.disconnect()
         guard case .connectFailed(nil) = await observer.next() else {
             Issue.record("it was not given up")
@@ -220,7 +221,7 @@ import Testing
         socket.observer = observer
         socket.observer = ObservationRecorder()
         try theirs.send("hello")
-        socket.readData(toLength: 5, withTimeout: 300, tag: 0)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "hello")
         // The connection keeps its observer.
         socket.observer = nil
@@ -236,13 +237,13 @@ import Testing
         let socket = AsyncSocket()
         let observer = ObservationRecorder { observed in
             guard case .began = observed else { return }
-            socket.write(Data("never sent"), withTimeout: 300, tag: 0)
+            socket.write(Data("never sent"), withTimeout: .patient, tag: 0)
             socket.observer = nil
             socket.disconnect()
         }
         socket.observer = observer
         let listener = try RawSocket.listening()
-        try socket.connect(toAddress: listener.localAddress, withTimeout: 300)
+        try socket.connect(toAddress: listener.localAddress, withTimeout: .patient)
         #expect(await observer.untilEnds(1).count == 2)
     }
 
@@ -254,7 +255,7 @@ import Testing
             guard case .accepted(let child) = told else { return }
             child.removeDelegate()
             if secure { try? child.beginTLS(settings: server) }
-            child.readDataToEnd(withTimeout: 300, tag: 0)
+            child.readDataToEnd(withTimeout: .patient, tag: 0)
             // Some end after that, some with the peer.
             if child.connectedPort?.isMultiple(of: 3) == true { child.disconnectAfterReadingAndWriting() }
         }
@@ -265,9 +266,9 @@ import Testing
         for number in 0..<count {
             let socket = AsyncSocket()
             socket.observer = observer
-            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+            try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
             if secure { try? socket.beginTLS(settings: client) }
-            socket.write(Data("hello"), withTimeout: 300, tag: 0)
+            socket.write(Data("hello"), withTimeout: .patient, tag: 0)
             _ = try await atListener.accepted()
             if number.isMultiple(of: 2) { socket.disconnect() } else { socket.disconnectAfterWriting() }
         }

@@ -2,6 +2,7 @@ import Dispatch
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
@@ -104,7 +105,7 @@ extension [DatagramEvent] {
 }
 
 /// Delivery is the same for a second kind of socket as for `AsyncSocket`: its events reach its delegate.
-@Suite(.timeLimit(.minutes(20))) struct SecondSocketTests {
+@Suite(.timeLimit(.patient)) struct SecondSocketTests {
     private final class Listener: DatagramDelegate, Sendable {
         struct Seen {
             var events: [DatagramEvent] = []

@@ -5,10 +5,11 @@ import Foundation
 import Logging
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// The backlog of a slow delegate, the spelling of another library's delegate, and the log.
-@Suite(.timeLimit(.minutes(20))) struct SlowDelegateTests {
+@Suite(.timeLimit(.patient)) struct SlowDelegateTests {
     /// The peer sends byte by byte while the delegate is busy: the backlog does not grow with their number.
     @Test func progressThatWaitsIsMerged() async throws {
         let queue = DispatchQueue(label: "delegate")
@@ -76,7 +77,7 @@ import Testing
         var marks = noter.marks.stream.makeAsyncIterator()
         let high = try #require(await marks.next())
         #expect(high.isHigh && high.count >= 1 << 20)
-        link.server.readData(toLength: 32 << 20, withTimeout: 300)
+        link.server.readData(toLength: 32 << 20, withTimeout: .patient)
         let low = try #require(await marks.next())
         #expect(!low.isHigh && low.count <= 1 << 19)
         #expect(try await link.atServer.readData().count == 32 << 20)
@@ -144,8 +145,8 @@ import Testing
         try socket.connect(toHost: "127.0.0.1", onPort: peer.port)
         try socket.beginTLS(settings: TestCertificates.client())
         socket.write(Data("a secret"), tag: 0)
-        socket.readData(toLength: 7, withTimeout: 300)
-        socket.readData(withTimeout: 300)
+        socket.readData(toLength: 7, withTimeout: .patient)
+        socket.readData(withTimeout: .patient)
         while true { if case .disconnected = await recorder.next() { break } }
         let logged = lines.withLock { $0 }
         #expect(logged.map(\.message) == ["connecting", "connected", "TLS handshake begins", "TLS established", "closed"])

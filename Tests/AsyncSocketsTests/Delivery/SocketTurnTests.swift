@@ -2,6 +2,7 @@ import AsyncSockets
 import Dispatch
 import Foundation
 import SocketBuffers
+import SocketTestTraits
 import Testing
 
 /// Counts without any protection but the turn's.
@@ -66,7 +67,7 @@ private final class Counter: TurnOwner, @unchecked Sendable {
     }
 }
 
-@Suite(.timeLimit(.minutes(20))) struct SocketTurnTests {
+@Suite(.timeLimit(.patient)) struct SocketTurnTests {
     @Test(arguments: [false, true])
     func messagesFromManyThreadsNeverOverlapAndKeepEachThreadsOrder(onQueue: Bool) async {
         let counter = Counter(queue: onQueue ? DispatchQueue(label: "turns") : nil)

@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import Glibc
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A write that is collected leaves whatever happens next.
-@Suite(.timeLimit(.minutes(20))) struct StrandedWriteTests {
+@Suite(.timeLimit(.patient)) struct StrandedWriteTests {
     /// A socket of tasks, which reads "one" and finds more behind it, and the peer that sent both.
     private func connect(_ text: String = "one\r\ntwo\r\n") throws -> (AsyncSocket, peer: RawSocket, own: RawSocket) {
         let (peer, own) = try RawSocket.pair(waitLimit: .patient)
@@ -274,16 +275,16 @@ import Testing
     @Test(arguments: Reaction.allCases, [Link.Delivery.inline, .delegateQueue])
     func whatADelegateHasWrittenLeavesWhenItHasReturned(reaction: Reaction, delivery: Link.Delivery) async throws {
         let (socket, recorder, peer) = try connect(delivery.delegateQueue) { socket, line, _ in
-            socket.write(Data("answer"), withTimeout: 300, tag: 0)
+            socket.write(Data("answer"), withTimeout: .patient, tag: 0)
             switch reaction {
             case .nothing: break
-            case .readMore: socket.readData(toLength: 100, withTimeout: 300, tag: 0)
+            case .readMore: socket.readData(toLength: 100, withTimeout: .patient, tag: 0)
             case .disconnect: socket.disconnect()
             case .disconnectAfterWriting: socket.disconnectAfterWriting()
             case .closeWriteStream: socket.closeWriteStream()
             }
         }
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await received(6, by: peer) == "answer")
         withExtendedLifetime(recorder) {}
     }
@@ -293,12 +294,12 @@ import Testing
     func aDelegateMayHaveItsAnswerSentAtOnce(delivery: Link.Delivery) async throws {
         let (socket, recorder, peer) = try connect(delivery.delegateQueue, "") { socket, line, peer in
             guard line == "one" else { return }
-            socket.write(Data("answer"), withTimeout: 300, tag: 0)
+            socket.write(Data("answer"), withTimeout: .patient, tag: 0)
             #expect(!peer.hasInput)
             socket.flush()
             #expect(throws: Never.self) { try peer.receive(atLeast: 6) }
         }
-        for _ in 0..<2 { socket.readData(to: .lineEnd, withTimeout: 300, tag: 0) }
+        for _ in 0..<2 { socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0) }
         try peer.send("one\r\ntwo\r\n")
         for text in ["one\r\n", "two\r\n"] { #expect(try await recorder.readText() == text) }
     }
@@ -308,15 +309,15 @@ import Testing
         let (socket, recorder, _) = try connect(nil) { socket, line, peer in
             let hasPosted = DispatchSemaphore(value: 0)
             Thread.detachNewThread {
-                socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+                socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
                 hasPosted.signal()
             }
             hasPosted.wait()
-            socket.write(Data("answer"), withTimeout: 300, tag: 0)
+            socket.write(Data("answer"), withTimeout: .patient, tag: 0)
             socket.flush()
             #expect(throws: Never.self) { try peer.receive(atLeast: 6) }
         }
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         for text in ["one\r\n", "two\r\n"] { #expect(try await recorder.readText() == text) }
     }
 
@@ -329,13 +330,13 @@ import Testing
         peer.finish()
         let recorder = Recorder { socket, told in
             guard case .read(let line, _) = told else { return }
-            socket.write(line, withTimeout: 300, tag: 0)
-            socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+            socket.write(line, withTimeout: .patient, tag: 0)
+            socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         }
         let socket = try Self.socket(
             adopting: own, recorder, delivery.delegateQueue, socketQueue: delivery.socketQueue)
         socket.autoDisconnectOnClosedReadStream = false
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await received(text.utf8.count, by: peer) == text)
         withExtendedLifetime(recorder) {}
     }

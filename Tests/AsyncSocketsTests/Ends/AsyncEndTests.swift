@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// However a connection ends, every task that waits goes on, once, and nothing of it remains.
-@Suite(.timeLimit(.minutes(20))) struct AsyncEndTests {
+@Suite(.timeLimit(.patient)) struct AsyncEndTests {
     /// The kernels of both sides take less than this.
     private static let more = pattern(16 << 20)
 

@@ -3,10 +3,11 @@ import AsyncSocketsTesting
 import FoundationEssentials
 import Glibc
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Ends and limits that no other test checks closely: without these a small mistake in the code would pass.
-@Suite(.timeLimit(.minutes(20))) struct CloseLookTests {
+@Suite(.timeLimit(.patient)) struct CloseLookTests {
     @Test func aListenerOfTwoFamiliesReportsOneEnd() async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(inlineDelegate: recorder)

@@ -2,16 +2,17 @@ import AsyncSocketsTesting
 import Foundation
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Every operation is answered exactly once, also where the connection ends while it is being made, while it
 /// is secured, or as its own side wants it.
-@Suite(.timeLimit(.minutes(20))) struct CompletionPhaseTests {
+@Suite(.timeLimit(.patient)) struct CompletionPhaseTests {
     private func connect(to port: UInt16, _ recorder: Recorder = Recorder()) async throws -> (AsyncSocket, Recorder) {
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: .patient)
         try await recorder.connected()
         return (socket, recorder)
     }
@@ -54,7 +55,7 @@ import Testing
         operations.startTLS(try TestCertificates.client(), on: socket)
         operations.read(.end, on: socket)
         // Last: a refusal may come before the next line.
-        connection.post(.connect(destination, timeout: failure == .timeout ? 0.1 : 300, waiter: waiter))
+        connection.post(.connect(destination, timeout: failure == .timeout ? 0.1 : .patient, waiter: waiter))
         if failure == .disconnect { socket.disconnect() }
         if failure == .cancellation { socket.cancel(waiter) }
         try await operations.expect(failure.outcome)
@@ -72,7 +73,7 @@ import Testing
         let connection = try socket.makeConnection("connect")
         let destination = Destination(
             target: .host("127.0.0.1", port: peer.port), policy: RoutePolicy(), resolver: .system)
-        connection.post(.connect(destination, timeout: 300, waiter: waiter))
+        connection.post(.connect(destination, timeout: .patient, waiter: waiter))
         let read = Operations().read(.length(2), on: socket)
         #expect(try await read.value() == Data("hi"))
         #expect(waiter.outcomes == [.served])

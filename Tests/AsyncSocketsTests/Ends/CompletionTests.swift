@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Every operation is answered exactly once, whichever way the connection ends and however far it had come.
-@Suite(.timeLimit(.minutes(20))) struct CompletionTests {
+@Suite(.timeLimit(.patient)) struct CompletionTests {
     /// What ends a connection that is established.
     enum Way: CaseIterable, Sendable {
         case fin, closeNotify, reset, disconnect, lastReference
@@ -57,7 +58,7 @@ import Testing
         let peer = try ScriptedPeer.listening(start + steps)
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
         if isSecure {
             try socket.beginTLS(settings: TestCertificates.client())

@@ -1,6 +1,7 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
@@ -8,7 +9,7 @@ import Testing
 /// Every end of the peer, with unread bytes or none, with a read and a write that wait or none, in both
 /// styles: who waits is told once, bytes that came before are not lost, and a session is kept unless TLS has
 /// failed (RFC 5246, 7.2). END_TABLE in the environment prints the table.
-@Suite(.timeLimit(.minutes(20))) struct EndTableTests {
+@Suite(.timeLimit(.patient)) struct EndTableTests {
     enum End: String, CaseIterable, Sendable {
         case orderly, truncation, reset, badRecord
 
@@ -135,7 +136,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = disconnects
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
         if let settings = try row.client() {
             try socket.beginTLS(settings: settings)

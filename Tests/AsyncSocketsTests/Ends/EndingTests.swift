@@ -4,15 +4,16 @@ import Dispatch
 import Foundation
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// How a connection ends when the peer is awkward, hostile or gone.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct EndingTests {
+@Suite(.timeLimit(.patient), .serialized) struct EndingTests {
     /// A socket of ours that is connected to a scripted peer.
     private func connect(to peer: ScriptedPeer) async throws -> (AsyncSocket, Recorder) {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
         return (socket, recorder)
     }
@@ -32,8 +33,8 @@ import Testing
 
     @Test func aResetIsToldFromAClose() async throws {
         let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.expect("hello"), .reset]))
-        socket.write(Data("hello"), withTimeout: 300, tag: 0)
-        socket.readData(withTimeout: 300, tag: 0)
+        socket.write(Data("hello"), withTimeout: .patient, tag: 0)
+        socket.readData(withTimeout: .patient, tag: 0)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectionReset)
         #expect(error.blame == .peer)
@@ -42,7 +43,7 @@ import Testing
 
     @Test func aResetIsNoticedWithoutARead() async throws {
         let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.expect("hello"), .reset]))
-        socket.write(Data("hello"), withTimeout: 300, tag: 0)
+        socket.write(Data("hello"), withTimeout: .patient, tag: 0)
         #expect(try await recorder.disconnected()?.code == .connectionReset)
     }
 
@@ -57,14 +58,14 @@ import Testing
         let silent = try ScriptedPeer.listening([.wait(for: TestSignal())])
         let held = AsyncSocket(inlineDelegate: holder)
         held.stay(on: loop)
-        try held.connect(toHost: "127.0.0.1", onPort: silent.port, withTimeout: 300)
+        try held.connect(toHost: "127.0.0.1", onPort: silent.port, withTimeout: .patient)
         let gone = try TestSignal()
         let peer = try ScriptedPeer.listening([.send("hi\r\n"), .finish, .fire(gone)])
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.stay(on: loop)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         socket.readData(to: .lineEnd, withTimeout: 2, tag: 1)
         try await gone.wait()
         gate.signal()
@@ -77,7 +78,7 @@ import Testing
 
     @Test func aLineInPiecesOfOneByteArrivesWhole() async throws {
         let (socket, recorder) = try await connect(to: ScriptedPeer.listening([.send("a line, byte by byte\r\n", inPiecesOf: 1)]))
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "a line, byte by byte\r\n")
     }
 
@@ -110,8 +111,8 @@ import Testing
             let (socket, recorder) = try await connect(to: ScriptedPeer.listening(steps + ending.steps))
             try socket.beginTLS(settings: TestCertificates.client().only(version))
             try await recorder.secured()
-            socket.write(Data("bye"), withTimeout: 300, tag: 0)
-            socket.readData(withTimeout: 300, tag: 0)
+            socket.write(Data("bye"), withTimeout: .patient, tag: 0)
+            socket.readData(withTimeout: .patient, tag: 0)
             let error = try #require(try await recorder.disconnected())
             #expect(error.code == ending.code, "\(ending)")
             #expect(error.blame == .peer)
@@ -143,9 +144,9 @@ import Testing
             to: ScriptedPeer.listening([.startTLS(TestCertificates.server()), .send("half a sen"), .finish]))
         try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.secured()
-        socket.readData(toLength: 10, withTimeout: 300, tag: 0)
+        socket.readData(toLength: 10, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "half a sen")
-        socket.readData(withTimeout: 300, tag: 0)
+        socket.readData(withTimeout: .patient, tag: 0)
         #expect(try await recorder.disconnected()?.code == .truncated)
     }
 
@@ -155,7 +156,7 @@ import Testing
         let (socket, recorder) = try await connect(to: peer)
         try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.secured()
-        socket.write(Data("bye"), withTimeout: 300, tag: 0)
+        socket.write(Data("bye"), withTimeout: .patient, tag: 0)
         socket.disconnectAfterWriting()
         #expect(try await recorder.disconnected() == nil)
         _ = try await peer.finish()
@@ -167,9 +168,9 @@ import Testing
         let relay = try TamperingRelay(toPort: peer.port, fromClient: [.pieces(of: 1)], fromServer: [.pieces(of: 1)])
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: relay.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: relay.port, withTimeout: .patient)
         try socket.beginTLS(settings: TestCertificates.client().only(version))
-        socket.readData(toLength: 5, withTimeout: 300, tag: 0)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 0)
         try await recorder.connected()
         try await recorder.secured()
         #expect(try await recorder.readText() == "hello")
@@ -192,7 +193,7 @@ import Testing
             peer = try ScriptedPeer.connecting(toPort: listener.localPort, [.startTLS(settings), .finish])
         } else {
             peer = try ScriptedPeer.listening([.startTLS(settings), .finish])
-            try listener.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+            try listener.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
             try listener.beginTLS(settings: ours)
         }
         let transcript = try await peer.finish().transcript

@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// One side has sent everything, and the other goes on.
-@Suite(.timeLimit(.minutes(20))) struct HalfCloseTests {
+@Suite(.timeLimit(.patient)) struct HalfCloseTests {
     private func connect(_ steps: [ScriptedPeer.Step], tls version: TLSVersion? = nil) async throws -> (
         AsyncSocket, Recorder, ScriptedPeer
     ) {
@@ -14,7 +15,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = false
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         if let version { try socket.beginTLS(settings: TestCertificates.client().only(version)) }
         try await recorder.connected()
         if version != nil { try await recorder.secured() }
@@ -31,11 +32,11 @@ import Testing
     func afterThePeersLastByteWritingGoesOn(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect(
             [.send("that is all\r\n")] + finish(version) + [.expect("and this is our answer")], tls: version)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 1)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
         #expect(try await recorder.readText() == "that is all\r\n")
         try await recorder.readStreamClosed()
         #expect(socket.isConnected)
-        socket.write(Data("and this is our answer"), withTimeout: 300, tag: 2)
+        socket.write(Data("and this is our answer"), withTimeout: .patient, tag: 2)
         #expect(try await recorder.wrote() == 2)
         socket.disconnectAfterWriting()
         #expect(try await recorder.disconnected() == nil)
@@ -46,7 +47,7 @@ import Testing
     @Test(arguments: layers)
     func d18AReadBehindTheEndOfTheReadStreamEndsAtOnceAndAlone(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc")] + finish(version) + [.expect("ok")], tls: version)
-        socket.readData(toLength: 5, withTimeout: 300, tag: 1)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 1)
         try await recorder.readStreamClosed()
         let early = try await recorder.notRead()
         #expect((early.data, early.tag) == (Data("abc"), 1))
@@ -54,7 +55,7 @@ import Testing
         socket.readData(withTimeout: -1, tag: 2)
         let late = try await recorder.notRead()
         #expect((late.data, late.tag) == (Data(), 2))
-        socket.write(Data("ok"), withTimeout: 300, tag: 3)
+        socket.write(Data("ok"), withTimeout: .patient, tag: 3)
         #expect(try await recorder.wrote() == 3)
         socket.disconnectAfterWriting()
         #expect(try await recorder.disconnected() == nil)
@@ -66,8 +67,8 @@ import Testing
         let areQueued = try TestSignal()
         let (socket, recorder, peer) = try await connect(
             [.send("abc"), .wait(for: areQueued)] + finish(version) + [.expect("ok")], tls: version)
-        socket.readData(toLength: 5, withTimeout: 300, tag: 1)
-        socket.readDataToEnd(withTimeout: 300, tag: 2)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 1)
+        socket.readDataToEnd(withTimeout: .patient, tag: 2)
         areQueued.fire()
         try await recorder.readStreamClosed()
         for expected in [(Data("abc"), 1), (Data(), 2)] {
@@ -75,7 +76,7 @@ import Testing
             #expect((told.data, told.tag) == expected)
             #expect(told.error.code == .closedByPeer)
         }
-        socket.write(Data("ok"), withTimeout: 300, tag: 3)
+        socket.write(Data("ok"), withTimeout: .patient, tag: 3)
         #expect(try await recorder.wrote() == 3)
         socket.disconnectAfterWriting()
         #expect(try await recorder.disconnected() == nil)
@@ -86,14 +87,14 @@ import Testing
     @Test(arguments: layers)
     func aReadToTheEndBehindTheEndIsCompleteAndEmpty(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc")] + finish(version) + [.expect("ok")], tls: version)
-        socket.readDataToEnd(withTimeout: 300, tag: 1)
+        socket.readDataToEnd(withTimeout: .patient, tag: 1)
         #expect(try await recorder.readText() == "abc")
         try await recorder.readStreamClosed()
         for tag in 2...3 {
-            socket.readDataToEnd(withTimeout: 300, tag: tag)
+            socket.readDataToEnd(withTimeout: .patient, tag: tag)
             #expect(try await recorder.readText() == "")
         }
-        socket.write(Data("ok"), withTimeout: 300, tag: 4)
+        socket.write(Data("ok"), withTimeout: .patient, tag: 4)
         #expect(try await recorder.wrote() == 4)
         socket.disconnectAfterWriting()
         #expect(try await recorder.disconnected() == nil)
@@ -104,10 +105,10 @@ import Testing
     func d18OurSideCanBeClosedWhileReadingGoesOn(_ version: TLSVersion?) async throws {
         let (socket, recorder, peer) = try await connect(
             [.expect("the question"), .expectEnd, .send("the answer\r\n")] + finish(version), tls: version)
-        socket.write(Data("the question"), withTimeout: 300, tag: 1)
+        socket.write(Data("the question"), withTimeout: .patient, tag: 1)
         socket.closeWriteStream()
-        socket.write(Data("not any more"), withTimeout: 300, tag: 2)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 3)
+        socket.write(Data("not any more"), withTimeout: .patient, tag: 2)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 3)
         #expect(try await recorder.readText() == "the answer\r\n")
         // Both sides are closed now.
         #expect(try await recorder.disconnected()?.code == .closedByPeer)
@@ -135,7 +136,7 @@ import Testing
     @Test(arguments: [TLSVersion.tls12, .tls13])
     func aTruncationIsToldToTheRead(_ version: TLSVersion) async throws {
         let (socket, recorder, peer) = try await connect([.send("abc"), .finish, .expect("ok"), .expectEnd], tls: version)
-        socket.readData(toLength: 5, withTimeout: 300, tag: 1)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 1)
         try await recorder.readStreamClosed()
         let told = try await recorder.notRead()
         #expect((told.data, told.error.code) == (Data("abc"), .truncated))
@@ -158,7 +159,7 @@ import Testing
     @Test func withoutTheSettingTheConnectionEndsWithThePeersLastByte() async throws {
         let (socket, recorder, _) = try await connect([.send("abc"), .finish])
         socket.autoDisconnectOnClosedReadStream = true
-        socket.readData(toLength: 3, withTimeout: 300, tag: 1)
+        socket.readData(toLength: 3, withTimeout: .patient, tag: 1)
         #expect(try await recorder.readText() == "abc")
         #expect(try await recorder.disconnected()?.code == .closedByPeer)
     }

@@ -3,12 +3,13 @@ import FoundationEssentials
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Writes that are encrypted and have not left the process when the connection breaks.
-@Suite(.timeLimit(.minutes(20))) struct LostWriteTests {
+@Suite(.timeLimit(.patient)) struct LostWriteTests {
     private static let piece = pattern(4096)
 
     /// A secure connection whose peer reads nothing after the handshake. It is a socket pair: once the kernel

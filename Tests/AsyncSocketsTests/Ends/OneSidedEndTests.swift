@@ -2,13 +2,14 @@ import AsyncSocketsTesting
 import Foundation
 import Glibc
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A peer that ends its side with a FIN and no close_notify, and goes on reading: our side goes on, and who
 /// reads learns that bytes may be missing.
-@Suite(.timeLimit(.minutes(20))) struct OneSidedEndTests {
+@Suite(.timeLimit(.patient)) struct OneSidedEndTests {
     /// When the answer is written: the peer has ended its side before, or ends it while the write waits.
     enum Moment: CaseIterable, Sendable {
         case afterTheRead, beforeTheRead, whileItWaits
@@ -54,15 +55,15 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = false
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.connected()
         try await recorder.secured()
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 1)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
         #expect(try await recorder.readText() == "a question\r\n")
         try await recorder.readStreamClosed()
         if reads {
-            socket.readData(withTimeout: 300, tag: 2)
+            socket.readData(withTimeout: .patient, tag: 2)
             let told = try await recorder.notRead()
             #expect((told.tag, told.error.code) == (2, .truncated))
         }

@@ -3,12 +3,13 @@ import Foundation
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Answers of a peer that come where none is expected, or come late.
-@Suite(.timeLimit(.minutes(20))) struct PeerAnswerTests {
+@Suite(.timeLimit(.patient)) struct PeerAnswerTests {
     /// A client that says nothing before it has its tickets.
     @Test(arguments: TLSVersion.tested, [false, true])
     func ticketsLeaveThoughTheServerSaysNothing(version: TLSVersion, isDelegates: Bool) async throws {

@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// The second operation is unlike the first: nothing of the first is left in it.
-@Suite(.timeLimit(.minutes(20))) struct SecondOperationTests {
+@Suite(.timeLimit(.patient)) struct SecondOperationTests {
     /// Reads of the task of a scope share a waiter.
     @Test(arguments: [false, true]) func eachReadOfAScopeHasItsOwnTime(isSecure: Bool) async throws {
         let mayGoOn = try TestSignal()
@@ -17,7 +18,7 @@ import Testing
         let settings = isSecure ? try TestCertificates.client() : nil
         try await untilStopped(peer) {
             try await AsyncSocket.withConnection(to: "127.0.0.1", port: peer.port, tls: settings) { socket in
-                #expect(try await socket.read(exactly: 5, timeout: .seconds(300)) == Data("first"))
+                #expect(try await socket.read(exactly: 5, timeout: .patient) == Data("first"))
                 for seconds in [0.02, 0.05] {
                     #expect(
                         await outcome { try await socket.read(exactly: 4, timeout: .seconds(seconds)) } == .failed(.readTimeout))
@@ -39,7 +40,7 @@ import Testing
     @Test func afterACancelledReadTheNextHasATime() async throws {
         let (socket, peer) = try await connectedSocket([.wait(for: try TestSignal())])
         for _ in 0..<3 {
-            let cancelled = Task.immediate { try await socket.read(timeout: .seconds(300)) }
+            let cancelled = Task.immediate { try await socket.read(timeout: .patient) }
             cancelled.cancel()
             #expect(await cancelled.outcome == .cancelled)
             let late = await outcome {

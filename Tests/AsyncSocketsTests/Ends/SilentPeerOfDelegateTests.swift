@@ -2,6 +2,7 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
@@ -9,7 +10,7 @@ import Testing
 /// What `SilentPeerTests` asks of tasks, of a delegate: an operation behind another one, and a peer that
 /// sends nothing and reads nothing. The connection ends in the time of the operation whose clock runs, and
 /// the error names that operation.
-@Suite(.timeLimit(.minutes(20))) struct SilentPeerOfDelegateTests {
+@Suite(.timeLimit(.patient)) struct SilentPeerOfDelegateTests {
     enum Operation: CaseIterable, Sendable {
         case nothing, connect, read, buffered, length, delimiter, toEnd, write, file, beginTLS, request
         case disconnect, afterReading, afterWriting, afterBoth, closeWriteStream
@@ -96,7 +97,7 @@ import Testing
         let file: String
         var peer: ScriptedPeer?
         /// Of a server's settings, for a request.
-        var requestLimit = 300.0
+        var requestLimit = TimeInterval.patient
 
         init(file: String, hasQueue: Bool) {
             self.file = file
@@ -114,7 +115,7 @@ import Testing
         place.peer = peer
         place.requestLimit = limit
         place.notes.forget()
-        try place.socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try place.socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         if isSecure { try place.socket.beginTLS(settings: server) }
         try await eventually("it is there") {
             !place.notes.now.ends.isEmpty || place.notes.now.isConnected && place.notes.now.isSecure == isSecure
@@ -177,8 +178,8 @@ import Testing
     /// Performs one operation behind another one, and looks at the end.
     private func check(_ first: Operation, _ second: Operation, _ fate: Fate, isSecure: Bool, _ place: Place) async throws {
         let other: Operation = first.queues == ["read"] ? .write : .read
-        let limits = [fate == .late(1) ? 0.1 : first == .connect || first == .beginTLS ? 300 : -1, 0.01, 0.12]
-        for requestLimit in second == .request && fate == .late(2) ? [0.1, 1, 10, 100] : [300] {
+        let limits = [fate == .late(1) ? 0.1 : first == .connect || first == .beginTLS ? .patient : -1, 0.01, 0.12]
+        for requestLimit in second == .request && fate == .late(2) ? [0.1, 1, 10, 100] : [.patient] {
             if first == .connect {
                 place.peer = try ScriptedPeer.listening([.wait(for: try TestSignal())])
                 place.socket.proxy = .socks5(host: "127.0.0.1", port: place.peer?.port ?? 0)

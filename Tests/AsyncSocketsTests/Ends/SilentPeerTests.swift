@@ -2,13 +2,14 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A peer that sends nothing and reads nothing, an operation that waits, and another one behind it: that one
 /// ends in its time, and its error says why.
-@Suite(.timeLimit(.minutes(20))) struct SilentPeerTests {
+@Suite(.timeLimit(.patient)) struct SilentPeerTests {
     /// The operation that waits already, without a limit.
     enum First: CaseIterable, Sendable {
         case nothing, read, line, delegatesRead, write, file, delegatesWrite, startTLS, request
@@ -117,10 +118,10 @@ import Testing
         case .frameOut: try await socket.write(Self.much, as: format, timeout: timeout)
         case .startTLS:
             var settings = try TestCertificates.client()
-            settings.handshakeTimeout = timeout == nil ? .seconds(300) : .seconds(0.05)
+            settings.handshakeTimeout = timeout == nil ? .patient : .seconds(0.05)
             try await socket.startTLS(settings: settings)
         case .request: _ = try await socket.requestClientCertificate()
-        case .close: try await socket.close(timeout: timeout ?? .seconds(300))
+        case .close: try await socket.close(timeout: timeout ?? .patient)
         case .connect: try await socket.connect(to: "127.0.0.1", port: place.peer.port, timeout: timeout)
         }
     }
@@ -141,7 +142,7 @@ import Testing
             hasEnded.withLock { $0 = true }
         }
         let start = ContinuousClock.now
-        try await eventually("it ends") { hasEnded.withLock { $0 } || start.duration(to: .now) > .seconds(300) }
+        try await eventually("it ends") { hasEnded.withLock { $0 } || start.duration(to: .now) > .patient }
         if !hasEnded.withLock({ $0 }) { Issue.record("\(second) has not ended") }
         place.socket.disconnect()
         await watching.value
@@ -189,15 +190,15 @@ import Testing
         for second in Second.allCases {
             for limit in Limit.allCases where limit == .deadline || second.hasOwnLimit {
                 let place = try await connected(
-                    isSecure: isSecure, handshakeTimeout: limit == .own && second == .request ? Self.requestLimit : 300,
+                    isSecure: isSecure, handshakeTimeout: limit == .own && second == .request ? Self.requestLimit : .patient,
                     in: folder)
                 // A close waits for a handshake.
                 let tasks = try await begin(
                     first, place, readTimeout: limit == .own && second == .startTLS ? 0.05 : -1,
-                    handshakeTimeout: second == .close ? 5 : 300)
+                    handshakeTimeout: second == .close ? 5 : .patient)
                 let (expected, word) = expectation(first, second, limit, isSecure: isSecure)
                 // An answer that comes at once comes before any deadline, on a busy machine too.
-                let deadline = expected == .failed(.deadlineExceeded) ? Duration.milliseconds(30) : .seconds(300)
+                let deadline = expected == .failed(.deadlineExceeded) ? Duration.milliseconds(30) : .patient
                 let (outcome, message) = try await outcome(second, place, limit, deadline: deadline)
                 #expect(
                     outcome == expected && (word.isEmpty || message.contains(word)), "\(second), \(limit): \(outcome), \(message)"

@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// An operation with another one waiting before it, and a peer that is silent: it ends, and says why.
-@Suite(.timeLimit(.minutes(20))) struct WaitingBehindTests {
+@Suite(.timeLimit(.patient)) struct WaitingBehindTests {
     /// The read would wait for bytes, and TLS for the read.
     @Test func startTLSBehindATasksReadEndsAtOnce() async throws {
         let pair = try await SocketPair()
@@ -25,7 +26,7 @@ import Testing
     /// A delegate's reads are what `startTLS` waits for. The kernel would take the write, which waits too.
     @Test func startTLSBehindADelegatesReadWaitsForIt() async throws {
         let link = try await Link.make()
-        link.client.readData(to: .lineEnd, withTimeout: 300, tag: 1)
+        link.client.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
         try await link.client.readWaits()
         let upgrade = Task.immediate { try await link.client.startTLS(settings: TestCertificates.client()) }
         let write = Task.immediate { try await link.client.write("secret\r\n") }
@@ -36,7 +37,7 @@ import Testing
         try await write.value
         #expect(try await link.atServer.wrote() == 1)
         try await link.atServer.secured()
-        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 2)
+        link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 2)
         #expect(try await link.atServer.readText() == "secret\r\n")
     }
 

@@ -3,12 +3,13 @@ import Foundation
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// The message of each error names what it is about: the address, the path, the limit, how many bytes.
-@Suite(.timeLimit(.minutes(20))) struct ErrorMessageTests {
+@Suite(.timeLimit(.patient)) struct ErrorMessageTests {
     /// A way to an error, and what its description has to contain.
     struct Way: Sendable, CustomTestStringConvertible {
         let code: AsyncSocketError.Code
@@ -106,7 +107,7 @@ import Testing
 
     /// What a proxy does instead of connecting: the error names it.
     private static func proxied(
-        _ step: ScriptedPeer.Step, _ object: String, timeout: Duration = .seconds(300)
+        _ step: ScriptedPeer.Step, _ object: String, timeout: Duration = .patient
     ) async throws -> ([String], AsyncSocketError) {
         let peer = try ScriptedPeer.listening([.expect(through: "\r\n\r\n"), step])
         let proxy = Proxy.http(host: "127.0.0.1", port: peer.port)

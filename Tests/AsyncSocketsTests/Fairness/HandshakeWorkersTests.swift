@@ -3,12 +3,13 @@ import Dispatch
 import SocketBuffers
 import SocketTLS
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Steps of handshakes with several keys, of which one is slow.
-@Suite(.timeLimit(.minutes(20))) struct HandshakeWorkersTests {
+@Suite(.timeLimit(.patient)) struct HandshakeWorkersTests {
     private let slow = WorkKey.signing(1)
     private let fast = WorkKey.signing(2)
 

@@ -9,7 +9,7 @@ import Testing
 
 /// A shutdown while code on a loop takes long. `BusyProbe` has connections whose bytes come faster than they
 /// are handled.
-@Suite(.timeLimit(.minutes(20))) struct HeldLoopTests {
+@Suite(.timeLimit(.patient)) struct HeldLoopTests {
     /// The clock of a shutdown is not on the loop, and neither is the end of the tasks that can end.
     ///
     /// Other tests use the loop that is held, so that nothing here may wait for threads that they share.
@@ -33,11 +33,11 @@ import Testing
         let client = AsyncSocket()
         try await client.connect(to: "127.0.0.1", port: listener.localPort)
         try await client.write("hello\n")
-        try await reading.wait(within: .seconds(300))
+        try await reading.wait(within: .patient)
         // Whatever else runs on the loop that accepts waits for this.
         let holder = Task(executorPreference: loop) { release.wait(atMost: .seconds(60)) }
         listener.beginShutdown(within: .milliseconds(10))
-        try await cancelled.wait(within: .seconds(300))
+        try await cancelled.wait(within: .patient)
         release.signal()
         #expect(await holder.value == .success)
         try await running.value

@@ -3,12 +3,13 @@ import Logging
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A loop that does not come round says so in the log, and on whose behalf.
-@Suite(.timeLimit(.minutes(20))) struct LoopWatchTests {
+@Suite(.timeLimit(.patient)) struct LoopWatchTests {
     /// Holds its loop until `release` is signalled.
     private final class Handler: EventHandler {
         let release = DispatchSemaphore(value: 0)

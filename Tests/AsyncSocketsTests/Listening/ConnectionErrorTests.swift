@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Which errors of a listener's connections its user learns of.
-@Suite(.timeLimit(.minutes(20))) struct ConnectionErrorTests {
+@Suite(.timeLimit(.patient)) struct ConnectionErrorTests {
     private struct Failure: Error {}
 
     /// How the body of a connection ends. The last two come when the listener cuts it.

@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import Logging
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A listener logs connections that fail.
-@Suite(.timeLimit(.minutes(20))) struct FailureLogTests {
+@Suite(.timeLimit(.patient)) struct FailureLogTests {
     private struct Broken: Error {}
 
     private func loud(_ test: String) -> [LogRecorder.Line] {

@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// The end of a listener that has several addresses.
-@Suite(.timeLimit(.minutes(20))) struct ListenerEndTests {
+@Suite(.timeLimit(.patient)) struct ListenerEndTests {
     private func setup(_ loop: EventLoop, _ ended: @escaping @Sendable (Listener) -> Void) -> Listener.Setup {
         Listener.Setup(
             loop: loop, options: SocketOptionSet(), quota: AcceptQuota(loop: loop), logger: AsyncSocket().logger, observer: nil,

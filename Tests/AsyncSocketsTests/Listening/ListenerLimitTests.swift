@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// The limits of a listener, and connections that wait at one of them.
-@Suite(.timeLimit(.minutes(20))) struct ListenerLimitTests {
+@Suite(.timeLimit(.patient)) struct ListenerLimitTests {
     private func listener(isSecure: Bool, maximumConnections: Int? = nil) throws -> SocketListener {
         try SocketListener(
             port: 0, interface: "127.0.0.1", tls: isSecure ? TestCertificates.server() : nil,

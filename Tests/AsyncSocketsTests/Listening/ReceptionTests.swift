@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Accepted connections on their way to the tasks that serve them.
-@Suite(.timeLimit(.minutes(20))) struct ReceptionTests {
+@Suite(.timeLimit(.patient)) struct ReceptionTests {
     /// The kernel has accepted it, and accepting is over: no task will take it.
     @Test(arguments: [false, true]) func whatArrivesAfterTheEndIsClosed(isBegun: Bool) async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")

@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// When a listener reads its settings again.
-@Suite(.timeLimit(.minutes(20))) struct ReloadingTests {
+@Suite(.timeLimit(.patient)) struct ReloadingTests {
     private struct Unusable: Error {}
 
     /// The settings, usable or not, and how often they were asked for.

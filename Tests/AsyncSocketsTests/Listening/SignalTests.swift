@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A listener that serves until a signal. These signals do nothing to a process that does not wait for them.
-@Suite(.serialized, .timeLimit(.minutes(20))) struct SignalTests {
+@Suite(.serialized, .timeLimit(.patient)) struct SignalTests {
     private func listener() throws -> SocketListener {
         try SocketListener(port: 0, interface: "127.0.0.1")
     }

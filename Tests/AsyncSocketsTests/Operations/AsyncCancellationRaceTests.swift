@@ -8,7 +8,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Operations that race with their own cancellation, a hundred thousand in all.
-@Suite(.timeLimit(.minutes(20)), .ownThreads) struct AsyncCancellationRaceTests {
+@Suite(.timeLimit(.patient), .ownThreads) struct AsyncCancellationRaceTests {
     /// Numbers of four bytes, each one more than the last.
     private static func numbers(_ range: Range<Int>) -> Data {
         var data = Data(capacity: range.count * 4)

@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Frames, and bytes that are borrowed.
-@Suite(.timeLimit(.minutes(20))) struct AsyncFrameTests {
+@Suite(.timeLimit(.patient)) struct AsyncFrameTests {
     static let payloads = [Data(), Data("a"), Data("hello"), Data(repeating: 7, count: 70_000), Data([0, 255, 10])]
 
     @Test(arguments: [nil, 1, 7], [false, true])

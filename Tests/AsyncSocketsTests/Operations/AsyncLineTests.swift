@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Lines and sequences.
-@Suite(.timeLimit(.minutes(20))) struct AsyncLineTests {
+@Suite(.timeLimit(.patient)) struct AsyncLineTests {
     struct Sample: Sendable, CustomTestStringConvertible {
         let bytes: String
         let lines: [String]

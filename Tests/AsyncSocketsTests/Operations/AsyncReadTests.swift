@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Each read of a task by itself.
-@Suite(.timeLimit(.minutes(20))) struct AsyncReadTests {
+@Suite(.timeLimit(.patient)) struct AsyncReadTests {
     private static let more = pattern(16 << 20)
 
     // MARK: - Any bytes

@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Each write of a task by itself.
-@Suite(.timeLimit(.minutes(20))) struct AsyncWriteTests {
+@Suite(.timeLimit(.patient)) struct AsyncWriteTests {
     /// The kernels of both sides take less than this.
     private static let more = pattern(16 << 20)
 

@@ -3,12 +3,13 @@ import FoundationEssentials
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// What becomes of an operation that is cancelled, and of those around it.
-@Suite(.timeLimit(.minutes(20))) struct CancellationTests {
+@Suite(.timeLimit(.patient)) struct CancellationTests {
     /// The kernels of both sides take less than this.
     private static let more = pattern(16 << 20)
 
@@ -17,7 +18,7 @@ import Testing
         let peer = try ScriptedPeer.listening((isSecure ? [.startTLS(settings)] : []) + steps)
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
         if isSecure {
             try socket.beginTLS(settings: TestCertificates.client())
@@ -127,7 +128,7 @@ import Testing
         link.client.cancel(second)
         #expect(try await second.outcome() == .cancelled)
         link.client.disconnectAfterWriting()
-        link.server.readDataToEnd(withTimeout: 300, maxLength: .unlimited)
+        link.server.readDataToEnd(withTimeout: .patient, maxLength: .unlimited)
         #expect(try await link.atServer.readData() == Self.more + Data("kept"))
         #expect(try await link.atClient.disconnected() == nil)
         #expect(first.outcomes == [.served] && second.outcomes == [.cancelled] && third.outcomes == [.served])
@@ -145,7 +146,7 @@ import Testing
         // Its answer was given: it cannot be cancelled again.
         link.client.cancel(first)
         link.client.disconnectAfterWriting()
-        link.server.readDataToEnd(withTimeout: 300, maxLength: .unlimited)
+        link.server.readDataToEnd(withTimeout: .patient, maxLength: .unlimited)
         #expect(try await link.atServer.readData() == Self.more + Data("behind"))
         #expect(try await link.atClient.disconnected() == nil)
         #expect(first.outcomes == [.cancelled] && second.outcomes == [.served])
@@ -157,7 +158,7 @@ import Testing
         let marks = try WaterMarks()
         let socket = AsyncSocket(inlineDelegate: marks)
         socket.writeHighWaterMark = 1000
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try socket.beginTLS(settings: TestCertificates.client())
         try await isUnderWay.wait()
         let write = Operations().write(Data(count: 4096), on: socket)

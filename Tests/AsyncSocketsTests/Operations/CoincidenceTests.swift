@@ -5,10 +5,11 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Ends of connections that coincide with something else.
-@Suite(.timeLimit(.minutes(20))) struct CoincidenceTests {
+@Suite(.timeLimit(.patient)) struct CoincidenceTests {
     /// The peer says goodbye and closes; a reset answers what we write then. The goodbye came before.
     @Test(arguments: [false, true])
     func bytesBeforeAFINStayReadableThoughAWriteMeetsAReset(halfDuplex: Bool) async throws {
@@ -16,14 +17,14 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.autoDisconnectOnClosedReadStream = !halfDuplex
-        try socket.connect(toAddress: listener.localAddress, withTimeout: 300)
+        try socket.connect(toAddress: listener.localAddress, withTimeout: .patient)
         try await recorder.connected()
         do {
             let peer = try listener.accepted()
             try peer.send("421 bye\r\n")
         }  // It is closed here.
         // Until the kernel has no more to say than that: a write is refused once the peer's reset is there.
-        socket.write(Data("Q"), withTimeout: 300, tag: 1)
+        socket.write(Data("Q"), withTimeout: .patient, tag: 1)
         #expect(try await recorder.wrote() == 1)
         let isReset = Locked(false)
         try await eventually("the reset has arrived") {
@@ -34,9 +35,9 @@ import Testing
             }
             return isReset.withLock { $0 }
         }
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 2)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 2)
         #expect(try await recorder.readText() == "421 bye\r\n")
-        if halfDuplex { socket.write(Data("more"), withTimeout: 300, tag: 3) }
+        if halfDuplex { socket.write(Data("more"), withTimeout: .patient, tag: 3) }
         #expect(try await recorder.disconnected() != nil)
     }
 
@@ -64,12 +65,12 @@ import Testing
         try await asked.wait()
         let held = AsyncSocket(inlineDelegate: holder)
         held.stay(on: loop)
-        try held.connect(toHost: "127.0.0.1", onPort: silent.port, withTimeout: 300)
+        try held.connect(toHost: "127.0.0.1", onPort: silent.port, withTimeout: .patient)
         for await _ in isHeld.stream { break }
         go.fire()
         try await gone.wait()
         gate.signal()
-        socket.readData(toLength: 40_000, withTimeout: 300, tag: 1)
+        socket.readData(toLength: 40_000, withTimeout: .patient, tag: 1)
         socket.readData(withTimeout: 10, tag: 2)
         try await recorder.connected()
         #expect(try await recorder.readData().count == 40_000)
@@ -114,7 +115,7 @@ import Testing
             return .success([address.withPort(query.port)])
         }
         socket.writeHighWaterMark = 1000
-        try socket.connect(toHost: "some.example", onPort: try listener.localPort, withTimeout: 300)
+        try socket.connect(toHost: "some.example", onPort: try listener.localPort, withTimeout: .patient)
         socket.write(Data(count: 20_000_000), withTimeout: -1, tag: 1)
         socket.readData(toLength: 10, withTimeout: -1, tag: 7)
         // The loop may be delivering the high-water mark meanwhile; then it takes up the read afterwards.
@@ -136,10 +137,10 @@ import Testing
         let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
         try Data(count: 64 << 20).write(to: file)
         defer { try? FileManager.default.removeItem(at: file) }
-        try link.client.write(contentsOfFile: file.path, withTimeout: 300, tag: 0)
+        try link.client.write(contentsOfFile: file.path, withTimeout: .patient, tag: 0)
         guard case .wrotePartial = await link.atClient.next() else { throw Unexpected(description: "no progress") }
         try FileHandle(forWritingTo: file).truncate(atOffset: 32 << 20)
-        link.server.readData(toLength: 64 << 20, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: 64 << 20, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.disconnected()?.code == .connectionReset)
     }
 
@@ -156,12 +157,12 @@ import Testing
         for _ in 0..<100 {
             let recorder = Recorder()
             let socket = AsyncSocket(inlineDelegate: recorder)
-            try socket.connect(toAddress: address, withTimeout: 300)
+            try socket.connect(toAddress: address, withTimeout: .patient)
             _ = try await recorder.connectedTo()
             let peer = Locked<RawSocket?>(try listener.accepted())
             let closing = Task.detached { peer.withLock { $0 = nil } }
             // Not at a page's beginning, so that a call takes two rounds.
-            for tag in 0..<8 { try socket.write(contentsOfFile: file.path, offset: 100, withTimeout: 300, tag: tag) }
+            for tag in 0..<8 { try socket.write(contentsOfFile: file.path, offset: 100, withTimeout: .patient, tag: tag) }
             await closing.value
             #expect(try await recorder.disconnected() != nil)
         }

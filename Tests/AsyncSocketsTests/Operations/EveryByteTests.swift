@@ -1,12 +1,13 @@
 import AsyncSockets
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Several MiB go in both directions at once, through every kind of read, and what arrives is compared with
 /// what was written: no byte is lost, doubled or out of place. `Scripts/test-faults` runs this with system
 /// calls that misbehave.
-@Suite(.timeLimit(.minutes(20))) struct EveryByteTests {
+@Suite(.timeLimit(.patient)) struct EveryByteTests {
     private enum Channel: CaseIterable, Sendable {
         case plain
         case tls12
@@ -41,8 +42,8 @@ import Testing
         for number in 0..<Self.rounds {
             let message = Message(number, seed: seed)
             all += message.line + message.body
-            socket.write(message.line, withTimeout: 300, tag: 0)
-            socket.write(message.body, withTimeout: 300, tag: 0)
+            socket.write(message.line, withTimeout: .patient, tag: 0)
+            socket.write(message.body, withTimeout: .patient, tag: 0)
         }
         return all
     }
@@ -51,12 +52,12 @@ import Testing
     private func readAll(from socket: AsyncSocket, _ recorder: Recorder) async throws -> Data {
         var all = Data()
         for number in 0..<Self.rounds {
-            socket.readData(to: .lineEnd, withTimeout: 300, maxLength: 64, tag: 0)
+            socket.readData(to: .lineEnd, withTimeout: .patient, maxLength: 64, tag: 0)
             let line = try await recorder.readData()
             all += line
             let words = String(decoding: line.dropLast(2), as: UTF8.self).split(separator: " ")
             try #require(words.first == "\(number)" && words.count == 2, "round \(number): \(words)")
-            socket.readData(toLength: try #require(Int(words[1])), withTimeout: 300, tag: 0)
+            socket.readData(toLength: try #require(Int(words[1])), withTimeout: .patient, tag: 0)
             all += try await recorder.readData()
         }
         return all
@@ -79,7 +80,7 @@ import Testing
         #expect(fromClient != fromServer)
         // Only the end follows it.
         link.client.disconnectAfterWriting()
-        link.server.readData(withTimeout: 300, tag: 1)
+        link.server.readData(withTimeout: .patient, tag: 1)
         #expect(try await link.atServer.disconnected()?.code == .closedByPeer)
     }
 }

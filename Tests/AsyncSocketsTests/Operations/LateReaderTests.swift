@@ -6,10 +6,11 @@ import Glibc
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A program that reads late: it gets the bytes that came before the end, and then the true cause of the end.
-@Suite(.timeLimit(.minutes(20))) struct LateReaderTests {
+@Suite(.timeLimit(.patient)) struct LateReaderTests {
     enum Ending: CaseIterable, Sendable {
         case finish, close, closeNotify, reset
 
@@ -111,11 +112,11 @@ import Testing
         let sent = [UInt8]("last words".utf8)
         let (socket, recorder, keep) = try await established(side, [.send(sent)] + ending.steps, on: loop)
         try await waitForEnd(of: socket, on: loop)
-        socket.readData(toLength: 5, withTimeout: 300, tag: 1)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 1)
         #expect(try await recorder.readText() == "last ")
-        socket.readData(toLength: 5, withTimeout: 300, tag: 2)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 2)
         #expect(try await recorder.readText() == "words")
-        socket.readData(withTimeout: 300, tag: 3)
+        socket.readData(withTimeout: .patient, tag: 3)
         let error = try await recorder.disconnected()
         #expect(error?.code == ending.code(secure: side.version != nil), "\(String(describing: error))")
         #expect(error?.isOrderlyEnd == (error?.code == .closedByPeer))
@@ -129,9 +130,9 @@ import Testing
         let sent = [UInt8](pattern(150_000))
         let (socket, recorder, keep) = try await established(side, [.send(sent), .close], on: loop)
         for _ in 0..<10 { try await passEvents(of: loop) }
-        socket.readData(toLength: sent.count, withTimeout: 300, tag: 1)
+        socket.readData(toLength: sent.count, withTimeout: .patient, tag: 1)
         #expect(try await recorder.readData() == Data(sent))
-        socket.readData(withTimeout: 300, tag: 2)
+        socket.readData(withTimeout: .patient, tag: 2)
         let error = try await recorder.disconnected()
         #expect(error?.code == Ending.close.code(secure: side.version != nil), "\(String(describing: error))")
         withExtendedLifetime(keep) {}
@@ -154,9 +155,9 @@ import Testing
         }
         mayReset.fire()
         try await waitForEnd(of: socket, on: loop)
-        socket.readData(toLength: sent.count, withTimeout: 300, tag: 1)
+        socket.readData(toLength: sent.count, withTimeout: .patient, tag: 1)
         #expect(try await recorder.readData() == Data(sent))
-        socket.readData(withTimeout: 300, tag: 2)
+        socket.readData(withTimeout: .patient, tag: 2)
         #expect(try await recorder.disconnected()?.code == .connectionReset)
     }
 
@@ -169,7 +170,7 @@ import Testing
         let mayEnd = try TestSignal()
         let (socket, recorder, keep) = try await established(
             side, [.send(sent), .wait(for: mayEnd)] + ending.steps, on: try EventLoop())
-        socket.readDataToEnd(withTimeout: 300, tag: 4)
+        socket.readDataToEnd(withTimeout: .patient, tag: 4)
         // A reset would destroy what is still on its way.
         try await eventually("all of it has arrived") { socket.readProgress?.bytesDone == sent.count }
         mayEnd.fire()
@@ -187,7 +188,7 @@ import Testing
     @Test(arguments: [(9, false), (10, true), (11, true)])
     func aReadToTheEndIsBounded(limit: Int, fits: Bool) async throws {
         let (socket, recorder, _) = try await established(.plain, [.send("last words"), .finish], on: try EventLoop())
-        socket.readDataToEnd(withTimeout: 300, maxLength: .bytes(limit))
+        socket.readDataToEnd(withTimeout: .patient, maxLength: .bytes(limit))
         if fits { #expect(try await recorder.readText() == "last words") }
         #expect(try await recorder.disconnected()?.code == (fits ? .closedByPeer : .readMaxedOut))
     }
@@ -195,7 +196,7 @@ import Testing
     @Test func withoutASettingAReadToTheEndIsBounded() async throws {
         let sent = [UInt8](repeating: 1, count: 1 << 20 + 1)
         let (socket, recorder, _) = try await established(.plain, [.send(sent), .finish], on: try EventLoop())
-        socket.readDataToEnd(withTimeout: 300)
+        socket.readDataToEnd(withTimeout: .patient)
         #expect(try await recorder.disconnected()?.code == .readMaxedOut)
     }
 
@@ -210,10 +211,10 @@ import Testing
         let (socket, recorder, _) = try await established(
             .plain, [.send("all"), .finish, .expect("answer")], on: try EventLoop())
         socket.autoDisconnectOnClosedReadStream = false
-        socket.readDataToEnd(withTimeout: 300)
+        socket.readDataToEnd(withTimeout: .patient)
         #expect(try await recorder.readText() == "all")
         try await recorder.readStreamClosed()
-        socket.write(Data("answer"), withTimeout: 300, tag: 1)
+        socket.write(Data("answer"), withTimeout: .patient, tag: 1)
         #expect(try await recorder.wrote() == 1)
         socket.disconnect()
     }

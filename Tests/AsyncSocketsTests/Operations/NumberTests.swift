@@ -4,11 +4,12 @@ import Foundation
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Numbers that a caller may give, at the ends of their ranges: a typed error or a sensible meaning, and
 /// never a trap.
-@Suite(.timeLimit(.minutes(20))) struct NumberTests {
+@Suite(.timeLimit(.patient)) struct NumberTests {
     /// A file of the greatest possible size, which takes no room. Only a file system in memory has such
     /// files.
     private final class EndlessFile {
@@ -29,7 +30,7 @@ import Testing
         let file = try EndlessFile()
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = limit
-        for tag in 0..<3 { try link.client.write(contentsOfFile: file.url.path, withTimeout: 300, tag: tag) }
+        for tag in 0..<3 { try link.client.write(contentsOfFile: file.url.path, withTimeout: .patient, tag: tag) }
         let error = try #require(try await link.atClient.disconnected())
         #expect((error.code, error.blame) == (.writeQueueFull, .caller))
         #expect(error.message.contains("\(Int.max)"))
@@ -42,7 +43,7 @@ import Testing
         link.client.maximumPendingWriteBytes = limit
         link.client.writeHighWaterMark = .max
         try link.client.write(contentsOfFile: file.url.path, withTimeout: .infinity, tag: 0)
-        link.server.readData(toLength: 1 << 20, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: 1 << 20, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData().count == 1 << 20)
         // The kernels of both sides take some megabytes, and the rest waits.
         #expect(link.client.pendingWriteByteCount > 1 << 62)
@@ -59,7 +60,7 @@ import Testing
             as [(Int, Int?)]
         {
             let error = #expect(throws: AsyncSocketError.self) {
-                try link.client.write(contentsOfFile: url.path, offset: offset, length: length, withTimeout: 300, tag: 0)
+                try link.client.write(contentsOfFile: url.path, offset: offset, length: length, withTimeout: .patient, tag: 0)
             }
             #expect(error?.code == .badParameter)
         }
@@ -71,11 +72,11 @@ import Testing
         let folder = try TemporaryFolder()
         try Data("abcdef").write(to: folder.url("file"))
         for offset in [6, 4, 0] {
-            try link.client.write(contentsOfFile: folder.path("file"), offset: offset, withTimeout: 300, tag: offset)
+            try link.client.write(contentsOfFile: folder.path("file"), offset: offset, withTimeout: .patient, tag: offset)
         }
         link.client.disconnectAfterWriting()
         #expect(try await link.atClient.disconnected() == nil)
-        link.server.readData(toLength: 8, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: 8, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readText() == "efabcdef")
     }
 
@@ -84,8 +85,8 @@ import Testing
         let link = try await Link.make()
         let buffer = ReadBuffer(capacity: capacity)
         #expect(buffer.count == 0 && buffer.data.isEmpty)
-        link.client.readData(toLength: 5, withTimeout: 300, buffer: buffer, tag: 0)
-        link.server.write(Data("hello"), withTimeout: 300, tag: 0)
+        link.client.readData(toLength: 5, withTimeout: .patient, buffer: buffer, tag: 0)
+        link.server.write(Data("hello"), withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.readText() == "hello")
         #expect(buffer.data == Data("hello"))
     }
@@ -93,22 +94,22 @@ import Testing
     @Test(arguments: [Int.min, -1, 1, 1 << 40, .max])
     func anOffsetThatNoBufferHasEndsTheConnection(offset: Int) async throws {
         let link = try await Link.make()
-        link.client.readData(toLength: 1, withTimeout: 300, buffer: ReadBuffer(), bufferOffset: offset, tag: 0)
+        link.client.readData(toLength: 1, withTimeout: .patient, buffer: ReadBuffer(), bufferOffset: offset, tag: 0)
         #expect(try await link.atClient.disconnected()?.code == .badParameter)
     }
 
     @Test func readsOfTheGreatestLengthTakeWhatComes() async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
-        link.client.readData(withTimeout: 300, buffer: ReadBuffer(), maxLength: .bytes(.max), tag: 0)
-        link.server.write(Data("a"), withTimeout: 300, tag: 0)
+        link.client.readData(withTimeout: .patient, buffer: ReadBuffer(), maxLength: .bytes(.max), tag: 0)
+        link.server.write(Data("a"), withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.readText() == "a")
-        link.client.readData(to: .lineEnd, withTimeout: 300, maxLength: .bytes(.max), tag: 1)
-        link.server.write(Data("b\r\n"), withTimeout: 300, tag: 0)
+        link.client.readData(to: .lineEnd, withTimeout: .patient, maxLength: .bytes(.max), tag: 1)
+        link.server.write(Data("b\r\n"), withTimeout: .patient, tag: 0)
         var told = await link.atClient.next()
         while case .readPartial = told { told = await link.atClient.next() }
         guard case .read(Data("b\r\n"), tag: 1) = told else { throw Unexpected(description: "\(told)") }
-        link.client.readData(toLength: .max, withTimeout: 300, buffer: ReadBuffer(), tag: 2)
-        link.server.write(Data("c"), withTimeout: 300, tag: 0)
+        link.client.readData(toLength: .max, withTimeout: .patient, buffer: ReadBuffer(), tag: 2)
+        link.server.write(Data("c"), withTimeout: .patient, tag: 0)
         try await link.atClient.readProgress(to: 1, tag: 2)
         #expect(link.client.isConnected)
     }
@@ -150,8 +151,8 @@ import Testing
         let link = try await Link.make(atClient: Recorder(readExtension: seconds))
         link.client.readData(toLength: 1, withTimeout: 0, tag: 0)
         // The socket asks at once, and the connection goes on.
-        link.client.readData(toLength: 1, withTimeout: 300, tag: 1)
-        link.server.write(Data("ab"), withTimeout: 300, tag: 0)
+        link.client.readData(toLength: 1, withTimeout: .patient, tag: 1)
+        link.server.write(Data("ab"), withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.readText() == "a")
         #expect(try await link.atClient.readText() == "b")
     }
@@ -170,8 +171,8 @@ import Testing
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = .bytes(limit)
         link.client.writeHighWaterMark = limit
-        link.client.write(Data(count: 64 << 20), withTimeout: 300, tag: 0)
-        link.client.write(Data("a"), withTimeout: 300, tag: 0)
+        link.client.write(Data(count: 64 << 20), withTimeout: .patient, tag: 0)
+        link.client.write(Data("a"), withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
     }
 
@@ -204,7 +205,7 @@ import Testing
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
         listener.maximumAcceptedConnections = .max
         let child = try await recorder.accepted()
-        child.write(Data("late"), withTimeout: 300, tag: 0)
+        child.write(Data("late"), withTimeout: .patient, tag: 0)
         #expect(try client.receive(atLeast: 4) == "late")
     }
 }

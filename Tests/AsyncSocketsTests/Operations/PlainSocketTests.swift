@@ -3,19 +3,20 @@ import FoundationEssentials
 import Glibc
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct PlainSocketTests {
+@Suite(.timeLimit(.patient)) struct PlainSocketTests {
     // MARK: - Connecting and accepting
 
     @Test(arguments: Link.Delivery.allCases)
     func bytesGoBothWays(_ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
-        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 1)
-        link.client.write(Data("hello\r\n"), withTimeout: 300, tag: 2)
+        link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
+        link.client.write(Data("hello\r\n"), withTimeout: .patient, tag: 2)
         #expect(try await link.atServer.readText() == "hello\r\n")
-        link.client.readData(toLength: 3, withTimeout: 300, tag: 3)
-        link.server.write(Data("bye"), withTimeout: 300, tag: 4)
+        link.client.readData(toLength: 3, withTimeout: .patient, tag: 3)
+        link.server.write(Data("bye"), withTimeout: .patient, tag: 4)
         #expect(try await link.atClient.readText() == "bye")
     }
 
@@ -38,7 +39,7 @@ import Testing
             let atClient = Recorder()
             let client = AsyncSocket(inlineDelegate: atClient)
             clients.append(client)
-            try client.connect(toHost: host, onPort: listener.localPort, withTimeout: 300)
+            try client.connect(toHost: host, onPort: listener.localPort, withTimeout: .patient)
             try await atClient.connected()
             _ = try await atListener.accepted()
         }
@@ -48,13 +49,13 @@ import Testing
     @Test func readsAndWritesMayBeQueuedBeforeTheConnectionIsEstablished() async throws {
         let atListener = Recorder { listener, told in
             guard case .accepted(let socket) = told else { return }
-            socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+            socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         }
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = AsyncSocket(inlineDelegate: Recorder())
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
-        client.write(Data("early\r\n"), withTimeout: 300, tag: 0)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
+        client.write(Data("early\r\n"), withTimeout: .patient, tag: 0)
         let server = try await atListener.accepted()
         #expect(server.isConnected)
         #expect(try await atListener.readText() == "early\r\n")
@@ -69,7 +70,7 @@ import Testing
         listener.disconnect()
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toHost: "127.0.0.78", onPort: port, withTimeout: 300)
+        try client.connect(toHost: "127.0.0.78", onPort: port, withTimeout: .patient)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .connectFailed)
         #expect(error.blame == .peer)
@@ -81,7 +82,7 @@ import Testing
     @Test func anUnknownHostIsTheCallersError() async throws {
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toHost: "no-such-host.invalid", onPort: 1, withTimeout: 300)
+        try client.connect(toHost: "no-such-host.invalid", onPort: 1, withTimeout: .patient)
         let error = try #require(try await recorder.disconnected())
         #expect(error.code == .hostNotFound)
         #expect(error.message.contains("no-such-host.invalid"))
@@ -112,7 +113,7 @@ import Testing
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let observer = Observer()
         let client = AsyncSocket(inlineDelegate: observer)
-        try client.connect(toHost: "localhost", onPort: listener.localPort, withTimeout: 300)
+        try client.connect(toHost: "localhost", onPort: listener.localPort, withTimeout: .patient)
         var steps: [ConnectionProgress] = []
         for await step in observer.steps.stream { if let step { steps.append(step) } }
         guard case .resolved(let addresses) = steps.first, case .connected(let address) = steps.last else {
@@ -149,7 +150,7 @@ import Testing
         for _ in 0..<3 {
             link.client.disconnect()
             #expect(try await link.atClient.disconnected() == nil)
-            try link.client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort, withTimeout: 300)
+            try link.client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort, withTimeout: .patient)
             try await link.atClient.connected()
         }
     }
@@ -160,7 +161,7 @@ import Testing
         for _ in 0..<200 {
             link.client.disconnect()
             try await eventually("the client is disconnected") { link.client.isDisconnected }
-            try link.client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort, withTimeout: 300)
+            try link.client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort, withTimeout: .patient)
             guard case .disconnected(nil) = await link.atClient.next() else {
                 Issue.record("the next connection overtook the end of the last")
                 return
@@ -188,11 +189,11 @@ import Testing
     func readsAreServedInOrderFromOneSegment(isRecord: Bool) async throws {
         let link = try await Link.make()
         if isRecord { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
-        link.client.readData(to: .lineEnd, withTimeout: 300, tag: 1)
-        link.client.readData(toLength: 4, withTimeout: 300, tag: 2)
-        link.client.readData(withTimeout: 300, maxLength: 2, tag: 3)
-        link.client.readData(withTimeout: 300, tag: 4)
-        link.server.write(Data("line\r\nbodyabrest"), withTimeout: 300, tag: 0)
+        link.client.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
+        link.client.readData(toLength: 4, withTimeout: .patient, tag: 2)
+        link.client.readData(withTimeout: .patient, maxLength: 2, tag: 3)
+        link.client.readData(withTimeout: .patient, tag: 4)
+        link.server.write(Data("line\r\nbodyabrest"), withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.readText() == "line\r\n")
         #expect(try await link.atClient.readText() == "body")
         let atMostTwo = try await link.atClient.readText()
@@ -204,8 +205,8 @@ import Testing
 
     @Test func tooManyBytesWithoutTheDelimiterEndTheConnection() async throws {
         let link = try await Link.make()
-        link.client.readData(to: .lineEnd, withTimeout: 300, maxLength: 8, tag: 1)
-        link.server.write(Data("123456789"), withTimeout: 300, tag: 0)
+        link.client.readData(to: .lineEnd, withTimeout: .patient, maxLength: 8, tag: 1)
+        link.server.write(Data("123456789"), withTimeout: .patient, tag: 0)
         let error = try #require(try await link.atClient.disconnected())
         #expect(error.code == .readMaxedOut)
         #expect(error.blame == .peer)
@@ -226,10 +227,10 @@ import Testing
 
     @Test func aReadToALengthReportsItsProgress() async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
-        link.client.readData(toLength: 10, withTimeout: 300, tag: 7)
-        link.server.write(Data("1234"), withTimeout: 300, tag: 0)
+        link.client.readData(toLength: 10, withTimeout: .patient, tag: 7)
+        link.server.write(Data("1234"), withTimeout: .patient, tag: 0)
         try await link.atClient.readProgress(to: 4, tag: 7)
-        link.server.write(Data("567890"), withTimeout: 300, tag: 0)
+        link.server.write(Data("567890"), withTimeout: .patient, tag: 0)
         var told = await link.atClient.next()
         while case .readPartial(1...5, tag: 7) = told { told = await link.atClient.next() }
         guard case .read(Data("1234567890"), tag: 7) = told else {
@@ -241,13 +242,13 @@ import Testing
     @Test func aWriteThatFillsTheKernelReportsItsProgress() async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         let count = 32 * 1024 * 1024
-        link.client.write(Data(count: count), withTimeout: 300, tag: 9)
+        link.client.write(Data(count: count), withTimeout: .patient, tag: 9)
         guard case .wrotePartial(let first, tag: 9) = await link.atClient.next() else {
             Issue.record("no progress")
             return
         }
         #expect(first > 0 && first < count)
-        link.server.readData(toLength: count, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: count, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData().count == count)
         withExtendedLifetime(link) {}
     }
@@ -263,7 +264,7 @@ import Testing
         let link = try await Link.make(atClient: Recorder(readExtension: 30))
         link.client.readData(toLength: 2, withTimeout: 0, tag: 1)
         link.client.readData(toLength: 2, withTimeout: -1, tag: 2)
-        link.server.write(Data("abcd"), withTimeout: 300, tag: 0)
+        link.server.write(Data("abcd"), withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.readText() == "ab")
         #expect(try await link.atClient.readText() == "cd")
     }
@@ -278,8 +279,8 @@ import Testing
     @Test func largeDataArrivesWhole() async throws {
         let link = try await Link.make()
         let data = pattern(5_000_000)
-        link.client.write(data, withTimeout: 300, tag: 1)
-        link.server.readData(toLength: data.count, withTimeout: 300, tag: 2)
+        link.client.write(data, withTimeout: .patient, tag: 1)
+        link.server.readData(toLength: data.count, withTimeout: .patient, tag: 2)
         #expect(try await link.atServer.readData() == data)
         #expect(try await link.atClient.wrote() == 1)
     }
@@ -288,10 +289,10 @@ import Testing
         let link = try await Link.make()
         var expected = ""
         for number in 0..<2_000 {
-            link.client.write(Data("\(number),"), withTimeout: 300, tag: number)
+            link.client.write(Data("\(number),"), withTimeout: .patient, tag: number)
             expected += "\(number),"
         }
-        link.server.readData(toLength: expected.utf8.count, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: expected.utf8.count, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readText() == expected)
         for number in 0..<2_000 { #expect(try await link.atClient.wrote() == number) }
     }
@@ -302,7 +303,7 @@ import Testing
         let link = try await Link.make()
         link.client.disconnect()
         #expect(try await link.atClient.disconnected() == nil)
-        link.server.readData(withTimeout: 300, tag: 0)
+        link.server.readData(withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.disconnected()?.code == .closedByPeer)
         link.client.disconnect()
         link.server.disconnect()
@@ -312,12 +313,12 @@ import Testing
 
     @Test func bytesBeforeTheFINStayReadable() async throws {
         let link = try await Link.make()
-        link.server.write(Data("last words"), withTimeout: 300, tag: 0)
+        link.server.write(Data("last words"), withTimeout: .patient, tag: 0)
         link.server.disconnectAfterWriting()
         #expect(try await link.atServer.disconnected() == nil)
-        link.client.readData(toLength: 4, withTimeout: 300, tag: 1)
+        link.client.readData(toLength: 4, withTimeout: .patient, tag: 1)
         #expect(try await link.atClient.readText() == "last")
-        link.client.readData(toLength: 6, withTimeout: 300, tag: 2)
+        link.client.readData(toLength: 6, withTimeout: .patient, tag: 2)
         #expect(try await link.atClient.readText() == " words")
         #expect(try await link.atClient.disconnected()?.code == .closedByPeer)
     }
@@ -331,33 +332,33 @@ import Testing
     @Test func disconnectAfterWritingLosesNothing() async throws {
         let link = try await Link.make()
         let data = Data(repeating: 7, count: 3_000_000)
-        link.client.write(data, withTimeout: 300, tag: 1)
+        link.client.write(data, withTimeout: .patient, tag: 1)
         link.client.disconnectAfterWriting()
-        link.client.write(Data("too late"), withTimeout: 300, tag: 2)
-        link.server.readData(toLength: data.count, withTimeout: 300, tag: 3)
+        link.client.write(Data("too late"), withTimeout: .patient, tag: 2)
+        link.server.readData(toLength: data.count, withTimeout: .patient, tag: 3)
         #expect(try await link.atServer.readData() == data)
-        link.server.readData(withTimeout: 300, tag: 4)
+        link.server.readData(withTimeout: .patient, tag: 4)
         #expect(try await link.atServer.disconnected()?.code == .closedByPeer)
         #expect(try await link.atClient.disconnected() == nil)
     }
 
     @Test func disconnectAfterReadingWaitsForTheReads() async throws {
         let link = try await Link.make()
-        link.client.readData(toLength: 5, withTimeout: 300, tag: 1)
+        link.client.readData(toLength: 5, withTimeout: .patient, tag: 1)
         link.client.disconnectAfterReading()
-        link.server.write(Data("12345"), withTimeout: 300, tag: 2)
+        link.server.write(Data("12345"), withTimeout: .patient, tag: 2)
         #expect(try await link.atClient.readText() == "12345")
         #expect(try await link.atClient.disconnected() == nil)
     }
 
     @Test func disconnectAfterReadingAndWritingWaitsForBoth() async throws {
         let link = try await Link.make()
-        link.client.write(Data("ping"), withTimeout: 300, tag: 0)
-        link.client.readData(toLength: 4, withTimeout: 300, tag: 1)
+        link.client.write(Data("ping"), withTimeout: .patient, tag: 0)
+        link.client.readData(toLength: 4, withTimeout: .patient, tag: 1)
         link.client.disconnectAfterReadingAndWriting()
-        link.server.readData(toLength: 4, withTimeout: 300, tag: 2)
+        link.server.readData(toLength: 4, withTimeout: .patient, tag: 2)
         #expect(try await link.atServer.readText() == "ping")
-        link.server.write(Data("pong"), withTimeout: 300, tag: 3)
+        link.server.write(Data("pong"), withTimeout: .patient, tag: 3)
         #expect(try await link.atClient.readText() == "pong")
         #expect(try await link.atClient.disconnected() == nil)
     }
@@ -368,14 +369,14 @@ import Testing
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let atClient = Recorder()
         let client = AsyncSocket(inlineDelegate: atClient)
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         try await atClient.connected()
         let server = try await atListener.accepted()
         listener.disconnect()
         #expect(try await atListener.disconnected() == nil)
         #expect(listener.isDisconnected)
-        server.write(Data("still here"), withTimeout: 300, tag: 0)
-        client.readData(toLength: 10, withTimeout: 300, tag: 0)
+        server.write(Data("still here"), withTimeout: .patient, tag: 0)
+        client.readData(toLength: 10, withTimeout: .patient, tag: 0)
         #expect(try await atClient.readText() == "still here")
     }
 
@@ -385,10 +386,10 @@ import Testing
         let atListener = Recorder()
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
-        try second?.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try second?.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         let server = try await atListener.accepted()
         second = nil
-        server.readData(withTimeout: 300, tag: 0)
+        server.readData(withTimeout: .patient, tag: 0)
         #expect(try await atListener.disconnected()?.code == .closedByPeer)
         #expect(link.client.isConnected)
     }

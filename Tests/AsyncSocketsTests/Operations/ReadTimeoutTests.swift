@@ -4,15 +4,16 @@ import Dispatch
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// The delegate and the settings decide what happens to a read that takes too long.
-@Suite(.timeLimit(.minutes(20))) struct ReadTimeoutTests {
+@Suite(.timeLimit(.patient)) struct ReadTimeoutTests {
     private func connect(
         to peer: ScriptedPeer, _ recorder: Recorder, queue: DispatchQueue? = nil
     ) async throws -> AsyncSocket {
         let socket = AsyncSocket(recorder, calledOn: queue)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
         return socket
     }
@@ -28,15 +29,15 @@ import Testing
             try socket.beginTLS(settings: TestCertificates.client())
             try await recorder.secured()
         }
-        socket.readData(toLength: 1, withTimeout: 300, tag: 0)
+        socket.readData(toLength: 1, withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "a")
         // The rest of what the peer sent came with that byte.
         socket.readData(toLength: 5, withTimeout: 0.05, tag: 1)
         let late = try await recorder.notRead()
         #expect((late.data, late.tag) == (Data("bc"), 1))
         #expect(late.error.code == .readTimeout)
-        socket.write(Data("go on"), withTimeout: 300, tag: 2)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 3)
+        socket.write(Data("go on"), withTimeout: .patient, tag: 2)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 3)
         #expect(try await recorder.readText() == "def\r\n")
     }
 
@@ -63,8 +64,8 @@ import Testing
         #expect(data == Data("abc"))
         #expect(error.code == .readTimeout)
         if kind == "buffer" { #expect(buffer.data == Data("abc")) }
-        socket.write(Data("go on"), withTimeout: 300, tag: 2)
-        socket.readData(toLength: 5, withTimeout: 300, tag: 3)
+        socket.write(Data("go on"), withTimeout: .patient, tag: 2)
+        socket.readData(toLength: 5, withTimeout: .patient, tag: 3)
         var wrote = await recorder.next()
         while case .wrotePartial(1...4, tag: 2) = wrote { wrote = await recorder.next() }
         guard case .wrote(tag: 2) = wrote else { throw Unexpected(description: "\(wrote)") }
@@ -109,7 +110,7 @@ import Testing
         let peer = try ScriptedPeer.listening([.wait(for: first), .send("one"), .wait(for: second), .send("two")])
         let delegate = LateAnswer()
         let socket = AsyncSocket(delegate: delegate, delegateQueue: DispatchQueue(label: "delegate"))
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await delegate.recorder.connected()
         socket.readData(toLength: 3, withTimeout: 0.01, tag: 1)
         socket.readData(toLength: 3, withTimeout: -1, tag: 2)
@@ -129,7 +130,7 @@ import Testing
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let delegate = LateAnswer()
         let socket = AsyncSocket(delegate: delegate, delegateQueue: DispatchQueue(label: "delegate"))
-        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         try await delegate.recorder.connected()
         let peer = try await atListener.accepted()
         // Each is more than the kernels of both sides take.
@@ -140,11 +141,11 @@ import Testing
         for await _ in delegate.asked.stream { break }
         // The delegate has not answered yet. The write of the question completes, and the next one is
         // current.
-        peer.readData(toLength: count, withTimeout: 300, tag: 1)
+        peer.readData(toLength: count, withTimeout: .patient, tag: 1)
         try await eventually("the second write is current") { socket.writeProgress?.tag == 2 }
         delegate.mayAnswer.signal()
         #expect(try await delegate.recorder.wrote() == 1)
-        peer.readData(toLength: count, withTimeout: 300, tag: 2)
+        peer.readData(toLength: count, withTimeout: .patient, tag: 2)
         #expect(try await delegate.recorder.wrote() == 2)
         withExtendedLifetime((listener, atListener, socket, peer)) {}
     }
@@ -153,7 +154,7 @@ import Testing
         let peer = try ScriptedPeer.listening([.expect("enough"), .send("late")])
         let asked = AskCounter()
         let socket = AsyncSocket(inlineDelegate: asked)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         socket.readData(toLength: 4, withTimeout: 0.01, tag: 1)
         #expect(try await asked.recorder.readText() == "late")
         #expect(asked.recorder.unread.isEmpty)
@@ -172,7 +173,7 @@ import Testing
             _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
         ) -> TimeInterval {
             let answer = answers.withLock { $0.isEmpty ? 0 : $0.removeFirst() }
-            if answer == 60 { socket.write(Data("enough"), withTimeout: 300, tag: 2) }
+            if answer == 60 { socket.write(Data("enough"), withTimeout: .patient, tag: 2) }
             return answer
         }
     }

@@ -3,12 +3,13 @@ import AsyncSocketsTesting
 import FoundationEssentials
 import Glibc
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A recv that returns less than its room has emptied the kernel's buffer, except where Linux stops early:
 /// before urgent data (tcp(7)), and behind a message with descriptors (unix(7)). No further event announces
 /// the bytes behind those.
-@Suite(.timeLimit(.minutes(20))) struct ShortReadTests {
+@Suite(.timeLimit(.patient)) struct ShortReadTests {
     /// A raw socket at one end, a socket of ours at the other. All that `burst` sends comes while the loop is
     /// busy, as one event.
     private func read(
@@ -18,7 +19,7 @@ import Testing
             if case .read(_, tag: 0) = told { burst(peer.descriptor) }
         }
         socket.changeDelegate(to: recorder)
-        socket.readData(toLength: 2, withTimeout: 300, tag: 0)
+        socket.readData(toLength: 2, withTimeout: .patient, tag: 0)
         socket.readData(toLength: 6, withTimeout: 10, tag: 1)
         try peer.send("go")
         #expect(try await recorder.readText() == "go")

@@ -2,17 +2,18 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// How much may wait to be written, and what the delegate gets to know.
-@Suite(.timeLimit(.minutes(20))) struct WriteLimitTests {
+@Suite(.timeLimit(.patient)) struct WriteLimitTests {
     @Test(arguments: [false, true])
     func d13AWriteQueueThatExceedsItsLimitEndsTheConnection(secure: Bool) async throws {
         let link = try await Link.make()
         if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         link.client.maximumPendingWriteBytes = .mebibytes(1)
         // The peer reads nothing: the kernel takes some, and the rest waits.
-        for tag in 0..<64 { link.client.write(Data(count: 1 << 20), withTimeout: 300, tag: tag) }
+        for tag in 0..<64 { link.client.write(Data(count: 1 << 20), withTimeout: .patient, tag: tag) }
         let error = try #require(try await link.atClient.disconnected())
         #expect(error.code == .writeQueueFull)
         #expect(error.blame == .caller)
@@ -24,8 +25,8 @@ import Testing
     @Test func aWriteAboveTheLimitIsTakenWhenNothingElseWaits() async throws {
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = 10
-        link.client.write(Data(count: Self.more), withTimeout: 300, tag: 1)
-        link.server.readData(toLength: Self.more, withTimeout: 300, tag: 0)
+        link.client.write(Data(count: Self.more), withTimeout: .patient, tag: 1)
+        link.server.readData(toLength: Self.more, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData().count == Self.more)
         #expect(try await link.atClient.wrote() == 1)
     }
@@ -33,8 +34,8 @@ import Testing
     @Test func aSecondWriteBehindOneAboveTheLimitIsRefused() async throws {
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = 10
-        link.client.write(Data(count: Self.more), withTimeout: 300, tag: 1)
-        link.client.write(Data(count: 1), withTimeout: 300, tag: 2)
+        link.client.write(Data(count: Self.more), withTimeout: .patient, tag: 1)
+        link.client.write(Data(count: 1), withTimeout: .patient, tag: 2)
         #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
     }
 
@@ -42,13 +43,13 @@ import Testing
     func anyLimitIsALimit(limit: ByteLimit) async throws {
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = limit
-        link.client.write(Data(count: Self.more), withTimeout: 300, tag: 1)
-        link.client.write(Data(count: 1), withTimeout: 300, tag: 2)
+        link.client.write(Data(count: Self.more), withTimeout: .patient, tag: 1)
+        link.client.write(Data(count: 1), withTimeout: .patient, tag: 2)
         guard limit == .unlimited || limit == .bytes(.max) || limit == .mebibytes(.max) else {
             #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
             return
         }
-        link.server.readData(toLength: Self.more + 1, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: Self.more + 1, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData().count == Self.more + 1)
     }
 
@@ -67,7 +68,7 @@ import Testing
             link.client.write(Data("end"), tag: 3)
         }
         let count = 3 * (32 << 20) + 3
-        link.server.readData(toLength: count, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: count, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData().count == count)
     }
 
@@ -75,8 +76,8 @@ import Testing
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = 1000
         for tag in 0..<1000 {
-            link.server.readData(toLength: 1000, withTimeout: 300, tag: tag)
-            link.client.write(Data(count: 1000), withTimeout: 300, tag: tag)
+            link.server.readData(toLength: 1000, withTimeout: .patient, tag: tag)
+            link.client.write(Data(count: 1000), withTimeout: .patient, tag: tag)
             #expect(try await link.atClient.wrote() == tag)
         }
         #expect(link.client.isConnected)
@@ -88,11 +89,11 @@ import Testing
         let listener = try RawSocket.listening()
         let recorder = Recorder { socket, told in
             guard case .connected = told else { return }
-            for tag in 0..<10 { socket.write(Data(count: 1000), withTimeout: 300, tag: tag) }
+            for tag in 0..<10 { socket.write(Data(count: 1000), withTimeout: .patient, tag: tag) }
         }
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.maximumPendingWriteBytes = 1500
-        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         try await recorder.connected()
         for tag in 0..<10 { #expect(try await recorder.wrote() == tag) }
         #expect(socket.isConnected)
@@ -105,9 +106,9 @@ import Testing
         // The first is more than the kernels of both sides take: while no one reads, more than a MiB of it
         // waits.
         let writes = [64 << 20] + Array(repeating: 1 << 18, count: 8)
-        for count in writes { link.client.write(Data(count: count), withTimeout: 300, tag: 0) }
+        for count in writes { link.client.write(Data(count: count), withTimeout: .patient, tag: 0) }
         let written = writes.reduce(0, +)
-        link.server.readData(toLength: written, withTimeout: 300, tag: 1)
+        link.server.readData(toLength: written, withTimeout: .patient, tag: 1)
         #expect(try await link.atServer.readData().count == written)
         var marks: [Int] = []
         for _ in writes {
@@ -140,15 +141,15 @@ import Testing
             try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         }
         try await withFile(Self.contents) { file in
-            link.client.write(Data("before "), withTimeout: 300, tag: 1)
-            try link.client.write(contentsOfFile: file.path, withTimeout: 300, tag: 2)
-            link.client.write(Data(" between "), withTimeout: 300, tag: 3)
-            try link.client.write(contentsOfFile: file.path, offset: 1000, length: 70_000, withTimeout: 300, tag: 4)
-            link.client.write(Data(" after"), withTimeout: 300, tag: 5)
+            link.client.write(Data("before "), withTimeout: .patient, tag: 1)
+            try link.client.write(contentsOfFile: file.path, withTimeout: .patient, tag: 2)
+            link.client.write(Data(" between "), withTimeout: .patient, tag: 3)
+            try link.client.write(contentsOfFile: file.path, offset: 1000, length: 70_000, withTimeout: .patient, tag: 4)
+            link.client.write(Data(" after"), withTimeout: .patient, tag: 5)
         }
         // The file is deleted by now; it was opened when it was queued.
         let expected = Data("before ") + Self.contents + Data(" between ") + Self.contents[1000..<71_000] + Data(" after")
-        link.server.readData(toLength: expected.count, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: expected.count, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData() == expected)
         for tag in 1...5 { #expect(try await link.atClient.wrote() == tag) }
     }
@@ -158,7 +159,8 @@ import Testing
         try await withFile(Data("abc")) { file in
             for (offset, length) in [(4, nil), (-1, nil), (0, 4), (2, 2), (0, -1), (1, .max), (.min, nil)] as [(Int, Int?)] {
                 let error = #expect(throws: AsyncSocketError.self, "\(offset), \(String(describing: length))") {
-                    try link.client.write(contentsOfFile: file.path, offset: offset, length: length, withTimeout: 300, tag: 0)
+                    try link.client.write(
+                        contentsOfFile: file.path, offset: offset, length: length, withTimeout: .patient, tag: 0)
                 }
                 #expect(error?.code == .badParameter)
             }
@@ -170,7 +172,7 @@ import Testing
     func whatIsNoRegularFileIsRefusedAtOnce(path: String) async throws {
         let link = try await Link.make()
         let error = #expect(throws: AsyncSocketError.self) {
-            try link.client.write(contentsOfFile: path, withTimeout: 300, tag: 0)
+            try link.client.write(contentsOfFile: path, withTimeout: .patient, tag: 0)
         }
         #expect(error?.code == (path.hasPrefix("/nowhere") ? .system : .badParameter))
     }
@@ -181,9 +183,9 @@ import Testing
         if secure { try await link.secure(client: TestCertificates.client(), server: TestCertificates.server()) }
         try await withFile(Data(count: 64 << 20)) { file in
             // The kernel is full long before the end of the file.
-            try link.client.write(contentsOfFile: file.path, withTimeout: 300, tag: 0)
+            try link.client.write(contentsOfFile: file.path, withTimeout: .patient, tag: 0)
             try FileHandle(forWritingTo: file).truncate(atOffset: 1000)
-            link.server.readData(toLength: 64 << 20, withTimeout: 300, tag: 0)
+            link.server.readData(toLength: 64 << 20, withTimeout: .patient, tag: 0)
             let error = try #require(try await link.atClient.disconnected())
             #expect(error.errno == ENODATA)
             #expect(error.code == .system)
@@ -220,9 +222,9 @@ import Testing
         let peer = try ScriptedPeer.listening([.expect("\0\0\0"), .fire(reading), .reset])
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await withFile(Data(count: 64 << 20)) { file in
-            try socket.write(contentsOfFile: file.path, withTimeout: 300, tag: 0)
+            try socket.write(contentsOfFile: file.path, withTimeout: .patient, tag: 0)
             let error = try #require(try await recorder.disconnected())
             #expect(error.code == .connectionReset, "\(error)")
         }

@@ -5,17 +5,18 @@ import Foundation
 import Logging
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Parts of the interface that no other suite tests: see `Documentation/FromTheOriginal.md`.
-@Suite(.timeLimit(.minutes(20))) struct BeyondTheOriginalTests {
+@Suite(.timeLimit(.patient)) struct BeyondTheOriginalTests {
     @Test func aReadToTheEndBringsEverything() async throws {
         let peer = try ScriptedPeer.listening([.send("one\r\n"), .send("two"), .finish, .expectEnd])
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
-        socket.readDataToEnd(withTimeout: 300)
+        socket.readDataToEnd(withTimeout: .patient)
         #expect(try await recorder.readText() == "one\r\ntwo")
         #expect(try await recorder.disconnected()?.isOrderlyEnd == true)
         _ = try await peer.finish()
@@ -44,7 +45,7 @@ import Testing
         let sockets = [AsyncSocket(inlineDelegate: typed), AsyncSocket(inlineDelegate: original)]
         for socket in sockets {
             let peer = try ScriptedPeer.listening([.finish, .expectEnd])
-            try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+            try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
             _ = try await peer.finish()
         }
         var typedEnds = typed.ends.stream.makeAsyncIterator()
@@ -77,7 +78,7 @@ import Testing
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
         socket.logger = Logger(label: "mine") { _ in Notes(messages: messages) }
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try await recorder.connected()
         _ = try await recorder.disconnected()
         _ = try await peer.finish()

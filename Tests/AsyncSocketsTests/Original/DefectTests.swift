@@ -4,11 +4,12 @@ import Dispatch
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Defects of the original that no other suite tests. `Documentation/FromTheOriginal.md` says where the rest
 /// of D1 to D20 is tested.
-@Suite(.timeLimit(.minutes(20))) struct DefectTests {
+@Suite(.timeLimit(.patient)) struct DefectTests {
     /// A record of application data in plaintext.
     private static let garbage: [UInt8] = [23, 3, 3, 0, 40] + Array(0..<40)
 
@@ -21,11 +22,11 @@ import Testing
         ])
         let recorder = Recorder(recordsProgress: true)
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.connected()
         try await recorder.secured()
-        socket.write(Data(count: 64 << 20), withTimeout: 300, tag: 0)
+        socket.write(Data(count: 64 << 20), withTimeout: .patient, tag: 0)
         guard case .wrotePartial = await recorder.next() else { throw Unexpected(description: "no progress") }
         full.fire()
         let error = try #require(try await recorder.disconnected())
@@ -43,13 +44,13 @@ import Testing
         ])
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         try socket.beginTLS(settings: TestCertificates.client().only(version))
         try await recorder.connected()
         try await recorder.secured()
         var told = Told.wrote(tag: 0)
         while case .wrote = told {
-            socket.write(Data("more"), withTimeout: 300, tag: 0)
+            socket.write(Data("more"), withTimeout: .patient, tag: 0)
             told = await recorder.next()
         }
         guard case .disconnected(let error?) = told else { throw Unexpected(description: "\(told)") }
@@ -72,7 +73,7 @@ import Testing
         let count = 30_000
         let link = try await Link.make(delivery)
         for tag in 0..<count { link.client.readData(toLength: 1, withTimeout: -1, tag: tag) }
-        link.server.write(Data((0..<count).map { UInt8(truncatingIfNeeded: $0) }), withTimeout: 300, tag: 0)
+        link.server.write(Data((0..<count).map { UInt8(truncatingIfNeeded: $0) }), withTimeout: .patient, tag: 0)
         for expected in 0..<count {
             guard case .read(let data, let tag) = await link.atClient.next() else {
                 throw Unexpected(description: "no data after \(expected)")
@@ -96,8 +97,8 @@ import Testing
     private func growthWithAnAnnouncedLength() async throws -> Int {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         let before = try addressSpace()
-        link.client.readData(toLength: 1 << 40, withTimeout: 300, tag: 0)
-        link.server.write(Data("abc"), withTimeout: 300, tag: 0)
+        link.client.readData(toLength: 1 << 40, withTimeout: .patient, tag: 0)
+        link.server.write(Data("abc"), withTimeout: .patient, tag: 0)
         try await link.atClient.readProgress(to: 3, tag: 0)
         #expect(link.client.readProgress?.total == 1 << 40)
         return try addressSpace() - before
@@ -117,23 +118,23 @@ import Testing
         let peer = try ScriptedPeer.listening(start + [.send(text, inPiecesOf: 1000)])
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         if version != nil { try socket.beginTLS(settings: TestCertificates.client()) }
         try await recorder.connected()
         if version != nil { try await recorder.secured() }
-        socket.readData(to: .lineEnd, withTimeout: 300, maxLength: .mebibytes(2), tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, maxLength: .mebibytes(2), tag: 0)
         #expect(try await recorder.readText() == text)
     }
 
     @Test(arguments: ["afterReading", "afterWriting", "afterBoth", "at once"])
     func startTLSOnAConnectionThatIsEndingIsTheCallersError(how: String) async throws {
         let link = try await Link.make()
-        link.client.readData(withTimeout: 300, tag: 0)
+        link.client.readData(withTimeout: .patient, tag: 0)
         switch how {
         case "afterReading": link.client.disconnectAfterReading()
         case "afterBoth": link.client.disconnectAfterReadingAndWriting()
         case "afterWriting":
-            link.client.write(Data(count: 64 << 20), withTimeout: 300, tag: 0)
+            link.client.write(Data(count: 64 << 20), withTimeout: .patient, tag: 0)
             link.client.disconnectAfterWriting()
         default: link.client.disconnect()
         }
@@ -149,10 +150,10 @@ import Testing
     func aCloseNotifyIsNotCutByAFullSendBuffer(_ version: TLSVersion) async throws {
         let link = try await Link.make(atClient: Recorder(recordsProgress: true))
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
-        link.client.write(Data(count: 64 << 20), withTimeout: 300, tag: 0)
+        link.client.write(Data(count: 64 << 20), withTimeout: .patient, tag: 0)
         guard case .wrotePartial = await link.atClient.next() else { throw Unexpected(description: "no progress") }
         link.client.disconnect()
-        link.server.readData(toLength: 64 << 20, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: 64 << 20, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.disconnected()?.code == .closedByPeer)
     }
 }

@@ -3,15 +3,16 @@ import Dispatch
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Parts of the original's interface that no other suite tests: see `Documentation/FromTheOriginal.md`.
-@Suite(.timeLimit(.minutes(20))) struct OriginalInterfaceTests {
+@Suite(.timeLimit(.patient)) struct OriginalInterfaceTests {
     @Test func theDelimitersOfTheOriginalAreThere() async throws {
         let link = try await Link.make()
-        link.server.write(Data("one\r\ntwo\nthree\rfour\0"), withTimeout: 300, tag: 0)
+        link.server.write(Data("one\r\ntwo\nthree\rfour\0"), withTimeout: .patient, tag: 0)
         for delimiter in [AsyncSocket.crlf, AsyncSocket.lf, AsyncSocket.cr, AsyncSocket.zero] {
-            link.client.readData(to: delimiter, withTimeout: 300, tag: 0)
+            link.client.readData(to: delimiter, withTimeout: .patient, tag: 0)
         }
         for expected in ["one\r\n", "two\n", "three\r", "four\0"] {
             #expect(try await link.atClient.readText() == expected)
@@ -82,7 +83,7 @@ import Testing
         for (queue, name) in [(noter.queues.1, "second"), (nil, "none"), (noter.queues.0, "first")] {
             socket.call(noter, on: queue)
             #expect(socket.delegateQueue === queue)
-            socket.write(Data("x"), withTimeout: 300, tag: 0)
+            socket.write(Data("x"), withTimeout: .patient, tag: 0)
             #expect(await names.next() == name)
         }
         withExtendedLifetime(atListener) {}
@@ -121,7 +122,7 @@ import Testing
         // Exactly the timeout, and the extension.
         #expect(first.elapsed == 0.05 && second.elapsed == 0.05 + 0.05)
         #expect(second.bytesDone > 0 && second.bytesDone < 64 << 20)
-        link.server.readData(toLength: 64 << 20, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: 64 << 20, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readData().count == 64 << 20)
         var written = patient.written.stream.makeAsyncIterator()
         #expect(await written.next() == 7)

@@ -1,9 +1,10 @@
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Runs `EngineProbe`, which has a process to itself.
-@Suite(.timeLimit(.minutes(20))) struct ProbeTests {
+@Suite(.timeLimit(.patient)) struct ProbeTests {
     /// - Parameter namespace: Shell commands that set up a network and mounts for the probe alone.
     private func run(_ probe: String, _ detail: String? = nil, namespace: String? = nil) async throws -> (
         status: Int32, output: String

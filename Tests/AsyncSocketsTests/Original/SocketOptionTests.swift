@@ -5,10 +5,11 @@ import FoundationEssentials
 import Glibc
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// The test reads every option back from the kernel with its own `getsockopt`.
-@Suite(.timeLimit(.minutes(20))) struct SocketOptionTests {
+@Suite(.timeLimit(.patient)) struct SocketOptionTests {
     /// The kernel's value, as its first number; -errno when it has none.
     private func kernelValue(_ level: CInt, _ option: CInt, of socket: AsyncSocket) async -> CInt {
         await withCheckedContinuation { continuation in
@@ -100,7 +101,7 @@ import Testing
         try each.set(listener)
         try each.set(client)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         try await recorders[1].connected()
         let child = try await recorders[0].accepted()
         for socket in [client, listener, child] {
@@ -229,7 +230,7 @@ import Testing
         #expect(listener.isDisconnected)
         let client = AsyncSocket(inlineDelegate: recorders[1])
         try client.setOption(.bindToDevice, to: "no-such-device")
-        try client.connect(toHost: "127.0.0.1", onPort: 9, withTimeout: 300)
+        try client.connect(toHost: "127.0.0.1", onPort: 9, withTimeout: .patient)
         let error = try #require(try await recorders[1].disconnected())
         #expect(error.code == .connectFailed)
         #expect(error.errno == refused?.errno)
@@ -256,7 +257,7 @@ import Testing
         for round in 1...100 {
             let recorder = Recorder()
             let client = AsyncSocket(inlineDelegate: recorder)
-            try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+            try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
             try client.setOption(.keepAliveCount, to: round)
             try await recorder.connected()
             #expect(await kernelValue(Self.tcp, TCP_KEEPCNT, of: client) == CInt(round))
@@ -273,7 +274,7 @@ import Testing
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = try RawSocket.connected(to: try #require(listener.localAddress))
         let child = try await recorder.accepted()
-        child.write(Data("x"), withTimeout: 300, tag: 0)
+        child.write(Data("x"), withTimeout: .patient, tag: 0)
         #expect(try client.receive(atLeast: 1) == "x")
         #expect(await kernelValue(Self.tcp, TCP_NODELAY, of: child) == 0)
         withExtendedLifetime((listener, recorder)) {}
@@ -312,7 +313,7 @@ import Testing
             for _ in 0..<100 {
                 client.disconnect()
                 _ = try? await link.atClient.disconnected()
-                try? client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort, withTimeout: 300)
+                try? client.connect(toHost: "127.0.0.1", onPort: link.listener.localPort, withTimeout: .patient)
                 try? await link.atClient.connected()
             }
             isDone.withLock { $0 = true }
@@ -381,10 +382,10 @@ import Testing
         let link = try await Link.make()
         let client = link.client
         client.perform { _ in
-            client.write(Data("from within"), withTimeout: 300, tag: 1)
+            client.write(Data("from within"), withTimeout: .patient, tag: 1)
             client.disconnectAfterWriting()
         }
-        link.server.readData(toLength: 11, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: 11, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readText() == "from within")
         #expect(try await link.atClient.disconnected() == nil)
         withExtendedLifetime(link) {}

@@ -9,7 +9,7 @@ import Testing
 @testable import AsyncSockets
 
 /// An object of the user's that a socket gives up runs its end with no lock held: it may use the socket.
-@Suite(.timeLimit(.minutes(20))) struct LastReferenceTests {
+@Suite(.timeLimit(.patient)) struct LastReferenceTests {
     private final class Observer: SocketObserver {
         private let socket: AsyncSocket
         private let hasEnded: Locked<Bool>
@@ -67,7 +67,7 @@ import Testing
             let delegate = Forgetful(keepsSockets ? newSocket : nil)
             accepted.withLock { $0.append(delegate) }
             newSocket.setInlineDelegate(delegate)
-            for tag in 0..<3 { newSocket.readData(toLength: 3, withTimeout: 300, tag: tag) }
+            for tag in 0..<3 { newSocket.readData(toLength: 3, withTimeout: .patient, tag: tag) }
             bytesAreThere.wait()
         }
     }

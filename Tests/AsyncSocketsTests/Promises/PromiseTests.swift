@@ -6,7 +6,7 @@ import SocketTestTraits
 import Testing
 
 /// Attacks on what SECURITY.md promises, in both styles. Scripts/promises.list has all such tests.
-@Suite(.timeLimit(.minutes(20)), .ownThreads) struct PromiseTests {
+@Suite(.timeLimit(.patient), .ownThreads) struct PromiseTests {
     private let listener: RawSocket
 
     init() throws {
@@ -154,7 +154,7 @@ import Testing
         let refusal = try await StyledSocket.refusal {
             switch style {
             case .task: try await socket.connect(to: "example.org", port: 80)
-            case .delegate: try socket.connect(toHost: "example.org", onPort: 80, withTimeout: 300)
+            case .delegate: try socket.connect(toHost: "example.org", onPort: 80, withTimeout: .patient)
             }
         }
         #expect(refusal?.code == .badParameter)

@@ -46,7 +46,7 @@ struct StyledSocket: Sendable {
         case .delegate:
             let recorder = Recorder()
             (socket, self.recorder) = (AsyncSocket(inlineDelegate: recorder), recorder)
-            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
+            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: .patient)
             guard case .connected = try await next(recorder) else { throw Unexpected(description: "connect") }
         }
     }
@@ -62,7 +62,7 @@ struct StyledSocket: Sendable {
 
     func readLine() async throws -> String? {
         guard let recorder else { return try await socket.readLine() }
-        socket.readData(to: Data("\n"), withTimeout: 300, tag: 1)
+        socket.readData(to: Data("\n"), withTimeout: .patient, tag: 1)
         guard case .read(let data, _) = try await next(recorder) else { return nil }
         return String(decoding: data.dropLast(), as: UTF8.self)
     }
@@ -82,7 +82,7 @@ struct StyledSocket: Sendable {
                 )
                 return reading != .served && writing != .served
             }
-            socket.readData(withTimeout: 300, tag: 3)
+            socket.readData(withTimeout: .patient, tag: 3)
             socket.write(Data("a secret\n"), tag: 4)
             return !socket.isConnected && recorder.unread.isEmpty
         }

@@ -54,7 +54,7 @@ final class ChannelEnd {
     func wait(for events: Int16) throws {
         var question = pollfd(fd: descriptor.rawValue, events: events, revents: 0)
         // A signal may interrupt it.
-        while poll(&question, 1, 300_000) != 1 {
+        while poll(&question, 1, Patience.milliseconds) != 1 {
             guard errno == EINTR else { throw Unexpected(description: "no event of \(events) within five minutes") }
         }
     }

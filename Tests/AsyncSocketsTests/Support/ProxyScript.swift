@@ -1,5 +1,6 @@
 import AsyncSockets
 import AsyncSocketsTesting
+import SocketTestSupport
 
 /// The script of a correct proxy of each kind. The client always asks for the host `peer.example:4242`.
 enum ProxyScript: CaseIterable, Sendable {
@@ -51,7 +52,7 @@ enum ProxyScript: CaseIterable, Sendable {
 
 extension AsyncSocket {
     /// Connects to the host of `ProxyScript` through a scripted proxy.
-    func connect(through peer: ScriptedPeer, _ kind: ProxyScript, timeout: Double = 300) throws {
+    func connect(through peer: ScriptedPeer, _ kind: ProxyScript, timeout: Double = .patient) throws {
         proxy = kind.proxy(on: peer.port)
         try connect(toHost: ProxyScript.host, onPort: ProxyScript.port, withTimeout: timeout)
     }

@@ -33,16 +33,16 @@ struct Splice {
         let atNear = Recorder()
         near.changeDelegate(to: atNear)
         if kind == .socks5 {
-            near.readData(toLength: 3, withTimeout: 300, tag: 0)
+            near.readData(toLength: 3, withTimeout: .patient, tag: 0)
             _ = try await atNear.readData()
-            near.write(Data([5, 0]), withTimeout: 300, tag: 0)
-            near.readData(toLength: 19, withTimeout: 300, tag: 0)
+            near.write(Data([5, 0]), withTimeout: .patient, tag: 0)
+            near.readData(toLength: 19, withTimeout: .patient, tag: 0)
         } else {
-            near.readData(to: Data("\r\n\r\n"), withTimeout: 300, tag: 0)
+            near.readData(to: Data("\r\n\r\n"), withTimeout: .patient, tag: 0)
         }
         _ = try await atNear.readData()
-        far.readData(withTimeout: 300, tag: 0)
-        near.write(Data(kind.success) + (try await atFar.readData()), withTimeout: 300, tag: 0)
+        far.readData(withTimeout: .patient, tag: 0)
+        near.write(Data(kind.success) + (try await atFar.readData()), withTimeout: .patient, tag: 0)
         for (source, recorder, target) in [(near, atNear, far), (far, atFar, near)] {
             // Ends with the connection it reads from.
             Task { while true { try await Self.copy(from: source, recorder, to: target) } }
@@ -50,7 +50,7 @@ struct Splice {
     }
 
     private static func copy(from source: AsyncSocket, _ recorder: Recorder, to target: AsyncSocket) async throws {
-        source.readData(withTimeout: 300, tag: 0)
-        target.write(try await recorder.readData(), withTimeout: 300, tag: 0)
+        source.readData(withTimeout: .patient, tag: 0)
+        target.write(try await recorder.readData(), withTimeout: .patient, tag: 0)
     }
 }

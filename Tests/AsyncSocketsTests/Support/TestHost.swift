@@ -23,7 +23,7 @@ extension AsyncSocket {
     }
 
     /// Connects to the host of `client(of:delay:delegate:loop:)`.
-    func connectToHost(withTimeout timeout: Double = 300) throws {
+    func connectToHost(withTimeout timeout: Double = .patient) throws {
         try connect(toHost: "host.test", onPort: 1, withTimeout: timeout)
     }
 }

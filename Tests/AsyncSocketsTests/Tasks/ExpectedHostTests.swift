@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// `TLSSettings.client` expects the host that the program connected to.
-@Suite(.timeLimit(.minutes(20))) struct ExpectedHostTests {
+@Suite(.timeLimit(.patient)) struct ExpectedHostTests {
     /// Settings without a name, which trust the authority of the tests.
     private static func client() throws -> TLSClientSettings {
         var settings = TLSSettings.client

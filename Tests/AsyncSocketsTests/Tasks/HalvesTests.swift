@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Lines that are written, the two halves of a connection, and ports of any type.
-@Suite(.timeLimit(.minutes(20))) struct HalvesTests {
+@Suite(.timeLimit(.patient)) struct HalvesTests {
     @Test(arguments: [false, true]) func oneTaskReadsAndAnotherWrites(isSecure: Bool) async throws {
         let pair = try await SocketPair(isSecure: isSecure)
         let (input, output) = (pair.client.input, pair.client.output)

@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Connections on which nothing moves.
-@Suite(.timeLimit(.minutes(20))) struct IdleTimeoutTests {
+@Suite(.timeLimit(.patient)) struct IdleTimeoutTests {
     enum Loop: CaseIterable {
         case chunks, lines, frames, input
 

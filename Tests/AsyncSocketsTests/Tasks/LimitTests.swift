@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Limits of time, length and number, and where they end.
-@Suite(.timeLimit(.minutes(20))) struct LimitTests {
+@Suite(.timeLimit(.patient)) struct LimitTests {
     /// The bytes are there, so that the read fails without waiting.
     @Test func aReadThatIsTooLongEndsTheConnection() async throws {
         for isSecure in [false, true] {
@@ -62,7 +63,7 @@ import Testing
             try await $0.read(exactly: 5)
         }
         #expect(bytes == Data("hello".utf8))
-        await listener.shutdown(within: .seconds(300))
+        await listener.shutdown(within: .patient)
         try await running.value
     }
 

@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Reads are served in the order in which they were asked for, whatever each of them waits for.
-@Suite(.timeLimit(.minutes(20))) struct ReadOrderTests {
+@Suite(.timeLimit(.patient)) struct ReadOrderTests {
     /// The ways to read that could be served at once with the bytes of another read.
     enum Second: CaseIterable, Sendable {
         case any, exactly, line, frame, borrowed, chunks, frames
@@ -46,7 +47,7 @@ import Testing
             [.send("abcd"), .wait(for: maySend), .send("ef\ng\n"), .expectEnd], isSecure: isSecure)
         let first = Task.immediate { try await socket.readLine() }
         try await eventually("a part is there") { socket.readProgress?.bytesDone == 4 }
-        let later = Task.immediate { try await withDeadline(.seconds(300)) { try await second.read(socket) } }
+        let later = Task.immediate { try await withDeadline(.patient) { try await second.read(socket) } }
         maySend.fire()
         #expect(try await first.value == "abcdef")
         // The kernel may give a part of what has come, which some ways to read return.

@@ -6,7 +6,7 @@ import Testing
 @testable import AsyncSockets
 
 /// Loops over connections to one server.
-@Suite(.timeLimit(.minutes(20)), .ownThreads) struct ReconnectingTests {
+@Suite(.timeLimit(.patient), .ownThreads) struct ReconnectingTests {
     private struct Enough: Error {}
 
     private let fast = BackOff(from: .milliseconds(1), to: .milliseconds(4))

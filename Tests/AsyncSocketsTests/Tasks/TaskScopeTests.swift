@@ -3,12 +3,13 @@ import Foundation
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// The task that a connection belongs to: its reads share a waiter, and one handler for its cancellation.
-@Suite(.timeLimit(.minutes(20))) struct TaskScopeTests {
+@Suite(.timeLimit(.patient)) struct TaskScopeTests {
     /// Calls `body` in the task of a connection to a peer with this script.
     private func scope(
         _ steps: [ScriptedPeer.Step], isSecure: Bool, _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Void
@@ -26,10 +27,10 @@ import Testing
     @Test(arguments: [false, true]) func childTasksReadBesideTheirScope(isSecure: Bool) async throws {
         let maySend = try TestSignal()
         try await scope([.wait(for: maySend), .send("abcdefghi"), .expectEnd], isSecure: isSecure) { socket in
-            let children = (0..<2).map { _ in Task.immediate { try await socket.read(exactly: 3, timeout: .seconds(300)) } }
+            let children = (0..<2).map { _ in Task.immediate { try await socket.read(exactly: 3, timeout: .patient) } }
             try await socket.readWaits()
             maySend.fire()
-            #expect(try await socket.read(exactly: 3, timeout: .seconds(300)) == Data("ghi"))
+            #expect(try await socket.read(exactly: 3, timeout: .patient) == Data("ghi"))
             #expect(try await children[0].value == Data("abc"))
             #expect(try await children[1].value == Data("def"))
         }
@@ -39,13 +40,13 @@ import Testing
     @Test(arguments: [false, true]) func aCancelledChildIsAlone(isSecure: Bool) async throws {
         let maySend = try TestSignal()
         try await scope([.wait(for: maySend), .send("abcdef"), .expectEnd], isSecure: isSecure) { socket in
-            let children = (0..<2).map { _ in Task.immediate { try await socket.read(exactly: 3, timeout: .seconds(300)) } }
+            let children = (0..<2).map { _ in Task.immediate { try await socket.read(exactly: 3, timeout: .patient) } }
             let helper = Task {
                 children[0].cancel()
                 #expect(await children[0].outcome == .cancelled)
                 maySend.fire()
             }
-            let mine = try await socket.read(exactly: 3, timeout: .seconds(300))
+            let mine = try await socket.read(exactly: 3, timeout: .patient)
             let other = try await children[1].value
             #expect(mine == Data("def") && other == Data("abc"))
             await helper.value
@@ -61,7 +62,7 @@ import Testing
         let task = Task {
             try await scope([.wait(for: maySend), .send("abc"), .expectEnd], isSecure: isSecure) { socket in
                 reader.withLock { $0 = socket }
-                outcomes.add(await outcome { try await socket.read(timeout: .seconds(300)) })
+                outcomes.add(await outcome { try await socket.read(timeout: .patient) })
                 guard outcomes.all == [.cancelled] else { return }
                 maySend.fire()
                 // In a task that is not cancelled.
@@ -92,8 +93,8 @@ import Testing
         let task = Task {
             try await scope([.send("abc"), .wait(for: try TestSignal())], isSecure: isSecure) { socket in
                 try await socket.hasBuffered(3)
-                outcomes.add(await outcome { try await socket.readFrame(Canceller(), timeout: .seconds(300)) })
-                outcomes.add(await outcome { try await socket.read(timeout: .seconds(300)) })
+                outcomes.add(await outcome { try await socket.readFrame(Canceller(), timeout: .patient) })
+                outcomes.add(await outcome { try await socket.read(timeout: .patient) })
             }
         }
         _ = await task.result
@@ -106,7 +107,7 @@ import Testing
         try await scope([.wait(for: try TestSignal())], isSecure: false) { socket in
             outcomes.append(await outcome { try await socket.read(timeout: .milliseconds(5)) })
             let late = await outcome {
-                try await withDeadline(.milliseconds(5)) { try await socket.read(timeout: .seconds(300)) }
+                try await withDeadline(.milliseconds(5)) { try await socket.read(timeout: .patient) }
             }
             outcomes += [late, await outcome { try await socket.readLine(timeout: .milliseconds(5)) }]
             #expect(socket.isConnected)

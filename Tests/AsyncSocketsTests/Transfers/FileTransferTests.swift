@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import Glibc
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Files that are sent and received whole.
-@Suite(.timeLimit(.minutes(20))) struct FileTransferTests {
+@Suite(.timeLimit(.patient)) struct FileTransferTests {
     private let folder: TemporaryFolder
     /// Where the files of the tests are received.
     private let path: String

@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A task decides about the peer, and what happens around a handshake that fails.
-@Suite(.timeLimit(.minutes(20))) struct AsyncTrustTests {
+@Suite(.timeLimit(.patient)) struct AsyncTrustTests {
     private struct Refused: Error {}
 
     private func settings(_ change: (inout TLSClientSettings) -> Void = { _ in }) throws -> TLSClientSettings {

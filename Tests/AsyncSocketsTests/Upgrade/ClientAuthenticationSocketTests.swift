@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Servers that ask their clients for certificates after the handshake, over real sockets.
-@Suite(.timeLimit(.minutes(20))) struct ClientAuthenticationSocketTests {
+@Suite(.timeLimit(.patient)) struct ClientAuthenticationSocketTests {
     private struct Refused: Error {}
 
     private var client: TLSClientSettings
@@ -269,11 +270,11 @@ import Testing
         var server = server
         server.trustEvaluation = .delegate
         try await link.secure(client: client, server: server)
-        link.server.readData(withTimeout: 300, tag: 1)
+        link.server.readData(withTimeout: .patient, tag: 1)
         try link.server.beginClientCertificateRequest()
         let (trust, answer) = try await link.atServer.asked()
         #expect(trust.peer == .client && trust.leaf?.commonName == "alice")
-        link.client.write(Data("after"), withTimeout: 300, tag: 0)
+        link.client.write(Data("after"), withTimeout: .patient, tag: 0)
         answer(isAccepted)
         guard isAccepted else {
             #expect(try await link.atServer.disconnected()?.tls?.code == .trustRejected)
@@ -290,7 +291,7 @@ import Testing
         var server = server
         server.trustEvaluation = .delegate
         try await link.secure(client: client, server: server)
-        link.server.readData(withTimeout: 300, tag: 1)
+        link.server.readData(withTimeout: .patient, tag: 1)
         try link.server.beginClientCertificateRequest()
         let (_, first) = try await link.atServer.asked()
         first(true)
@@ -310,8 +311,8 @@ import Testing
         try link.server.beginClientCertificateRequest()
         guard case .failure(let error) = try await link.atServer.requestedCertificate() else { throw Refused() }
         #expect(error.tls?.code == .postHandshakeAuthenticationUnavailable)
-        link.client.write(Data("still here"), withTimeout: 300, tag: 0)
-        link.server.readData(withTimeout: 300, tag: 1)
+        link.client.write(Data("still here"), withTimeout: .patient, tag: 0)
+        link.server.readData(withTimeout: .patient, tag: 1)
         #expect(try await link.atServer.readText() == "still here")
     }
 }

@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// A thread closes a socket while a callback of the socket begins TLS.
-@Suite(.timeLimit(.minutes(20))) struct ClosingUpgradeTests {
+@Suite(.timeLimit(.patient)) struct ClosingUpgradeTests {
     enum Closing: CaseIterable, Sendable {
         case atOnce, afterWriting, ofOurSide
 
@@ -44,11 +45,11 @@ import Testing
                 refusal.withLock { $0 = error.code }
             }
             let secret = Data("secret")
-            secret.withUnsafeBytes { socket.write($0.bytes, withTimeout: 300, tag: 1) }
-            socket.write(secret, withTimeout: 300, tag: 2)
+            secret.withUnsafeBytes { socket.write($0.bytes, withTimeout: .patient, tag: 1) }
+            socket.write(secret, withTimeout: .patient, tag: 2)
         }
         let socket = try AsyncSocket(adopting: own.duplicate(), inlineDelegate: recorder)
-        socket.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        socket.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         try peer.send("go\r\n")
         #expect(try await recorder.readText() == "go\r\n")
         closing.perform(on: socket)

@@ -2,19 +2,20 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Early data over real sockets.
-@Suite(.timeLimit(.minutes(20))) struct EarlyDataSocketTests {
+@Suite(.timeLimit(.patient)) struct EarlyDataSocketTests {
     private let requests = Findings<String>()
     private let lines = Findings<String>()
     private let sessions = Findings<TLSSession>()
 
     private func settings(answering: Bool = false) throws -> TLSServerSettings {
         var settings = try TestCertificates.server()
-        settings.handshakeTimeout = .seconds(300)
+        settings.handshakeTimeout = .patient
         let responder = TLSEarlyDataResponder { [requests] request in
             requests.add(String(decoding: request.bytes, as: UTF8.self))
             return request.bytes.starts(with: Array("GET".utf8)) ? .send(Array("got it\n".utf8)) : .afterHandshake
@@ -38,7 +39,7 @@ import Testing
 
     private func client(_ session: TLSResumableSession? = nil, sending text: String? = nil) throws -> TLSClientSettings {
         var settings = try TestCertificates.client()
-        settings.handshakeTimeout = .seconds(300)
+        settings.handshakeTimeout = .patient
         settings.resumption = session.map { .session($0) } ?? .store(TLSSessionMemory())
         settings.earlyData = text.map { TLSEarlyData(Array($0.utf8)) }
         return settings
@@ -129,7 +130,7 @@ import Testing
         let spy = try RawSocket.listening()
         let recorder = Recorder()
         let victim = AsyncSocket(inlineDelegate: recorder)
-        try victim.connect(toHost: "127.0.0.1", onPort: spy.localPort, withTimeout: 300)
+        try victim.connect(toHost: "127.0.0.1", onPort: spy.localPort, withTimeout: .patient)
         try await recorder.connected()
         try victim.beginTLS(settings: settings)
         let caught = try spy.accepted()
@@ -198,10 +199,10 @@ import Testing
             let link = try await Link.make()
             try await link.secure(client: client, server: server)
             #expect(link.client.tlsSession?.earlyData == outcome && link.server.tlsSession?.earlyData == outcome)
-            link.server.readData(to: Data("\n".utf8), withTimeout: 300, tag: 0)
+            link.server.readData(to: Data("\n".utf8), withTimeout: .patient, tag: 0)
             #expect(try await link.atServer.readText() == "hello\n")
-            link.server.write(Data("!".utf8), withTimeout: 300, tag: 0)
-            link.client.readData(toLength: 1, withTimeout: 300, tag: 0)
+            link.server.write(Data("!".utf8), withTimeout: .patient, tag: 0)
+            link.client.readData(toLength: 1, withTimeout: .patient, tag: 0)
             #expect(try await link.atClient.readText() == "!")
             client.resumption = .session(try #require(link.client.tlsSession?.resumable))
         }
@@ -221,10 +222,10 @@ import Testing
         // On a busy machine the client may come too late for the shorter limits.
         for limit in [0.3, 3, 30] {
             let link = try await Link.make()
-            server.handshakeTimeout = .seconds(300)
+            server.handshakeTimeout = .patient
             try await link.secure(client: client(), server: server)
-            link.server.write(Data("!".utf8), withTimeout: 300, tag: 0)
-            link.client.readData(toLength: 1, withTimeout: 300, tag: 0)
+            link.server.write(Data("!".utf8), withTimeout: .patient, tag: 0)
+            link.client.readData(toLength: 1, withTimeout: .patient, tag: 0)
             #expect(try await link.atClient.readText() == "!")
             let peer = try await SocketPair()
             server.handshakeTimeout = .seconds(limit)

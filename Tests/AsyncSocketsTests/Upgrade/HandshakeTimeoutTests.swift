@@ -1,10 +1,11 @@
 import AsyncSockets
 import AsyncSocketsTesting
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A handshake takes too long: the peer gets an alert before the FIN.
-@Suite(.timeLimit(.minutes(20))) struct HandshakeTimeoutTests {
+@Suite(.timeLimit(.patient)) struct HandshakeTimeoutTests {
     /// user_canceled, then close_notify (RFC 8446, 6.1), both warnings in plaintext.
     private static let goodbye: [UInt8] = [21, 3, 3, 0, 2, 1, 90, 21, 3, 3, 0, 2, 1, 0]
 
@@ -14,7 +15,7 @@ import Testing
         ])
         let recorder = Recorder()
         let client = AsyncSocket(inlineDelegate: recorder)
-        try client.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: 300)
+        try client.connect(toHost: "127.0.0.1", onPort: peer.port, withTimeout: .patient)
         var settings = try TestCertificates.client()
         settings.handshakeTimeout = .seconds(0.1)
         try client.beginTLS(settings: settings)

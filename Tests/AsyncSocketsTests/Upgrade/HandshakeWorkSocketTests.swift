@@ -1,11 +1,12 @@
 import AsyncSocketsTesting
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Handshakes with keys that sign slowly, which leave the event loop, over real sockets.
-@Suite(.timeLimit(.minutes(20))) struct HandshakeWorkSocketTests {
+@Suite(.timeLimit(.patient)) struct HandshakeWorkSocketTests {
     private static let identities = Result {
         let server = try TestCertificates.authority.issue(.server(names: ["localhost"]), keyType: .rsa3072).identity()
         return (server, try TestCertificates.authority.issue(.client(commonName: "alice"), keyType: .rsa3072).identity())
@@ -65,7 +66,7 @@ import Testing
     @Test func aTimeoutMeanwhileIsATimeout() async throws {
         var (client, server) = try Self.settings(.tls13)
         server.handshakeTimeout = .seconds(0.000_1)
-        client.handshakeTimeout = .seconds(300)
+        client.handshakeTimeout = .patient
         let link = try await Link.make()
         try link.startTLS(client: client, server: server)
         let error = try await link.atServer.disconnected()

@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Pre-shared keys over real sockets, with tasks and with delegates.
-@Suite(.timeLimit(.minutes(20))) struct PreSharedKeySocketTests {
+@Suite(.timeLimit(.patient)) struct PreSharedKeySocketTests {
     private static let bytes = Array("a key of 24 bytes, ASCII".utf8)
     private let alice = Array("alice".utf8)
 

@@ -2,13 +2,14 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Raw public keys over real sockets, with tasks and with delegates. With an OpenSSL older than 3.2 each test
 /// checks that its settings are an error.
-@Suite(.timeLimit(.minutes(20))) struct RawPublicKeySocketTests {
+@Suite(.timeLimit(.patient)) struct RawPublicKeySocketTests {
     private let client: TLSClientSettings
     private let server: TLSServerSettings
     private let clientKey: [UInt8]

@@ -3,11 +3,12 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A program that ignores every error (`try?` everywhere, no delegate method but `didRead`) meets a peer that
 /// fails at each step: it never sends a secret byte in plaintext.
-@Suite(.timeLimit(.minutes(20))) struct RecklessProgramTests {
+@Suite(.timeLimit(.patient)) struct RecklessProgramTests {
     private static let secret = "the password is swordfish"
 
     /// A mail client that upgrades, and then sends its secret, whatever happens.

@@ -1,47 +1,48 @@
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// `startTLS` between two of our sockets.
-@Suite(.timeLimit(.minutes(20))) struct StartTLSTests {
+@Suite(.timeLimit(.patient)) struct StartTLSTests {
     // MARK: - The upgrade
 
     @Test(arguments: TLSVersion.tested, Link.Delivery.allCases)
     func plaintextBecomesTLSOnALiveConnection(_ version: TLSVersion, _ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
-        link.client.write(Data("STARTTLS\r\n"), withTimeout: 300, tag: 0)
-        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        link.client.write(Data("STARTTLS\r\n"), withTimeout: .patient, tag: 0)
+        link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readText() == "STARTTLS\r\n")
         #expect(try await link.atClient.wrote() == 0)
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
-        link.client.write(Data("secret\r\n"), withTimeout: 300, tag: 1)
-        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 1)
+        link.client.write(Data("secret\r\n"), withTimeout: .patient, tag: 1)
+        link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
         #expect(try await link.atServer.readText() == "secret\r\n")
-        link.server.write(Data("answer\r\n"), withTimeout: 300, tag: 2)
-        link.client.readData(to: .lineEnd, withTimeout: 300, tag: 2)
+        link.server.write(Data("answer\r\n"), withTimeout: .patient, tag: 2)
+        link.client.readData(to: .lineEnd, withTimeout: .patient, tag: 2)
         #expect(try await link.atClient.readText() == "answer\r\n")
     }
 
     @Test(arguments: Link.Delivery.allCases)
     func theHandshakeWaitsForEarlierReadsAndWrites(_ delivery: Link.Delivery) async throws {
         let link = try await Link.make(delivery)
-        link.client.write(Data("STARTTLS\r\n"), withTimeout: 300, tag: 1)
-        link.client.readData(to: .lineEnd, withTimeout: 300, tag: 2)
+        link.client.write(Data("STARTTLS\r\n"), withTimeout: .patient, tag: 1)
+        link.client.readData(to: .lineEnd, withTimeout: .patient, tag: 2)
         try link.client.beginTLS(settings: TestCertificates.client())
-        link.client.write(Data("secret\r\n"), withTimeout: 300, tag: 3)
-        link.client.readData(to: .lineEnd, withTimeout: 300, tag: 4)
+        link.client.write(Data("secret\r\n"), withTimeout: .patient, tag: 3)
+        link.client.readData(to: .lineEnd, withTimeout: .patient, tag: 4)
         #expect(!link.client.isSecure)
         #expect(try await link.atClient.wrote() == 1)
 
-        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 1)
+        link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
         #expect(try await link.atServer.readText() == "STARTTLS\r\n")
-        link.server.write(Data("220 go\r\n"), withTimeout: 300, tag: 2)
+        link.server.write(Data("220 go\r\n"), withTimeout: .patient, tag: 2)
         try link.server.beginTLS(settings: TestCertificates.server())
-        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 3)
-        link.server.write(Data("answer\r\n"), withTimeout: 300, tag: 4)
+        link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 3)
+        link.server.write(Data("answer\r\n"), withTimeout: .patient, tag: 4)
         #expect(try await link.atServer.wrote() == 2)
         try await link.atServer.secured()
         #expect(try await link.atServer.readText() == "secret\r\n")
@@ -56,15 +57,15 @@ import Testing
         let atListener = Recorder { _, told in
             guard case .accepted(let socket) = told else { return }
             try? socket.beginTLS(settings: server)
-            socket.write(Data("hello\r\n"), withTimeout: 300, tag: 0)
+            socket.write(Data("hello\r\n"), withTimeout: .patient, tag: 0)
         }
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let atClient = Recorder()
         let client = AsyncSocket(inlineDelegate: atClient)
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         try client.beginTLS(settings: TestCertificates.client())
-        client.readData(to: .lineEnd, withTimeout: 300, tag: 0)
+        client.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
         try await atClient.connected()
         try await atClient.secured()
         #expect(try await atClient.readText() == "hello\r\n")
@@ -96,10 +97,10 @@ import Testing
         let link = try await Link.make()
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
         let data = pattern(3_000_000)
-        link.client.write(data, withTimeout: 300, tag: 1)
-        link.server.write(data, withTimeout: 300, tag: 2)
-        link.server.readData(toLength: data.count, withTimeout: 300, tag: 3)
-        link.client.readData(toLength: data.count, withTimeout: 300, tag: 4)
+        link.client.write(data, withTimeout: .patient, tag: 1)
+        link.server.write(data, withTimeout: .patient, tag: 2)
+        link.server.readData(toLength: data.count, withTimeout: .patient, tag: 3)
+        link.client.readData(toLength: data.count, withTimeout: .patient, tag: 4)
         #expect(try await link.atServer.readData() == data)
         #expect(try await link.atClient.readData() == data)
     }
@@ -109,10 +110,10 @@ import Testing
         try await link.secure(client: TestCertificates.client(), server: TestCertificates.server())
         var expected = ""
         for number in 0..<2_000 {
-            link.client.write(Data("\(number),"), withTimeout: 300, tag: number)
+            link.client.write(Data("\(number),"), withTimeout: .patient, tag: number)
             expected += "\(number),"
         }
-        link.server.readData(toLength: expected.utf8.count, withTimeout: 300, tag: 0)
+        link.server.readData(toLength: expected.utf8.count, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readText() == expected)
         for number in 0..<2_000 { #expect(try await link.atClient.wrote() == number) }
     }
@@ -125,8 +126,8 @@ import Testing
         let error = #expect(throws: AsyncSocketError.self) { try link.client.beginTLS(settings: TestCertificates.client()) }
         #expect(error?.code == .badConfiguration)
         #expect(error?.blame == .caller)
-        link.client.write(Data("still secure"), withTimeout: 300, tag: 0)
-        link.server.readData(toLength: 12, withTimeout: 300, tag: 0)
+        link.client.write(Data("still secure"), withTimeout: .patient, tag: 0)
+        link.server.readData(toLength: 12, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readText() == "still secure")
     }
 
@@ -146,7 +147,7 @@ import Testing
     @Test(arguments: Link.Delivery.allCases, [false, true])
     func aSettingsErrorEndsTheConnection(_ delivery: Link.Delivery, asServer: Bool) async throws {
         let link = try await Link.make(delivery)
-        link.client.write(Data("before\r\n"), withTimeout: 300, tag: 0)
+        link.client.write(Data("before\r\n"), withTimeout: .patient, tag: 0)
         #expect(try await link.atClient.wrote() == 0)
         let thrown = #expect(throws: AsyncSocketError.self) {
             if asServer {
@@ -157,8 +158,8 @@ import Testing
         }
         #expect(thrown?.code == .tls)
         #expect(thrown?.blame == .caller)
-        link.client.write(Data("secret"), withTimeout: 300, tag: 1)
-        link.server.readDataToEnd(withTimeout: 300)
+        link.client.write(Data("secret"), withTimeout: .patient, tag: 1)
+        link.server.readDataToEnd(withTimeout: .patient)
         #expect(try await link.atServer.readText() == "before\r\n")
         #expect(try await link.atClient.disconnected() == thrown)
     }
@@ -169,7 +170,7 @@ import Testing
         let atListener = Recorder { _, told in
             guard case .accepted(let socket) = told else { return }
             try? socket.beginTLS(settings: settings)
-            socket.write(Data("secret"), withTimeout: 300, tag: 0)
+            socket.write(Data("secret"), withTimeout: .patient, tag: 0)
         }
         let listener = AsyncSocket(inlineDelegate: atListener)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
@@ -186,10 +187,10 @@ import Testing
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         let settings = Self.broken(try TestCertificates.client())
         let thrown = #expect(throws: AsyncSocketError.self) { try socket.beginTLS(settings: settings) }
-        socket.write(Data("secret"), withTimeout: 300, tag: 0)
+        socket.write(Data("secret"), withTimeout: .patient, tag: 0)
         while true {
             let told = await recorder.next()
             if case .connected = told { continue }
@@ -207,7 +208,7 @@ import Testing
         for _ in 0..<40 {
             let recorder = Recorder()
             let socket = AsyncSocket(inlineDelegate: recorder)
-            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
+            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: .patient)
             try socket.beginTLS(settings: TestCertificates.client())
             let error = try await recorder.disconnected()
             #expect(error?.code == .connectFailed)
@@ -219,7 +220,7 @@ import Testing
         let refusing = try RawSocket.refusing()
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: refusing.localPort, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: refusing.localPort, withTimeout: .patient)
         #expect(try await recorder.disconnected()?.code == .connectFailed)
         let operations = Operations()
         operations.read(.anyBytes, on: socket)
@@ -235,12 +236,12 @@ import Testing
     func bytesBeforeTheCloseNotifyStayReadable(_ version: TLSVersion) async throws {
         let link = try await Link.make()
         try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
-        link.server.write(Data("last words"), withTimeout: 300, tag: 0)
+        link.server.write(Data("last words"), withTimeout: .patient, tag: 0)
         link.server.disconnectAfterWriting()
         #expect(try await link.atServer.disconnected() == nil)
-        link.client.readData(toLength: 4, withTimeout: 300, tag: 1)
+        link.client.readData(toLength: 4, withTimeout: .patient, tag: 1)
         #expect(try await link.atClient.readText() == "last")
-        link.client.readData(toLength: 6, withTimeout: 300, tag: 2)
+        link.client.readData(toLength: 6, withTimeout: .patient, tag: 2)
         #expect(try await link.atClient.readText() == " words")
         #expect(try await link.atClient.disconnected()?.code == .closedByPeer)
     }

@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Which peers are trusted, and what happens until that is decided.
-@Suite(.timeLimit(.minutes(20))) struct TrustTests {
+@Suite(.timeLimit(.patient)) struct TrustTests {
     // MARK: - OpenSSL's verdict
 
     private func failure(client: TLSClientSettings, server: TLSServerSettings) async throws -> (
@@ -13,8 +14,8 @@ import Testing
     ) {
         let link = try await Link.make()
         try link.startTLS(client: client, server: server)
-        link.client.readData(withTimeout: 300, tag: 0)
-        link.server.readData(withTimeout: 300, tag: 0)
+        link.client.readData(withTimeout: .patient, tag: 0)
+        link.server.readData(withTimeout: .patient, tag: 0)
         let atClient = try await link.atClient.disconnected()
         let atServer = try await link.atServer.disconnected()
         return (try #require(atClient), try #require(atServer))
@@ -113,8 +114,8 @@ import Testing
         try await link.atClient.secured()
         try await link.atServer.secured()
         answer(false)
-        link.client.write(Data("x"), withTimeout: 300, tag: 0)
-        link.server.readData(toLength: 1, withTimeout: 300, tag: 0)
+        link.client.write(Data("x"), withTimeout: .patient, tag: 0)
+        link.server.readData(toLength: 1, withTimeout: .patient, tag: 0)
         #expect(try await link.atServer.readText() == "x")
     }
 
@@ -167,7 +168,7 @@ import Testing
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let silent = Silent()
         let client = AsyncSocket(inlineDelegate: silent)
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         var settings = try TestCertificates.client()
         settings.trustEvaluation = .manual
         try client.beginTLS(settings: settings)
@@ -204,9 +205,9 @@ import Testing
         var (client, server) = try TestCertificates.mutual()
         server.trustEvaluation = .delegate
         try link.startTLS(client: client.only(version), server: server)
-        link.client.write(Data("too early?\r\n"), withTimeout: 300, tag: 0)
-        link.server.readData(to: .lineEnd, withTimeout: 300, tag: 0)
-        link.server.write(Data("not yet\r\n"), withTimeout: 300, tag: 1)
+        link.client.write(Data("too early?\r\n"), withTimeout: .patient, tag: 0)
+        link.server.readData(to: .lineEnd, withTimeout: .patient, tag: 0)
+        link.server.write(Data("not yet\r\n"), withTimeout: .patient, tag: 1)
         let (trust, answer) = try await link.atServer.asked()
         #expect(trust.chain.first?.commonName == "alice")
         if version == .tls13 {
@@ -219,7 +220,7 @@ import Testing
         answer(true)
         try await link.atServer.secured()
         #expect(try await link.atServer.readText() == "too early?\r\n")
-        link.client.readData(to: .lineEnd, withTimeout: 300, tag: 1)
+        link.client.readData(to: .lineEnd, withTimeout: .patient, tag: 1)
         if version == .tls12 { try await link.atClient.secured() }
         #expect(try await link.atClient.readText() == "not yet\r\n")
     }
@@ -230,7 +231,7 @@ import Testing
         var (client, server) = try TestCertificates.mutual()
         server.trustEvaluation = .delegate
         try link.startTLS(client: client.only(version), server: server)
-        link.client.write(Data("secret\r\n"), withTimeout: 300, tag: 0)
+        link.client.write(Data("secret\r\n"), withTimeout: .patient, tag: 0)
         link.client.readData(withTimeout: -1, tag: 0)
         link.server.readData(withTimeout: -1, tag: 0)
         link.server.write(Data("forbidden"), withTimeout: -1, tag: 0)

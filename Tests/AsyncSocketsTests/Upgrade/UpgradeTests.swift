@@ -4,12 +4,13 @@ import SocketBuffers
 import SocketCore
 import SocketTLS
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Transcripts of `Upgrade`: two of them over a wire that the test carries, without turns and without loops.
-@Suite(.timeLimit(.minutes(20))) struct UpgradeTests {
+@Suite(.timeLimit(.patient)) struct UpgradeTests {
     /// One side: what its delegate gets, and which messages it has been sent.
     private final class Side: PartOwner, @unchecked Sendable {
         // Unchecked: a test uses it on one thread, except for `posted`.

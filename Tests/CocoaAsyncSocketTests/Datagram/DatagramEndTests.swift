@@ -2,9 +2,10 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct DatagramEndTests {
+@Suite(.timeLimit(.patient)) struct DatagramEndTests {
     @Test func closingIsToldOnceAndLast() async throws {
         let pair = try Pair()
         pair.send("x", tag: 1)

@@ -2,6 +2,7 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Two UDP sockets on one machine, with their diaries.
@@ -23,7 +24,7 @@ struct Pair {
     }
 }
 
-@Suite(.timeLimit(.minutes(20))) struct DatagramTests {
+@Suite(.timeLimit(.patient)) struct DatagramTests {
     private func code(_ body: () throws -> Void) -> GCDAsyncUdpSocketError.Code? {
         do { try body() } catch { return (error as? GCDAsyncUdpSocketError)?.code }
         return nil

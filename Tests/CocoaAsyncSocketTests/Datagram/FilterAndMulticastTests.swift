@@ -2,9 +2,10 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct FilterAndMulticastTests {
+@Suite(.timeLimit(.patient)) struct FilterAndMulticastTests {
     @Test func filtersDropAndMarkAndADroppedSendCountsAsSent() async throws {
         let pair = try Pair()
         let queue = DispatchQueue(label: "filters")

@@ -3,6 +3,7 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A subclass of Swift 6 with an initializer of its own.
@@ -15,7 +16,7 @@ private final class StrictSocket: GCDAsyncSocket {
     }
 }
 
-@Suite(.timeLimit(.minutes(20))) struct AcceptingTests {
+@Suite(.timeLimit(.patient)) struct AcceptingTests {
     @Test func oneListenerServesBothFamiliesOnOnePort() async throws {
         let diary = Diary()
         let listener = makeSocket(diary)

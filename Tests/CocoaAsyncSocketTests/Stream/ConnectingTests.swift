@@ -3,9 +3,10 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct ConnectingTests {
+@Suite(.timeLimit(.patient)) struct ConnectingTests {
     private func code(_ body: () throws -> Void) -> GCDAsyncSocketError.Code? {
         do { try body() } catch { return (error as? GCDAsyncSocketError)?.code }
         return nil
@@ -15,10 +16,10 @@ import Testing
         let address = try #require(try GCDAsyncSocket.lookupHost("127.0.0.1", port: 1)[0] as? Data)
         let forms: [(GCDAsyncSocket, UInt16, Data) throws -> Void] = [
             { socket, port, _ in try socket.connect(toHost: "127.0.0.1", onPort: port) },
-            { socket, port, _ in try socket.connect(toHost: "localhost", onPort: port, withTimeout: 300) },
+            { socket, port, _ in try socket.connect(toHost: "localhost", onPort: port, withTimeout: .patient) },
             { socket, port, _ in try socket.connect(toHost: "127.0.0.1", onPort: port, viaInterface: "lo", withTimeout: -1) },
             { socket, _, address in try socket.connect(toAddress: address) },
-            { socket, _, address in try socket.connect(toAddress: address, withTimeout: 300) },
+            { socket, _, address in try socket.connect(toAddress: address, withTimeout: .patient) },
             { socket, _, address in try socket.connect(toAddress: address, viaInterface: "127.0.0.1", withTimeout: -1) },
         ]
         for form in forms {
@@ -56,7 +57,7 @@ import Testing
         let listener = makeSocket(atListener)
         try listener.accept(on: url)
         let client = makeSocket(atClient)
-        try client.connect(to: url, withTimeout: 300)
+        try client.connect(to: url, withTimeout: .patient)
         try await atClient.wait(for: "connected to \(url.lastPathComponent)")
         try await atListener.wait(for: "accepted")
         #expect(client.connectedUrl?.path == url.path && client.connectedHost == nil && client.connectedPort == 0)
@@ -172,7 +173,7 @@ import Testing
         #expect(try await atListener.end() == nil)
         let diary = Diary()
         let socket = makeSocket(diary)
-        try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: .patient)
         let error = try #require(try await diary.end())
         #expect(error.domain == NSPOSIXErrorDomain && error.code == Int(ECONNREFUSED))
         #expect(error.localizedDescription == "Connection refused")

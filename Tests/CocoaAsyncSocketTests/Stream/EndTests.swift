@@ -3,9 +3,10 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct EndTests {
+@Suite(.timeLimit(.patient)) struct EndTests {
     @Test func disconnectTakesEffectAtOnceAndIsToldOnceAndLast() async throws {
         let wire = try await Wire.make()
         wire.client.readData(withTimeout: -1, tag: 1)

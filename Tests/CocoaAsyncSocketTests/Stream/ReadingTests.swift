@@ -3,9 +3,10 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct ReadingTests {
+@Suite(.timeLimit(.patient)) struct ReadingTests {
     /// A socket that has connected to a peer with a script.
     private func connect(_ steps: [ScriptedPeer.Step]) throws -> (GCDAsyncSocket, Diary, ScriptedPeer) {
         let peer = try ScriptedPeer.listening(steps)
@@ -19,7 +20,7 @@ import Testing
         let (socket, diary, peer) = try connect([.send("4321line\r\nrest\0tail")])
         socket.readData(toLength: 4, withTimeout: -1, tag: 1)
         socket.readData(to: GCDAsyncSocket.crlfData(), withTimeout: -1, tag: 2)
-        socket.readData(to: GCDAsyncSocket.zeroData(), withTimeout: 300, maxLength: 5, tag: 3)
+        socket.readData(to: GCDAsyncSocket.zeroData(), withTimeout: .patient, maxLength: 5, tag: 3)
         socket.readData(withTimeout: -1, buffer: nil, bufferOffset: 0, maxLength: 2, tag: 4)
         socket.readData(withTimeout: -1, tag: 5)
         try await diary.wait(for: "read 5: il")

@@ -3,9 +3,10 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct TimeoutTests {
+@Suite(.timeLimit(.patient)) struct TimeoutTests {
     @Test func aReadTimesOutWithTheBytesThatItHas() async throws {
         let wire = try await Wire.make()
         wire.server.write(Data("abc".utf8), withTimeout: -1, tag: 1)
@@ -20,7 +21,7 @@ import Testing
 
     @Test func theDelegateExtendsAReadAndIsAskedAgain() async throws {
         let wire = try await Wire.make()
-        wire.atClient.extraTimes = [0.01, 300]
+        wire.atClient.extraTimes = [0.01, .patient]
         wire.client.readData(toLength: 5, withTimeout: 0.01, tag: 7)
         try await eventually("the delegate was asked twice") {
             wire.atClient.lines.filter { $0 == "late read 7 with 0" }.count == 2
@@ -43,7 +44,7 @@ import Testing
         let wire = try await Wire.make()
         wire.client.readData(toLength: 2, withTimeout: -1, tag: 1)
         // It would be late if its time counted from now.
-        wire.client.readData(toLength: 2, withTimeout: 300, tag: 2)
+        wire.client.readData(toLength: 2, withTimeout: .patient, tag: 2)
         wire.server.write(Data("abcd".utf8), withTimeout: -1, tag: 1)
         try await wire.atClient.wait(for: "read 2: cd")
         #expect(!wire.atClient.has(prefix: "late"))

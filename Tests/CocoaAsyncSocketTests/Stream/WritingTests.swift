@@ -3,9 +3,10 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct WritingTests {
+@Suite(.timeLimit(.patient)) struct WritingTests {
     @Test func nothingToWriteHasNoCallback() async throws {
         let wire = try await Wire.make()
         wire.client.write(nil, withTimeout: -1, tag: 1)

@@ -3,6 +3,7 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A delegate of Swift 6, on the main actor.
@@ -14,7 +15,7 @@ import Testing
     }
 }
 
-@Suite(.timeLimit(.minutes(20))) struct DelegateShapeTests {
+@Suite(.timeLimit(.patient)) struct DelegateShapeTests {
     @Test func aDelegateWithoutTheTimeoutMethodsTimesOut() async throws {
         let peer = try ScriptedPeer.listening([.expectEnd])
         let delegate = ReadersDelegate()

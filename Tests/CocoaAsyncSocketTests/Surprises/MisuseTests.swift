@@ -1,10 +1,11 @@
 import CocoaAsyncSocket
 import CocoaClients
 import Foundation
+import SocketTestTraits
 import Testing
 
 /// The errors of misuse have the codes and the words of the original.
-@Suite(.timeLimit(.minutes(20))) struct MisuseTests {
+@Suite(.timeLimit(.patient)) struct MisuseTests {
     private let unknown = "Unknown interface. Specify valid interface by name (e.g. \"en1\") or IP address."
 
     private func refusal(_ body: () throws -> Void) -> String? {

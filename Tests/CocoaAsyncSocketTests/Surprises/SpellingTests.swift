@@ -2,9 +2,10 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct SpellingTests {
+@Suite(.timeLimit(.patient)) struct SpellingTests {
     private func address(_ host: String, port: UInt16 = 80) throws -> Data {
         let addresses = try GCDAsyncSocket.lookupHost(host, port: port)
         return try #require(addresses[0] as? Data)

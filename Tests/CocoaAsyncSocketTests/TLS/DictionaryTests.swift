@@ -4,9 +4,10 @@ import CocoaClients
 import Foundation
 import SocketTLS
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct DictionaryTests {
+@Suite(.timeLimit(.patient)) struct DictionaryTests {
     /// The error with which a connection ends that begins TLS with these settings, and the peer's bytes.
     private func end(of settings: [String: NSObject]) async throws -> (error: NSError?, seen: String) {
         let peer = try ScriptedPeer.listening([.expect("STARTTLS\r\n"), .expectEnd])

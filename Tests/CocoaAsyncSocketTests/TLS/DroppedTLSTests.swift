@@ -2,12 +2,13 @@ import CocoaClients
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 @testable import CocoaAsyncSocket
 
-@Suite(.timeLimit(.minutes(20))) struct DroppedTLSTests {
+@Suite(.timeLimit(.patient)) struct DroppedTLSTests {
     /// Another thread disconnects, and has only said so when TLS begins and a secret is written.
     @Test func nothingLeavesBehindADroppedStartTLS() async throws {
         let wire = try await Wire.make()

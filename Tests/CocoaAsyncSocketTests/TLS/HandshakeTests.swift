@@ -5,6 +5,7 @@ import CocoaClients
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// The settings of a server with a PKCS#12 identity, and of a client that trusts its authority.
@@ -27,7 +28,7 @@ enum TestSettings {
     }
 }
 
-@Suite(.timeLimit(.minutes(20))) struct HandshakeTests {
+@Suite(.timeLimit(.patient)) struct HandshakeTests {
     @Test func plaintextBecomesTLSOnALiveConnection() async throws {
         let wire = try await Wire.make()
         wire.client.write(Data("STARTTLS\n".utf8), withTimeout: -1, tag: 1)

@@ -3,10 +3,11 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Peers that others wrote: `openssl s_client`, and the TLS of Python.
-@Suite(.timeLimit(.minutes(20))) struct OtherProgramsTests {
+@Suite(.timeLimit(.patient)) struct OtherProgramsTests {
     private let folder: URL
     private let files: (certificate: String, key: String)
     private let root: String

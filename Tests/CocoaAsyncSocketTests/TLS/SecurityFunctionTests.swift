@@ -3,9 +3,10 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct SecurityFunctionTests {
+@Suite(.timeLimit(.patient)) struct SecurityFunctionTests {
     @Test func aPKCS12FileHasAnIdentityAndItsChain() throws {
         let made = try TestIdentity.make()
         #expect(made.chain.count >= 1 && SecCertificateCopySubjectSummary(made.certificate) == "localhost")

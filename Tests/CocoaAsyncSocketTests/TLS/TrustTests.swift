@@ -4,9 +4,10 @@ import CocoaAsyncSocket
 import CocoaClients
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct TrustTests {
+@Suite(.timeLimit(.patient)) struct TrustTests {
     /// Connects to a server with `settings`, and begins TLS; returns the diary of the client.
     private func begin(
         _ client: [String: NSObject], host: String = "localhost", server: TLSServerSettings? = nil, _ diary: Diary = Diary()

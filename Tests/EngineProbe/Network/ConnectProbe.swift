@@ -26,7 +26,7 @@ enum ConnectProbe {
     private static func disconnectWhileConnecting(to hosts: [FullBacklog], on loop: EventLoop, rounds: Int) throws {
         for round in 0..<rounds {
             let (client, witness) = makeClient(to: hosts, on: loop)
-            try client.connect(toHost: "host.test", onPort: 1, withTimeout: 300)
+            try client.connect(toHost: "host.test", onPort: 1, withTimeout: .patient)
             if round % 3 > 0 { try witness.awaitAttempts(round % 3 == 1 ? 1 : hosts.count) }
             client.disconnect()
             guard try witness.end() == nil else { throw ProbeFailure(description: "an error instead of a plain end") }

@@ -2,6 +2,7 @@ internal import AsyncSockets
 internal import Foundation
 internal import SocketBuffers
 internal import SocketCore
+internal import SocketTestSupport
 
 /// What depends on the machine's interfaces: run in a network namespace of its own.
 enum NamespaceProbe {
@@ -44,7 +45,7 @@ enum NamespaceProbe {
     static func runWithoutResolver() throws {
         let party = Party()
         let client = AsyncSocket(inlineDelegate: party)
-        try client.connect(toHost: "some.example", onPort: 1, withTimeout: 300)
+        try client.connect(toHost: "some.example", onPort: 1, withTimeout: .patient)
         guard case nil = try party.outcomes.next(), let error = party.errors.withLock({ $0 }) else {
             throw ProbeFailure(description: "some.example was found")
         }
@@ -62,7 +63,7 @@ enum NamespaceProbe {
         let party = Party()
         let client = AsyncSocket(inlineDelegate: party)
         configure(client)
-        try client.connect(toHost: name, onPort: port, viaInterface: interface, withTimeout: 300)
+        try client.connect(toHost: name, onPort: port, viaInterface: interface, withTimeout: .patient)
         let outcome = try party.outcomes.next()
         guard outcome == host else {
             let error = party.errors.withLock { $0 }.map { "\($0)" } ?? "no error"

@@ -2,6 +2,7 @@ internal import AsyncSockets
 internal import AsyncSocketsTesting
 internal import Foundation
 internal import Glibc
+internal import SocketTestSupport
 
 /// UDP and DTLS over a router whose links carry less than those of the two machines beside it: 600 bytes of
 /// IPv4, and 1,280 of IPv6. The server has a process of its own, in another network namespace.
@@ -45,7 +46,7 @@ enum PathProbe {
         settings.clients = .certificates(.optional)
         settings.trustRoots = try authority.roots
         settings.minimumVersion = .dtls12
-        settings.handshakeTimeout = .seconds(300)
+        settings.handshakeTimeout = .patient
         let secure = try DatagramListener(port: securePort, dtls: settings)
         let plain = try DatagramListener(port: plainPort) { try $0.setOption(.pathMTUDiscovery, to: .always) }
         try authority.rootPEM.write(toFile: folder + "/roots.pem", atomically: true, encoding: .utf8)
@@ -94,7 +95,7 @@ enum PathProbe {
         var settings = TLSSettings.client(serverName: "localhost")
         settings.trustRoots = .file(path: files[0])
         settings.minimumVersion = .dtls12
-        settings.handshakeTimeout = .seconds(300)
+        settings.handshakeTimeout = .patient
         let anonymous = settings
         settings.identity = try TLSIdentity(certificateFile: files[1], privateKeyFile: files[2])
         let proven = settings

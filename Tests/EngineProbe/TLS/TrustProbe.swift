@@ -3,6 +3,7 @@ internal import AsyncSocketsTesting
 internal import Dispatch
 internal import Foundation
 internal import Glibc
+internal import SocketTestSupport
 
 /// A server whose delegate does not answer while the client goes on sending: the processor time until the
 /// verdict is overdue.
@@ -58,12 +59,12 @@ enum TrustProbe {
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let atClient = Party(nil)
         let client = AsyncSocket(inlineDelegate: atClient)
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         try client.beginTLS(settings: settings)
         // The client is secure before the server has its verdict (RFC 8446 lets it), and sends.
         guard case .secured = try atClient.mailbox.next() else { throw ProbeFailure(description: "not secure") }
         guard case .asked = try atServer.mailbox.next() else { throw ProbeFailure(description: "not asked") }
-        client.write(Data(count: 100_000), withTimeout: 300, tag: 0)
+        client.write(Data(count: 100_000), withTimeout: .patient, tag: 0)
         guard case .wrote = try atClient.mailbox.next() else { throw ProbeFailure(description: "not written") }
         let before = processorSeconds()
         guard case .disconnected(let error) = try atServer.mailbox.next(), error?.code == .trustTimeout else {

@@ -2,11 +2,12 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// DTLS 1.2 with the programs of OpenSSL, GnuTLS and wolfSSL, directly and over relays that lose, repeat,
 /// delay and corrupt datagrams.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct DTLSInteropTests {
+@Suite(.timeLimit(.patient), .serialized) struct DTLSInteropTests {
     /// A way between two programs.
     struct Road: CustomTestStringConvertible, Sendable {
         let part: Int

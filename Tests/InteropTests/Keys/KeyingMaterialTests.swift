@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Keying material that a program with another use of OpenSSL derives too.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct KeyingMaterialTests {
+@Suite(.timeLimit(.patient), .serialized) struct KeyingMaterialTests {
     private static let label = "EXPERIMENTAL interop"
 
     @Test(arguments: TLSVersion.tested, [false, true])
@@ -39,7 +40,7 @@ import Testing
     private func materialOfDelegate(_ port: UInt16, _ settings: TLSClientSettings) async throws -> [UInt8] {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: .patient)
         try await recorder.connected()
         try socket.beginTLS(settings: settings)
         try await recorder.secured()

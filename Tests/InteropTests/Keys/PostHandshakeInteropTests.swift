@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A client of ours that `openssl s_server` asks for its certificate after the handshake.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct PostHandshakeInteropTests {
+@Suite(.timeLimit(.patient), .serialized) struct PostHandshakeInteropTests {
     @Test(arguments: [true, false]) func opensslsServerAsksOurClient(isAllowed: Bool) async throws {
         let folder = try TemporaryFolder()
         let authority = try TestCertificates.authority
@@ -23,7 +24,7 @@ import Testing
         let (socket, recorder) = try await Loopback.connect(to: port, of: server)
         try socket.beginTLS(settings: settings)
         try await recorder.secured()
-        socket.readData(withTimeout: 300, tag: 0)
+        socket.readData(withTimeout: .patient, tag: 0)
         // The command has to come at the beginning of a line that is all there is.
         try server.write("c\n")
         // It has our certificate and our signature, or could not ask.
@@ -31,7 +32,7 @@ import Testing
         try await eventually("the server asks, or cannot") { server.printed.contains(answer) }
         try server.write("hello\n")
         #expect(try await recorder.readText() == "hello\n")
-        socket.write(Data("over\n".utf8), withTimeout: 300, tag: 0)
+        socket.write(Data("over\n".utf8), withTimeout: .patient, tag: 0)
         try await eventually("data goes on") { server.printed.contains("over") }
         socket.disconnect()
     }

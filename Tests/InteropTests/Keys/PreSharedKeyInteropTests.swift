@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Pre-shared keys with OpenSSL's and GnuTLS's programs, on both sides.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct PreSharedKeyInteropTests {
+@Suite(.timeLimit(.patient), .serialized) struct PreSharedKeyInteropTests {
     private static let bytes = Array("interop key 1234".utf8)
     private static let otherBytes = Array("another key 1234".utf8)
 
@@ -32,8 +33,8 @@ import Testing
         try socket.beginTLS(settings: settings)
         try await recorder.secured()
         let session = try #require(socket.tlsSession)
-        socket.write(Data("drawer\n"), withTimeout: 300, tag: 0)
-        socket.readData(to: Data("\n"), withTimeout: 300, tag: 0)
+        socket.write(Data("drawer\n"), withTimeout: .patient, tag: 0)
+        socket.readData(to: Data("\n"), withTimeout: .patient, tag: 0)
         let answer = try await recorder.readText()
         #expect(answer.hasPrefix("reward") || answer.hasPrefix("drawer"))
         socket.disconnect()

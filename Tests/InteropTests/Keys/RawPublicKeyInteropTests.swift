@@ -2,6 +2,7 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// What the `openssl` of the PATH can do.
@@ -26,7 +27,7 @@ private enum OpenSSLProgram {
 /// They need an `openssl` of 3.2 or newer in the PATH, of the same version as the library. Where the library
 /// is older, the tests check that the settings are an error.
 @Suite(
-    .timeLimit(.minutes(20)), .serialized,
+    .timeLimit(.patient), .serialized,
     .enabled(if: OpenSSLProgram.isTestable, "this openssl(1) has no raw public keys"))
 struct RawPublicKeyInteropTests {
     private let folder: TemporaryFolder
@@ -78,8 +79,8 @@ struct RawPublicKeyInteropTests {
         try socket.beginTLS(settings: client.only(version))
         try await recorder.secured()
         #expect(socket.tlsSession?.peerPublicKey == peerKey && socket.tlsSession?.peerCertificates == [])
-        socket.write(Data("drawer\n"), withTimeout: 300, tag: 0)
-        socket.readData(to: Data("\n"), withTimeout: 300, tag: 0)
+        socket.write(Data("drawer\n"), withTimeout: .patient, tag: 0)
+        socket.readData(to: Data("\n"), withTimeout: .patient, tag: 0)
         #expect(try await recorder.readText() == "reward\n")
         socket.disconnect()
         _ = try await recorder.disconnected()

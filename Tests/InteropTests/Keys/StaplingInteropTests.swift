@@ -1,10 +1,11 @@
 import AsyncSockets
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// OCSP responses that openssl(1) makes, and staples or asks for.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct StaplingInteropTests {
+@Suite(.timeLimit(.patient), .serialized) struct StaplingInteropTests {
     private let folder: TemporaryFolder
 
     /// An authority, a certificate, and a response about it.

@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Keys that stay in a PKCS #11 token: SoftHSM's.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct TokenTests {
+@Suite(.timeLimit(.patient), .serialized) struct TokenTests {
     private let folder: TemporaryFolder
     private static let pin = "1234"
 

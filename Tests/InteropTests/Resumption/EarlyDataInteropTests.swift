@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Early data with servers and clients that others wrote.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct EarlyDataInteropTests {
+@Suite(.timeLimit(.patient), .serialized) struct EarlyDataInteropTests {
     private let folder: TemporaryFolder
 
     init() throws {
@@ -34,7 +35,7 @@ import Testing
         let (socket, recorder) = try await Loopback.connect(to: port, of: server)
         try socket.beginTLS(settings: settings)
         try await recorder.secured()
-        socket.readData(withTimeout: 300, tag: 0)
+        socket.readData(withTimeout: .patient, tag: 0)
         try await eventually("a ticket is there") { socket.tlsSession?.resumable != nil }
         let session = try #require(socket.tlsSession?.resumable)
         #expect(session.maximumEarlyDataBytes == 1000 && socket.tlsSession?.earlyData == .notOffered)

@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Go's crypto/tls, on either side of a resumed session.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct GoInteropTests {
+@Suite(.timeLimit(.patient), .serialized) struct GoInteropTests {
     private let folder: TemporaryFolder
     private let program: String
     private let files: (certificate: String, key: String)

@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// MariaDB's server, which upgrades its connections to TLS and ends them without close_notify.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct MariaDBTests {
+@Suite(.timeLimit(.patient), .serialized) struct MariaDBTests {
     private let folder: TemporaryFolder
     private let port: UInt16
     private let server: Program

@@ -2,10 +2,11 @@ import AsyncSockets
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Resumption with servers and clients that others wrote.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct ResumptionInteropTests {
+@Suite(.timeLimit(.patient), .serialized) struct ResumptionInteropTests {
     private let folder: TemporaryFolder
 
     init() throws {

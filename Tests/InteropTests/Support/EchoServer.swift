@@ -31,7 +31,7 @@ final class EchoServer: AsyncSocketDelegate, Sendable {
     }
 
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
-        socket.write(data, withTimeout: 300, tag: 0)
+        socket.write(data, withTimeout: .patient, tag: 0)
         socket.readData(withTimeout: -1, tag: 0)
     }
 

@@ -24,7 +24,7 @@ enum Loopback {
         for _ in 0..<200 {
             let recorder = Recorder()
             let socket = AsyncSocket(inlineDelegate: recorder)
-            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: 300)
+            try socket.connect(toHost: "127.0.0.1", onPort: port, withTimeout: .patient)
             if case .connected = await recorder.next() { return (socket, recorder) }
             try await clock.tick(seconds: 0.1)
         }
@@ -37,7 +37,7 @@ extension Link {
     func tick(seconds: Double) async throws {
         let recorder = Recorder()
         let socket = AsyncSocket(inlineDelegate: recorder)
-        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 300)
+        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         try await recorder.connected()
         socket.readData(withTimeout: seconds, tag: 0)
         _ = try await recorder.disconnected()

@@ -52,10 +52,10 @@ final class MiniSMTPServer: AsyncSocketDelegate, Sendable {
         case "STAR":
             say("220 go ahead", to: socket, reads: false)
             try? socket.beginTLS(settings: settings)
-            socket.readData(to: .lineEnd, withTimeout: 300, maxLength: 10_000, tag: Tag.command)
+            socket.readData(to: .lineEnd, withTimeout: .patient, maxLength: 10_000, tag: Tag.command)
         case "DATA":
             say("354 go ahead", to: socket, reads: false)
-            socket.readData(to: Data("\r\n.\r\n".utf8), withTimeout: 300, maxLength: 100_000, tag: Tag.mail)
+            socket.readData(to: Data("\r\n.\r\n".utf8), withTimeout: .patient, maxLength: 100_000, tag: Tag.mail)
         case "QUIT":
             say("221 goodbye", to: socket, reads: false)
             socket.disconnectAfterWriting()
@@ -64,7 +64,7 @@ final class MiniSMTPServer: AsyncSocketDelegate, Sendable {
     }
 
     private func say(_ line: String, to socket: AsyncSocket, reads: Bool = true) {
-        socket.write(Data("\(line)\r\n".utf8), withTimeout: 300, tag: 0)
-        if reads { socket.readData(to: .lineEnd, withTimeout: 300, maxLength: 10_000, tag: Tag.command) }
+        socket.write(Data("\(line)\r\n".utf8), withTimeout: .patient, tag: 0)
+        if reads { socket.readData(to: .lineEnd, withTimeout: .patient, maxLength: 10_000, tag: Tag.command) }
     }
 }

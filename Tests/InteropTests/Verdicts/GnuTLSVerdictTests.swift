@@ -2,11 +2,12 @@ import AsyncSockets
 import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// An oracle besides OpenSSL: GnuTLS shows chains, and GnuTLS and this library say what they think of them.
 /// `Verdict.refusedByUsAlone` has the differences; there is no chain that this library alone trusts.
-@Suite(.timeLimit(.minutes(20)), .serialized) struct GnuTLSVerdictTests {
+@Suite(.timeLimit(.patient), .serialized) struct GnuTLSVerdictTests {
     private let folder: TemporaryFolder
 
     init() throws {

@@ -1,8 +1,9 @@
 import AsyncSocketsTesting
 import SocketCore
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct AcceptorTests {
+@Suite(.timeLimit(.patient)) struct AcceptorTests {
     /// What an acceptor tells its owner.
     private enum Told: Sendable {
         case accepted(SocketDescriptor, from: SocketAddress)

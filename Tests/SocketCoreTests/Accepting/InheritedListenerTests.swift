@@ -2,10 +2,11 @@ import AsyncSocketsTesting
 import Foundation
 import Glibc
 import SocketCore
+import SocketTestTraits
 import Testing
 
 /// Accepting from a socket that someone else has made, and shares.
-@Suite(.timeLimit(.minutes(20))) struct InheritedListenerTests {
+@Suite(.timeLimit(.patient)) struct InheritedListenerTests {
     private static func inherit(_ socket: RawSocket) -> InheritedDescriptor {
         InheritedDescriptor(socket.duplicate(), name: "web")
     }

@@ -1,12 +1,13 @@
 import Glibc
 import SocketBuffers
 import SocketCore
+import SocketTestTraits
 import Testing
 
 /// One rule says what the text of a host means, for every parser: an address, a name, or nothing.
 ///
 /// Long texts are named by their index, since the arguments of a test are printed.
-@Suite(.timeLimit(.minutes(20))) struct HostTextTests {
+@Suite(.timeLimit(.patient)) struct HostTextTests {
     /// Texts that inet_aton(3) takes for 127.0.0.1, and others that end in a number and are not four decimal
     /// numbers.
     static let shorthands = [

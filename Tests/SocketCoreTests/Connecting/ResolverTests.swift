@@ -2,6 +2,7 @@ import Dispatch
 import Glibc
 import SocketBuffers
 import SocketCore
+import SocketTestTraits
 import Testing
 
 /// A resolver whose lookups the test sees begin and answers when it wants.
@@ -20,7 +21,7 @@ private final class GatedLookups: Sendable {
     func answerOne() { gate.signal() }
 }
 
-@Suite(.timeLimit(.minutes(20))) struct ResolverTests {
+@Suite(.timeLimit(.patient)) struct ResolverTests {
     private static func resolve(
         _ host: String, families: AddressFamilies = .both, with resolver: Resolver = .system
     ) async -> Resolver.Answer {

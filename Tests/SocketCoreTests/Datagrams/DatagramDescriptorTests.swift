@@ -2,9 +2,10 @@ import AsyncSocketsTesting
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct DatagramDescriptorTests {
+@Suite(.timeLimit(.patient)) struct DatagramDescriptorTests {
     @Test(arguments: [("127.0.0.1", DatagramDescriptor.Families.ipv4), ("::1", .ipv6), ("::", .both)])
     func aBoundSocketHasAPortAndDoesNotBlock(_ host: String, _ families: DatagramDescriptor.Families) throws {
         let party = try DatagramParty(host, families: families)

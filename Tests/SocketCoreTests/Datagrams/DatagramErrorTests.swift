@@ -2,10 +2,11 @@ import AsyncSocketsTesting
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// An error of one datagram is an answer, and the socket goes on (D17 of the original).
-@Suite(.timeLimit(.minutes(20))) struct DatagramErrorTests {
+@Suite(.timeLimit(.patient)) struct DatagramErrorTests {
     /// An address where nothing listens: the kernel does not choose such a port.
     private func refusing(_ host: String) throws -> SocketAddress {
         try .loopback(host, port: RawSocket.freePort())

@@ -3,9 +3,10 @@ import FoundationEssentials
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct DatagramReceiverTests {
+@Suite(.timeLimit(.patient)) struct DatagramReceiverTests {
     /// The receiver of the original took a datagram of zero bytes for the end, and closed the socket.
     @Test(arguments: [DatagramReception(), .coalescing])
     func aDatagramOfZeroBytesIsADatagram(wanted: DatagramReception) throws {

@@ -6,7 +6,7 @@ import SocketTestTraits
 import Testing
 
 /// Batches, with the kernel's help (UDP GSO and GRO) and without.
-@Suite(.timeLimit(.minutes(20)), .ownThreads) struct DatagramSegmentTests {
+@Suite(.timeLimit(.patient), .ownThreads) struct DatagramSegmentTests {
     /// Which side has the help.
     struct Setting: CustomTestStringConvertible {
         let segments: Bool

@@ -3,9 +3,10 @@ import Foundation
 import Glibc
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct MulticastTests {
+@Suite(.timeLimit(.patient)) struct MulticastTests {
     private func group(_ literal: String, _ port: UInt16 = 0) throws -> SocketAddress {
         try .loopback(literal, port: port)
     }

@@ -1,10 +1,11 @@
 import AsyncSocketsTesting
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A connection that closes slowly, and its last bytes.
-@Suite(.timeLimit(.minutes(20))) struct LingeringCloseTests {
+@Suite(.timeLimit(.patient)) struct LingeringCloseTests {
     /// The peer has ended its side, and the kernel takes a part: the rest follows while the peer reads. A
     /// round that has taken as long as the grace period says nothing.
     @Test(arguments: [400_000, 1_000_000]) func theRestFollowsThoughThePeerHasEnded(count: Int) async throws {

@@ -1,10 +1,11 @@
 import Dispatch
 import SocketBuffers
+import SocketTestTraits
 import Testing
 
 @testable import SocketCore
 
-@Suite(.timeLimit(.minutes(5))) struct LoopWatchRaceTests {
+@Suite(.timeLimit(.patient)) struct LoopWatchRaceTests {
     private final class Handler: EventHandler {
         func handle(_ events: LoopEvents) {}
     }

@@ -1,7 +1,8 @@
 import SocketCore
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct HTTPConnectNegotiationTests {
+@Suite(.timeLimit(.patient)) struct HTTPConnectNegotiationTests {
     private static let request = [UInt8]("CONNECT host.example:443 HTTP/1.1\r\nHost: host.example:443\r\n\r\n")
 
     private func failure(of response: String) throws -> ProxyFailure? {

@@ -1,8 +1,9 @@
 import SocketCore
+import SocketTestTraits
 import Testing
 
 /// Damaged headers, the same in every run: the parser answers, and what it takes for a header is one.
-@Suite(.timeLimit(.minutes(20))) struct ProxyHeaderMutationTests {
+@Suite(.timeLimit(.patient)) struct ProxyHeaderMutationTests {
     /// splitmix64.
     private struct Generator: RandomNumberGenerator {
         var state: UInt64

@@ -1,8 +1,9 @@
 import FoundationEssentials
 import SocketCore
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct ProxyTargetTests {
+@Suite(.timeLimit(.patient)) struct ProxyTargetTests {
     @Test(arguments: [
         "localhost", "a.example", "xn--bcher-kva.example", "under_score.example.",
         String(repeating: "a", count: 255),

@@ -1,8 +1,9 @@
 import SocketBuffers
 import SocketCore
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct SOCKS5NegotiationTests {
+@Suite(.timeLimit(.patient)) struct SOCKS5NegotiationTests {
     private static let greeting: [UInt8] = [5, 1, 0]
     private static let greetingWithPassword: [UInt8] = [5, 2, 0, 2]
     private static let noAuthentication: [UInt8] = [5, 0]

@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import SocketTLS
 
 /// The harm that strangers can do to DTLS, who write the peer's address into their datagrams.
-@Suite(.timeLimit(.minutes(5))) struct DTLSForgeryTests {
+@Suite(.timeLimit(.patient)) struct DTLSForgeryTests {
     /// One for each length that a cipher adds. OpenSSL 3.5 does not allow the one with a tag of eight bytes.
     private static let suites = [
         "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES256-CCM", "ECDHE-ECDSA-AES256-CCM8",

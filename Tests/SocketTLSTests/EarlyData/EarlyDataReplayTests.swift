@@ -3,10 +3,11 @@ import COpenSSL
 import Foundation
 import SocketBuffers
 import SocketTLS
+import SocketTestTraits
 import Testing
 
 /// The same first flight again, and what a responder sees of it.
-@Suite(.timeLimit(.minutes(20))) final class EarlyDataReplayTests {
+@Suite(.timeLimit(.patient)) final class EarlyDataReplayTests {
     private var world: EarlyDataWorld
     private let requests = Locked<[TLSEarlyRequest]>([])
     private let answer = Locked<TLSEarlyAnswer>(.afterHandshake)

@@ -3,11 +3,12 @@ import AsyncSocketsTesting
 import FoundationEssentials
 import SocketTLS
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Peers that no library is: each keeps all the rules of TLS 1.3 but one. A connection ends with an alert,
 /// its user learns that it was the peer, and nothing of it is delivered, in both styles.
-@Suite(.timeLimit(.minutes(20))) struct BrokenPromiseTests {
+@Suite(.timeLimit(.patient)) struct BrokenPromiseTests {
     enum Style: CaseIterable, Sendable {
         case task, delegate
     }
@@ -204,7 +205,7 @@ import Testing
     {
         let recorder = Recorder { socket, told in
             switch told {
-            case .secured, .read: socket.readData(withTimeout: 300, tag: 0)
+            case .secured, .read: socket.readData(withTimeout: .patient, tag: 0)
             default: break
             }
         }

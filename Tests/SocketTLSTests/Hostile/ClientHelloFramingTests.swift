@@ -1,11 +1,12 @@
 import AsyncSocketsTesting
 import SocketBuffers
 import SocketTLS
+import SocketTestTraits
 import Testing
 
 /// A client may cut its first message into any records, and the network those into any segments: settings,
 /// verdict and error are always those of the message in one piece.
-@Suite(.timeLimit(.minutes(20))) struct ClientHelloFramingTests {
+@Suite(.timeLimit(.patient)) struct ClientHelloFramingTests {
     enum Framing: CaseIterable {
         case whole, halves, seventeen, twoHundred, bytes, emptyFirst, emptyBetween, manyEmpty
 

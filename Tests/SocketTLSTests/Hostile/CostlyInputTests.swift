@@ -3,10 +3,11 @@ import COpenSSL
 import Foundation
 import SocketBuffers
 import SocketTLS
+import SocketTestTraits
 import Testing
 
 /// Inputs that would cost seconds or hours: each is refused before it does.
-@Suite(.timeLimit(.minutes(20))) struct CostlyInputTests {
+@Suite(.timeLimit(.patient)) struct CostlyInputTests {
     // MARK: - Stapled responses
 
     /// What a client says to a server that staples these bytes.

@@ -7,7 +7,7 @@ import SocketTestTraits
 import Testing
 
 /// All evidence about a certificate counts: with other faults beside it, and for as long as it holds.
-@Suite(.timeLimit(.minutes(20)), .ownThreads) struct EvidenceTests {
+@Suite(.timeLimit(.patient), .ownThreads) struct EvidenceTests {
     private let chain: (root: HandmadeCertificate, intermediate: HandmadeCertificate, leaf: HandmadeCertificate)
 
     init() throws {

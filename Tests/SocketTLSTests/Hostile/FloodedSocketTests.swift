@@ -4,10 +4,11 @@ import COpenSSL
 import Foundation
 import Glibc
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// A peer that makes a socket answer, and never reads the answers.
-@Suite(.timeLimit(.minutes(20))) struct FloodedSocketTests {
+@Suite(.timeLimit(.patient)) struct FloodedSocketTests {
     /// The other end, on a raw socket.
     private struct Attacker {
         let peer: RawPeer

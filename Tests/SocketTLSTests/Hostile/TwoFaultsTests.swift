@@ -6,7 +6,7 @@ import SocketTestTraits
 import Testing
 
 /// One fault of a peer, and two at once, in every mode of trust: neither hides the other.
-@Suite(.timeLimit(.minutes(20)), .ownThreads) struct TwoFaultsTests {
+@Suite(.timeLimit(.patient), .ownThreads) struct TwoFaultsTests {
     private enum Fault: CaseIterable {
         case wrongName, unknownRoot, expired, revokedByList, keyUsage, wrongPin, revokedByResponse, noResponse
 

@@ -8,7 +8,7 @@ import Testing
 @testable import SocketTLS
 
 /// When a client's sessions are over. Each input with an end is once the first to end.
-@Suite(.timeLimit(.minutes(20)), .ownThreads) struct SessionEndTests {
+@Suite(.timeLimit(.patient), .ownThreads) struct SessionEndTests {
     private func session(_ connection: EarlyConversation) throws -> TLSResumableSession {
         try #require(connection.client.session?.resumable, "\(String(describing: connection.clientError))")
     }
@@ -112,7 +112,7 @@ import Testing
 }
 
 /// When the sessions of a server's clients are over, by the server's clock.
-@Suite(.timeLimit(.minutes(20)), .ownThreads) struct ServerSessionEndTests {
+@Suite(.timeLimit(.patient), .ownThreads) struct ServerSessionEndTests {
     private final class Keys: TLSTicketKeySource {
         let keys: TLSTicketKeys
 

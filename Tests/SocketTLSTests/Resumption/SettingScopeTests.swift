@@ -9,7 +9,7 @@ import Testing
 
 /// Every setting alone is another one: whether a session of the settings before is then resumed. A property
 /// that the tables do not know fails.
-@Suite(.timeLimit(.minutes(20)), .ownThreads) struct SettingScopeTests {
+@Suite(.timeLimit(.patient), .ownThreads) struct SettingScopeTests {
     private typealias Change = (inout TLSSettingValues) throws -> Void
 
     /// What becomes of a session of the settings as they were before.

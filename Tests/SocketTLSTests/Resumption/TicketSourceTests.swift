@@ -7,7 +7,7 @@ import SocketTestTraits
 import Testing
 
 /// A source of ticket keys is code of the program: nothing is locked while it is asked.
-@Suite(.timeLimit(.minutes(10)), .ownThreads) struct TicketSourceTests {
+@Suite(.timeLimit(.patient), .ownThreads) struct TicketSourceTests {
     /// Asks the connection whose tickets are made for its channel binding.
     private final class AskingSource: TLSTicketKeySource {
         private let key: TLSTicketKey
