@@ -202,11 +202,6 @@ final class DatagramService {
         for descriptor in withdrawn { descriptor.socket.close() }
     }
 
-    private func react(to events: LoopEvents) {
-        for channel in channels { channel.note(events) }
-        if events.contains(.deadline) { expire() }
-    }
-
     // MARK: - Datagrams
 
     /// Does what the messages have made possible.

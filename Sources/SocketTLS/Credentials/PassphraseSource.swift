@@ -32,9 +32,6 @@ final class PassphraseSource {
         try withoutActuallyEscaping(provide) { provide throws(TLSError) in try body(PassphraseSource(asking: provide)) }
     }
 
-    /// Something encrypted was met.
-    var wasAsked: Bool { answer != nil }
-
     /// Something encrypted was met, and there was a passphrase for it.
     var isGiven: Bool {
         if case .given = answer { true } else { false }

@@ -48,7 +48,7 @@ public final class TLSResumableSession: Sendable {
 
     /// A session of TLS 1.3 should be resumed once, so that an observer cannot tell that two connections are
     /// by the same client (RFC 8446, appendix C.4).
-    public var isForOneUse: Bool { protocolVersion >= .tls13 }
+    var isForOneUse: Bool { protocolVersion >= .tls13 }
 
     /// Whether `end` has not come yet, and OpenSSL takes the session.
     public var isUsable: Bool { isUsable(at: Date()) }

@@ -3,14 +3,15 @@ import FoundationEssentials
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Connections that a proxy passes on, with a PROXY header in front.
-@Suite(.timeLimit(.minutes(20))) struct SocketListenerProxyTests {
+@Suite(.timeLimit(.patient)) struct SocketListenerProxyTests {
     private static func listener(
-        _ proxyProtocol: SocketListener.ProxyProtocol = .required(from: .anyone, timeout: .seconds(300)),
+        _ proxyProtocol: SocketListener.ProxyProtocol = .required(from: .anyone, timeout: .patient),
         isSecure: Bool = false
     ) throws -> SocketListener {
         var settings = try TestCertificates.server()
@@ -178,11 +179,30 @@ import Testing
         #expect(errors.all.allSatisfy { $0.contains("the PROXY header did not arrive within 0.05 seconds") })
     }
 
+    /// A header of version 2 for IPv4 has 28 bytes.
+    @Test(arguments: [(27, false), (28, true)])
+    func aHeaderOfVersion2HasALimit(_ limit: Int, isServed: Bool) async throws {
+        let listener = try Self.listener(
+            .required(from: .anyone, timeout: .patient, maximumHeaderBytes: limit))
+        let errors = Findings<AsyncSocketError.Code?>()
+        try await serving(listener, onError: { error, _ in errors.add((error as? AsyncSocketError)?.code) }, Self.serve) { _ in
+            let client = try RawSocket.connected(to: try #require(listener.localAddress))
+            try client.send(try Self.header().encoded(as: .version2))
+            if isServed {
+                #expect(try client.receive(through: "\n") == "192.0.2.7:4711 true false\n")
+            } else {
+                #expect((try? client.receiveAll()) ?? "" == "")
+                try await eventually("the error is known") { !errors.all.isEmpty }
+            }
+        }
+        #expect(errors.all == (isServed ? [] : [.proxyFailed]))
+    }
+
     // MARK: - Sources
 
     @Test func othersAreRefused() async throws {
         let listener = try Self.listener(
-            .required(from: try .addresses(["192.0.2.0/24", "127.0.0.2", "unix:"]), timeout: .seconds(300)))
+            .required(from: try .addresses(["192.0.2.0/24", "127.0.0.2", "unix:"]), timeout: .patient))
         let errors = Findings<String>()
         try await serving(listener, onError: { error, _ in errors.add("\(error)") }, Self.serve) { _ in
             let client = try RawSocket.connected(to: try #require(listener.localAddress))
@@ -206,7 +226,7 @@ import Testing
 
     @Test(arguments: [["127.0.0.0/8"], ["::1", "127.0.0.1"], ["0.0.0.0/0"]])
     func aSourceIsKnownByItsAddress(_ sources: [String]) async throws {
-        let listener = try Self.listener(.required(from: try .addresses(sources), timeout: .seconds(300)))
+        let listener = try Self.listener(.required(from: try .addresses(sources), timeout: .patient))
         try await serving(listener, Self.serve) { _ in
             let client = try RawSocket.connected(to: try #require(listener.localAddress))
             try client.send(try Self.header().encoded(as: .version2))
@@ -217,7 +237,7 @@ import Testing
     @Test func peersOnAUnixSocketAreASourceToo() async throws {
         let folder = try TemporaryFolder()
         let listener = try SocketListener(
-            path: folder.path("s"), proxyProtocol: .required(from: try .addresses(["unix:"]), timeout: .seconds(300)))
+            path: folder.path("s"), proxyProtocol: .required(from: try .addresses(["unix:"]), timeout: .patient))
         try await serving(listener, Self.serve) { _ in
             let client = try RawSocket.connected(to: try #require(listener.localAddress))
             try client.send(try Self.header().encoded(as: .version1))

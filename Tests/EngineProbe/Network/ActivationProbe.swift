@@ -22,6 +22,7 @@ enum ActivationProbe {
         try echoLine(connection)
         print("served \(name) at \(address)")
         for acceptor in acceptors { acceptor.close() }
+        print("unclaimed: \(try InheritedDescriptor.claimAll().map(\.name))")
         do throws(InheritanceError) {
             _ = try InheritedDescriptor.claim(named: name)
         } catch {

@@ -1,5 +1,7 @@
+@testable import SocketTLS
+
 /// Where a setting counts.
-package enum SettingPlace: Sendable {
+enum SettingPlace: Sendable {
     /// In the security domain: connections that differ in it share neither a context nor a session.
     case domain
     /// For a single connection, and in the scope of a client's sessions (`ExpectedPeer`).
@@ -14,7 +16,7 @@ extension TLSSettingValues {
     /// The places of all settings, in their order. Making the value again names each of them: a new setting
     /// does not compile until it has a place. One with a default value, such as the nil of an optional,
     /// compiles, and `SettingScopeTests` finds it.
-    package var places: [SettingPlace] {
+    var places: [SettingPlace] {
         var places: [SettingPlace] = []
         func put<Value>(_ place: SettingPlace, _ value: Value) -> Value {
             places.append(place)
