@@ -2,10 +2,12 @@ import AsyncSocketsTesting
 import CocoaAsyncSocket
 import CocoaClients
 import Foundation
+import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct QueueTests {
+@Suite(.timeLimit(.patient)) struct QueueTests {
     @Test func aBlockRunsBeforePerformReturnsAndKnowsTheDescriptor() async throws {
         let wire = try await Wire.make()
         let socket = wire.client
@@ -107,18 +109,16 @@ import Testing
         let wire = try await Wire.make()
         let (other, key) = (DispatchQueue(label: "other"), DispatchSpecificKey<Int>())
         other.setSpecific(key: key, value: 5)
-        let seen = DispatchSemaphore(value: 0)
-        nonisolated(unsafe) var number: Int?
+        let number = Locked<Int?>(nil)
         wire.atClient.reaction = { line, _ in
             guard line == "read 1: x" else { return }
-            number = DispatchQueue.getSpecific(key: key)
-            seen.signal()
+            number.withLock { $0 = DispatchQueue.getSpecific(key: key) }
         }
         wire.client.delegateQueue = other
         wire.client.readData(toLength: 1, withTimeout: -1, tag: 1)
         wire.server.write(Data("x".utf8), withTimeout: -1, tag: 0)
         try await wire.atClient.wait(for: "read 1: x")
-        try await eventually("the number is noted") { number == 5 }
+        try await eventually("the number is noted") { number.withLock { $0 == 5 } }
     }
 
     @Test func withoutADelegateQueueNothingIsCalledAndTheConnectionGoesOn() async throws {
