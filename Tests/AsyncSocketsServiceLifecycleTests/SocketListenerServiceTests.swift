@@ -3,9 +3,10 @@ import AsyncSockets
 import AsyncSocketsServiceLifecycle
 import ServiceLifecycle
 import ServiceLifecycleTestKit
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct SocketListenerServiceTests {
+@Suite(.timeLimit(.patient)) struct SocketListenerServiceTests {
     private static func echo(_ listener: SocketListener, gracePeriod: Duration? = nil) -> SocketListenerService {
         SocketListenerService(listener, gracePeriod: gracePeriod) { socket in
             for try await bytes in socket.chunks { try await socket.write(bytes) }
@@ -34,14 +35,38 @@ import Testing
         }
     }
 
-    @Test func whatTakesTooLongIsCut() async throws {
+    @Test func aConnectionIsClosedWhenTheGracePeriodExpires() async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        let (failures, continuation) = AsyncStream<any Error>.makeStream()
+        let service = SocketListenerService(listener, gracePeriod: .milliseconds(50)) { socket in
+            do {
+                for try await bytes in socket.chunks { try await socket.write(bytes) }
+                Issue.record("the connection has ended before the client closed it")
+            } catch {
+                continuation.yield(error)
+                throw error
+            }
+        }
         try await testGracefulShutdown { trigger in
-            async let running: Void = Self.echo(listener, gracePeriod: .milliseconds(50)).run()
+            async let running: Void = service.run()
             let client = try await Self.client(of: listener)
             trigger.triggerGracefulShutdown()
             try await running
-            _ = try? await client.read()
+            // The client has not closed its side: the service has ended the connection.
+            #expect(await Self.hasEnded(client))
+        }
+        continuation.finish()
+        var errors: [any Error] = []
+        for await error in failures { errors.append(error) }
+        #expect(errors.count == 1 && errors[0] is CancellationError, "\(errors)")
+    }
+
+    /// Whether a read reports the end of the connection or an error.
+    private static func hasEnded(_ client: AsyncSocket) async -> Bool {
+        do {
+            return try await client.read() == nil
+        } catch {
+            return true
         }
     }
 
@@ -57,7 +82,7 @@ import Testing
             let client = try await Self.client(of: listener)
             trigger.triggerGracefulShutdown()
             try await running
-            _ = try? await client.read()
+            #expect(await Self.hasEnded(client))
         }
     }
 
@@ -77,7 +102,7 @@ import Testing
         let client = try await Self.client(of: listener)
         running.cancel()
         await #expect(throws: CancellationError.self) { try await running.value }
-        _ = try? await client.read()
+        #expect(await Self.hasEnded(client))
     }
 }
 #endif

@@ -7,7 +7,7 @@ import Testing
 @testable import AsyncSockets
 
 /// The queue between a listener and the tasks that ask it for sockets.
-@Suite(.timeLimit(.minutes(20)), .ownThreads) struct ReadySocketTests {
+@Suite(.timeLimit(.patient), .ownThreads) struct ReadySocketTests {
     private let queue = SocketQueue()
 
     /// A task waits for room; whether it has found some.
@@ -98,20 +98,21 @@ import Testing
 
     /// How far a task has come, for another thread that waits for it.
     private final class Progress: Sendable {
-        let hasBegun = Atomic(false), mayAsk = Atomic(false), hasEnded = Atomic(false)
+        let mayAsk = Atomic(false), hasEnded = Atomic(false)
     }
 
     /// At every point between the call and the wait.
     @Test func aTaskThatIsCancelledWhileItAsksDoesNotWait() async throws {
         for round in 0..<2000 {
             let (queue, progress) = (SocketQueue(), Progress())
+            let (beginnings, begins) = AsyncStream<Void>.makeStream()
             let task = Task {
                 defer { progress.hasEnded.store(true, ordering: .releasing) }
-                progress.hasBegun.store(true, ordering: .releasing)
+                begins.finish()
                 while !progress.mayAsk.load(ordering: .acquiring) {}
                 return try await queue.next()
             }
-            while !progress.hasBegun.load(ordering: .acquiring) { await Task.yield() }
+            for await _ in beginnings {}
             progress.mayAsk.store(true, ordering: .releasing)
             for _ in 0..<round % 100 { _ = queue.isAwaited }
             task.cancel()

@@ -1,12 +1,13 @@
 import AsyncSocketsTesting
 import Foundation
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// How far a transfer has come, and where and how often that is said.
-@Suite(.timeLimit(.minutes(20))) struct TransferProgressTests {
+@Suite(.timeLimit(.patient)) struct TransferProgressTests {
     private let folder: TemporaryFolder
     private let source: String
 
@@ -54,7 +55,7 @@ import Testing
         try pattern(count).write(to: folder.url("source"))
         let (seen, gate, server) = (Findings<TransferProgress>(), try TestSignal(), pair.server)
         let reading = Task {
-            try await gate.wait(within: .seconds(300))
+            try await gate.wait(within: .patient)
             return try await server.read(exactly: count).count
         }
         let start = ContinuousClock.now
@@ -122,13 +123,16 @@ import Testing
             var meter = TransferMeter(total: nil)
             return try await meter.reporting(to: { _ in }, count: { 0 }) {
                 begun.fire()
-                while !Task.isCancelled { await Task.yield() }
+                // Ends when the task is cancelled.
+                let (cancellation, continuation) = AsyncStream<Void>.makeStream()
+                for await _ in cancellation {}
+                continuation.finish()
                 // Long enough for the reports to end first, if they can.
                 for _ in 0..<1_000 { await Task.yield() }
                 return "received"
             }
         }
-        try await begun.wait(within: .seconds(300))
+        try await begun.wait(within: .patient)
         measuring.cancel()
         #expect(try await measuring.value == "received")
     }

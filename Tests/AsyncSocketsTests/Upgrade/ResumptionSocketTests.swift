@@ -2,12 +2,13 @@ import AsyncSocketsTesting
 import Foundation
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 @testable import AsyncSockets
 
 /// Resumption, names and new settings over real sockets.
-@Suite(.timeLimit(.minutes(20))) struct ResumptionSocketTests {
+@Suite(.timeLimit(.patient)) struct ResumptionSocketTests {
     private func listener(_ settings: TLSServerSettings) throws -> SocketListener {
         try SocketListener(port: 0, interface: "127.0.0.1", tls: settings)
     }
@@ -229,14 +230,14 @@ import Testing
     }
 
     /// Those who wait are a few, however many came before them.
-    @Test func placesTakeNoMemoryForThoseWhoHaveLeft() async {
+    @Test func placesTakeNoMemoryForThoseWhoHaveLeft() async throws {
         let slots = HandshakeSlots(limit: 1)
         await slots.enter()
         var waiting = [Task { await slots.enter() }]
-        while slots.waitingCount < 1 { await Task.yield() }
+        try await eventually("one task waits") { slots.waitingCount == 1 }
         for _ in 0..<500 {
             waiting.append(Task { await slots.enter() })
-            while slots.waitingCount < 2 { await Task.yield() }
+            try await eventually("two tasks wait") { slots.waitingCount == 2 }
             slots.leave()
             await waiting.removeFirst().value
             #expect(slots.waitingCount == 1 && slots.storedCount <= 64)

@@ -48,8 +48,25 @@ enum ConfigurationProbe {
         return (client, .server(identity: try authority.issue(.server(names: ["localhost"])).identity()))
     }
 
+    /// The bits of openssl/ssl.h by name, so that the library's own constants are not compared with themselves.
+    private static let bits: [String: UInt64] = [
+        "NO_TICKET": 14, "NO_COMPRESSION": 17, "ENABLE_MIDDLEBOX_COMPAT": 20, "PRIORITIZE_CHACHA": 21,
+        "CIPHER_SERVER_PREFERENCE": 22, "NO_RENEGOTIATION": 30, "NO_TX_CERTIFICATE_COMPRESSION": 32,
+        "NO_RX_CERTIFICATE_COMPRESSION": 33,
+    ]
+
+    private static func options(_ names: [String]) -> UInt64 {
+        names.reduce(0) { $0 | 1 << (bits[$1] ?? 63) }
+    }
+
     private static func checkOptions(_ bare: OpaquePointer, _ authority: CertificateAuthority) throws {
-        let wanted = COpenSSL_commonOptions() | COpenSSL_noCertificateCompressionOptions()
+        var wanted = options([
+            "NO_COMPRESSION", "ENABLE_MIDDLEBOX_COMPAT", "PRIORITIZE_CHACHA", "CIPHER_SERVER_PREFERENCE", "NO_RENEGOTIATION",
+        ])
+        // OpenSSL has certificate compression since 3.2.
+        if OpenSSL_version_num() >= 0x3020_0000 {
+            wanted |= options(["NO_TX_CERTIFICATE_COMPRESSION", "NO_RX_CERTIFICATE_COMPRESSION"])
+        }
         guard SSL_CTX_get_options(bare) & ~wanted != 0 else { throw ProbeFailure(description: "the file has no effect") }
         var (client, server) = try settings(authority)
         guard try TLSContext.context(for: client).options == wanted else {
@@ -58,7 +75,7 @@ enum ConfigurationProbe {
         client.resumption = .none
         for settings in [client.values, server.values] {
             let options = try TLSContext.context(for: settings).options
-            guard options == wanted | COpenSSL_noTicketOption() else {
+            guard options == wanted | Self.options(["NO_TICKET"]) else {
                 throw ProbeFailure(description: "options \(String(options, radix: 16))")
             }
         }

@@ -2,9 +2,10 @@ import AsyncSocketsTesting
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
+import SocketTestTraits
 import Testing
 
-@Suite(.timeLimit(.minutes(20))) struct AcceptQuotaTests {
+@Suite(.timeLimit(.patient)) struct AcceptQuotaTests {
     private static func listen(with quota: AcceptQuota, on loop: EventLoop) throws -> (Acceptor, AsyncStream<SocketDescriptor>) {
         let address = try SocketAddress.loopback()
         let (stream, continuation) = AsyncStream<SocketDescriptor>.makeStream()
@@ -76,10 +77,16 @@ import Testing
         let loop = try EventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)
         let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
-        let clients = try (0..<3).map { _ in try Self.connect(to: acceptor.localAddress) }
+        let client = try Self.connect(to: acceptor.localAddress)
         var iterator = accepted.makeAsyncIterator()
-        for _ in clients { _ = try #require(await iterator.next()) }
+        var connections = [try #require(await iterator.next())]
+        #expect(quota.openCount == 1)
+        connections.removeAll()
+        try await eventually("the permit is returned") { quota.openCount == 0 }
+        let next = try Self.connect(to: acceptor.localAddress)
+        _ = try #require(await iterator.next())
         acceptor.close()
+        withExtendedLifetime((client, next)) {}
     }
 
     @Test func aConnectionCountsUntilItsLingeringCloseIsOver() async throws {

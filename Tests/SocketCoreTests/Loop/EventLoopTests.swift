@@ -3,6 +3,8 @@ import Dispatch
 import Glibc
 import SocketBuffers
 import SocketCore
+import SocketTestSupport
+import SocketTestTraits
 import Testing
 
 /// Two ends of a connection that the kernel made without a network.
@@ -28,7 +30,7 @@ private final class Handler: EventHandler {
     func handle(_ events: LoopEvents) { body(events) }
 }
 
-@Suite(.timeLimit(.minutes(20))) struct EventLoopTests {
+@Suite(.timeLimit(.patient)) struct EventLoopTests {
     @Test func aWatchedDescriptorIsReportedReadableOnce() async throws {
         let loop = try EventLoop()
         let (near, far) = try makeSocketPair()
@@ -224,7 +226,7 @@ private final class Handler: EventHandler {
         _ = await iterator.next()
         handler = nil
         loop = nil
-        while end != nil { await Task.yield() }
+        try await eventually("the handler is deallocated") { end == nil }
     }
 
     @Test func deadlinesThatAreReplacedOrWhoseOwnerLeavesAreNotKept() throws {

@@ -2,13 +2,14 @@ import AsyncSocketsTesting
 import Dispatch
 import SocketBuffers
 import SocketTestSupport
+import SocketTestTraits
 import Synchronization
 import Testing
 
 @testable import SocketCore
 
 /// Tasks that run on a loop.
-@Suite(.timeLimit(.minutes(20))) struct LoopExecutorTests {
+@Suite(.timeLimit(.patient)) struct LoopExecutorTests {
     /// Hands events to a closure.
     private final class Handler: EventHandler {
         private let body: @Sendable (LoopEvents) -> Void
@@ -195,7 +196,10 @@ import Testing
         let loop = try EventLoop()
         let (near, far) = try makeSocketPair()
         let yielding = (0..<3).map { _ in
-            Task(executorPreference: loop) { while !Task.isCancelled { await Task.yield() } }
+            Task(executorPreference: loop) {
+                let end = ContinuousClock.now + .patient
+                while !Task.isCancelled, ContinuousClock.now < end { await Task.yield() }
+            }
         }
         let (events, continuation) = AsyncStream<LoopEvents>.makeStream()
         let registration = loop.register(Handler { continuation.yield($0) })
