@@ -16,9 +16,7 @@ import Testing
         folder = try TemporaryFolder()
         let source = try folder.write(Self.source, to: "peer.go")
         program = folder.path + "/peer"
-        let compiler = try Program([
-            "sh", "-ec", "CGO_ENABLED=0 GO111MODULE=off GOCACHE=\(folder.path)/cache go build -o \(program) \(source)",
-        ])
+        let compiler = try Program(["sh", "-ec", "\(Program.go) build -o \(program) \(source)"])
         let status = await compiler.exitStatus()
         try #require(status == 0, "\(compiler.printed)")
         let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]))

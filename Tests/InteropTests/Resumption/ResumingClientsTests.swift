@@ -30,7 +30,6 @@ import Testing
     /// Small programs, which visit the port four times with each version.
     private static let programs =
         #filePath.split(separator: "/").dropLast(3).map { "/" + $0 }.joined() + "/ResumingClients"
-    private static let go = "CGO_ENABLED=0 GO111MODULE=off GOCACHE=FOLDER go run"
     private static let wolfSSL = "cc -o FOLDER/visit \(programs)/visit.c -lwolfssl && FOLDER/visit PORT"
 
     static let clients = [
@@ -49,7 +48,7 @@ import Testing
         Client("curl, TLS 1.3", [.tls13], connections: 3, curl + " --tlsv1.3" + urls),
         Client("Python", TLSVersion.tested, connections: 4, "/usr/bin/python3 \(programs)/visit.py PORT"),
         Client("Java", TLSVersion.tested, connections: 4, "java \(programs)/Visit.java PORT"),
-        Client("Go", TLSVersion.tested, connections: 4, "\(go) \(programs)/visit.go PORT"),
+        Client("Go", TLSVersion.tested, connections: 4, "\(Program.go) run \(programs)/visit.go PORT"),
         Client("Erlang", TLSVersion.tested, connections: 4, "escript \(programs)/visit.escript PORT FOLDER/roots.pem"),
         Client("wolfSSL, TLS 1.2", [.tls12], connections: 4, "\(wolfSSL) 1.2"),
         Client("wolfSSL, TLS 1.2 by identifier", [.tls12], connections: 4, "\(wolfSSL) 1.2-by-identifier"),

@@ -99,3 +99,9 @@ final class TemporaryFolder: Sendable {
         return folder
     }
 }
+
+extension Program {
+    /// The Go tool, for a shell. All tests share its usual cache: without one, each build compiles the TLS of Go.
+    static let go =
+        "env CGO_ENABLED=0 GO111MODULE=off GOCACHE=\"${GOCACHE:-${HOME:-/root}/.cache/go-build}\" go"
+}
