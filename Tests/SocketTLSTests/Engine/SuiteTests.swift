@@ -12,12 +12,23 @@ import Testing
         "ECDHE-ECDSA-AES128-CCM", "AECDH-AES128-SHA", "ECDHE-ECDSA-NULL-SHA",
     ]
 
-    /// A server of ours with a certificate of each kind of key.
+    /// A certificate for each type of key. All tests share them, because an RSA key takes a second to generate.
+    private static let certificates = Result {
+        let authority = try CertificateAuthority()
+        let issued = try CertificateAuthority.KeyType.allCases.map { keyType in
+            (keyType, try authority.issue(.server(names: [Fixture.host]), keyType: keyType, signedBy: .root))
+        }
+        return Dictionary(uniqueKeysWithValues: issued)
+    }
+
+    private static func certificate(_ keyType: CertificateAuthority.KeyType) throws -> IssuedCertificate {
+        try #require(try certificates.get()[keyType])
+    }
+
+    /// A server of ours with a certificate of that type of key.
     private func server(_ keyType: CertificateAuthority.KeyType) throws -> TLSEngine {
         var fixture = try Fixture(.tls12)
-        fixture.server.identity = try fixture.authority.issue(
-            .server(names: [Fixture.host]), keyType: keyType, signedBy: .root
-        ).identity()
+        fixture.server.identity = try Self.certificate(keyType).identity()
         return try fixture.engine(.server)
     }
 
@@ -34,9 +45,8 @@ import Testing
     func aClientRefusesAWeakSuite(suite: String, keyType: CertificateAuthority.KeyType) throws {
         var fixture = try Fixture(.tls12)
         fixture.client.trustEvaluation = .manual
-        let issued = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: keyType, signedBy: .root)
         let client = try fixture.engine(.client)
-        let peer = try RawPeer(.tls12, serverPEM: issued.pem)
+        let peer = try RawPeer(.tls12, serverPEM: Self.certificate(keyType).pem)
         try peer.offer(ciphers: suite + ":@SECLEVEL=0")
         peer.shakeHands(with: client)
         #expect(client.handshake().error?.alert == .handshakeFailure)
