@@ -11,7 +11,8 @@ let strict: [SwiftSetting] = [
 ]
 
 /// Tests of a release build are about the library's optimized code. Their own takes minutes to optimize.
-let tests: [SwiftSetting] = strict + [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+let unoptimized: [SwiftSetting] = [.unsafeFlags(["-Onone"], .when(configuration: .release))]
+let tests: [SwiftSetting] = strict + unoptimized
 
 /// A product of swift-metrics, which is fetched and built only with the trait.
 func metrics(_ product: String) -> Target.Dependency {
@@ -89,7 +90,7 @@ let package = Package(
         // Written as for Apple platforms, in the language mode of old programs.
         .target(
             name: "CocoaClients", dependencies: ["CocoaAsyncSocket"], path: "Tests/CocoaClients",
-            swiftSettings: [.swiftLanguageMode(.v5), .treatAllWarnings(as: .error)]),
+            swiftSettings: unoptimized + [.swiftLanguageMode(.v5), .treatAllWarnings(as: .error)]),
         .executableTarget(
             name: "EngineProbe",
             dependencies: [
