@@ -1,12 +1,11 @@
 package import AsyncSocketsTesting
 internal import Foundation
 
-/// How long tests wait for an event that should arrive, in seconds: five minutes, because a busy machine can
-/// take minutes for a handshake. `TEST_PATIENCE` overrides it; Scripts/mutants sets a few seconds, because it
+/// The time limit for any event that a test expects, in seconds: five minutes, because a handshake can take
+/// minutes on a busy machine. `TEST_PATIENCE` overrides it; Scripts/mutants sets a few seconds, because it
 /// looks for hangs.
 ///
-/// Every test that waits takes its limit from here, as `.patient`. The time limit of a suite is twice as long
-/// (`TestTimeLimit`).
+/// Tests write this limit as `.patient`. The limit of a whole test is twice as long (`TestTimeLimit.swift`).
 package enum Patience {
     package static let seconds = ProcessInfo.processInfo.environment["TEST_PATIENCE"].flatMap { Double($0) } ?? 300
 

@@ -48,7 +48,7 @@ enum ConfigurationProbe {
         return (client, .server(identity: try authority.issue(.server(names: ["localhost"])).identity()))
     }
 
-    /// The bits of openssl/ssl.h by name, so that the library's own constants are not compared with themselves.
+    /// The bits of openssl/ssl.h by name: the library's own constants would be compared with themselves.
     private static let bits: [String: UInt64] = [
         "NO_TICKET": 14, "NO_COMPRESSION": 17, "ENABLE_MIDDLEBOX_COMPAT": 20, "PRIORITIZE_CHACHA": 21,
         "CIPHER_SERVER_PREFERENCE": 22, "NO_RENEGOTIATION": 30, "NO_TX_CERTIFICATE_COMPRESSION": 32,

@@ -101,7 +101,8 @@ final class TemporaryFolder: Sendable {
 }
 
 extension Program {
-    /// The Go tool, for a shell. All tests share its usual cache: without one, each build compiles the TLS of Go.
+    /// The Go tool, for a shell. All tests share its usual cache: with an empty cache, each build compiles
+    /// Go's standard library.
     static let go =
         "env CGO_ENABLED=0 GO111MODULE=off GOCACHE=\"${GOCACHE:-${HOME:-/root}/.cache/go-build}\" go"
 }

@@ -12,7 +12,7 @@ import Testing
         "ECDHE-ECDSA-AES128-CCM", "AECDH-AES128-SHA", "ECDHE-ECDSA-NULL-SHA",
     ]
 
-    /// A certificate for each type of key. All tests share them, because an RSA key takes a second to generate.
+    /// One certificate per key type, shared by all tests, because generating an RSA key takes a second.
     private static let certificates = Result {
         let authority = try CertificateAuthority()
         let issued = try CertificateAuthority.KeyType.allCases.map { keyType in
