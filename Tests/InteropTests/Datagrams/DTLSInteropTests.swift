@@ -9,7 +9,7 @@ import Testing
 /// delay and corrupt datagrams.
 @Suite(.timeLimit(.patient), .serialized) struct DTLSInteropTests {
     /// A way between two programs.
-    struct Road: CustomTestStringConvertible, Sendable {
+    struct Link: CustomTestStringConvertible, Sendable {
         let part: Int
         let corrupts: Bool
 
@@ -19,13 +19,13 @@ import Testing
         var harm: DatagramRelay.Harm { .all(part, corrupts: corrupts) }
         var testDescription: String { part == 0 ? "direct" : "\(part) %\(corrupts ? ", corrupting" : "")" }
 
-        private static let short = [Road(part: 0, corrupts: false), Road(part: 1, corrupts: true)]
+        private static let short = [Link(part: 0, corrupts: false), Link(part: 1, corrupts: true)]
         private static let long = [
-            Road(part: 10, corrupts: false), Road(part: 30, corrupts: false), Road(part: 30, corrupts: true),
+            Link(part: 10, corrupts: false), Link(part: 30, corrupts: false), Link(part: 30, corrupts: true),
         ]
         /// The long ones take minutes, since the programs wait up to a minute for what was lost: only with
-        /// DTLS_ROADS set to "all", as in the nightly checks.
-        static let all = short + (ProcessInfo.processInfo.environment["DTLS_ROADS"] == "all" ? long : [])
+        /// DTLS_LINKS set to "all", as in the nightly checks.
+        static let all = short + (ProcessInfo.processInfo.environment["DTLS_LINKS"] == "all" ? long : [])
     }
 
     enum Proof: CaseIterable, Sendable { case certificate, key }
@@ -85,20 +85,20 @@ import Testing
 
     private static func peers(_ proof: Proof) -> [Peer] { proof == .key ? [.openssl, .gnutls] : Peer.allCases }
 
-    @Test(arguments: Proof.allCases, Road.all) func ourClientReachesTheirServers(_ proof: Proof, _ road: Road) async throws {
+    @Test(arguments: Proof.allCases, Link.all) func ourClientReachesTheirServers(_ proof: Proof, _ link: Link) async throws {
         for peer in Self.peers(proof) {
             let (port, folder) = (try Loopback.freePort(), try TemporaryFolder())
             let program = try Self.serve(peer, proof, on: port, folder)
             defer { program.stop() }
             try await eventually("\(peer) listens") { Self.isTaken(port) || !program.isRunning }
-            let relay = try DatagramRelay(to: port, harm: road.harm, seed: UInt64(peer.hashValue.magnitude % 1000))
+            let relay = try DatagramRelay(to: port, harm: link.harm, seed: UInt64(peer.hashValue.magnitude % 1000))
             defer { relay.close() }
             let socket = AsyncUDPSocket()
             socket.firstRetransmission = .milliseconds(100)
             try await socket.connect(to: "127.0.0.1", port: relay.port)
             let outcome = await Self.outcome { try await socket.startDTLS(settings: Self.client(proof)) }
             guard case .success(let session) = outcome else {
-                #expect(road.mayFail, "\(peer): \(outcome), \(program.printed)")
+                #expect(link.mayFail, "\(peer): \(outcome), \(program.printed)")
                 if case .failure(let error) = outcome { #expect(error is AsyncSocketError) }
                 continue
             }
@@ -177,7 +177,7 @@ import Testing
         }
     }
 
-    @Test(arguments: Proof.allCases, Road.all) func theirClientsReachOurListener(_ proof: Proof, _ road: Road) async throws {
+    @Test(arguments: Proof.allCases, Link.all) func theirClientsReachOurListener(_ proof: Proof, _ link: Link) async throws {
         for peer in Self.peers(proof) where peer != .opensslWithCookies {
             let pieces = Pieces()
             let listener = try DatagramListener(address: .loopback(), dtls: Self.server(proof)) {
@@ -191,7 +191,7 @@ import Testing
                     }
                 }
             }
-            let relay = try DatagramRelay(to: listener.localPort, harm: road.harm, seed: UInt64(road.part))
+            let relay = try DatagramRelay(to: listener.localPort, harm: link.harm, seed: UInt64(link.part))
             defer { relay.close() }
             let folder = try TemporaryFolder()
             let program = try Self.visit(peer, proof, relay.port, folder)
@@ -205,7 +205,7 @@ import Testing
             }
             let received = await pieces.all
             let isKnownToCrash = peer == .gnutls && proof == .key
-            #expect(!received.isEmpty || road.mayFail || isKnownToCrash, "\(peer): \(program.printed)")
+            #expect(!received.isEmpty || link.mayFail || isKnownToCrash, "\(peer): \(program.printed)")
             for bytes in received {
                 #expect(Self.isPiece(bytes, ofLinesUpTo: number, of: "theirs"), "\(peer): \([UInt8](bytes))")
             }
