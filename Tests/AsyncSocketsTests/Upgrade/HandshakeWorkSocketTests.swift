@@ -63,14 +63,24 @@ import Testing
         }
     }
 
+    /// On a busy machine a thread may sign before the loop looks at its clocks: then another attempt follows.
     @Test func aTimeoutMeanwhileIsATimeout() async throws {
         var (client, server) = try Self.settings(.tls13)
         server.handshakeTimeout = .seconds(0.000_1)
         client.handshakeTimeout = .patient
-        let link = try await Link.make()
-        try link.startTLS(client: client, server: server)
-        let error = try await link.atServer.disconnected()
-        #expect(error?.code == .handshakeTimeout)
-        #expect(try await link.atClient.disconnected() != nil)
+        for _ in 0..<100 {
+            let link = try await Link.make()
+            try link.startTLS(client: client, server: server)
+            let end = await link.atServer.next()
+            if case .secured = end {
+                link.server.disconnect()
+                continue
+            }
+            guard case .disconnected(let error) = end else { throw Unexpected(description: "\(end)") }
+            #expect(error?.code == .handshakeTimeout)
+            #expect(try await link.atClient.disconnected() != nil)
+            return
+        }
+        Issue.record("no handshake of 100 ran out of time")
     }
 }
