@@ -143,8 +143,8 @@ let package = Package(
         .testTarget(
             name: "AsyncSocketsMetricsTests",
             dependencies: [
-                "AsyncSocketsMetrics", "AsyncSockets", "AsyncSocketsTesting", "SocketTestTraits", metrics("CoreMetrics"),
-                metrics("MetricsTestKit"),
+                "AsyncSocketsMetrics", "AsyncSockets", "AsyncSocketsTesting", "SocketTestSupport", "SocketTestTraits",
+                metrics("CoreMetrics"), metrics("MetricsTestKit"),
             ],
             swiftSettings: tests),
         .testTarget(

@@ -4,6 +4,7 @@ import AsyncSocketsMetrics
 import AsyncSocketsTesting
 import FoundationEssentials
 import MetricsTestKit
+import SocketTestSupport
 import SocketTestTraits
 import Testing
 
@@ -27,11 +28,11 @@ import Testing
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let socket = AsyncSocket(inlineDelegate: party)
         socket.observer = observer
-        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
+        try socket.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         // In a closure that is not async: otherwise this would be the upgrade that a task waits for.
         if let client { try { try socket.beginTLS(settings: client) }() }
-        socket.write(Data(line.utf8), withTimeout: 60, tag: 1)
-        socket.readData(to: Data("\n".utf8), withTimeout: 60, tag: 1)
+        socket.write(Data(line.utf8), withTimeout: .patient, tag: 1)
+        socket.readData(to: Data("\n".utf8), withTimeout: .patient, tag: 1)
         return [await party.end(), await party.end()]
     }
 
@@ -95,7 +96,7 @@ import Testing
         listener.maximumAcceptedConnections = 1
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = AsyncSocket(inlineDelegate: party)
-        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: 60)
+        try client.connect(toHost: "127.0.0.1", onPort: listener.localPort, withTimeout: .patient)
         for await _ in pauses { break }
         #expect(try counter("accept_pauses_total", [("reason", "limit")]) == 1)
         #expect(try counter("accept_pauses_total", [("reason", "shortage")]) == 0)

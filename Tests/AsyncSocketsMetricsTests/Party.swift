@@ -1,5 +1,6 @@
 import AsyncSockets
 import FoundationEssentials
+import SocketTestSupport
 import Synchronization
 
 /// A delegate of a listener, of the sockets that it accepts, and of clients.
@@ -24,14 +25,14 @@ final class Party: AsyncSocketDelegate, Sendable {
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
         accepted.withLock { $0.append(newSocket) }
         if let settings { try? newSocket.beginTLS(settings: settings) }
-        newSocket.readData(to: Data("\n".utf8), withTimeout: 60, tag: 0)
+        newSocket.readData(to: Data("\n".utf8), withTimeout: .patient, tag: 0)
     }
 
     /// Servers echo a line; clients end.
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
         guard tag == 0 else { return socket.disconnect() }
-        socket.write(data, withTimeout: 60, tag: 0)
-        socket.readData(withTimeout: 60, tag: 0)
+        socket.write(data, withTimeout: .patient, tag: 0)
+        socket.readData(withTimeout: .patient, tag: 0)
     }
 
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {

@@ -62,8 +62,8 @@ import Testing
     private static func step(_ socket: AsyncUDPSocket, _ targets: [SocketAddress], tag: Int) async throws {
         let target = targets[Int.random(in: 0..<targets.count)]
         guard tag % 4 != 0 else {
-            if Bool.random() { return socket.send(Data([1]), withTimeout: 100, tag: tag) }
-            return socket.send(Data([1]), toAddress: target, withTimeout: 100, tag: tag)
+            if Bool.random() { return socket.send(Data([1]), withTimeout: .patient, tag: tag) }
+            return socket.send(Data([1]), toAddress: target, withTimeout: .patient, tag: tag)
         }
         do {
             switch Int.random(in: 0..<12) {

@@ -118,9 +118,9 @@ private final class DatagramSchedule {
         delegateSends[nextTag] = number
         steps.append("delegate sends \(number)")
         if isConnected {
-            socket.send(data, withTimeout: 100, tag: nextTag)
+            socket.send(data, withTimeout: .patient, tag: nextTag)
         } else {
-            socket.send(data, toAddress: try peer.address, withTimeout: 100, tag: nextTag)
+            socket.send(data, toAddress: try peer.address, withTimeout: .patient, tag: nextTag)
         }
     }
 

@@ -71,7 +71,7 @@ import Testing
         try await gone.wait()
         gate.signal()
         socket.readData(toLength: 40_000, withTimeout: .patient, tag: 1)
-        socket.readData(withTimeout: 10, tag: 2)
+        socket.readData(withTimeout: .patient, tag: 2)
         try await recorder.connected()
         #expect(try await recorder.readData().count == 40_000)
         #expect(try await recorder.disconnected()?.code == .closedByPeer)

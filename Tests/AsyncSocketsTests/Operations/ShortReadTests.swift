@@ -20,7 +20,7 @@ import Testing
         }
         socket.changeDelegate(to: recorder)
         socket.readData(toLength: 2, withTimeout: .patient, tag: 0)
-        socket.readData(toLength: 6, withTimeout: 10, tag: 1)
+        socket.readData(toLength: 6, withTimeout: .patient, tag: 1)
         try peer.send("go")
         #expect(try await recorder.readText() == "go")
         return try await recorder.readText()

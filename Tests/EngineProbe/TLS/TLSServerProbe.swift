@@ -2,6 +2,7 @@ internal import AsyncSockets
 internal import AsyncSocketsTesting
 internal import Foundation
 internal import SocketBuffers
+internal import SocketTestSupport
 
 /// A TLS server with default settings, for scanners: prints its port, and serves until its input ends. What
 /// it shows fits Mozilla's profile.
@@ -18,10 +19,10 @@ enum TLSServerProbe {
             children.withLock { $0[ObjectIdentifier(newSocket)] = newSocket }
             // An error ends the connection: nothing follows in plaintext.
             do { try newSocket.beginTLS(settings: settings) } catch { print("startTLS: \(error)") }
-            newSocket.readData(withTimeout: 30, tag: 0)
+            newSocket.readData(withTimeout: .patient, tag: 0)
         }
         func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int) {
-            socket.readData(withTimeout: 30, tag: 0)
+            socket.readData(withTimeout: .patient, tag: 0)
         }
         func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
             // Dropped outside of the lock.

@@ -34,7 +34,7 @@ import Testing
         @discardableResult
         func expect(_ code: String) async throws -> String {
             while true {
-                let line = try #require(try await socket.readLine(timeout: .seconds(30)))
+                let line = try #require(try await socket.readLine(timeout: .patient))
                 guard line.dropFirst(3).first != "-" else { continue }
                 guard line.hasPrefix(code) else { throw Unexpected(description: "the server says \(line), and not \(code)") }
                 return line

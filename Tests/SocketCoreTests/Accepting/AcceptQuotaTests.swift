@@ -77,16 +77,16 @@ import Testing
         let loop = try EventLoop()
         let quota = AcceptQuota(limit: 1, loop: loop)
         let (acceptor, accepted) = try Self.listen(with: quota, on: loop)
-        let client = try Self.connect(to: acceptor.localAddress)
+        let clients = try (0..<3).map { _ in try Self.connect(to: acceptor.localAddress) }
         var iterator = accepted.makeAsyncIterator()
-        var connections = [try #require(await iterator.next())]
-        #expect(quota.openCount == 1)
-        connections.removeAll()
-        try await eventually("the permit is returned") { quota.openCount == 0 }
-        let next = try Self.connect(to: acceptor.localAddress)
-        _ = try #require(await iterator.next())
+        for _ in clients {
+            let connection = try #require(await iterator.next())
+            #expect(quota.openCount == 1)
+            withExtendedLifetime(connection) {}
+        }
+        // No client is left to take the last permit.
+        try await eventually("the last permit is returned") { quota.openCount == 0 }
         acceptor.close()
-        withExtendedLifetime((client, next)) {}
     }
 
     @Test func aConnectionCountsUntilItsLingeringCloseIsOver() async throws {

@@ -199,6 +199,7 @@ import Testing
             Task(executorPreference: loop) {
                 let end = ContinuousClock.now + .patient
                 while !Task.isCancelled, ContinuousClock.now < end { await Task.yield() }
+                #expect(Task.isCancelled, "the events did not arrive while the tasks yielded")
             }
         }
         let (events, continuation) = AsyncStream<LoopEvents>.makeStream()
