@@ -1,8 +1,8 @@
 internal import Dispatch
 internal import Foundation
 
-/// Waits until a condition is true that no event announces, checking once per millisecond. A timer drives the
-/// checks, so the wait uses hardly any processor time.
+/// Waits for a condition that no event reports, by checking it once per millisecond. A timer schedules the
+/// checks, so the wait uses almost no processor time.
 ///
 /// - Throws: `Unexpected` after `Patience.seconds`.
 package func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {

@@ -2,9 +2,9 @@ package import AsyncSockets
 package import AsyncSocketsTesting
 package import SocketCore
 
-// What programs do without a time has half a minute or a minute, which a busy machine may need for a single
-// handshake. Tests that import this module have the same calls with more time: Swift takes a method without a
-// default argument before one with.
+// Calls without a timeout give up after 30 or 60 seconds, which can be too short for a single handshake on a
+// busy machine. These overloads use `.patient`. Tests that import this module call them automatically,
+// because Swift prefers an overload that needs no default arguments.
 
 extension AsyncSocket {
     package nonisolated(nonsending) func connect(to host: String, port: some BinaryInteger) async throws {
@@ -40,7 +40,7 @@ extension AsyncSocket {
 }
 
 extension TLSSettings {
-    /// The same with more time for the handshake and for the decision about the peer.
+    /// These settings with `.patient` handshake and trust timeouts.
     package var patient: TLSSettings {
         var settings = self
         (settings.handshakeTimeout, settings.trustTimeout) = (.patient, .patient)

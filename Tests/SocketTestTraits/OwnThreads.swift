@@ -1,8 +1,9 @@
 internal import SocketTestSupport
 package import Testing
 
-/// Runs a test, or each test of a suite, on two threads of its own. It is for tests that block, and for tests
-/// that compute for seconds: Swift has one thread for each processor, which all other tests wait for.
+/// Runs a test, or every test of a suite, on two dedicated threads. Use it for tests that block a thread or
+/// compute for seconds: Swift's default executor has one thread per processor, so such a test would delay all
+/// others.
 package struct OwnThreads: SuiteTrait, TestTrait, TestScoping {
     package var isRecursive: Bool { true }
 
