@@ -5,7 +5,8 @@ internal import Foundation
 /// minutes on a busy machine. `TEST_PATIENCE` overrides it; Scripts/mutants sets a few seconds, because it
 /// looks for hangs.
 ///
-/// Tests write this limit as `.patient`. The limit of a whole test is twice as long (`TestTimeLimit.swift`).
+/// Tests write this limit as `.patient`. The limit of a whole test is three times as long
+/// (`TestTimeLimit.swift`).
 package enum Patience {
     package static let seconds = ProcessInfo.processInfo.environment["TEST_PATIENCE"].flatMap { Double($0) } ?? 300
 
