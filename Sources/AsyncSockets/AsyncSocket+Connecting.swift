@@ -9,9 +9,10 @@ extension AsyncSocket {
     /// says: the preferred family first, then the families in turn, each `alternateAddressDelay` after the
     /// one before it or as soon as one fails. The first to connect wins, and the others are cancelled. Then
     /// the delegate gets `socket(_:didConnectToHost:port:)`, or `socketDidDisconnect(_:withError:)` with
-    /// `.hostNotFound`, `.noUsableAddress`, `.connectFailed` (its message names every address) or
-    /// `.connectTimeout`. You may queue reads, writes and `startTLS` before that. `disconnect()` ends the
-    /// attempt at any time. `isIPv4Enabled` and the like count as they are at the call.
+    /// `.hostNotFound`, `.noUsableAddress`, `.connectFailed` (its message names every address),
+    /// `.connectionReset` when the peer accepts and resets at once, or `.connectTimeout`. You may queue
+    /// reads, writes and `startTLS` before that. `disconnect()` ends the attempt at any time. `isIPv4Enabled`
+    /// and the like count as they are at the call.
     ///
     /// With a `proxy`, all this applies to the proxy, which resolves the host and connects to it.
     ///

@@ -77,12 +77,18 @@ extension AsyncSocketError {
         return names.filter { families.contains($0.key) }.map(\.value).joined(separator: " and ")
     }
 
-    /// Every address failed. `errno` is from the last failure that says something about the host and not
-    /// about this machine.
+    /// Every address failed. `errno` is from the last connection that was made and reset at once, or else from
+    /// the last failure that says something about the host and not about this machine.
     init(failedAttempts: [(address: SocketAddress, error: SystemError)], destination: String) {
         let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.error.about($0.address))" }
         let more = failedAttempts.count - named.count
         let list = (named + (more > 0 ? ["and \(more) more"] : [])).joined(separator: "; ")
+        if let reset = failedAttempts.last(where: { $0.error.isReset }) {
+            self.init(
+                .connectionReset, blame: .peer, operation: "connect",
+                message: "\(destination) reset the connection as soon as it was made (\(list))", errno: reset.error.errno)
+            return
+        }
         let telling = failedAttempts.last { !$0.error.isLocal } ?? failedAttempts.last
         self.init(
             .connectFailed, blame: telling?.error.isLocal == false ? .peer : .system, operation: "connect",
@@ -100,6 +106,10 @@ extension SystemError {
     fileprivate var isLocal: Bool {
         call != "connect" || isFamilyMissing || errno == ENETUNREACH || errno == EINVAL
     }
+
+    /// True when the connection was made, and the peer has reset it before anything else was noticed. A port
+    /// that nobody listens on is ECONNREFUSED.
+    fileprivate var isReset: Bool { call == "connect" && (errno == ECONNRESET || errno == EPIPE) }
 }
 
 extension AsyncSocketError {
