@@ -94,11 +94,11 @@ extension Locked<ConnectionRecord> {
 
     /// The same for one that was connected, whose address may be known; an error when the kernel refuses an
     /// option that was set meanwhile.
-    func introduce(connected descriptor: SocketDescriptor) -> AsyncSocketError? {
+    func introduce(connected descriptor: SocketDescriptor, to peer: SocketAddress?) -> AsyncSocketError? {
         // An accepted one is known already.
         if withLock({ $0.snapshot.isEstablished && $0.live.isSettled(descriptor) }) { return nil }
         do throws(SystemError) {
-            try introduce(descriptor, peer: remoteAddress ?? descriptor.remoteAddress)
+            try introduce(descriptor, peer: remoteAddress ?? peer)
             return nil
         } catch {
             return AsyncSocketError(error, operation: "connect")

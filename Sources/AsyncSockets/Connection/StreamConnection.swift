@@ -273,17 +273,18 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         switch outcome {
         case .goesOn, nil: break
         case .more: askForTurn()
-        case .established(let event): establish(event)
+        case .established(let event, let peer): establish(peer: peer, event)
+        case .adopted: establish(peer: record.remoteAddress, nil)
         case .fails(let error): close(error)
         }
     }
 
     /// The channel leads to the peer. Answers the waiter for the connection, or delivers the event.
-    private func establish(_ event: DelegateEvent?) {
+    private func establish(peer: SocketAddress?, _ event: DelegateEvent?) {
         guard let descriptor = data.channel?.descriptor else { return }
         phase = .established
         beginObserving()
-        if let error = record.introduce(connected: descriptor) { return close(error) }
+        if let error = record.introduce(connected: descriptor, to: peer) { return close(error) }
         note("connected", [:])
         data.needsPump = true
         if let event, !waiters.answerConnected() { outlet.append(event) }

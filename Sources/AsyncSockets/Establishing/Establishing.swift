@@ -19,15 +19,20 @@ final class Establishing {
         case goesOn
         /// Go on in another turn.
         case more
-        /// The channel leads to the target; the event says so. Nil: the peer is gone already, and the end
-        /// follows.
-        case established(DelegateEvent?)
+        /// The channel leads to the target. The waiter for the connection, or else the delegate with this
+        /// event, learns of it.
+        case established(DelegateEvent, peer: SocketAddress)
+        /// The channel belongs to a descriptor that was connected before: nothing waits for that.
+        case adopted
         case fails(AsyncSocketError)
     }
 
     @exclusivity(unchecked) private var opening: Opening
     /// The proxy is being asked.
     @exclusivity(unchecked) private var tunnel: Tunnel?
+    /// The address at the other end of the transport, once that is connected. The kernel forgets it when the
+    /// peer resets the connection.
+    @exclusivity(unchecked) private var peer: SocketAddress?
     private let seconds: Double
     private let end: Deadline?
 
@@ -84,7 +89,7 @@ final class Establishing {
         for step in steps {
             switch step {
             case .progressed(let progress): owner.events.append(.progressed(progress))
-            case .connected(let descriptor): return didConnect(descriptor, data, owner)
+            case .connected(let descriptor, let peer): return didConnect(descriptor, peer, data, owner)
             case .failed(let error): return .fails(error)
             }
         }
@@ -92,32 +97,33 @@ final class Establishing {
     }
 
     /// The transport is connected, and nothing has been delivered yet.
-    private func didConnect(_ descriptor: SocketDescriptor, _ data: DataPath, _ owner: any PartOwner) -> Outcome {
-        let peer = descriptor.remoteAddress
+    private func didConnect(
+        _ descriptor: SocketDescriptor, _ peer: SocketAddress, _ data: DataPath, _ owner: any PartOwner
+    ) -> Outcome {
         do throws(AsyncSocketError) {
             try Self.open(descriptor, of: peer, "connect", data, owner)
         } catch {
             return .fails(error)
         }
-        if let peer { owner.events.append(.progressed(.connected(peer))) }
+        owner.events.append(.progressed(.connected(peer)))
         tunnel = opening.destination.tunnel
+        self.peer = peer
         guard tunnel == nil else { return .goesOn }
-        return .established(
-            peer.map { peer in
-                peer.unixPath.map { .didConnectToPath($0) } ?? .didConnect(host: peer.host ?? "\(peer)", port: peer.port ?? 0)
-            })
+        let event =
+            peer.unixPath.map { DelegateEvent.didConnectToPath($0) }
+            ?? .didConnect(host: peer.host ?? "\(peer)", port: peer.port ?? 0)
+        return .established(event, peer: peer)
     }
 
     /// Exchanges messages with the proxy as far as possible now.
     func negotiate(_ data: DataPath) -> Outcome {
-        guard let channel = data.channel, let answer = tunnel?.negotiate(over: channel, data.reads.preBuffer) else {
-            return .goesOn
-        }
-        switch answer {
+        guard let channel = data.channel, let peer, var tunnel else { return .goesOn }
+        defer { self.tunnel = tunnel }
+        switch tunnel.negotiate(over: channel, data.reads.preBuffer) {
         case .incomplete: return .goesOn
         case .more: return .more
         case .failed(let error): return .fails(error)
-        case .established: return .established(.didConnect(host: tunnel?.host ?? "", port: tunnel?.port ?? 0))
+        case .established: return .established(.didConnect(host: tunnel.host, port: tunnel.port), peer: peer)
         }
     }
 
@@ -129,7 +135,7 @@ final class Establishing {
     ) -> Outcome {
         do throws(AsyncSocketError) {
             try open(descriptor, of: owner.record.remoteAddress ?? descriptor.remoteAddress, "accept", data, owner)
-            return .established(nil)
+            return .adopted
         } catch {
             return .fails(error)
         }

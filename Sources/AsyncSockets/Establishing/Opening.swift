@@ -7,7 +7,7 @@ struct Opening {
     /// Something that has happened. An array has the steps in their order.
     enum Step {
         case progressed(ConnectionProgress)
-        case connected(SocketDescriptor)
+        case connected(SocketDescriptor, peer: SocketAddress)
         case failed(AsyncSocketError)
     }
 
@@ -106,7 +106,7 @@ struct Opening {
             case .trying(let address): .progressed(.trying(address))
             case .failed(let address, let error):
                 .progressed(.failed(address, AsyncSocketError(error, operation: "connect")))
-            case .connected(let descriptor): .connected(descriptor)
+            case .connected(let descriptor, let peer): .connected(descriptor, peer: peer)
             case .exhausted(let failures):
                 .failed(AsyncSocketError(failedAttempts: failures, destination: destination.name))
             }

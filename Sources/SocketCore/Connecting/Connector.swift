@@ -18,13 +18,16 @@ package final class Connector {
     package enum Step {
         case trying(SocketAddress)
         case failed(SocketAddress, SystemError)
-        case connected(SocketDescriptor)
+        /// With the peer's address: once the peer has reset the connection, the kernel no longer knows it.
+        case connected(SocketDescriptor, peer: SocketAddress)
         /// All attempts have failed.
         case exhausted([(address: SocketAddress, error: SystemError)])
     }
 
     private struct Attempt {
         let descriptor: SocketDescriptor
+        /// Known from the moment it is connected.
+        var peer: SocketAddress?
         /// Nil when the kernel connected at once.
         let registration: LoopRegistration?
     }
@@ -65,7 +68,7 @@ package final class Connector {
     /// The loop has events for an attempt. An unknown number belongs to an attempt that has ended.
     package func handle(_ events: LoopEvents, of number: Int) -> [Step] {
         guard let attempt = attempts[number], let outcome = attempt.descriptor.connectOutcome(events) else { return [] }
-        return advance(event(outcome, of: number))
+        return advance(note(outcome, of: number))
     }
 
     package func expire(at now: Deadline) -> [Step] {
@@ -115,7 +118,8 @@ package final class Connector {
         case .armDelay: delayEnd = Deadline(after: delay)
         case .disarmDelay: delayEnd = nil
         case .win(let number):
-            if let winner = release(number) { steps.append(.connected(winner)) }
+            guard let peer = attempts[number]?.peer, let winner = release(number) else { return }
+            steps.append(.connected(winner, peer: peer))
         case .giveUp:
             steps.append(.exhausted(race.failures.map { (routes[$0.number].destination, $0.error) }))
         }
@@ -130,7 +134,7 @@ package final class Connector {
             switch descriptor.connect(to: route.destination) {
             case .connected:
                 attempts[number] = Attempt(descriptor: descriptor, registration: nil)
-                return descriptor.connectOutcome([.writable, .hangup]).map { event($0, of: number) }
+                return descriptor.connectOutcome([.writable, .hangup]).map { note($0, of: number) }
             case .inProgress:
                 // Watched only now: a socket that has not begun to connect has a hangup.
                 attempts[number] = Attempt(descriptor: descriptor, registration: try watch(descriptor, number))
@@ -157,10 +161,12 @@ package final class Connector {
         return registration
     }
 
-    private func event(_ outcome: ConnectOutcome, of number: Int) -> HappyEyeballs.Event {
+    private func note(_ outcome: ConnectOutcome, of number: Int) -> HappyEyeballs.Event {
         switch outcome {
-        case .connected: .connected(number)
-        case .failed(let error): .failed(number, error)
+        case .connected(let peer):
+            attempts[number]?.peer = peer
+            return .connected(number)
+        case .failed(let error): return .failed(number, error)
         }
     }
 
@@ -211,7 +217,7 @@ private final class AttemptHandler: EventHandler {
 
 /// How an attempt to connect ended.
 private enum ConnectOutcome {
-    case connected
+    case connected(to: SocketAddress)
     case failed(SystemError)
 }
 
@@ -238,6 +244,6 @@ extension SocketDescriptor {
             return events.contains(.hangup) ? .failed(SystemError("connect", errno: ECONNRESET)) : nil
         }
         let isItself = peer.family.isInternet && peer == localAddress
-        return isItself ? .failed(SystemError("connect", errno: ECONNREFUSED)) : .connected
+        return isItself ? .failed(SystemError("connect", errno: ECONNREFUSED)) : .connected(to: peer)
     }
 }
