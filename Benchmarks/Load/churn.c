@@ -148,6 +148,7 @@ void run_churn(const Options *options) {
     load.asks = strcmp(options->mode, "starttls") == 0;
     if (options->tls || load.asks) load.context = client_context();
     if (options->resumes) fetch_session();
+    hold_connections(options, load.asks ? NULL : load.context, options->held);
     Slot *slots = calloc((size_t)options->connections, sizeof(Slot));
     for (int i = 0; i < options->connections; i++) begin(&slots[i]);
     run_until(now_ns() + (uint64_t)(options->warm * 1e9));

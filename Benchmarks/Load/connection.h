@@ -2,6 +2,8 @@
 // block once it is established.
 #pragma once
 
+#include "load.h"
+
 #include <openssl/ssl.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,3 +33,6 @@ void connection_finish(Connection *connection); // close_notify and FIN
 void connection_close(Connection *connection);
 
 SSL_CTX *client_context(void);
+
+// Opens connections that echo one byte each, and stay.
+void hold_connections(const Options *options, SSL_CTX *context, int count);

@@ -22,6 +22,10 @@ static void open_connection(const Options *options, SSL_CTX *context) {
     die("no echo");
 }
 
+void hold_connections(const Options *options, SSL_CTX *context, int count) {
+    for (int i = 0; i < count; i++) open_connection(options, context);
+}
+
 static void open_peer(const Options *options, SSL_CTX *context) {
     Peer peer = peer_open(options->port, context);
     struct pollfd wait = {.fd = peer.fd, .events = POLLIN};

@@ -58,7 +58,8 @@ Options options_parse(int count, char **words) {
     static const struct option known[] = {
         {"mode", 1, 0, 'm'}, {"port", 1, 0, 'p'}, {"server-pid", 1, 0, 'i'}, {"connections", 1, 0, 'c'}, {"size", 1, 0, 's'},
         {"chunk", 1, 0, 'k'}, {"piece", 1, 0, 'P'}, {"pipeline", 1, 0, 'n'}, {"rate", 1, 0, 'r'}, {"warm", 1, 0, 'w'},
-        {"seconds", 1, 0, 'd'}, {"tls", 0, 0, 't'}, {"resume", 0, 0, 'R'}, {"spin", 0, 0, 'S'}, {"steps", 1, 0, 'T'}, {"announce", 0, 0, 'a'}, {0, 0, 0, 0}};
+        {"seconds", 1, 0, 'd'}, {"tls", 0, 0, 't'}, {"resume", 0, 0, 'R'}, {"spin", 0, 0, 'S'}, {"steps", 1, 0, 'T'}, {"announce", 0, 0, 'a'},
+        {"held", 1, 0, 'H'}, {0, 0, 0, 0}};
     for (int letter; (letter = getopt_long(count, words, "", known, NULL)) != -1;) {
         switch (letter) {
         case 'm': options.mode = optarg; break;
@@ -76,6 +77,7 @@ Options options_parse(int count, char **words) {
         case 'R': options.resumes = true; break;
         case 'S': options.spins = true; break;
         case 'a': options.announces = true; break;
+        case 'H': options.held = (int)number(optarg); break;
         case 'T': options.steps = optarg; break;
         default: exit(2);
         }

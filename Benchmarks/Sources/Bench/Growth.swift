@@ -17,6 +17,15 @@ struct Growth: Sendable {
                 name: "\(kind)-connections", title: "\(title) echo of 64 B", horizontal: "connections",
                 sizes: [1, 10, 100, 1000, 10_000], limit: 0.25
             ) { .echo(size: 64, connections: $0, isSecure: isSecure) },
+            // At most 1.5 times the cost with twenty times the connections.
+            Growth(
+                name: "\(kind)-ends", title: "\(title): accept, one byte echoed, close", horizontal: "connections open",
+                sizes: [1000, 5000, 19_900], limit: 0.135
+            ) { held in
+                Workload(
+                    name: "", title: "", mode: .echo, isSecure: isSecure,
+                    load: ["--mode", "connect", "--connections", "32", "--held", "\(held)"], metrics: [.cpu])
+            },
             Growth(
                 name: "\(kind)-messages", title: "\(title) echo, 1 connection", horizontal: "bytes of a message",
                 sizes: powers(to: 1 << 24), limit: 1.1

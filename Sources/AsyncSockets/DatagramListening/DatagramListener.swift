@@ -81,6 +81,9 @@ public final class DatagramListener: Sendable {
         _ model: AsyncUDPSocket, _ binding: DatagramBinding, _ dtls: TLSServerSettings?, _ maximumPeers: Int,
         _ idleTimeout: Duration?, _ trust: TrustDecision?
     ) throws(AsyncSocketError) {
+        guard maximumPeers >= 1 else {
+            throw .badParameter("bind", "maximumPeers must be at least 1, and is \(maximumPeers)")
+        }
         let preparation = try PeerPreparation(model: model, dtls: dtls, trust: trust, idleTimeout: idleTimeout)
         let loop = try model.chooseLoop("bind")
         let reception = Reception<PeerArrival>(loop: loop, quota: AcceptQuota(loop: loop))

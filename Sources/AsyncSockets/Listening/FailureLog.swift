@@ -2,16 +2,22 @@ internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 
-/// The failed connections of a listener in its log: at most one line a second of a kind, so that peers
-/// cannot fill the log. The others are counted, and logged at the level `debug`.
+/// Logs the failed connections of a listener or of a client that reconnects: at most one line a second of a
+/// kind, so that peers cannot fill the log. The others are counted, and logged at the level `debug`.
 final class FailureLog: Sendable {
     /// How far a connection has come.
     enum Stage: String {
+        case connecting
         case handshake
         case body
 
         /// Strangers fail in handshakes all the time; an error of the body is one of the program's.
         var level: Logger.Level { self == .handshake ? .notice : .warning }
+
+        var message: Logger.Message {
+            self == .connecting
+                ? "an attempt to connect has failed, and another one follows" : "the task of a connection has failed"
+        }
     }
 
     private struct Line {
@@ -36,7 +42,7 @@ final class FailureLog: Sendable {
             level = stage.level
             if omitted > 0 { metadata["omitted"] = "\(omitted)" }
         }
-        logger.log(level: level, "the task of a connection has failed", metadata: metadata)
+        logger.log(level: level, stage.message, metadata: metadata)
     }
 
     /// How many errors of the kind were omitted since its last line; nil: its second is not over.

@@ -7,7 +7,6 @@
 //  5. `cut` cancels the task that accepts, and with it those that serve, on the thread that calls it: the
 //     loops may be busy.
 
-internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 
@@ -227,8 +226,10 @@ final class Reception<Arrival: Sendable>: Sendable {
 
     /// Returns when no task serves a connection any more, and none accepts. Call `stop` before.
     ///
-    /// If the task is cancelled it cuts all connections, and waits no longer: it may be the task of one.
+    /// Returns at once in a task that serves a connection, which would wait for itself. If the task is
+    /// cancelled it cuts all connections, and waits no longer.
     nonisolated(nonsending) func ended() async {
+        guard ServedTask.reception != ObjectIdentifier(self) else { return }
         let number = state.withLock { state in
             state.lastNumber += 1
             return state.lastNumber
@@ -253,24 +254,8 @@ final class Reception<Arrival: Sendable>: Sendable {
     }
 }
 
-/// One call at a point in time. It depends on no event loop, since code on a loop may take long, and on no
-/// other alarm, since cancelling a task runs the program's handlers.
-private final class Alarm: Sendable {
-    private static let queue = DispatchQueue(label: "AsyncSockets.Alarm")
-    private let body: Locked<(@Sendable () -> Void)?>
-
-    init(at deadline: Deadline, _ body: @escaping @Sendable () -> Void) {
-        self.body = Locked(body)
-        let seconds = max(deadline.seconds(since: .now), 0)
-        Self.queue.asyncAfter(deadline: .now() + seconds) { [weak self] in self?.ring() }
-    }
-
-    private func ring() {
-        if let body = take() { DispatchQueue(label: "AsyncSockets.Alarm.ring").async(execute: body) }
-    }
-
-    private func take() -> (@Sendable () -> Void)? { body.withLock { $0.take() } }
-
-    /// It does not ring any more, or rings now.
-    func stop() { _ = take() }
+/// Marks the task that serves a connection, and the tasks that it starts.
+enum ServedTask {
+    /// The reception of the connection.
+    @TaskLocal static var reception: ObjectIdentifier?
 }

@@ -1,6 +1,6 @@
 // Rules of a listener's tasks:
-//  1. One task accepts. Each connection has a task of its own, a child of that one, which owns it from the
-//     first step on: no connection waits for another one's handshake.
+//  1. One task accepts. Each connection has a task of its own, one of `ServingTasks`, which owns it from the
+//     first step on: no connection waits for another one's handshake. The accepting task ends after them.
 //  2. Whatever ends the task of a connection closes the connection.
 //  3. The error of a connection ends that connection, and nothing else.
 //  4. Cancelling the accepting task, or the deadline of a shutdown, cancels the tasks of all connections.
@@ -85,7 +85,7 @@ private final class Service: Sendable {
 }
 
 extension Reception {
-    /// Takes what arrives, and has `body` serve each connection in a child task, until the end.
+    /// Takes what arrives, and has `body` serve each connection in a task of its own, until all have ended.
     ///
     /// - Parameters:
     ///   - executor: Where `body` runs; nil: where the caller does. Otherwise the accepting task runs on the
@@ -109,19 +109,27 @@ extension Reception {
         on executor: ConnectionExecutor?, _ pause: (Int) async -> Void, _ allOnOneLoop: Bool,
         _ body: @escaping @Sendable (Arrival, EventLoop) async -> Void
     ) async {
-        await withDiscardingTaskGroup { group in
+        let tasks = ServingTasks()
+        // Without a choice they run where the caller prefers to run, as its children would.
+        let preference: (any TaskExecutor)? = executor == nil ? .preferredByCurrentTask : nil
+        await withTaskCancellationHandler {
             while let arrivals = await arrivals() {
                 for accepted in arrivals {
                     let loop = allOnOneLoop ? self.loop : (try? EventLoop.next()) ?? self.loop
-                    group.addTask(executorPreference: executor?.taskExecutor(for: loop)) {
-                        if !Task.isCancelled { await body(accepted, loop) }
+                    tasks.start(on: executor?.taskExecutor(for: loop) ?? preference) {
+                        if !Task.isCancelled {
+                            await ServedTask.$reception.withValue(ObjectIdentifier(self)) { await body(accepted, loop) }
+                        }
                         self.noteServed()
                     }
                 }
                 await pause(arrivals.count)
             }
             await lastCall()
-            group.cancelAll()
+            tasks.cancel()
+            await tasks.ended()
+        } onCancel: {
+            tasks.cancel()
         }
     }
 }

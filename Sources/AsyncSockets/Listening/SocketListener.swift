@@ -37,10 +37,11 @@ public final class SocketListener: Sendable {
     ///   - configure: Sets what the listener and every accepted socket get: options, `isIPv6Enabled`,
     ///     `writeHighWaterMark`, `logger`. The socket that it gets is only a model.
     ///   - trust: Decides about a client's certificate: see `startTLS(settings:trust:)`.
-    /// - Throws: An `AsyncSocketError`: `.badParameter` when there is no such interface or port, or for
-    ///   settings of a client; `.tls` for unusable settings; `.badConfiguration` when every family of the
-    ///   addresses is disabled, or nothing decides about certificates; `.system` with an `errno` when it
-    ///   cannot listen on an address; and what `configure` throws.
+    /// - Throws: An `AsyncSocketError`: `.badParameter` when there is no such interface or port, for a
+    ///   `maximumConnections` below 1, and for settings of a client; `.tls` for unusable settings;
+    ///   `.badConfiguration` when every family of the addresses is disabled, or nothing decides about
+    ///   certificates; `.system` with an `errno` when it cannot listen on an address; and what `configure`
+    ///   throws.
     public convenience init(
         port: some BinaryInteger, interface: String? = nil, tls: TLSServerSettings? = nil, proxyProtocol: ProxyProtocol? = nil,
         maximumConnections: Int? = nil,
@@ -150,6 +151,10 @@ public final class SocketListener: Sendable {
         let model = AsyncSocket()
         model.maximumAcceptedConnections = maximumConnections
         try configure(model)
+        let limit = model.maximumAcceptedConnections
+        guard limit ?? 1 >= 1 else {
+            throw AsyncSocketError.badParameter("accept", "maximumConnections must be at least 1, and is \(limit ?? 0)")
+        }
         return model
     }
 
@@ -173,12 +178,13 @@ public final class SocketListener: Sendable {
     /// How many accepted connections may be open at a time; nil (the default): any number.
     ///
     /// At the limit accepting stops, and further connections wait in the kernel's backlog until one is
-    /// closed. A change takes effect at once; a lower limit closes nothing.
+    /// closed. A change takes effect at once; a lower limit closes nothing. Numbers below 1 count as 1.
     public var maximumConnections: Int? {
         get { preparation.model.maximumAcceptedConnections }
         set {
-            preparation.model.maximumAcceptedConnections = newValue
-            reception.quota.setLimit(newValue)
+            let limit = newValue.map { max(1, $0) }
+            preparation.model.maximumAcceptedConnections = limit
+            reception.quota.setLimit(limit)
         }
     }
 
@@ -205,8 +211,9 @@ public final class SocketListener: Sendable {
     /// closes their connections. If the task that calls this is cancelled, they are cancelled at once, and it
     /// returns. Sockets that `connections` has delivered are yours, and go on.
     ///
-    /// You may call this any number of times: the earliest deadline counts. The task of a connection calls
-    /// `beginShutdown(within:)` instead: it would wait for its own end.
+    /// You may call this any number of times: the earliest deadline counts. In the task of one of its
+    /// connections it returns at once, as `beginShutdown(within:)` does, since that task would wait for its
+    /// own end.
     ///
     /// - Parameter time: How long the connections may take from now on; nil: as long as they need.
     public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {

@@ -42,17 +42,30 @@ public final class TLSSessionMemory: TLSSessionStore {
     private struct Contents {
         /// The oldest first.
         var sessions: [TLSSessionKey: [TLSResumableSession]] = [:]
-        /// Every key once, the one that was used longest ago first.
-        var order: [TLSSessionKey] = []
         var count = 0
+        /// The number of the last use of each key.
+        private var lastUses: [TLSSessionKey: UInt64] = [:]
+        /// The uses in their order, also those that were not the last one of their key: to look for a key
+        /// here would take time for all keys.
+        private var uses: ArraySlice<(key: TLSSessionKey, number: UInt64)> = []
+        private var useCount: UInt64 = 0
 
         mutating func touch(_ key: TLSSessionKey) {
-            order.removeAll { $0 == key }
-            order.append(key)
+            useCount += 1
+            lastUses[key] = useCount
+            uses.append((key, useCount))
+            guard uses.count > 2 * lastUses.count + 16 else { return }
+            uses = uses.filter { lastUses[$0.key] == $0.number }[...]
+        }
+
+        /// The key that was used longest ago.
+        mutating func oldestKey() -> TLSSessionKey? {
+            while let use = uses.first, lastUses[use.key] != use.number { uses.removeFirst() }
+            return uses.first?.key
         }
 
         mutating func remove(_ key: TLSSessionKey) -> [TLSResumableSession] {
-            order.removeAll { $0 == key }
+            lastUses[key] = nil
             let removed = sessions.removeValue(forKey: key) ?? []
             count -= removed.count
             return removed
@@ -86,7 +99,7 @@ public final class TLSSessionMemory: TLSSessionStore {
                 dropped = [contents.sessions[key, default: []].removeFirst()]
                 contents.count -= 1
             }
-            while contents.count > limit, let oldest = contents.order.first {
+            while contents.count > limit, let oldest = contents.oldestKey() {
                 if oldest == key {
                     dropped.append(contents.sessions[key, default: []].removeFirst())
                     contents.count -= 1

@@ -131,6 +131,52 @@ import Testing
         #expect(places.all == [false])
     }
 
+    /// It would wait for its own end.
+    @Test func theTaskOfAConnectionMayShutTheListenerDown() async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1")
+        let serving = Task {
+            try await listener.run { socket in
+                await listener.shutdown()
+                try await socket.write("bye\n")
+            }
+        }
+        try await AsyncSocket.withConnection(to: "127.0.0.1", port: listener.localPort) { socket in
+            let line = try await socket.readLine()
+            #expect(line == "bye")
+        }
+        try await serving.value
+        let peers = try DatagramListener(address: .loopback())
+        let answering = Task {
+            try await peers.run { socket in
+                let datagram = try await socket.receive()
+                await peers.shutdown()
+                try await socket.send(datagram.data)
+            }
+        }
+        let client = AsyncUDPSocket()
+        try await client.connect(to: "127.0.0.1", port: peers.localPort)
+        try await client.send(Data([1]))
+        #expect(try await client.receive().data == Data([1]))
+        try await answering.value
+    }
+
+    /// Such a listener would serve no connection.
+    @Test(arguments: [0, -1]) func aLimitBelowOneIsRefused(_ limit: Int) throws {
+        let makings: [(name: String, make: () throws -> Any)] = [
+            ("maximumConnections", { try SocketListener(port: 0, maximumConnections: limit) }),
+            ("maximumConnections", { try SocketListener(port: 0, configure: { $0.maximumAcceptedConnections = limit }) }),
+            ("maximumPeers", { try DatagramListener(port: 0, maximumPeers: limit) }),
+        ]
+        for (name, make) in makings {
+            let error = #expect(throws: AsyncSocketError.self) { _ = try make() }
+            #expect(error?.code == .badParameter)
+            #expect(error?.message == "\(name) must be at least 1, and is \(limit)")
+        }
+        let listener = try SocketListener(port: 0)
+        listener.maximumConnections = limit
+        #expect(listener.maximumConnections == 1)
+    }
+
     @Test func atTheLimitConnectionsWaitInTheKernel() async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", maximumConnections: 2)
         let open = Findings<Int>()

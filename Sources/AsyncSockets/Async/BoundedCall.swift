@@ -1,0 +1,51 @@
+internal import SocketBuffers
+
+extension OperationLimit {
+    /// Runs code of the program in a separate task, and returns when it does.
+    ///
+    /// At the deadline, and when the caller is cancelled, it throws without waiting for `body`, whose task is
+    /// cancelled.
+    nonisolated(nonsending) func run(
+        _ operation: OperationKind, _ body: @escaping @Sendable () async throws -> Void
+    ) async throws {
+        let call = BoundedCall(operation, self)
+        let task = Task(executorPreference: .preferredByCurrentTask) { call.end(await Result.of(body)) }
+        let alarm = deadline.map { Alarm(at: $0) { call.end(.failure(error(of: operation))) } }
+        defer {
+            alarm?.stop()
+            task.cancel()
+        }
+        try await call.waiter.value(from: call)
+    }
+}
+
+/// Completes a waiter once: with a result, at the deadline, or when the caller is cancelled.
+private final class BoundedCall: OperationOwner {
+    let waiter: DoneWaiter
+    private let isOver = Locked(false)
+
+    init(_ operation: OperationKind, _ limit: OperationLimit) { waiter = DoneWaiter(operation, limit) }
+
+    func end(_ result: Result<Void, any Error>) {
+        let isFirst = isOver.withLock { isOver in
+            defer { isOver = true }
+            return !isOver
+        }
+        if isFirst { waiter.complete(result) }
+    }
+
+    func giveUp(_ waiter: any AnyObject & Sendable) { end(.failure(CancellationError())) }
+}
+
+extension Result<Void, any Error> {
+    fileprivate static func of(_ body: @Sendable () async throws -> Void) async -> Self {
+        do { return .success(try await body()) } catch { return .failure(error) }
+    }
+}
+
+extension Optional where Wrapped == any TaskExecutor {
+    /// The executor that the current task prefers. Child tasks inherit it, and unstructured tasks do not.
+    static var preferredByCurrentTask: Self {
+        withUnsafeCurrentTask { $0?.unownedTaskExecutor?.asTaskExecutor() }
+    }
+}

@@ -1,0 +1,122 @@
+internal import SocketBuffers
+
+/// The tasks that serve the connections of a listener. As in a task group, `cancel()` cancels all of them, and
+/// `ended()` waits for all of them.
+///
+/// It is not a task group because the end of a child takes time proportional to the number of children
+/// (Swift 6.3): the runtime searches a list under a lock, 9 µs with 1,000 children and 102 µs with 10,000.
+/// Here each task knows its place in the table.
+final class ServingTasks: Sendable {
+    fileprivate enum Place {
+        case free(next: Int?)
+        /// The task is being made.
+        case reserved
+        /// It has ended before it was put here.
+        case ended
+        case taken(Task<Void, Never>)
+    }
+
+    fileprivate struct State {
+        var places: [Place] = []
+        var firstFree: Int?
+        /// The tasks that have not ended.
+        var count = 0
+        /// The places that are reserved for a task, whether or not it has ended.
+        var reservedCount = 0
+        var isCancelled = false
+        var waiter: UnsafeContinuation<Void, Never>?
+    }
+
+    private let state = Locked(State())
+
+    /// How many tasks have not ended.
+    var count: Int { state.withLock { $0.count } }
+
+    /// The size of the table: the largest number of tasks at a time since it was last empty.
+    var storedCount: Int { state.withLock { $0.places.count } }
+
+    /// Starts a task. After `cancel()` the task is cancelled as soon as it exists.
+    func start(on executor: (any TaskExecutor)?, _ body: @escaping @Sendable () async -> Void) {
+        let place = state.withLock { $0.reserve() }
+        let task = Task(executorPreference: executor) {
+            await body()
+            self.end(place)
+        }
+        if state.withLock({ $0.put(task, at: place) }) { task.cancel() }
+    }
+
+    /// Cancels all tasks, and each task that is started later.
+    func cancel() {
+        let tasks = state.withLock { state in
+            state.isCancelled = true
+            return state.places.compactMap { place in if case .taken(let task) = place { task } else { nil } }
+        }
+        for task in tasks { task.cancel() }
+    }
+
+    /// Returns when all tasks have ended. Call it once, after the last `start`.
+    nonisolated(nonsending) func ended() async {
+        await withUnsafeContinuation { continuation in
+            let isOver = state.withLock { state in
+                guard state.count > 0 else { return true }
+                state.waiter = continuation
+                return false
+            }
+            if isOver { continuation.resume() }
+        }
+    }
+
+    private func end(_ place: Int) {
+        let (task, waiter) = state.withLock { $0.end(place) }
+        withExtendedLifetime(task) {}
+        waiter?.resume()
+    }
+}
+
+fileprivate extension ServingTasks.State {
+    mutating func reserve() -> Int {
+        (count, reservedCount) = (count + 1, reservedCount + 1)
+        guard let place = firstFree, case .free(let next) = places[place] else {
+            places.append(.reserved)
+            return places.count - 1
+        }
+        firstFree = next
+        places[place] = .reserved
+        return place
+    }
+
+    /// True when the task is to be cancelled.
+    mutating func put(_ task: Task<Void, Never>, at place: Int) -> Bool {
+        reservedCount -= 1
+        guard case .reserved = places[place] else {
+            release(place)
+            return false
+        }
+        places[place] = .taken(task)
+        return isCancelled
+    }
+
+    /// Returns the task, to be released outside of the lock, and after the last task the continuation of
+    /// `ended()`.
+    mutating func end(_ place: Int) -> (Task<Void, Never>?, UnsafeContinuation<Void, Never>?) {
+        count -= 1
+        let task: Task<Void, Never>?
+        if case .taken(let taken) = places[place] {
+            task = taken
+            release(place)
+        } else {
+            task = nil
+            places[place] = .ended
+        }
+        return (task, count == 0 ? waiter.take() : nil)
+    }
+
+    private mutating func release(_ place: Int) {
+        guard count + reservedCount > 0 else {
+            (places, firstFree) = ([], nil)
+            return
+        }
+        places[place] = .free(next: firstFree)
+        firstFree = place
+    }
+}

@@ -1,0 +1,61 @@
+import AsyncSocketsTesting
+import SocketBuffers
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+@testable import AsyncSockets
+
+/// The tasks of a listener's connections, which have no task group.
+@Suite(.timeLimit(.patient)) struct ServingTasksTests {
+    /// A task that runs until it is cancelled.
+    private func startWaiting(_ tasks: ServingTasks, count: Int = 1, ended: Locked<Int> = Locked(0)) {
+        for _ in 0..<count {
+            tasks.start(on: nil) {
+                let (stream, continuation) = AsyncStream<Void>.makeStream()
+                for await _ in stream {}
+                withExtendedLifetime(continuation) {}
+                ended.withLock { $0 += 1 }
+            }
+        }
+    }
+
+    @Test func placesAreUsedAgainAndFreedWithTheLast() async throws {
+        let tasks = ServingTasks()
+        startWaiting(tasks)
+        for _ in 0..<1000 {
+            tasks.start(on: nil) {}
+            try await eventually("it has ended") { tasks.count == 1 }
+        }
+        #expect(tasks.storedCount == 2)
+        tasks.cancel()
+        await tasks.ended()
+        #expect(tasks.count == 0 && tasks.storedCount == 0)
+    }
+
+    @Test func theEndComesAfterAllTasks() async throws {
+        let tasks = ServingTasks()
+        let ended = Locked(0)
+        startWaiting(tasks, count: 500, ended: ended)
+        #expect(tasks.count == 500)
+        let canceller = Task.detached { tasks.cancel() }
+        await tasks.ended()
+        #expect(ended.withLock { $0 } == 500)
+        await canceller.value
+        // Those that come later are cancelled too.
+        startWaiting(tasks, count: 10, ended: ended)
+        await tasks.ended()
+        #expect(ended.withLock { $0 } == 510 && tasks.count == 0 && tasks.storedCount == 0)
+    }
+
+    /// Tasks end while others are started, and each is counted once.
+    @Test func manyThreadsEndTheirsWhileOthersBegin() async throws {
+        let tasks = ServingTasks()
+        let ended = Locked(0)
+        for _ in 0..<20_000 {
+            tasks.start(on: nil) { ended.withLock { $0 += 1 } }
+        }
+        await tasks.ended()
+        #expect(ended.withLock { $0 } == 20_000 && tasks.count == 0 && tasks.storedCount == 0)
+    }
+}
