@@ -77,8 +77,8 @@ extension AsyncSocketError {
         return names.filter { families.contains($0.key) }.map(\.value).joined(separator: " and ")
     }
 
-    /// Every address failed. `errno` is from the last connection that was made and reset at once, or else from
-    /// the last failure that says something about the host and not about this machine.
+    /// Every address failed. `errno` is from the last connection that was reset as soon as it was made, or
+    /// else from the last failure that says something about the host and not about this machine.
     init(failedAttempts: [(address: SocketAddress, error: SystemError)], destination: String) {
         let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.error.about($0.address))" }
         let more = failedAttempts.count - named.count
@@ -107,8 +107,8 @@ extension SystemError {
         call != "connect" || isFamilyMissing || errno == ENETUNREACH || errno == EINVAL
     }
 
-    /// True when the connection was made, and the peer has reset it before anything else was noticed. A port
-    /// that nobody listens on is ECONNREFUSED.
+    /// True when the connection was made, and the peer reset it right away. A port without a listener is
+    /// ECONNREFUSED.
     fileprivate var isReset: Bool { call == "connect" && (errno == ECONNRESET || errno == EPIPE) }
 }
 

@@ -29,7 +29,7 @@ extension AsyncSocket {
     public nonisolated(nonsending) func connect(
         to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil,
         tls: TLSClientSettings? = nil,
-        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
+        trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
         try await connect(proxy, tls, trust, timeout) { try destination(host, port, via: interface) }
     }
@@ -38,7 +38,7 @@ extension AsyncSocket {
     /// machine. See `connect(to:port:via:proxy:tls:trust:timeout:)`.
     public nonisolated(nonsending) func connect(
         to address: SocketAddress, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSClientSettings? = nil,
-        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
+        trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
         try await connect(proxy, tls, trust, timeout) { try destination(address, via: interface) }
     }
@@ -46,7 +46,7 @@ extension AsyncSocket {
     /// Connects to the Unix-domain socket at a path. See `connect(to:port:via:proxy:tls:trust:timeout:)`.
     public nonisolated(nonsending) func connect(
         toPath path: String, tls: TLSClientSettings? = nil,
-        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
+        trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30)
     ) async throws {
         try await connect(nil, tls, trust, timeout) {
             try destination(SocketAddress.ofSocket(at: path, "connect"), via: nil)
@@ -54,7 +54,7 @@ extension AsyncSocket {
     }
 
     private nonisolated(nonsending) func connect(
-        _ proxy: Proxy?, _ tls: TLSClientSettings?, _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?,
+        _ proxy: Proxy?, _ tls: TLSClientSettings?, _ trust: (@Sendable (PeerTrust) async throws -> Bool)?,
         _ timeout: Duration?, to makeDestination: () throws -> Destination
     ) async throws {
         let (connection, waiter) = try askToConnect(proxy, tls, hasTrust: trust != nil, timeout, to: makeDestination)
@@ -118,7 +118,7 @@ extension AsyncSocket {
     public nonisolated(nonsending) static func withConnection<Result>(
         to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil,
         tls: TLSClientSettings? = nil,
-        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
+        trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
     ) async throws -> Result {
@@ -135,7 +135,7 @@ extension AsyncSocket {
     /// `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
     public nonisolated(nonsending) static func withConnection<Result>(
         to address: SocketAddress, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSClientSettings? = nil,
-        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
+        trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
     ) async throws -> Result {
@@ -151,7 +151,7 @@ extension AsyncSocket {
     /// on every way out: see `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
     public nonisolated(nonsending) static func withConnection<Result>(
         toPath path: String, tls: TLSClientSettings? = nil,
-        trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
+        trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
         executor: ConnectionExecutor? = .eventLoop, configure: (AsyncSocket) throws -> Void = { _ in },
         _ body: nonisolated(nonsending) (AsyncSocket) async throws -> Result
     ) async throws -> Result {
@@ -178,9 +178,9 @@ extension AsyncSocket {
     /// loop makes the first attempt at once. After a failure, and after a connection, it waits as `backOff`
     /// says; a connection that has lasted longer than `backOff.maximum` takes it back to the minimum.
     ///
-    /// The loop goes on until its task is cancelled, which throws `CancellationError`, until a
-    /// `withDeadline` around it has passed, which throws `.deadlineExceeded`, until `onFailure` throws, or
-    /// until the error is the caller's, such as a bad port or bad settings.
+    /// The loop ends with an error that waiting cannot change: `CancellationError`, `.deadlineExceeded`, an
+    /// error that `configure`, `trust` or `onFailure` throws, and errors of the caller, such as a bad port.
+    /// After other errors it connects again, also when a certificate fails, which may be replaced.
     ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address. A name is resolved before each attempt.
@@ -193,15 +193,15 @@ extension AsyncSocket {
     ///     limit.
     ///   - backOff: The time between attempts, from half a second to a minute by default.
     ///   - configure: Sets what each socket needs before it connects: options, a logger.
-    ///   - onFailure: Gets the error of each attempt that failed, and the time until the next one. An error
-    ///     that it throws ends the loop.
+    ///   - onFailure: Gets the error of each failed attempt and the time until the next one, in a separate
+    ///     task, which the deadline cancels. Nil: errors are logged as warnings, one a second of each kind.
     /// - Returns: The connections, as an asynchronous sequence without an end.
     public static func reconnecting(
         to host: String, port: some BinaryInteger & Sendable, via interface: String? = nil, proxy: Proxy? = nil,
         tls: TLSClientSettings? = nil, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil,
         timeout: Duration? = .seconds(30), backOff: BackOff = .standard,
         configure: @escaping @Sendable (AsyncSocket) throws -> Void = { _ in },
-        onFailure: @escaping @Sendable (any Error, Duration) async throws -> Void = { _, _ in }
+        onFailure: (@Sendable (any Error, Duration) async throws -> Void)? = nil
     ) -> ReconnectingSockets {
         ReconnectingSockets(backOff: backOff, onFailure: onFailure) { socket in
             try configure(socket)

@@ -12,9 +12,10 @@ extension AsyncSocket {
     ///
     /// - Parameters:
     ///   - settings: The role and what it needs.
-    ///   - trust: Decides about the peer's certificate, in this task, within `TLSSettings.trustTimeout`. It
-    ///     can only refuse what OpenSSL has accepted, except with `TLSTrustEvaluation.manual`. Nil:
-    ///     OpenSSL decides, or the delegate if the settings say so.
+    ///   - trust: Decides about the peer's certificate, in a separate task with the executor preference of
+    ///     this one. After `TLSSettings.trustTimeout` or a deadline that task is cancelled, and this call
+    ///     throws. It can only refuse what OpenSSL has accepted, except with `TLSTrustEvaluation.manual`.
+    ///     Nil: OpenSSL decides, or the delegate if the settings say so.
     /// - Returns: The session that the handshake negotiated.
     /// - Throws: `CancellationError` when the task is cancelled, what `trust` throws, or an
     ///   `AsyncSocketError`: `.tls`, `.handshakeTimeout` (also when no byte of the writes before has left for
@@ -24,7 +25,7 @@ extension AsyncSocket {
     ///   ended.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
-        settings: TLSSettings<some TLSSide>, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
+        settings: TLSSettings<some TLSSide>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
         try await askForTLS(settings, hasTrust: trust != nil).session(trust).value
     }
@@ -82,7 +83,7 @@ extension AsyncSocket {
     ///   `clientCertificateMissing`.
     @discardableResult
     public nonisolated(nonsending) func requestClientCertificate(
-        isRequired: Bool = true, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
+        isRequired: Bool = true, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
         try await askForCertificate(isRequired, hasTrust: trust != nil).session(trust).value
     }

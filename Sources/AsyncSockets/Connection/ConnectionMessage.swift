@@ -36,7 +36,7 @@ enum ConnectionMessage: Sendable {
         case .write(let packet): packet.completion.refuse(error)
         case .startTLS(let request): request.waiter?.complete(.failure(error))
         case .requestClient(let request): request.waiter?.complete(.failure(error))
-        case .upgrading(.verdictOf(let waiter, _, _)): waiter.complete(.failure(error))
+        case .upgrading(.awaited(let waiter)): waiter.complete(.failure(error))
         case .awaitEnd(let waiter): waiter.complete(.failure(error))
         case .predecessorIsClosed, .predecessorHasEnded, .establishing, .adopt, .events, .upgrading, .extendRead,
             .extendWrite, .cancel, .close, .closeWriteStream, .flush, .configure, .changeDelegateQueue, .fail, .perform, .retire:

@@ -59,7 +59,6 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     /// Puts the connection on its loop, which keeps it alive until it is over. Call it once, before the first
     /// message.
     func register() { registration = loop.register(self) }
-
     /// Undoes that, while nothing else knows the connection.
     func deregister() { if let registration { loop.deregister(registration) } }
 
@@ -273,14 +272,14 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         switch outcome {
         case .goesOn, nil: break
         case .more: askForTurn()
-        case .established(let event, let peer): establish(peer: peer, event)
-        case .adopted: establish(peer: record.remoteAddress, nil)
+        case .established(let event, let peer): establish(with: peer, event)
+        case .adopted: establish(with: record.remoteAddress, nil)
         case .fails(let error): close(error)
         }
     }
 
     /// The channel leads to the peer. Answers the waiter for the connection, or delivers the event.
-    private func establish(peer: SocketAddress?, _ event: DelegateEvent?) {
+    private func establish(with peer: SocketAddress?, _ event: DelegateEvent?) {
         guard let descriptor = data.channel?.descriptor else { return }
         phase = .established
         beginObserving()

@@ -59,11 +59,7 @@ final class PeerPreparation: Sendable {
         defer { hub.noteHandshake() }
         do {
             let handshake = try askForDTLS(on: arrival.socket)
-            if let trust {
-                _ = try await handshake?.session { try await trust($0) }
-            } else {
-                _ = try await handshake?.session(nil)
-            }
+            _ = try await handshake?.session(trust)
             return true
         } catch {
             arrival.socket.close()

@@ -39,7 +39,7 @@ extension AsyncUDPSocket {
     ///   `receive(timeout:)`, which closes the socket; and why the socket has closed.
     @discardableResult
     public nonisolated(nonsending) func startDTLS(
-        settings: TLSSettings<some TLSSide>, trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)? = nil
+        settings: TLSSettings<some TLSSide>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
     ) async throws -> TLSSession {
         try await askForDTLS(settings, hasTrust: trust != nil).session(trust).value
     }
@@ -193,9 +193,11 @@ struct AwaitedDatagramHandshake {
 
     /// Waits for the end, and has `trust` decide on the way.
     nonisolated(nonsending) func session(
-        _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?
+        _ trust: (@Sendable (PeerTrust) async throws -> Bool)?
     ) async throws -> CopyOnWrite<TLSSession> {
-        let session = try await waiter.session(.startTLS, limit, from: connection, trust) { connection.post(.upgrading($0)) }
+        let session = try await waiter.session(.startTLS, limit, from: connection, trust) { [weak connection] in
+            connection?.post(.upgrading($0))
+        }
         if let session { return session }
         socket.close()
         throw AsyncSocketError.badConfiguration("startDTLS", "the handshake ended without a session")

@@ -168,9 +168,7 @@ final class DatagramUpgrade {
     func receive(_ news: UpgradeNews) {
         switch news {
         case .verdict(let accepted, let question): decide(accepted, of: question)
-        case .verdictOf(let waiter, let accepted, let question):
-            waiters.add(waiter, decidesTrust: true)
-            decide(accepted, of: question)
+        case .awaited(let waiter): waiters.add(waiter, decidesTrust: true)
         case .worked(let work):
             lentWork = nil
             layer?.engine.takeBack(work)

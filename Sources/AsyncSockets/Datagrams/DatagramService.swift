@@ -129,7 +129,7 @@ final class DatagramService {
         case .send(let packet): if case .waiter(let waiter) = packet.completion { waiter.complete(.failure(endError)) }
         case .receive(let waiter): waiter.answer(.failure(endError))
         case .startTLS(let request): request.waiter?.complete(.failure(endError))
-        case .upgrading(.verdictOf(let waiter, _, _)): waiter.complete(.failure(endError))
+        case .upgrading(.awaited(let waiter)): waiter.complete(.failure(endError))
         case .awaitEnd(let waiter): waiter.complete(.success(()))
         case .reportFailures(let reader, _): reader.finish()
         case .opened: closeDescriptors()
@@ -161,9 +161,10 @@ final class DatagramService {
         if input.cancel(waiter, error) || output.cancel(waiter, error) { return }
         if let attempt, attempt.waiter === waiter { return finishConnecting(.failure(error)) }
         if let refuse = upgrade?.remove(waiter) {
-            refuse(error)
             // Later datagrams must not leave in plaintext.
-            return close(error as? AsyncSocketError)
+            close(error as? AsyncSocketError)
+            // Last: a task that learns of it finds the socket closed.
+            return refuse(error)
         }
         waiters.remove(waiter)?(error)
     }

@@ -19,10 +19,10 @@ final class Establishing {
         case goesOn
         /// Go on in another turn.
         case more
-        /// The channel leads to the target. The waiter for the connection, or else the delegate with this
-        /// event, learns of it.
+        /// The channel leads to the target. This completes the waiter for the connection, or delivers the
+        /// event if nothing waits.
         case established(DelegateEvent, peer: SocketAddress)
-        /// The channel belongs to a descriptor that was connected before: nothing waits for that.
+        /// The channel belongs to a descriptor that was connected before, without a waiter or an event.
         case adopted
         case fails(AsyncSocketError)
     }

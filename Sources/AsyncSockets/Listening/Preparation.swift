@@ -70,11 +70,7 @@ final class Preparation: Sendable {
         defer { slots.leave() }
         if let proxyProtocol { try await proxyProtocol.receiveHeader(on: socket) }
         guard let handshake = try askForTLS(on: socket) else { return }
-        if let trust {
-            _ = try await handshake.session { try await trust($0) }
-        } else {
-            _ = try await handshake.session(nil)
-        }
+        _ = try await handshake.session(trust)
     }
 
     @inline(never)

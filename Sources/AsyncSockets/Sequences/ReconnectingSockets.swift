@@ -3,11 +3,14 @@ internal import SocketCore
 /// Connections to a host, one after the other: see
 /// `AsyncSocket.reconnecting(to:port:via:proxy:tls:trust:timeout:backOff:configure:onFailure:)`.
 public struct ReconnectingSockets: AsyncSequence, Sendable {
-    /// An `AsyncSocketError` that is the caller's, what `onFailure` threw, or a `CancellationError`.
+    /// An `AsyncSocketError` that is the caller's, what `configure`, `trust` or `onFailure` threw, or a
+    /// `CancellationError`.
     public typealias Failure = any Error
 
     let backOff: BackOff
-    let onFailure: @Sendable (any Error, Duration) async throws -> Void
+    /// Nil: failures are logged.
+    let onFailure: (@Sendable (any Error, Duration) async throws -> Void)?
+    let failures = FailureLog()
     let connect: @Sendable (AsyncSocket) async throws -> Void
 
     /// Begins with no connection. Each iterator has its own connections.
@@ -50,14 +53,23 @@ public struct ReconnectingSockets: AsyncSequence, Sendable {
                 } catch {
                     socket.disconnect()
                     try OperationLimit(nil).check(.connect)
-                    if let error = error as? AsyncSocketError, error.isForGood { throw error }
+                    guard let failure = error as? AsyncSocketError, !failure.isForGood else { throw error }
                     failures += 1
                     let delay = sockets.backOff.delay(afterFailures: failures)
-                    try await sockets.onFailure(error, delay)
+                    try await sockets.report(failure, of: socket, before: delay)
                     try await OperationLimit(nil).pause(delay)
                 }
             }
         }
+    }
+}
+
+extension ReconnectingSockets {
+    /// An attempt has failed, and the next one is made after `delay`.
+    fileprivate func report(_ error: AsyncSocketError, of socket: AsyncSocket, before delay: Duration) async throws {
+        failures.note(error, of: socket.connectedAddress, in: .connecting, isHandled: onFailure != nil, socket.logger)
+        guard let onFailure else { return }
+        try await OperationLimit(nil).run(.connect) { try await onFailure(error, delay) }
     }
 }
 

@@ -1,3 +1,4 @@
+internal import SocketBuffers
 internal import SocketTLS
 
 // Shared by connections and UDP sockets: waiting for a handshake, and asking for keys.
@@ -5,28 +6,58 @@ internal import SocketTLS
 extension HandshakeWaiter {
     /// Waits for the end of a handshake, and has `trust` decide on the way.
     ///
-    /// - Parameter post: Takes the verdict to the upgrade.
+    /// While `trust` decides, the deadline, a cancellation and the end of the connection still end the wait.
+    /// The decision is then cancelled, and has no effect.
+    ///
+    /// - Parameter post: Takes the news to the upgrade.
     nonisolated(nonsending) func session(
         _ operation: OperationKind, _ limit: OperationLimit, from owner: any OperationOwner,
-        _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?, post: (UpgradeNews) -> Void
+        _ trust: (@Sendable (PeerTrust) async throws -> Bool)?, post: @escaping @Sendable (UpgradeNews) -> Void
     ) async throws -> CopyOnWrite<TLSSession>? {
         var waiter = self
-        while true {
-            switch try await waiter.value(from: owner) {
-            case .secured(let session): return session
-            case .asksTrust(let peer, let question):
-                let isAccepted: Bool
-                do {
-                    isAccepted = try await trust?(peer) ?? false
-                } catch {
-                    post(.verdict(false, of: question))
-                    throw error
+        var decision: TrustDecision?
+        do {
+            while true {
+                switch try await waiter.value(from: owner) {
+                case .secured(let session): return session
+                case .asksTrust(let peer, let question):
+                    waiter = HandshakeWaiter(operation, limit)
+                    post(.awaited(by: waiter))
+                    decision = TrustDecision(about: peer, trust) { post(.verdict($0, of: question)) }
                 }
-                waiter = HandshakeWaiter(operation, limit)
-                post(.verdictOf(waiter, isAccepted, of: question))
+            }
+        } catch {
+            let reason = decision?.error ?? error
+            decision?.cancel()
+            throw reason
+        }
+    }
+}
+
+/// A decision about a peer. A closure of the program makes it in a separate task, so that nothing hangs if
+/// the closure does not return.
+private struct TrustDecision {
+    private let task: Task<Void, Never>
+    private let thrown = Locked<(any Error)?>(nil)
+
+    /// - Parameter post: Called once, with the verdict; with false when `trust` throws or is nil.
+    init(
+        about peer: PeerTrust, _ trust: (@Sendable (PeerTrust) async throws -> Bool)?, post: @escaping @Sendable (Bool) -> Void
+    ) {
+        task = Task(executorPreference: .preferredByCurrentTask) { [thrown] in
+            do {
+                post(try await trust?(peer) ?? false)
+            } catch {
+                thrown.withLock { $0 = error }
+                post(false)
             }
         }
     }
+
+    /// The error that the closure threw.
+    var error: (any Error)? { thrown.withLock { $0 } }
+
+    func cancel() { task.cancel() }
 }
 
 extension KeyExporter {
@@ -60,9 +91,11 @@ struct AwaitedHandshake {
 
     /// Waits for the end, and has `trust` decide on the way.
     nonisolated(nonsending) func session(
-        _ trust: (nonisolated(nonsending) (PeerTrust) async throws -> Bool)?
+        _ trust: (@Sendable (PeerTrust) async throws -> Bool)?
     ) async throws -> CopyOnWrite<TLSSession> {
-        let session = try await waiter.session(operation, limit, from: connection, trust) { connection.post(.upgrading($0)) }
+        let session = try await waiter.session(operation, limit, from: connection, trust) { [weak connection] in
+            connection?.post(.upgrading($0))
+        }
         if let session { return session }
         socket.disconnect()
         throw AsyncSocketError.badConfiguration(operation.rawValue, "the handshake ended without a session")

@@ -30,8 +30,8 @@ struct ClientCertificateRequest: Sendable {
 /// News for an upgrade that is under way.
 enum UpgradeNews: Sendable {
     case verdict(Bool, of: TrustQuestionNumber)
-    /// The verdict of a waiter, which waits on.
-    indirect case verdictOf(any OperationWaiter<HandshakeNews>, Bool, of: TrustQuestionNumber)
+    /// A task has a question, and waits with this waiter for the news that come after it.
+    indirect case awaited(by: any OperationWaiter<HandshakeNews>)
     /// The settings for a client.
     indirect case chosen(TLSServerChoice)
     /// A step of the handshake is done.

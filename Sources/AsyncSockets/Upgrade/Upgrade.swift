@@ -29,6 +29,8 @@ final class Upgrade {
     @exclusivity(unchecked) private(set) var state: TLSUpgrade
     @exclusivity(unchecked) private var clock: PhaseClock?
     @exclusivity(unchecked) private var waiters = UpgradeWaiters()
+    /// Runs the function of the server's program that is asked now.
+    @exclusivity(unchecked) private var responder: Task<Void, Never>?
 
     private init(_ request: TLSRequest) {
         state = .queuedTLS(request, drained: [])
@@ -116,10 +118,9 @@ final class Upgrade {
     func receive(_ news: UpgradeNews, _ data: DataPath, _ owner: any PartOwner) {
         switch news {
         case .verdict(let accepted, let question): decide(accepted, of: question, data, owner)
-        case .verdictOf(let waiter, let accepted, let question):
-            waiters.add(waiter, decidesTrust: true)
-            decide(accepted, of: question, data, owner)
+        case .awaited(let waiter): waiters.add(waiter, decidesTrust: true)
         case .chosen(let choice):
+            responder = nil
             data.channel?.choose(choice)
             data.needsPump = true
         case .worked(let work):
@@ -200,7 +201,7 @@ final class Upgrade {
 
     /// Asks a function of the server's program, off the loop: for settings, or about early data.
     private func ask(_ question: TLSServerQuestion, _ owner: any PartOwner) {
-        Task.detached { [weak owner] in
+        responder = Task.detached { [weak owner] in
             let choice = await question.answer()
             owner?.post(.upgrading(.chosen(choice)))
         }
@@ -218,8 +219,10 @@ final class Upgrade {
 
     // MARK: - Waiters
 
-    /// Answers everyone who waits: what was asked for has failed.
+    /// Answers everyone who waits: what was asked for has failed. A function of the program that is still
+    /// asked is cancelled, and its answer would come too late.
     func refuseAll(_ error: any Error) {
+        responder.take()?.cancel()
         waiters.refuseAll(error)
     }
 

@@ -11,8 +11,10 @@ import Testing
 
 /// Where tasks run: the socket works on every executor, and each task goes on where it was.
 @Suite(.timeLimit(.patient)) struct AsyncExecutorTests {
-    /// Every operation once; `check` is called after each.
-    private nonisolated(nonsending) func useEverything(_ check: @escaping (AsyncSocket) -> Void) async throws {
+    /// Every operation once; `check` is called after each, and `decide` by the decision about the peer.
+    private nonisolated(nonsending) func useEverything(
+        deciding decide: @escaping @Sendable () -> Void = {}, _ check: @escaping (AsyncSocket) -> Void
+    ) async throws {
         let settings = try TestCertificates.server()
         let peer = try ScriptedPeer.listening([
             .expect("hello"), .startTLS(settings), .send("one\r\ntwo\r\nthree"), .expect("bye"), .sendCloseNotify, .finish,
@@ -25,7 +27,7 @@ import Testing
         try await socket.write("hello")
         check(socket)
         try await socket.startTLS(settings: TestCertificates.client()) { _ in
-            check(socket)
+            decide()
             return true
         }
         check(socket)
@@ -100,7 +102,7 @@ import Testing
     @Test func tasksOnAnExecutorOfTheirOwnStayThere() async throws {
         let executor = QueueExecutor()
         try await Task(executorPreference: executor) {
-            try await useEverything { _ in #expect(executor.isCurrent) }
+            try await useEverything(deciding: { #expect(executor.isCurrent) }) { _ in #expect(executor.isCurrent) }
         }.value
     }
 

@@ -1,4 +1,5 @@
 import AsyncSocketsTesting
+import Logging
 import SocketTestSupport
 import SocketTestTraits
 import Testing
@@ -192,6 +193,65 @@ import Testing
             })
         await #expect(throws: Enough.self) { for try await _ in sockets {} }
         #expect(codes.all == [.hostNotFound, .hostNotFound])
+    }
+
+    /// Waiting would not change them.
+    @Test(arguments: [false, true]) func theProgramsOwnErrorEndsIt(ofTrust: Bool) async throws {
+        let peers = try (0..<2).map { _ in try ScriptedPeer.listening([.startTLS(try TestCertificates.server())]) }
+        let failures = Findings<Duration>()
+        var settings = try TestCertificates.client()
+        settings.trustEvaluation = .manual
+        let sockets = AsyncSocket.reconnecting(
+            to: "127.0.0.1", port: peers[0].port, tls: settings, trust: { _ in throw Enough() }, backOff: fast,
+            configure: { _ in if !ofTrust { throw Enough() } }, onFailure: { failures.add($1) })
+        await #expect(throws: Enough.self) { for try await _ in sockets {} }
+        #expect(failures.all.isEmpty)
+        for peer in peers { peer.stop() }
+    }
+
+    /// Without `onFailure` the log has a line about each kind of error: here a certificate that is not
+    /// trusted, and a port without a listener.
+    @Test func failuresWithoutAHandlerAreLogged() async throws {
+        let name = "failuresWithoutAHandlerAreLogged"
+        let stranger = try TestCertificates.stranger.issue(.server(names: ["localhost"])).identity()
+        let peer = try ScriptedPeer.listening([.startTLS(.server(identity: stranger))])
+        let port = peer.port
+        let loop = Task {
+            for try await _ in AsyncSocket.reconnecting(
+                to: "127.0.0.1", port: port, tls: try TestCertificates.client(), backOff: fast,
+                configure: { $0.logger = LogRecorder.logger(of: name) })
+            {}
+        }
+        try await eventually("both are logged") {
+            let lines = LogRecorder.lines("test", name).filter { $0.level == .warning && $0.metadata["stage"] == "connecting" }
+            let errors = lines.map { "\($0.metadata["error"] ?? "")" }
+            return errors.contains { $0.contains("unknownIssuer") } && errors.contains { $0.contains("connectFailed") }
+        }
+        loop.cancel()
+        #expect(await loop.outcome == .cancelled)
+        peer.stop()
+    }
+
+    /// A function of the program that does not return.
+    @Test(arguments: [false, true]) func aHangingOnFailureHoldsUpNothing(isCancelled: Bool) async throws {
+        let refusing = try RawSocket.refusing()
+        let port = try refusing.localPort
+        let (begun, release) = (try TestSignal(), try TestSignal())
+        let loop = Task {
+            try await withDeadline(isCancelled ? .patient : .seconds(2)) {
+                for try await _ in AsyncSocket.reconnecting(
+                    to: "127.0.0.1", port: port, backOff: fast,
+                    onFailure: { _, _ in
+                        begun.fire()
+                        try await Task.detached { try await release.wait(within: .patient) }.value
+                    })
+                {}
+            }
+        }
+        try await begun.wait(within: .patient)
+        if isCancelled { loop.cancel() }
+        #expect(await loop.outcome == (isCancelled ? .cancelled : .failed(.deadlineExceeded)))
+        release.fire()
     }
 
     // MARK: - Cancellation

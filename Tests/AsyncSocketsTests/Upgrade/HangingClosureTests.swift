@@ -1,0 +1,217 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+@testable import AsyncSockets
+
+/// A closure of the program that does not return holds up no deadline, no cancellation, and no place of a
+/// listener.
+@Suite(.timeLimit(.patient)) struct HangingClosureTests {
+    enum Transport: CaseIterable, Sendable { case stream, datagrams }
+
+    /// A closure that ignores its cancellation, and returns when the test ends.
+    private final class Hanging: Sendable {
+        let begun: TestSignal
+        let cancelled: TestSignal
+        private let release: TestSignal
+        private let counts = Locked((begun: 0, returned: 0))
+
+        init() throws {
+            begun = try TestSignal()
+            cancelled = try TestSignal()
+            release = try TestSignal()
+        }
+
+        deinit { release.fire() }
+
+        var hasReturned: Bool { counts.withLock { $0.returned > 0 } }
+        var begunCount: Int { counts.withLock { $0.begun } }
+
+        func hang() async {
+            counts.withLock { $0.begun += 1 }
+            begun.fire()
+            let released = Task.detached { [release] in try await release.wait(within: .patient) }
+            await withTaskCancellationHandler {
+                _ = await released.result
+            } onCancel: {
+                cancelled.fire()
+            }
+            counts.withLock { $0.returned += 1 }
+        }
+
+        func end() { release.fire() }
+    }
+
+    /// A client whose peer shakes hands.
+    private struct Client: Sendable {
+        let upgrade: @Sendable (TLSClientSettings, Hanging) async throws -> Void
+        let close: @Sendable () -> Void
+        let isOpen: @Sendable () -> Bool
+        private let peer: any Sendable
+
+        init(_ transport: Transport) async throws {
+            switch transport {
+            case .stream:
+                let (socket, peer) = try await connectedSocket([.startTLS(try TestCertificates.server())])
+                self.peer = peer
+                upgrade = { settings, hanging in
+                    try await socket.startTLS(settings: settings) { _ in
+                        await hanging.hang()
+                        return true
+                    }
+                }
+                close = { socket.disconnect() }
+                isOpen = { socket.isConnected }
+            case .datagrams:
+                let listener = try DatagramListener(address: .loopback(), dtls: TestCertificates.server())
+                let serving = Task { try await listener.run { _ = try await $0.receive(timeout: Duration?.none) } }
+                peer = [listener, serving] as [any Sendable]
+                let socket = AsyncUDPSocket()
+                try await socket.connect(to: "127.0.0.1", port: listener.localPort)
+                upgrade = { settings, hanging in
+                    try await socket.startDTLS(settings: settings) { _ in
+                        await hanging.hang()
+                        return true
+                    }
+                }
+                close = { socket.close() }
+                isOpen = { !socket.isClosed }
+            }
+        }
+    }
+
+    enum End: CaseIterable, Sendable {
+        case trustTimeout, cancellation, disconnect
+
+        var outcome: Outcome {
+            switch self {
+            case .trustTimeout: .failed(.trustTimeout)
+            case .cancellation: .cancelled
+            case .disconnect: .failed(.closed)
+            }
+        }
+    }
+
+    @Test(arguments: Transport.allCases, End.allCases)
+    func theCallEndsBeforeTheDecisionReturns(_ transport: Transport, _ end: End) async throws {
+        let client = try await Client(transport)
+        let hanging = try Hanging()
+        defer { hanging.end() }
+        var settings = try TestCertificates.client()
+        if end == .trustTimeout { settings.trustTimeout = .milliseconds(50) }
+        let upgrade = Task { [settings] in try await client.upgrade(settings, hanging) }
+        try await hanging.begun.wait(within: .patient)
+        if end == .cancellation { upgrade.cancel() }
+        if end == .disconnect { client.close() }
+        #expect(await upgrade.outcome == end.outcome)
+        #expect(!hanging.hasReturned)
+        #expect(!client.isOpen())
+        try await hanging.cancelled.wait(within: .patient)
+    }
+
+    /// On a busy machine the handshake itself may take longer than the first deadline.
+    @Test(arguments: Transport.allCases)
+    func aDeadlineAroundTheDecisionHolds(_ transport: Transport) async throws {
+        for deadline in [1.0, 10, 80] {
+            let client = try await Client(transport)
+            let hanging = try Hanging()
+            defer { hanging.end() }
+            let settings = try TestCertificates.client()
+            let outcome = await outcome {
+                try await withDeadline(.seconds(deadline)) { try await client.upgrade(settings, hanging) }
+            }
+            #expect(outcome == .failed(.deadlineExceeded))
+            #expect(!hanging.hasReturned)
+            #expect(!client.isOpen())
+            guard hanging.begunCount > 0 else { continue }
+            return try await hanging.cancelled.wait(within: .patient)
+        }
+        Issue.record("the decision was never asked for")
+    }
+
+    /// Hangs for the first two peers.
+    private func decision(_ hanging: Hanging) -> SocketListener.TrustDecision {
+        { _ in
+            if hanging.begunCount < 2 { await hanging.hang() }
+            return true
+        }
+    }
+
+    @Test func decisionsThatHangTakeNoPlaceOfAListener() async throws {
+        let (clientSettings, serverSettings) = try TestCertificates.mutual()
+        var settings = serverSettings
+        settings.trustTimeout = .milliseconds(50)
+        let hanging = try Hanging()
+        defer { hanging.end() }
+        let listener = try SocketListener(address: .loopback(), tls: settings, trust: decision(hanging))
+        listener.maximumHandshakes = 2
+        let serving = Task { try await listener.run { try await $0.echo() } }
+        for _ in 0..<2 {
+            let client = AsyncSocket()
+            // With TLS 1.3 the client is done before the server decides.
+            await #expect(throws: AsyncSocketError.self) {
+                try await client.connect(to: "127.0.0.1", port: listener.localPort, tls: clientSettings)
+                _ = try await client.read(exactly: 1, timeout: .patient)
+            }
+        }
+        let client = AsyncSocket()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort, tls: clientSettings)
+        try await client.write("x")
+        #expect(try await client.read(exactly: 1, timeout: .patient) == Data("x".utf8))
+        #expect(hanging.begunCount == 2 && !hanging.hasReturned)
+        #expect(listener.preparation.slots.takenCount == 0)
+        client.disconnect()
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+
+    @Test func decisionsThatHangTakeNoPlaceOfADatagramListener() async throws {
+        let (clientSettings, serverSettings) = try TestCertificates.mutual()
+        var settings = serverSettings
+        settings.trustTimeout = .milliseconds(50)
+        let hanging = try Hanging()
+        defer { hanging.end() }
+        let listener = try DatagramListener(address: .loopback(), dtls: settings, trust: decision(hanging))
+        listener.maximumHandshakes = 2
+        let serving = Task { try await listener.run { try await $0.send($0.receive(timeout: Duration?.none).data) } }
+        for _ in 0..<2 {
+            let client = AsyncUDPSocket()
+            try await client.connect(to: "127.0.0.1", port: listener.localPort)
+            await #expect(throws: AsyncSocketError.self) { try await client.startDTLS(settings: clientSettings) }
+        }
+        let client = AsyncUDPSocket()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort)
+        try await client.startDTLS(settings: clientSettings)
+        try await client.send(Data("x".utf8))
+        #expect(try await client.receive(timeout: .patient).data == Data("x".utf8))
+        #expect(hanging.begunCount == 2 && !hanging.hasReturned)
+        client.close()
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+
+    /// The function that chooses a server's settings is cancelled at the end of the handshake's time.
+    @Test func aFunctionForServerNamesThatHangsEndsWithTheHandshake() async throws {
+        for timeout in [0.2, 10, 80] {
+            let hanging = try Hanging()
+            defer { hanging.end() }
+            var settings = try TestCertificates.server()
+            settings.handshakeTimeout = .seconds(timeout)
+            settings.serverNames = TLSServerNames { _ in
+                await hanging.hang()
+                return nil
+            }
+            let pair = try await SocketPair()
+            let client = Task { try await pair.client.startTLS(settings: TestCertificates.client()) }
+            #expect(await outcome { try await pair.server.startTLS(settings: settings) } == .failed(.handshakeTimeout))
+            _ = await client.result
+            #expect(!hanging.hasReturned)
+            guard hanging.begunCount > 0 else { continue }
+            return try await hanging.cancelled.wait(within: .patient)
+        }
+        Issue.record("the function was never asked")
+    }
+}
