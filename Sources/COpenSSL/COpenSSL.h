@@ -26,6 +26,10 @@
 #include "COpenSSLEngines.h"
 #include "COpenSSLRawPublicKeys.h"
 
+// The library that is loaded may be newer than these headers, and decides what a call does: 3.0 to 3.6 share the
+// name libssl.so.3. So nothing here depends on the version of the headers. Functions and options that 3.0 lacks are
+// looked up, or set by number.
+
 // Stands for `SSL_CTX_set_min_proto_version`.
 static inline int COpenSSL_CTX_setMinimumVersion(SSL_CTX *context, int version) {
     return (int)SSL_CTX_set_min_proto_version(context, version);
@@ -93,14 +97,11 @@ static inline int COpenSSL_setHMACSHA256Key(EVP_MAC_CTX *context, const void *ke
     return EVP_MAC_CTX_set_params(context, parameters);
 }
 
-// Stands for `SSL_OP_NO_RX_CERTIFICATE_COMPRESSION | SSL_OP_NO_TX_CERTIFICATE_COMPRESSION`; 0 before 3.2,
-// which does not have them.
+// Stands for `SSL_OP_NO_TX_CERTIFICATE_COMPRESSION | SSL_OP_NO_RX_CERTIFICATE_COMPRESSION`, the bits 32 and 33;
+// 0 if the loaded library is older than 3.2, which added certificate compression. The headers may be older than
+// the library, and then lack both names.
 static inline uint64_t COpenSSL_noCertificateCompressionOptions(void) {
-#if defined(SSL_OP_NO_RX_CERTIFICATE_COMPRESSION) && defined(SSL_OP_NO_TX_CERTIFICATE_COMPRESSION)
-    return SSL_OP_NO_RX_CERTIFICATE_COMPRESSION | SSL_OP_NO_TX_CERTIFICATE_COMPRESSION;
-#else
-    return 0;
-#endif
+    return OpenSSL_version_num() >= 0x30200000L ? UINT64_C(3) << 32 : 0;
 }
 
 // Wraps `SSL_CTX_set1_groups_list`.
@@ -141,23 +142,21 @@ static inline void COpenSSL_CTX_acknowledgeServerName(SSL_CTX *context) {
     SSL_CTX_set_tlsext_servername_callback(context, COpenSSL_acknowledgeServerName);
 }
 
-// Stands for `SSL_SESSION_set_time`, which 3.4 deprecates: the seconds since 1970.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+// Stands for `SSL_SESSION_set_time`, which 3.4 deprecates because `long` has 32 bits on some systems: the
+// seconds since 1970.
 static inline void COpenSSL_setSessionTime(SSL_SESSION *session, int64_t seconds) {
-#if OPENSSL_VERSION_NUMBER >= 0x30300000L
-    SSL_SESSION_set_time_ex(session, (time_t)seconds);
-#else
     SSL_SESSION_set_time(session, (long)seconds);
-#endif
 }
 
 // Stands for `SSL_SESSION_get_time`, which 3.4 deprecates: the seconds since 1970.
 static inline int64_t COpenSSL_sessionTime(const SSL_SESSION *session) {
-#if OPENSSL_VERSION_NUMBER >= 0x30300000L
-    return (int64_t)SSL_SESSION_get_time_ex(session);
-#else
     return SSL_SESSION_get_time(session);
-#endif
 }
+
+#pragma GCC diagnostic pop
 
 // Has a server give identifiers to sessions that have no ticket, and OpenSSL keep none of them.
 static inline void COpenSSL_CTX_keepSessionIdentifiers(SSL_CTX *context) {

@@ -2,9 +2,9 @@
 #define COPENSSL_RAW_PUBLIC_KEYS_H
 
 // Raw public keys (RFC 7250), which OpenSSL has since 3.2. The headers may be older than the library that is
-// loaded: then the functions are looked up at run time. Without them each call here fails.
+// loaded, so the functions are looked up at run time. Without them each call here fails.
 
-#include <dlfcn.h>
+#include "COpenSSLLookup.h"
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
 
@@ -15,42 +15,33 @@
 // `X509_V_ERR_RPK_UNTRUSTED`, which becomes the alert certificate_unknown.
 #define COPENSSL_UNTRUSTED_RAW_KEY 95
 
-#if OPENSSL_VERSION_NUMBER >= 0x30200000L
-#define COPENSSL_FUNCTION(name) ((void *)name)
-#else
-#ifndef RTLD_DEFAULT
-#define RTLD_DEFAULT ((void *)0)
-#endif
-#define COPENSSL_FUNCTION(name) dlsym(RTLD_DEFAULT, #name)
-#endif
-
 typedef int (*COpenSSL_SetCertificateTypes)(SSL_CTX *, const unsigned char *, size_t);
 typedef int (*COpenSSL_CertificateType)(const SSL *);
 typedef EVP_PKEY *(*COpenSSL_RawKeyInStore)(const X509_STORE_CTX *);
 
 // 1 if the OpenSSL that is loaded has raw public keys.
 static inline int COpenSSL_hasRawPublicKeys(void) {
-    return COPENSSL_FUNCTION(SSL_CTX_set1_client_cert_type) && COPENSSL_FUNCTION(SSL_CTX_set1_server_cert_type) &&
-           COPENSSL_FUNCTION(SSL_get_negotiated_server_cert_type) && COPENSSL_FUNCTION(X509_STORE_CTX_get0_rpk);
+    return COPENSSL_LOOKUP(SSL_CTX_set1_client_cert_type) && COPENSSL_LOOKUP(SSL_CTX_set1_server_cert_type) &&
+           COPENSSL_LOOKUP(SSL_get_negotiated_server_cert_type) && COPENSSL_LOOKUP(X509_STORE_CTX_get0_rpk);
 }
 
 // Calls `SSL_CTX_set1_server_cert_type` or `SSL_CTX_set1_client_cert_type`: the types of certificates that
 // servers, or clients, may show, the preferred one first.
 static inline int COpenSSL_CTX_setCertificateTypes(SSL_CTX *context, int ofServers, const unsigned char *types, size_t count) {
     COpenSSL_SetCertificateTypes set = (COpenSSL_SetCertificateTypes)(
-        ofServers ? COPENSSL_FUNCTION(SSL_CTX_set1_server_cert_type) : COPENSSL_FUNCTION(SSL_CTX_set1_client_cert_type));
+        ofServers ? COPENSSL_LOOKUP(SSL_CTX_set1_server_cert_type) : COPENSSL_LOOKUP(SSL_CTX_set1_client_cert_type));
     return set ? set(context, types, count) : 0;
 }
 
 // Calls `SSL_get_negotiated_server_cert_type`.
 static inline int COpenSSL_serverShowsRawKey(const SSL *ssl) {
-    COpenSSL_CertificateType type = (COpenSSL_CertificateType)COPENSSL_FUNCTION(SSL_get_negotiated_server_cert_type);
+    COpenSSL_CertificateType type = (COpenSSL_CertificateType)COPENSSL_LOOKUP(SSL_get_negotiated_server_cert_type);
     return type && type(ssl) == COPENSSL_CERTIFICATE_TYPE_RAW;
 }
 
 // Calls `X509_STORE_CTX_get0_rpk`: the raw public key that is to be verified; null for a certificate.
 static inline EVP_PKEY *COpenSSL_rawKey(const X509_STORE_CTX *store) {
-    COpenSSL_RawKeyInStore key = (COpenSSL_RawKeyInStore)COPENSSL_FUNCTION(X509_STORE_CTX_get0_rpk);
+    COpenSSL_RawKeyInStore key = (COpenSSL_RawKeyInStore)COPENSSL_LOOKUP(X509_STORE_CTX_get0_rpk);
     return key ? key(store) : NULL;
 }
 

@@ -118,6 +118,7 @@ enum EngineCallbacks {
             case UInt8(SSL3_MT_ENCRYPTED_EXTENSIONS): EngineCallbacks.refuseLateEarlyData(message, facts)
             case UInt8(SSL3_MT_CERTIFICATE):
                 EngineCallbacks.limitCertificates(in: message, isTLS13: version == TLS1_3_VERSION, of: ssl, facts)
+            case EngineCallbacks.compressedCertificate: EngineCallbacks.refuseCompression(message)
             default: break
             }
         }
@@ -189,6 +190,16 @@ enum EngineCallbacks {
             UnsafeMutableRawBufferPointer(mutating: message)[first] = 0
             facts.judge.refuse([], verdict)
         }
+    }
+
+    /// `SSL3_MT_COMPRESSED_CERTIFICATE`, which the headers of OpenSSL 3.0 lack (RFC 8879, section 4).
+    private static let compressedCertificate: UInt8 = 25
+
+    /// Refuses compressed certificates, which no limit of ours sees. The options of a context already keep
+    /// OpenSSL from offering them, so that it fails before it comes here. The algorithm is replaced by a
+    /// number for private use, which OpenSSL does not know.
+    private static func refuseCompression(_ message: UnsafeRawBufferPointer) {
+        for index in 4..<min(6, message.count) { UnsafeMutableRawBufferPointer(mutating: message)[index] = 0xFF }
     }
 
     // MARK: - Refusal

@@ -156,9 +156,11 @@ struct EngineFailure {
 
 /// The numbers of `OSSL_HANDSHAKE_STATE`. Those of the headers may be wrong: OpenSSL 3.2 has inserted some,
 /// and a program may be built with one version and run with another.
-private enum HandshakeState {
-    private static let isNew = OPENSSL_version_major() > 3 || OPENSSL_version_minor() >= 2
+enum HandshakeState {
+    private static let isNew = OpenSSL_version_num() >= 0x3020_0000
 
+    /// A server reads the ClientHello.
+    static let clientHello: UInt32 = isNew ? 22 : 20
     /// A client reads a CertificateRequest.
     static let certificateRequest: UInt32 = isNew ? 8 : 7
     /// The server's certificate is read, or the client's.

@@ -70,7 +70,8 @@ extension TLSEngine {
     /// the alert internal_error; later ones would have to be encrypted.
     package func refuseWork() {
         guard phase.isInHandshake, case .wanted = facts.work else { return }
-        if facts.isServer, SSL_get_state(ssl) == TLS_ST_SR_CLNT_HELLO { sendPlaintextAlert(.internalError) }
+        let isBeforeServerHello = SSL_get_state(ssl).rawValue == HandshakeState.clientHello
+        if facts.isServer, isBeforeServerHello { sendPlaintextAlert(.internalError) }
         course.fail(TLSError(.closedDuringHandshake, "This side ended the TLS handshake before it was complete."))
     }
 }
