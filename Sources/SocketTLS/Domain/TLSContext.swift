@@ -202,9 +202,11 @@ final class ContextHandle: @unchecked Sendable {
     // Unchecked: one thread sets the context up. After that OpenSSL only reads it and counts references,
     // except for the ticket keys that its callbacks reach, which have a lock (`SessionTickets`).
     let context: OpaquePointer
+    let requiresFIPS: Bool
 
     init(_ key: ContextKey) throws(TLSError) {
         let requiresFIPS = key.domain.policy.requiresFIPS
+        self.requiresFIPS = requiresFIPS
         if requiresFIPS { try FIPSProvider.require() }
         let method = Self.method(isServer: key.isServer, over: key.domain.transport)
         context = try OpenSSLCall.require("SSL_CTX_new_ex", or: .internalError, "OpenSSL cannot make a TLS context.") {

@@ -59,15 +59,26 @@ extension TLSEngine {
         } else if facts.isServer, SSL_version(ssl) == TLS1_3_VERSION {
             sendAlert(.badCertificate)
         }
-        if facts.sentAlert == nil { breakOff() }
+        if facts.sentAlert == nil { breakOff(.badCertificate) }
     }
 
-    /// Has OpenSSL send the one alert that it has at any time, decode_error for an end of the transport. A
-    /// close_notify would say that all is well, and leave the session to the peer.
-    private func breakOff() {
+    /// Ends the connection with an encrypted alert. OpenSSL sends decode_error at the end of the transport,
+    /// and `SealedAlert` replaces it. A close_notify would report a regular end, and leave the session to the
+    /// peer.
+    private func breakOff(_ alert: TLSAlert) {
+        let earlierCount = output.count
         bio.abandon()
         var (byte, count): (UInt8, Int) = (0, 0)
         _ = OpenSSLCall.perform(on: ssl) { SSL_read_ex(ssl, &byte, 1, &count) }
+        var bytes = Array(output.readableBytes)
+        let (record, _) = OpenSSLCall.attempt {
+            SealedAlert(writtenBy: ssl)?.replace(.decodeError, by: alert, in: Array(bytes.dropFirst(earlierCount)))
+        }
+        guard facts.isServer, !context.handle.requiresFIPS, let record else { return }
+        bytes.replaceSubrange(earlierCount..., with: record)
+        output.consume(bytes.count)
+        bytes.withUnsafeBytes { output.append($0) }
+        facts.sawAlert(alert, isFatal: true, isOurs: true)
     }
 
     func sendPlaintextAlert(_ alert: TLSAlert) {

@@ -188,6 +188,31 @@ struct DTLSHandshakeTests {
         #expect(pair?.client.session?.isResumed != true)
     }
 
+    @Test(arguments: ["ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-CCM"])
+    func aServerThatRefusesAResumedSessionSendsAnAlert(suite: String) throws {
+        var fixture = try Fixture.forDatagrams()
+        try fixture.askForClientCertificate()
+        try fixture.showClientCertificate()
+        fixture.server.values.tickets = .issued(1)
+        fixture.server.trustEvaluation = .delegate
+        fixture.client.policy.cipherSuites = [suite]
+        fixture.server.policy.cipherSuites = [suite]
+        let first = try DatagramPair(fixture)
+        first.server.decide = { _ in true }
+        first.shakeHands()
+        fixture.client.resumption = .session(try #require(first.client.engine.session?.resumable))
+        let second = try DatagramPair(fixture)
+        second.server.decide = { _ in false }
+        second.shakeHands()
+        #expect(second.server.questions.count == 1 && second.server.engine.session == nil)
+        #expect(second.server.error?.code == .trustRejected && second.server.error?.sentAlert == .badCertificate)
+        guard case .failed(let error)? = second.client.end else {
+            Issue.record("the client received no alert")
+            return
+        }
+        #expect(error.alert == .badCertificate)
+    }
+
     @Test func aHandshakeThatIsGivenUpSaysSo() throws {
         let fixture = try Fixture.forDatagrams()
         let pair = try DatagramPair(fixture)

@@ -130,27 +130,42 @@ import Testing
 
     // MARK: - A server
 
-    private func clients(_ version: TLSVersion) throws -> Acquaintance {
+    private func clients(_ version: TLSVersion, _ change: (inout Fixture) -> Void = { _ in }) throws -> Acquaintance {
         try Acquaintance(version) {
+            change(&$0)
             try $0.askForClientCertificate()
             try $0.showClientCertificate()
             $0.server.trustEvaluation = .delegate
         }
     }
 
-    /// In TLS 1.2 a server that resumes is the first to say Finished, and OpenSSL has no call to send an
-    /// alert afterwards. It is another one then, but fatal: the client learns that its connection has failed,
-    /// and gives up the session.
     @Test(arguments: versions, [1, Int.max]) func aServerThatRefusesSendsAnAlert(version: TLSVersion, chunk: Int) throws {
         let acquaintance = try clients(version)
-        let pair = try acquaintance.pair(chunk: chunk)
+        try expectRefusal(acquaintance.pair(chunk: chunk), .badCertificate)
+    }
+
+    private func expectRefusal(_ pair: EnginePair, _ alert: TLSAlert) throws {
         pair.decideServerTrust = { _ in false }
         pair.shakeHands()
-        let alert = version == .tls13 ? TLSAlert.badCertificate : .decodeError
         #expect(pair.serverError?.code == .trustRejected && pair.serverError?.sentAlert == alert)
         #expect(pair.serverQuestions.count == 1 && pair.server.session == nil)
         let (text, end) = pair.client.readAll()
         #expect(text.isEmpty && end.error?.alert == alert, "\(end)")
+    }
+
+    /// In TLS 1.2 a server that resumes is the first to say Finished, and its alert is encrypted.
+    @Test(arguments: [
+        "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "ECDHE-ECDSA-AES128-CCM", "ECDHE-ECDSA-AES256-CCM", "ECDHE-ECDSA-ARIA256-GCM-SHA384",
+    ])
+    func theAlertIsTheSameWithEachCipher(suite: String) throws {
+        try expectRefusal(clients(.tls12) { $0.useSuite(suite) }.pair(), .badCertificate)
+    }
+
+    /// Another alert then, but fatal: the client learns that its connection has failed, and gives up the
+    /// session.
+    @Test func withCBCTheAlertIsAnotherOne() throws {
+        try expectRefusal(clients(.tls12) { $0.useSuite("ECDHE-ECDSA-AES128-SHA256") }.pair(), .decodeError)
     }
 
     @Test(arguments: versions) func aServerThatAcceptsResumes(_ version: TLSVersion) throws {
@@ -158,5 +173,13 @@ import Testing
         pair.decideServerTrust = { _ in true }
         pair.shakeHands()
         #expect(pair.isComplete && pair.serverQuestions.count == 1 && pair.server.session?.isResumed == true)
+    }
+}
+
+extension Fixture {
+    /// Restricts both sides to this suite of TLS 1.2.
+    fileprivate mutating func useSuite(_ name: String) {
+        client.policy.cipherSuites = [name]
+        server.policy.cipherSuites = [name]
     }
 }
