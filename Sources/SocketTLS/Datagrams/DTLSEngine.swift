@@ -307,6 +307,7 @@ extension DTLSEngine {
     /// - Returns: False when OpenSSL does not take it.
     package func listen(_ hello: UnsafeRawBufferPointer) -> Bool {
         receive(hello)
+        if let header = RecordHeader(hello) { records.beginNumbering(at: header.sequence) }
         guard let address = BIO_ADDR_new() else { return false }
         defer { BIO_ADDR_free(address) }
         let (isTaken, _) = OpenSSLCall.attempt { DTLSv1_listen(engine.ssl, address) == 1 ? true : nil }

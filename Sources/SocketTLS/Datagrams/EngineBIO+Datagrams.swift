@@ -59,6 +59,14 @@ extension EngineBIO {
     }
 
     private func write(datagram: UnsafeRawBufferPointer) {
+        if let renumbered = records?.renumbered(datagram) {
+            renumbered.withUnsafeBytes { putOrCancel($0) }
+        } else {
+            putOrCancel(datagram)
+        }
+    }
+
+    private func putOrCancel(_ datagram: UnsafeRawBufferPointer) {
         // More than that is lost, as on the way.
         guard output.count < Self.outputLimitWhileReading else { return }
         if isAbandoned, let header = RecordHeader(datagram[...]), AlertRecord.matches(datagram, header) {

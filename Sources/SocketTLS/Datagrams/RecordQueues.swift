@@ -10,6 +10,10 @@ final class RecordQueues {
     @exclusivity(unchecked) var output: [Int] = []
     /// When the first messages are sent again, in microseconds; each time after that it takes twice as long.
     var firstTimeout: UInt32 = 1_000_000
+    /// The number of a server's first record; nil once OpenSSL has written it.
+    private var firstSequence: UInt64?
+    /// The amount that is added to the numbers of OpenSSL's records in plaintext.
+    @exclusivity(unchecked) private var numberShift: UInt64 = 0
     /// The sequence number for the next record of ours in plaintext.
     @exclusivity(unchecked) private(set) var nextPlainSequence: UInt64 = 0
     /// The records that were not of DTLS, not authentic, or not new.
@@ -113,6 +117,34 @@ final class RecordQueues {
         unreturnedCount = 0
     }
 
+    // MARK: - The numbers of records in plaintext
+
+    /// A server's first record has the number of the ClientHello with the cookie, which is higher than those
+    /// of the requests for cookies (RFC 6347, section 4.2.1). A client drops a number that it has seen.
+    func beginNumbering(at sequence: UInt64) {
+        (firstSequence, nextPlainSequence) = (sequence, sequence)
+    }
+
+    /// Corrects the numbers in a datagram of OpenSSL; nil if they are right. OpenSSL 3.2 to 4.0 give a
+    /// server's first record the number 1, whatever the number of the ClientHello (openssl #32063).
+    func renumbered(_ datagram: UnsafeRawBufferPointer) -> [UInt8]? {
+        guard let header = RecordHeader(datagram), header.epoch == 0 else { return nil }
+        if let firstSequence {
+            numberShift = firstSequence &- header.sequence
+            self.firstSequence = nil
+        }
+        guard numberShift != 0 else { return nil }
+        var (copy, start) = (Array(datagram), 0)
+        while let header = RecordHeader(datagram.dropFirst(start)) {
+            if header.epoch == 0 {
+                let number = withUnsafeBytes(of: (header.sequence &+ numberShift).bigEndian) { Array($0.suffix(6)) }
+                copy.replaceSubrange(start + RecordHeader.sequencePlace..<start + RecordHeader.sequencePlace + 6, with: number)
+            }
+            start += header.recordSize
+        }
+        return copy
+    }
+
     /// OpenSSL sends a datagram.
     func noteWritten(_ datagram: UnsafeRawBufferPointer) {
         output.append(datagram.count)
@@ -133,6 +165,8 @@ struct RecordHeader {
     let length: Int
 
     static let size = 13
+    /// Where the number is, after the type, the version and the epoch.
+    static let sequencePlace = 5
     static let cipherChange: UInt8 = 20
     static let handshake: UInt8 = 22
     static let data: UInt8 = 23

@@ -1,4 +1,5 @@
 import AsyncSocketsTesting
+import Glibc
 import SocketTestSupport
 import Testing
 
@@ -45,6 +46,84 @@ struct DTLSCookieTests {
         #expect(pair.client.isComplete && pair.server.isComplete)
         pair.send([1, 2], from: .client)
         #expect(pair.server.messages == [[1, 2]])
+    }
+
+    /// Has the client's timer run out, and returns the ClientHello that it sends again.
+    private func helloAgain(of client: DatagramPair.End) throws -> [UInt8] {
+        let left = try #require(client.engine.secondsToTimeout)
+        // The timer is OpenSSL's, on the clock of the system.
+        poll(nil, 0, Int32(left * 1e3) + 1)
+        #expect(client.engine.handleTimeout() == nil)
+        return try hello(of: client)
+    }
+
+    private func number(_ datagram: [UInt8]) throws -> UInt64 {
+        try #require(datagram.withUnsafeBytes { RecordHeader($0) }).sequence
+    }
+
+    /// RFC 6347, section 4.2.1: the request has the number of the ClientHello without a cookie, and the
+    /// ServerHello the number of the ClientHello with it. A client drops a record whose number it has seen.
+    @Test(arguments: 0...2, 0...2) func theServerTakesTheNumbersOfTheClientHellos(lostRequests: Int, lostHellos: Int) throws {
+        let pair = try DatagramPair(Fixture.forDatagrams())
+        let cookies = try DTLSCookies()
+        var first = try hello(of: pair.client)
+        for lost in 0..<lostRequests {
+            #expect(try number(request(judge(cookies, first, from: address))) == lost)
+            first = try helloAgain(of: pair.client)
+        }
+        let asked = try request(judge(cookies, first, from: address))
+        #expect(try number(asked) == number(first) && number(first) == lostRequests)
+        pair.client.receive(asked)
+        var second = try hello(of: pair.client)
+        for _ in 0..<lostHellos { second = try helloAgain(of: pair.client) }
+        #expect(try number(second) == lostRequests + 1 + lostHellos)
+        #expect(second.withUnsafeBytes { pair.server.engine.listen($0) })
+        pair.shakeHands(waits: false)
+        #expect(pair.client.isComplete && pair.server.isComplete, "nothing had to be sent again")
+        let plain = try numbers(ofPlainRecordsIn: pair.server.sent)
+        #expect(plain == plain.indices.map { UInt64(lostRequests + 1 + lostHellos + $0) })
+    }
+
+    /// The numbers of all records of the first epoch.
+    private func numbers(ofPlainRecordsIn datagrams: [[UInt8]]) throws -> [UInt64] {
+        var numbers: [UInt64] = []
+        for datagram in datagrams {
+            var rest = datagram[...]
+            while !rest.isEmpty {
+                let header = try #require(Array(rest).withUnsafeBytes { RecordHeader($0) })
+                if header.epoch == 0 { numbers.append(header.sequence) }
+                rest = rest.dropFirst(header.recordSize)
+            }
+        }
+        try #require(!numbers.isEmpty)
+        return numbers
+    }
+
+    /// The server sends its flight again, under new numbers.
+    @Test func aRepeatedClientHelloBringsNewNumbers() throws {
+        let pair = try DatagramPair(Fixture.forDatagrams())
+        let cookies = try DTLSCookies()
+        let first = try helloAgain(of: prepared(pair.client))
+        pair.client.receive(try request(judge(cookies, first, from: address)))
+        let second = try hello(of: pair.client)
+        #expect(second.withUnsafeBytes { pair.server.engine.listen($0) })
+        pair.server.shakeHands()
+        var lost: [[UInt8]] = []
+        pair.server.engine.sendOutput { datagrams in
+            lost = datagrams.map { Array($0) }
+            return datagrams.count
+        }
+        pair.server.receive(try helloAgain(of: pair.client))
+        pair.shakeHands()
+        #expect(pair.client.isComplete && pair.server.isComplete)
+        let plain = try numbers(ofPlainRecordsIn: lost + pair.server.sent)
+        #expect(plain.first == 2 && Set(plain).count == plain.count)
+    }
+
+    /// The first ClientHello is lost.
+    private func prepared(_ client: DatagramPair.End) throws -> DatagramPair.End {
+        _ = try hello(of: client)
+        return client
     }
 
     @Test func aCookieIsOfUseToItsAddressAloneAndForItsMessage() throws {
