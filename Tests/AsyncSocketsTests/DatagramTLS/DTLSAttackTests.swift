@@ -105,6 +105,23 @@ import Testing
     }
 }
 
+@Suite(.timeLimit(.patient)) struct DTLSEndTests {
+    /// RFC 5246, section 7.2.1. The program has not read the last message yet.
+    @Test(arguments: Style.allCases) func closeNotifyIsAnsweredWithCloseNotify(_ style: Style) async throws {
+        let socket = try StyledDatagramSocket(style)
+        let peer = try ManualDTLS(TestCertificates.server())
+        try await socket.connect(to: peer.socket.address)
+        try await peer.socket.connect(to: socket.socket.address)
+        async let securing: Void = socket.startDTLS(TestCertificates.client())
+        try await peer.send(peer.shakeHands())
+        try await securing
+        try await peer.send(peer.encrypt("last") + peer.close())
+        #expect(try await peer.receivesClose())
+        #expect(try await socket.receive() == "last")
+        #expect(try await socket.end()?.code == .closedByPeer)
+    }
+}
+
 @Suite(.timeLimit(.patient)) struct DatagramListenerAttackTests {
     /// It sends nothing again while a test is slow: a new client could take that for the answer to itself.
     private static func listener(isSecure: Bool) throws -> DatagramListener {
@@ -238,6 +255,14 @@ final class ManualDTLS {
                 datagram.withUnsafeBytes { engine.receive($0) }
             }
         }
+    }
+
+    /// Whether the next datagram of the peer is its close_notify.
+    func receivesClose() async throws -> Bool {
+        let datagram = Array(try await socket.receive().data)
+        datagram.withUnsafeBytes { engine.receive($0) }
+        if case .closed = engine.read(into: PreBuffer()) { return true }
+        return false
     }
 
     func encrypt(_ text: String) -> [[UInt8]] {
