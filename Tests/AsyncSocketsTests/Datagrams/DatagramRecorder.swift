@@ -14,7 +14,7 @@ enum DatagramTold: Sendable {
     case lowWater(Int)
     case received(Datagram)
     case failedToReach(SocketAddress?, AsyncSocketError)
-    case asked(PeerTrust)
+    case asked(PeerTrust, answer: @Sendable (Bool) -> Void)
     case secured
     case closed(AsyncSocketError?)
 }
@@ -98,7 +98,7 @@ final class DatagramRecorder: AsyncUDPSocketDelegate, Sendable {
     func udpSocket(
         _ socket: AsyncUDPSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void
     ) {
-        record(.asked(trust), socket)
+        record(.asked(trust, answer: completionHandler), socket)
         guard let decide = self.trust else { return }
         Task { completionHandler(await decide(trust)) }
     }

@@ -178,27 +178,6 @@ import Testing
         _ = silent
     }
 
-    @Test(arguments: [true, false])
-    func d8AVerdictThatDoesNotComeIsANo(isClient: Bool) async throws {
-        let link = try await Link.make()
-        var (client, server) = try TestCertificates.mutual()
-        if isClient {
-            client.trustEvaluation = .delegate
-            client.trustTimeout = .seconds(0.05)
-        } else {
-            server.trustEvaluation = .delegate
-            server.trustTimeout = .seconds(0.05)
-        }
-        try link.startTLS(client: client, server: server)
-        let asked = isClient ? link.atClient : link.atServer
-        let (_, answer) = try await asked.asked()
-        let error = try #require(try await asked.disconnected())
-        #expect(error.code == .trustTimeout)
-        #expect(error.blame == .caller)
-        answer(true)
-        #expect(asked.unread.isEmpty)
-    }
-
     @Test(arguments: TLSVersion.tested)
     func nothingPassesTheServersGateBeforeTheVerdict(_ version: TLSVersion) async throws {
         let link = try await Link.make()
@@ -240,66 +219,5 @@ import Testing
         let error = try #require(try await link.atServer.disconnected())
         #expect(error.tls?.code == .trustRejected)
         #expect(try await link.atClient.disconnected() != nil)
-    }
-
-    // MARK: - Deadlines
-
-    @Test(arguments: [true, false])
-    func d8ASilentPeerEndsTheHandshakeInTime(isClient: Bool) async throws {
-        let link = try await Link.make()
-        var settings = isClient ? try TestCertificates.client().values : try TestCertificates.server().values
-        settings.handshakeTimeout = .seconds(0.1)
-        let (socket, recorder) = isClient ? (link.client, link.atClient) : (link.server, link.atServer)
-        try socket.beginTLS(settings: TLSClientSettings(settings))
-        let error = try #require(try await recorder.disconnected())
-        #expect(error.code == .handshakeTimeout)
-        #expect(error.blame == .peer)
-    }
-
-    /// With each of these limits of a handshake, in seconds, until one is enough for it on this machine.
-    private func attempt(_ limits: [TimeInterval], _ body: (TimeInterval) async throws -> Void) async throws {
-        for limit in limits.dropLast() {
-            do { return try await body(limit) } catch let late as Unexpected {
-                try #require(late.description.contains("handshakeTimeout"), "\(late)")
-            }
-        }
-        try await body(limits.last ?? 0)
-    }
-
-    @Test func theTrustVerdictDoesNotUseUpTheHandshakesTime() async throws {
-        try await attempt([3, 15, 60]) { limit in
-            let link = try await Link.make()
-            var client = try TestCertificates.client()
-            client.trustEvaluation = .delegate
-            (client.handshakeTimeout, client.trustTimeout) = (.seconds(limit), .patient)
-            try link.startTLS(client: client, server: TestCertificates.server())
-            let (_, answer) = try await link.atClient.asked()
-            // The clock of another socket runs longer than the handshake may take.
-            let clock = try await Link.make()
-            clock.client.readData(withTimeout: limit + 0.5, tag: 0)
-            #expect(try await clock.atClient.disconnected()?.code == .readTimeout)
-            answer(true)
-            try await link.atClient.secured()
-        }
-    }
-
-    /// Under TLS 1.2 the server holds back its Finished until its own delegate decides, which never happens
-    /// here.
-    @Test func aHandshakeThatIsLateAfterAVerdictNamesItsWholeLimit() async throws {
-        try await attempt([2.5, 10, 40]) { limit in
-            let link = try await Link.make()
-            var (client, server) = try TestCertificates.mutual()
-            client.trustEvaluation = .delegate
-            (client.handshakeTimeout, client.trustTimeout) = (.seconds(limit), .patient)
-            server.trustEvaluation = .delegate
-            server.trustTimeout = .patient
-            try link.startTLS(client: client.only(.tls12), server: server)
-            let (_, answer) = try await link.atClient.asked()
-            answer(true)
-            let error = try #require(try await link.atClient.disconnected())
-            #expect(error.code == .handshakeTimeout)
-            #expect(error.message == "it did not complete within \(limit) seconds")
-            withExtendedLifetime(link) {}
-        }
     }
 }

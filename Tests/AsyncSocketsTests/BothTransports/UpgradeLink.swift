@@ -1,0 +1,198 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+
+@testable import AsyncSockets
+
+/// What an upgrade runs over: `startTLS` and `startDTLS` make the same promises.
+enum Transport: CaseIterable, Sendable {
+    case stream, datagrams
+
+    /// The words of its errors.
+    var operation: String { self == .stream ? "startTLS" : "startDTLS" }
+}
+
+/// One end of a connection, with the same words for a stream and for datagrams. Its events go to a recorder,
+/// also while a task uses it, unless it has no delegate.
+enum UpgradeEnd: Sendable {
+    case stream(AsyncSocket, Recorder?)
+    case datagrams(AsyncUDPSocket, DatagramRecorder?)
+
+    init(_ transport: Transport, hasDelegate: Bool = true) {
+        switch transport {
+        case .stream:
+            let recorder = hasDelegate ? Recorder() : nil
+            self = .stream(recorder.map { AsyncSocket(inlineDelegate: $0) } ?? AsyncSocket(), recorder)
+        case .datagrams:
+            let recorder = hasDelegate ? DatagramRecorder() : nil
+            self = .datagrams(recorder.map { AsyncUDPSocket(inlineDelegate: $0) } ?? AsyncUDPSocket(), recorder)
+        }
+    }
+
+    // MARK: - The upgrade
+
+    /// The delegate's upgrade.
+    func begin(_ settings: TLSSettings<some TLSSide>) throws {
+        switch self {
+        case .stream(let socket, _): try socket.beginTLS(settings: settings)
+        case .datagrams(let socket, _): try socket.beginDTLS(settings: settings)
+        }
+    }
+
+    /// A task's upgrade.
+    func upgrade(
+        _ settings: TLSSettings<some TLSSide>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
+    ) async throws {
+        switch (self, trust) {
+        case (.stream(let socket, _), nil): try await socket.startTLS(settings: settings)
+        case (.stream(let socket, _), let trust?): try await socket.startTLS(settings: settings) { try await trust($0) }
+        case (.datagrams(let socket, _), nil): try await socket.startDTLS(settings: settings)
+        case (.datagrams(let socket, _), let trust?): try await socket.startDTLS(settings: settings) { try await trust($0) }
+        }
+    }
+
+    var isSecure: Bool {
+        switch self {
+        case .stream(let socket, _): socket.isSecure
+        case .datagrams(let socket, _): socket.isSecure
+        }
+    }
+
+    /// Nothing can be sent or received any more.
+    var isOver: Bool {
+        switch self {
+        case .stream(let socket, _): !socket.isConnected
+        case .datagrams(let socket, _): socket.isClosed
+        }
+    }
+
+    func close() {
+        switch self {
+        case .stream(let socket, _): socket.disconnect()
+        case .datagrams(let socket, _): socket.close()
+        }
+    }
+
+    /// A verdict about a question that was never asked.
+    func postStrayVerdict(_ isAccepted: Bool) {
+        let news = UpgradeNews.verdict(isAccepted, of: TrustQuestionNumber())
+        switch self {
+        case .stream(let socket, _): socket.connection?.post(.upgrading(news))
+        case .datagrams(let socket, _): socket.connection?.post(.upgrading(news))
+        }
+    }
+
+    // MARK: - The delegate's events
+
+    struct NoDelegate: Error {}
+
+    /// The answer to the question about the peer.
+    func asked() async throws -> @Sendable (Bool) -> Void {
+        switch self {
+        case .stream(_, let recorder?): try await recorder.asked().1
+        case .datagrams(_, let recorder?):
+            try await recorder.first { if case .asked(_, let answer) = $0 { answer } else { nil } }
+        case .stream(_, nil), .datagrams(_, nil): throw NoDelegate()
+        }
+    }
+
+    func secured() async throws {
+        switch self {
+        case .stream(_, let recorder?): try await recorder.secured()
+        case .datagrams(_, let recorder?): try await StyledDatagramSocket.secured(recorder)
+        case .stream(_, nil), .datagrams(_, nil): throw NoDelegate()
+        }
+    }
+
+    /// The error of the end.
+    func ended() async throws -> AsyncSocketError? {
+        switch self {
+        case .stream(_, let recorder?): try await recorder.disconnected()
+        case .datagrams(_, let recorder?): try await recorder.closed()
+        case .stream(_, nil), .datagrams(_, nil): throw NoDelegate()
+        }
+    }
+
+    /// Whether the delegate has been told that the connection is secure, or given data.
+    var wasOpened: Bool {
+        switch self {
+        case .stream(_, let recorder):
+            recorder?.unread.contains { told in
+                switch told {
+                case .secured, .read: true
+                default: false
+                }
+            } ?? false
+        case .datagrams(_, let recorder):
+            recorder?.history.contains { told in
+                switch told {
+                case .secured, .received: true
+                default: false
+                }
+            } ?? false
+        }
+    }
+
+    // MARK: - Data
+
+    func send(_ text: String) async throws {
+        switch self {
+        case .stream(let socket, _): try await socket.write(text)
+        case .datagrams(let socket, _): try await socket.send(Data(text))
+        }
+    }
+
+    /// So many bytes of a stream, or a datagram.
+    func receive(_ count: Int) async throws -> String {
+        switch self {
+        case .stream(let socket, _): String(decoding: try await socket.read(exactly: count), as: UTF8.self)
+        case .datagrams(let socket, _): String(decoding: try await socket.receive().data, as: UTF8.self)
+        }
+    }
+}
+
+/// Two ends that are connected with each other.
+struct UpgradeLink: Sendable {
+    let client: UpgradeEnd
+    let server: UpgradeEnd
+
+    init(_ transport: Transport, clientHasDelegate: Bool = true) async throws {
+        client = UpgradeEnd(transport, hasDelegate: clientHasDelegate)
+        switch client {
+        case .stream(let socket, _):
+            let (listener, recorder) = (try RawSocket.listening(), Recorder())
+            try await socket.connect(to: "127.0.0.1", port: listener.localPort)
+            server = .stream(try AsyncSocket(adopting: listener.accepted().duplicate(), inlineDelegate: recorder), recorder)
+        case .datagrams(let socket, _):
+            let recorder = DatagramRecorder()
+            let other = try AsyncUDPSocket.bound("127.0.0.1", AsyncUDPSocket(inlineDelegate: recorder))
+            server = .datagrams(other, recorder)
+            try socket.bind(toAddress: .loopback())
+            try await socket.connect(to: other.address)
+            try await other.connect(to: socket.address)
+        }
+    }
+
+    func begin(_ clientSettings: TLSClientSettings, _ serverSettings: TLSServerSettings) throws {
+        try server.begin(serverSettings)
+        try client.begin(clientSettings)
+    }
+
+    /// The side whose program decides, and the other one.
+    func ends(asking isClient: Bool) -> (asked: UpgradeEnd, other: UpgradeEnd) {
+        isClient ? (client, server) : (server, client)
+    }
+
+    /// Settings of both sides, which show certificates. The program of one of them decides.
+    static func settings(asking isClient: Bool, within timeout: Duration = .patient) throws -> (
+        TLSClientSettings, TLSServerSettings
+    ) {
+        var (client, server) = try TestCertificates.mutual()
+        if isClient {
+            (client.trustEvaluation, client.trustTimeout) = (.delegate, timeout)
+        } else {
+            (server.trustEvaluation, server.trustTimeout) = (.delegate, timeout)
+        }
+        return (client.only(.tls12), server.only(.tls12))
+    }
+}

@@ -1,0 +1,233 @@
+import AsyncSocketsTesting
+import Foundation
+import Glibc
+import SocketCore
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+@testable import AsyncSockets
+@testable import SocketTLS
+
+/// Upgrades that are refused or fail, over streams and over datagrams: the connection ends, and everyone who
+/// waits is answered.
+@Suite(.timeLimit(.patient)) struct UpgradeRefusalTests {
+    private struct Refused: Error {}
+
+    /// How an upgrade fails.
+    enum Failure: CaseIterable, Sendable {
+        case refusal, error, noVerdict, disconnectedMeanwhile, cancelledMeanwhile, ignoredCancellation
+        case silence, badSettings, noOneDecides
+
+        /// What the task that upgrades gets; nil: its own error.
+        var outcome: Outcome? {
+            switch self {
+            case .error: nil
+            case .cancelledMeanwhile: .cancelled
+            default: .failed(code)
+            }
+        }
+
+        /// What the others get.
+        var code: AsyncSocketError.Code {
+            switch self {
+            case .refusal, .error, .cancelledMeanwhile, .badSettings: .tls
+            case .noVerdict: .trustTimeout
+            case .disconnectedMeanwhile, .ignoredCancellation: .closed
+            case .noOneDecides: .badConfiguration
+            case .silence: .handshakeTimeout
+            }
+        }
+
+        /// What the error's message has.
+        var words: String {
+            switch self {
+            case .refusal, .error, .cancelledMeanwhile: "refused"
+            case .badSettings: "minimumVersion"
+            case .noVerdict: "did not decide about the certificate"
+            case .silence: "0.05 seconds"
+            case .disconnectedMeanwhile, .ignoredCancellation: "closed"
+            case .noOneDecides: "pass trust"
+            }
+        }
+
+        var serverBegins: Bool {
+            switch self {
+            case .silence, .badSettings, .noOneDecides: false
+            default: true
+            }
+        }
+
+        func settings() throws -> TLSClientSettings {
+            var settings = try TestCertificates.client().only(.tls12)
+            if self == .noVerdict { settings.trustTimeout = .seconds(0.05) }
+            if self == .silence { settings.handshakeTimeout = .seconds(0.05) }
+            if self == .badSettings { (settings.minimumVersion, settings.maximumVersion) = (.tls13, .tls12) }
+            if self == .noOneDecides { settings.trustEvaluation = .manual }
+            return settings
+        }
+
+        func decide(_ isAsked: TestSignal, _ end: UpgradeEnd) async throws -> Bool {
+            isAsked.fire()
+            switch self {
+            case .refusal: return false
+            case .error: throw Refused()
+            case .noVerdict:
+                try await eventually("the connection is over") { end.isOver }
+                return true
+            case .disconnectedMeanwhile:
+                end.close()
+                return true
+            case .cancelledMeanwhile: try await waitInVain()
+            case .ignoredCancellation:
+                // The task says yes although it is cancelled, after its connection has closed.
+                try? await waitInVain()
+                end.close()
+                return true
+            case .silence, .badSettings, .noOneDecides: Issue.record("asked in vain")
+            }
+            return false
+        }
+
+        /// Waits until the task is cancelled.
+        private func waitInVain() async throws {
+            let (stream, continuation) = AsyncStream<Void>.makeStream()
+            for await _ in stream {}
+            withExtendedLifetime(continuation) {}
+            try Task.checkCancellation()
+        }
+    }
+
+    @Test(arguments: Transport.allCases, Failure.allCases)
+    func aFailedUpgradeAnswersEveryoneAndClosesTheConnection(_ transport: Transport, _ failure: Failure) async throws {
+        let link = try await UpgradeLink(transport, clientHasDelegate: false)
+        let (client, isAsked, settings) = (link.client, try TestSignal(), try failure.settings())
+        if failure.serverBegins { try link.server.begin(TestCertificates.server().only(.tls12)) }
+        let upgrade = Task.immediate {
+            guard failure != .noOneDecides else { return try await client.upgrade(settings) }
+            try await client.upgrade(settings) { _ in try await failure.decide(isAsked, client) }
+        }
+        let operations = [
+            Task.immediate { try await client.send("secret") }, Task.immediate { _ = try await client.receive(100) },
+            Task.immediate { _ = try await client.receive(100) },
+        ]
+        if failure == .cancelledMeanwhile || failure == .ignoredCancellation {
+            try await isAsked.wait()
+            upgrade.cancel()
+        }
+        switch await upgrade.result {
+        case .success: Issue.record("secure")
+        case .failure(let error) where failure.outcome == nil: #expect(error is Refused)
+        case .failure(let error): #expect(Outcome(error) == failure.outcome)
+        }
+        for operation in operations {
+            guard case .failure(let error) = await operation.result else {
+                Issue.record("served")
+                continue
+            }
+            #expect(Outcome(error) == .failed(failure.code))
+            #expect((error as? AsyncSocketError)?.message.contains(failure.words) == true, "\(error)")
+        }
+        try await eventually("it is over") { client.isOver }
+        #expect(!client.isSecure && !link.server.isSecure)
+        #expect(await outcome { try await client.send("secret") } == .failed(failure.code))
+        #expect(await outcome { try await client.upgrade(settings) } != .served)
+    }
+
+    // MARK: - Claims
+
+    /// A second upgrade throws, and the first goes on: while it waits for the peer, and when it is complete.
+    @Test(arguments: Transport.allCases) func aConnectionIsUpgradedOnce(_ transport: Transport) async throws {
+        let link = try await UpgradeLink(transport)
+        let (client, server) = (try TestCertificates.client().only(.tls12), try TestCertificates.server().only(.tls12))
+        try link.client.begin(client)
+        for isSecure in [false, true] {
+            if isSecure {
+                try link.server.begin(server)
+                try await link.client.secured()
+                try await link.server.secured()
+            }
+            let late = #expect(throws: AsyncSocketError.self) { try link.client.begin(client) }
+            #expect(late?.code == .badConfiguration && late?.operation == transport.operation)
+            #expect(late?.message.contains("before") == true)
+            #expect(await outcome { try await link.client.upgrade(client) } == .failed(.badConfiguration))
+            #expect(!link.client.isOver)
+        }
+        try await link.client.send("still here")
+        #expect(try await link.server.receive(10) == "still here")
+    }
+
+    @Test(arguments: Transport.allCases) func aClosedConnectionIsNotUpgraded(_ transport: Transport) async throws {
+        let link = try await UpgradeLink(transport)
+        link.client.close()
+        _ = try await link.client.ended()
+        let settings = try TestCertificates.client()
+        let late = #expect(throws: AsyncSocketError.self) { try link.client.begin(settings) }
+        #expect(late?.code == .closed || late?.code == .badConfiguration)
+        #expect(await outcome { try await link.client.upgrade(settings) } != .served)
+        #expect(!link.client.wasOpened && !link.client.isSecure)
+    }
+
+    // MARK: - Before the handshake
+
+    /// The lookup fails when the upgrade is queued already: what follows must not leave in plaintext.
+    @Test(arguments: Transport.allCases) func aConnectThatFailsBeforeTheUpgradeEndsTheSocket(_ transport: Transport) async throws
+    {
+        let mayFail = DispatchSemaphore(value: 0)
+        let resolver = Resolver(concurrency: 1) { query in
+            mayFail.wait()
+            return .failure(ResolveError(query, code: EAI_NONAME))
+        }
+        let end = UpgradeEnd(transport)
+        switch end {
+        case .stream(let socket, _):
+            socket.resolver = resolver
+            try socket.connect(toHost: "nobody.test", onPort: 9, withTimeout: .patient)
+        case .datagrams(let socket, _):
+            socket.resolver = resolver
+            try socket.connect(toHost: "nobody.test", onPort: 9, withTimeout: .patient)
+        }
+        try end.begin(TestCertificates.client())
+        let operation = Task.immediate { try await end.send("secret") }
+        mayFail.signal()
+        let error = try await end.ended()
+        #expect(error?.code == .hostNotFound, "\(String(describing: error))")
+        #expect(await operation.outcome != .served)
+        #expect(end.isOver && !end.isSecure && !end.wasOpened)
+        #expect(await outcome { try await end.send("secret") } != .served)
+    }
+
+    // MARK: - Slow steps
+
+    /// The queue of the private key is full: the handshake is refused, and both sides learn of it.
+    @Test(arguments: Transport.allCases, [true, false])
+    func aHandshakeWhoseKeyIsBusyIsRefused(_ transport: Transport, isClient: Bool) async throws {
+        var (client, server) = try UpgradeLink.settings(asking: isClient)
+        (client.trustEvaluation, server.trustEvaluation) = (.builtIn, .builtIn)
+        let authority = try TestCertificates.authority
+        if isClient {
+            client.identity = try authority.issue(.client(commonName: "alice"), keyType: .rsa3072).identity()
+        } else {
+            server.identity = try authority.issue(.server(names: ["localhost"]), keyType: .rsa3072).identity()
+        }
+        let values = isClient ? client.values : server.values
+        let context = try TLSContext.context(for: values, over: transport == .stream ? .stream : .datagrams)
+        // Only this key is busy: other tests have keys of their own.
+        let mayEnd = DispatchSemaphore(value: 0)
+        try await eventually("the queue of the key is full") {
+            !HandshakeWorkers.shared.perform(context.workKey) {
+                mayEnd.wait()
+                mayEnd.signal()
+            }
+        }
+        defer { mayEnd.signal() }
+        let link = try await UpgradeLink(transport)
+        try link.begin(client, server)
+        let (busy, other) = link.ends(asking: isClient)
+        let error = try await busy.ended()
+        #expect(error?.code == .tooManyHandshakes && error?.blame == .system)
+        #expect(!busy.wasOpened && !other.wasOpened)
+        // Over datagrams a client that has got the server's messages cannot send an alert any more.
+        if transport == .stream || !isClient { #expect(try await other.ended() != nil) }
+    }
+}
