@@ -148,7 +148,8 @@ extension GCDAsyncSocket {
             return note("a read was dropped: its offset lies beyond the end of its buffer")
         }
         guard !core.isDisconnected else { return note("a read was dropped: the socket is not in use") }
-        read(core, reads.append(tag: tag, buffer: buffer, offset: Int(offset)))
+        // Without a buffer the offset means nothing, and may be any number.
+        read(core, reads.append(tag: tag, buffer: buffer, offset: Int(clamping: offset)))
     }
 
     /// A limit of the original, where 0 means unlimited.
