@@ -6,6 +6,8 @@ struct DatagramFacts {
     private(set) var core: AsyncUDPSocket
     /// Cores whose end is on its way.
     private var retired: [AsyncUDPSocket] = []
+    /// Whether the end of `core` was delivered, or came while there was no queue to deliver it on.
+    private var isEndOver = false
     var userData: Any?
     var maxReceive4 = UInt16.max
     var maxReceive6 = UInt32(UInt16.max)
@@ -17,16 +19,17 @@ struct DatagramFacts {
         self.core = core
     }
 
-    /// - Parameter keepsOld: Its end is to be delivered.
+    /// - Parameter keepsOld: Its end is to be delivered, unless that has happened.
     mutating func retire(with new: AsyncUDPSocket, keepsOld: Bool) {
-        if keepsOld { retired.append(core) }
-        core = new
+        if keepsOld, !isEndOver { retired.append(core) }
+        (core, isEndOver) = (new, false)
     }
 
-    /// The end of a core was delivered: it is not needed any more. The caller releases it outside of the
+    /// The end of a core is over: a retired one is not needed any more. The caller releases it outside of the
     /// lock.
-    mutating func takeRetired(_ socket: AsyncUDPSocket) -> AsyncUDPSocket? {
-        retired.firstIndex { $0 === socket }.map { retired.remove(at: $0) }
+    mutating func noteEnd(of socket: AsyncUDPSocket) -> AsyncUDPSocket? {
+        if socket === core { isEndOver = true }
+        return retired.firstIndex { $0 === socket }.map { retired.remove(at: $0) }
     }
 
     func limit(of datagram: Datagram) -> Int {

@@ -79,8 +79,13 @@ extension GCDAsyncUdpSocket {
     // MARK: - Settings
 
     func callBack(on queue: DispatchQueue?) {
-        audience.withLock { $0.queue = queue }
+        let hadQueue = audience.withLock { audience in
+            defer { audience.queue = queue }
+            return audience.queue != nil
+        }
         let core = core
+        // Without a queue the end was not delivered, and will not be.
+        if !hadQueue, core.isClosed { _ = facts.withLock { $0.noteEnd(of: core) } }
         if let queue { core.setDelegate(events, delegateQueue: queue.serialForDelegate) } else { core.removeDelegate() }
     }
 

@@ -36,7 +36,7 @@ extension GCDAsyncUdpSocket: DatagramEventReceiver {
     }
 
     func didClose(_ socket: AsyncUDPSocket, _ error: AsyncSocketError?) {
-        let retired = facts.withLock { $0.takeRetired(socket) }
+        let retired = facts.withLock { $0.noteEnd(of: socket) }
         withExtendedLifetime(retired) {
             listener?.udpSocketDidClose(self, withError: error.map(\.asDatagramError))
         }
