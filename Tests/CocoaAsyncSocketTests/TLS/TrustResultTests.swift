@@ -1,0 +1,85 @@
+import AsyncSocketsTesting
+import CocoaAsyncSocket
+import Foundation
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+/// The result of an evaluation is about the anchors and the policy that it had: any change ends it.
+@Suite(.timeLimit(.patient)) struct TrustResultTests {
+    enum Change: CaseIterable, Sendable {
+        case otherAnchors, noAnchors, systemRootsToo, anchorsAlone, otherName, clientPolicy
+    }
+
+    private func trust() throws -> SecTrust {
+        let issued = try TestCertificates.authority.issue(.server(names: ["localhost"]))
+        let chain = [
+            try TestIdentity.certificate(pem: issued.certificatePEM),
+            try TestIdentity.certificate(pem: TestCertificates.authority.intermediatePEM),
+        ]
+        var trust: SecTrust?
+        let policy = SecPolicyCreateSSL(true, "localhost" as CFString)
+        #expect(SecTrustCreateWithCertificates(chain as CFArray, policy, &trust) == errSecSuccess)
+        return try #require(trust)
+    }
+
+    private func result(_ trust: SecTrust) -> SecTrustResultType {
+        var result = SecTrustResultType.otherError
+        #expect(SecTrustGetTrustResult(trust, &result) == errSecSuccess)
+        return result
+    }
+
+    private func apply(_ change: Change, to trust: SecTrust) throws -> OSStatus {
+        switch change {
+        case .otherAnchors:
+            SecTrustSetAnchorCertificates(
+                trust, [try TestIdentity.certificate(pem: TestCertificates.stranger.rootPEM)] as CFArray)
+        case .noAnchors: SecTrustSetAnchorCertificates(trust, nil)
+        case .systemRootsToo: SecTrustSetAnchorCertificatesOnly(trust, false)
+        case .anchorsAlone: SecTrustSetAnchorCertificatesOnly(trust, true)
+        case .otherName: SecTrustSetPolicies(trust, SecPolicyCreateSSL(true, "example.org" as CFString))
+        case .clientPolicy: SecTrustSetPolicies(trust, [SecPolicyCreateSSL(false, nil)] as CFArray)
+        }
+    }
+
+    @Test(arguments: Change.allCases) func aChangeEndsTheResult(_ change: Change) throws {
+        let trust = try trust()
+        #expect(SecTrustSetAnchorCertificates(trust, [try TestIdentity.root] as CFArray) == errSecSuccess)
+        var error: CFError?
+        #expect(SecTrustEvaluateWithError(trust, &error) && error == nil && result(trust) == .unspecified)
+        #expect(try apply(change, to: trust) == errSecSuccess)
+        #expect(result(trust) == .invalid)
+        let isStillTrusted = change == .systemRootsToo || change == .anchorsAlone
+        #expect(SecTrustEvaluateWithError(trust, &error) == isStillTrusted && (error == nil) == isStillTrusted)
+        #expect(result(trust) == (isStillTrusted ? .unspecified : .recoverableTrustFailure))
+    }
+
+    /// The other way: an error is replaced by success.
+    @Test func anchorsThatComeLaterCount() throws {
+        let trust = try trust()
+        var error: CFError?
+        #expect(!SecTrustEvaluateWithError(trust, &error) && error?.code == Int(errSecNotTrusted))
+        #expect(result(trust) == .recoverableTrustFailure)
+        #expect(SecTrustSetAnchorCertificates(trust, [try TestIdentity.root] as CFArray) == errSecSuccess)
+        #expect(result(trust) == .invalid)
+        #expect(SecTrustEvaluateWithError(trust, &error) && error == nil)
+        // What cannot be used changes nothing.
+        #expect(SecTrustSetAnchorCertificates(trust, ["root"] as CFArray) == errSecParam)
+        #expect(SecTrustSetPolicies(trust, NSNull()) == errSecParam)
+        #expect(result(trust) == .unspecified)
+    }
+
+    /// Anchors, the name of the settings and each kind of failure have their number.
+    @Test func aNameThatDoesNotMatchHasItsNumber() throws {
+        let trust = try trust()
+        #expect(SecTrustSetAnchorCertificates(trust, [try TestIdentity.root] as CFArray) == errSecSuccess)
+        var error: CFError?
+        for (name, code) in [("localhost", nil), ("example.org", errSecHostNameMismatch), ("127.0.0.1", errSecHostNameMismatch)] {
+            #expect(SecTrustSetPolicies(trust, SecPolicyCreateSSL(true, name as CFString)) == errSecSuccess)
+            #expect(SecTrustEvaluateWithError(trust, &error) == (code == nil) && error?.code == code.map { Int($0) })
+        }
+        // The basic policy verifies no name.
+        #expect(SecTrustSetPolicies(trust, SecPolicyCreateBasicX509()) == errSecSuccess)
+        #expect(SecTrustEvaluateWithError(trust, &error))
+    }
+}
