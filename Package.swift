@@ -94,7 +94,7 @@ let package = Package(
         .executableTarget(
             name: "EngineProbe",
             dependencies: [
-                "AsyncSockets", "AsyncSocketsTesting", "COpenSSL", "SocketBuffers", "SocketCore", "SocketTLS",
+                "AsyncSockets", "AsyncSocketsTesting", "CLinux", "COpenSSL", "SocketBuffers", "SocketCore", "SocketTLS",
                 "SocketTestSupport",
             ],
             path: "Tests/EngineProbe",

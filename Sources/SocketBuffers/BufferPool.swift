@@ -37,7 +37,7 @@ package final class BufferPool: Sendable {
     }
 
     /// The number of spare blocks: at most two more than `spareLimit`.
-    var spareCount: Int {
+    package var spareCount: Int {
         let nearby = [nearest.load(ordering: .relaxed), second.load(ordering: .relaxed)].count { $0 != 0 }
         return nearby + spares.withLock { $0.count }
     }

@@ -1,6 +1,6 @@
 // Measurements in a process of their own: the test process has other threads, and libdispatch traps when it
-// has no descriptor to count the workers of the global queues with. Only `BusyProbe` and `DiskProbe` use a
-// global queue and Swift concurrency.
+// has no descriptor to count the workers of the global queues with. Only `BusyProbe`, `DiskProbe` and
+// `ResourceProbe` use a global queue and Swift concurrency.
 
 internal import AsyncSockets
 internal import Dispatch
@@ -28,6 +28,7 @@ enum EngineProbe {
             case "path-server": try PathProbe.runServer(CommandLine.arguments.dropFirst(2).first ?? "")
             case "path-client": try PathProbe.runClient(CommandLine.arguments.dropFirst(2).map { $0 })
             case "memory": try MemoryProbe.run()
+            case "resources": try ResourceProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "loops": try LoopProbe.run()
             case "shortage": try ShortageProbe.run()
             case "trust": try TrustProbe.run()

@@ -4,8 +4,8 @@ internal import Synchronization
 
 /// How many sockets keep the buffers of OpenSSL while they are quiet: to free them and to allocate them again
 /// takes a third of a message, and each socket has 34 KiB of them.
-final class KeptBuffers: Sendable {
-    static let shared = KeptBuffers(limit: 256)
+package final class KeptBuffers: Sendable {
+    package static let shared = KeptBuffers(limit: 256)
 
     private let limit: Int
     private let count = Atomic(0)
@@ -15,7 +15,7 @@ final class KeptBuffers: Sendable {
     }
 
     /// The number of sockets that keep theirs.
-    var keptCount: Int { count.load(ordering: .relaxed) }
+    package var keptCount: Int { count.load(ordering: .relaxed) }
 
     /// False: there are enough.
     func take() -> Bool {

@@ -29,6 +29,13 @@ enum UpgradeEnd: Sendable {
         }
     }
 
+    func connect(toPort port: UInt16) async throws {
+        switch self {
+        case .stream(let socket, _): try await socket.connect(to: "127.0.0.1", port: port)
+        case .datagrams(let socket, _): try await socket.connect(to: "127.0.0.1", port: port)
+        }
+    }
+
     // MARK: - The upgrade
 
     /// The delegate's upgrade.
@@ -195,4 +202,12 @@ struct UpgradeLink: Sendable {
         }
         return (client.only(.tls12), server.only(.tls12))
     }
+}
+
+/// Waits until the task is cancelled, and throws `CancellationError`.
+func waitUntilCancelled() async throws {
+    let (stream, continuation) = AsyncStream<Void>.makeStream()
+    for await _ in stream {}
+    withExtendedLifetime(continuation) {}
+    try Task.checkCancellation()
 }

@@ -78,23 +78,15 @@ import Testing
             case .disconnectedMeanwhile:
                 end.close()
                 return true
-            case .cancelledMeanwhile: try await waitInVain()
+            case .cancelledMeanwhile: try await waitUntilCancelled()
             case .ignoredCancellation:
                 // The task says yes although it is cancelled, after its connection has closed.
-                try? await waitInVain()
+                try? await waitUntilCancelled()
                 end.close()
                 return true
             case .silence, .badSettings, .noOneDecides: Issue.record("asked in vain")
             }
             return false
-        }
-
-        /// Waits until the task is cancelled.
-        private func waitInVain() async throws {
-            let (stream, continuation) = AsyncStream<Void>.makeStream()
-            for await _ in stream {}
-            withExtendedLifetime(continuation) {}
-            try Task.checkCancellation()
         }
     }
 

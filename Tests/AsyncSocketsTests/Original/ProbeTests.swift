@@ -18,6 +18,14 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    /// Descriptors, registrations, blocks of the pool, buffers of OpenSSL and the heap: as many as before,
+    /// after connections, peers and strangers of all kinds.
+    @Test(arguments: ["streams", "tls", "datagrams", "dtls", "strangers"])
+    func nothingIsLeftOfManyUses(_ scenario: String) async throws {
+        let (status, output) = try await run("resources", scenario)
+        #expect(status == 0, "\(output)")
+    }
+
     @Test func aRefusedKeyLogClosesItsFileOnce() async throws {
         let (status, output) = try await run("key-log")
         #expect(status == 0, "\(output)")

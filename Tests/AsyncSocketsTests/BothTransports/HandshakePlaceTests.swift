@@ -1,0 +1,82 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+@testable import AsyncSockets
+
+/// A listener's places for handshakes: each handshake that is over has given its place back, whatever came of
+/// it.
+@Suite(.timeLimit(.patient)) struct HandshakePlaceTests {
+    /// What comes of a handshake.
+    private enum Course: CaseIterable {
+        case complete, untrusted, refused, cancelled
+    }
+
+    /// With one place a handshake that keeps it would shut all others out.
+    @Test(arguments: Transport.allCases) func everyHandshakeGivesItsPlaceBack(_ transport: Transport) async throws {
+        switch transport {
+        case .stream:
+            let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+            listener.maximumHandshakes = 1
+            try await serving(listener, { try await $0.echo() }) { _ in
+                try await goThroughAll(transport, listener.localPort)
+                try await eventually("all places are free") { listener.preparation.slots.takenCount == 0 }
+            }
+        case .datagrams:
+            let listener = try DatagramListener(
+                address: .loopback(), dtls: TestCertificates.server(), idleTimeout: .patient)
+            listener.maximumHandshakes = 1
+            let running = Task {
+                try await listener.run(onError: { _, _ in }) { socket in
+                    for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
+                }
+            }
+            try await goThroughAll(transport, listener.localPort)
+            try await eventually("all peers have gone") { listener.peerCount == 0 }
+            await listener.shutdown(within: .zero)
+            try await running.value
+        }
+    }
+
+    private func goThroughAll(_ transport: Transport, _ port: UInt16) async throws {
+        for course in Course.allCases + Course.allCases {
+            let client = UpgradeEnd(transport, hasDelegate: false)
+            try await client.connect(toPort: port)
+            try await shakeHands(client, course)
+            client.close()
+        }
+        let last = UpgradeEnd(transport, hasDelegate: false)
+        try await last.connect(toPort: port)
+        try await shakeHands(last, .complete)
+        last.close()
+    }
+
+    private func shakeHands(_ client: UpgradeEnd, _ course: Course) async throws {
+        var settings = try TestCertificates.client()
+        switch course {
+        case .complete:
+            try await client.upgrade(settings)
+            try await client.send("hello")
+            #expect(try await client.receive(5) == "hello")
+        case .untrusted:
+            settings.trustRoots = try TestCertificates.stranger.roots
+            #expect(await outcome { try await client.upgrade(settings) } == .failed(.tls))
+        case .refused:
+            #expect(await outcome { try await client.upgrade(settings) { _ in false } } == .failed(.tls))
+        case .cancelled:
+            let isAsked = try TestSignal()
+            let upgrade = Task { [settings] in
+                try await client.upgrade(settings) { _ in
+                    isAsked.fire()
+                    try await waitUntilCancelled()
+                    return false
+                }
+            }
+            try await isAsked.wait()
+            upgrade.cancel()
+            #expect(await upgrade.outcome != .served)
+        }
+    }
+}

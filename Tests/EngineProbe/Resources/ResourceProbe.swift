@@ -1,0 +1,123 @@
+internal import AsyncSockets
+internal import CLinux
+internal import Dispatch
+internal import Foundation
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTestSupport
+
+/// What a process uses: the same before and after any number of connections, peers and strangers.
+///
+/// Counts of a whole process mean something in a process that does nothing else.
+enum ResourceProbe {
+    /// Uses the library, and leaves nothing behind when it returns. Called again and again.
+    typealias Round = @Sendable (_ number: Int) async throws -> Void
+
+    /// Until caches, tables and thread pools have reached their size.
+    private static let warmUp = 100
+    private static let rounds = 100
+    /// The growth of the heap that a round may cause, since its tables grow in steps. The connections of a
+    /// round take several times as much.
+    private static let bytesPerRound = 1000
+    /// Blocks of 128 KiB and more: pools of whole batches of datagrams keep two.
+    private static let largeBlocks = 8
+    /// Each thread would keep freed memory that counts as used, up to 200 KB. Large blocks are counted apart.
+    private static let tunables =
+        "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0:glibc.malloc.mmap_threshold=131072"
+
+    static func run(_ name: String) throws {
+        guard getenv("GLIBC_TUNABLES") != nil else {
+            setenv("GLIBC_TUNABLES", tunables, 1)
+            execv("/proc/self/exe", CommandLine.unsafeArgv)
+            throw ProbeFailure(description: "execv: \(errno)")
+        }
+        let outcome = Locked<Result<Void, any Error>?>(nil)
+        let done = DispatchSemaphore(value: 0)
+        Task {
+            do {
+                let scenario = try ResourceScenarios.named(name)
+                try await compare(scenario.round)
+                withExtendedLifetime(scenario) {}
+                outcome.withLock { $0 = .success(()) }
+            } catch {
+                outcome.withLock { $0 = .failure(error) }
+            }
+            done.signal()
+        }
+        done.wait()
+        try outcome.withLock { $0 }?.get()
+    }
+
+    private static func compare(_ round: Round) async throws {
+        fillPool()
+        for number in 0..<warmUp { try await round(number) }
+        let before = try await restingUsage()
+        for number in warmUp..<warmUp + rounds { try await round(number) }
+        let after = Locked(Usage())
+        do {
+            try await eventually("as much is in use as before") {
+                let now = try Usage.now
+                after.withLock { $0 = now }
+                return now.matches(before)
+            }
+        } catch {
+            throw ProbeFailure(description: "before: \(before)\nafter:  \(after.withLock { $0 })")
+        }
+        print("before: \(before)\nafter:  \(after.withLock { $0 })")
+    }
+
+    /// What is in use when that has not changed for a while, except for some bytes.
+    private static func restingUsage() async throws -> Usage {
+        let state = Locked((last: Usage(), sameCount: 0))
+        try await eventually("the process is at rest") {
+            var now = try Usage.now
+            return state.withLock { state in
+                swap(&state.last, &now)
+                (now.heapBytes, now.largeBlocks) = (state.last.heapBytes, state.last.largeBlocks)
+                state.sameCount = now == state.last ? state.sameCount + 1 : 0
+                return state.sameCount == 200
+            }
+        }
+        return state.withLock { $0.last }
+    }
+
+    /// Blocks that were taken come back to a full pool, and those that are lost leave it less full.
+    private static func fillPool() {
+        let blocks = (0..<64).map { _ in BufferPool.shared.take() }
+        for block in blocks { BufferPool.shared.give(block) }
+    }
+
+    struct Usage: Equatable, CustomStringConvertible {
+        var descriptors = 0
+        var registrations = 0
+        var spareBlocks = 0
+        var keptBuffers = 0
+        var largeBlocks = 0
+        var heapBytes = 0
+
+        static var now: Usage {
+            get throws {
+                var usage = Usage()
+                usage.descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count
+                for _ in 0..<EventLoop.usableProcessors { usage.registrations += try EventLoop.next().registrationCount }
+                usage.spareBlocks = BufferPool.shared.spareCount
+                usage.keptBuffers = KeptBuffers.shared.keptCount
+                let heap = mallinfo2()
+                (usage.largeBlocks, usage.heapBytes) = (Int(heap.hblks), Int(heap.uordblks))
+                return usage
+            }
+        }
+
+        /// Nothing is left of the rounds between the two.
+        func matches(_ before: Usage) -> Bool {
+            descriptors == before.descriptors && registrations == before.registrations && spareBlocks == before.spareBlocks
+                && keptBuffers == before.keptBuffers && largeBlocks <= before.largeBlocks + ResourceProbe.largeBlocks
+                && heapBytes <= before.heapBytes + rounds * bytesPerRound
+        }
+
+        var description: String {
+            "\(descriptors) descriptors, \(registrations) registrations, \(spareBlocks) spare blocks, "
+                + "\(keptBuffers) kept buffers, \(largeBlocks) large blocks, \(heapBytes) bytes"
+        }
+    }
+}

@@ -1,0 +1,174 @@
+internal import AsyncSockets
+internal import AsyncSocketsTesting
+internal import Foundation
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTestSupport
+
+/// Uses of the library that must leave nothing behind, good and bad ends alike.
+enum ResourceScenarios {
+    struct Scenario: Sendable {
+        /// What lives as long as all rounds.
+        let base: any Sendable
+        let round: ResourceProbe.Round
+    }
+
+    static func named(_ name: String) throws -> Scenario {
+        switch name {
+        case "streams": return Scenario(base: (), round: { _ in try await streams(nil) })
+        case "tls":
+            let certificates = try Certificates()
+            return Scenario(base: (), round: { _ in try await streams(certificates) })
+        case "datagrams": return Scenario(base: (), round: { _ in try await datagrams() })
+        case "dtls": return try dtls(Certificates())
+        case "strangers": return try strangers(Certificates())
+        default: throw ProbeFailure(description: "there is no scenario \(name)")
+        }
+    }
+
+    struct Certificates: Sendable {
+        let client: TLSClientSettings
+        let server: TLSServerSettings
+        /// It does not trust the server.
+        let stranger: TLSClientSettings
+
+        init() throws {
+            let (authority, other) = (try CertificateAuthority(), try CertificateAuthority())
+            var (client, stranger) = (
+                TLSSettings.client(serverName: "localhost").patient, TLSClientSettings.client(serverName: "localhost")
+            )
+            (client.trustRoots, stranger.trustRoots) = (try authority.roots, try other.roots)
+            (self.client, self.stranger) = (client, stranger.patient)
+            server = TLSSettings.server(identity: try authority.issue(.server(names: ["localhost"])).identity()).patient
+        }
+    }
+
+    // MARK: - Streams
+
+    /// A listener and its clients: some end in good order, and some do not.
+    private static func streams(_ certificates: Certificates?) async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: certificates?.server)
+        let running = Task { try await listener.run(onError: { _, _ in }) { try await echo($0) } }
+        let port = listener.localPort
+        for count in [10, 200_000] {
+            let client = try await connected(to: port, certificates?.client)
+            let text = [UInt8](repeating: 120, count: count)
+            async let writing: Void = client.write(text)
+            _ = try await client.read(exactly: count)
+            try await writing
+            try await client.close()
+        }
+        // Bytes that nobody reads, an end in the middle of a read, a cancelled read, and a reset.
+        let unread = try await connected(to: port, certificates?.client)
+        try await unread.write([UInt8](repeating: 120, count: 100_000))
+        _ = try await unread.read(exactly: 1)
+        unread.disconnect()
+        let reading = try await connected(to: port, certificates?.client)
+        let read = Task.immediate { try await reading.readLine() }
+        try await reading.write("no line")
+        read.cancel()
+        _ = await read.result
+        reading.disconnect()
+        try reset(port)
+        if let certificates {
+            _ = try? await connected(to: port, certificates.stranger)
+            var asking = certificates.client
+            asking.trustEvaluation = .delegate
+            let refusing = AsyncSocket()
+            try await refusing.connect(to: "127.0.0.1", port: port)
+            _ = try? await refusing.startTLS(settings: asking) { _ in false }
+        }
+        await listener.shutdown(within: .zero)
+        try await running.value
+    }
+
+    /// A peer that sends the beginning of a message, and resets the connection when its socket goes.
+    private static func reset(_ port: UInt16) throws {
+        let raw = try RawSocket.connected(to: .loopback(port: port))
+        try raw.send([22, 3, 1, 2, 0, 1, 0, 1])
+        raw.resetWhenClosed()
+    }
+
+    private static func connected(to port: UInt16, _ settings: TLSClientSettings?) async throws -> AsyncSocket {
+        let socket = AsyncSocket()
+        try await socket.connect(to: "127.0.0.1", port: port)
+        if let settings { try await socket.startTLS(settings: settings) }
+        return socket
+    }
+
+    private nonisolated(nonsending) static func echo(_ socket: AsyncSocket) async throws {
+        for try await bytes in socket.chunks { try await socket.write(bytes) }
+    }
+
+    // MARK: - Datagrams
+
+    private static func datagrams() async throws {
+        let (one, other) = (AsyncUDPSocket(), AsyncUDPSocket())
+        for socket in [one, other] { try socket.bind(toAddress: .loopback()) }
+        guard let address = other.localAddress else { throw ProbeFailure(description: "no address") }
+        one.setSendFilter { _, _, tag in tag >= 0 }
+        for number in 0..<200 { try await one.send(Data([UInt8(number)]), to: address) }
+        for _ in 0..<150 { _ = try await other.receive() }
+        one.setSendFilter(nil)
+        try await one.connect(to: address)
+        try await one.send(Data(count: 9_000))
+        let receiving = Task.immediate { try await one.receive() }
+        receiving.cancel()
+        _ = await receiving.result
+        let failing = AsyncUDPSocket()
+        _ = try? await failing.connect(to: .loopback("255.255.255.255", port: 9))
+        one.close()
+        // With datagrams that nobody has received.
+        other.close()
+    }
+
+    // MARK: - DTLS
+
+    /// One listener, whose peers come and go. The size of their paths is measured.
+    private static func dtls(_ certificates: Certificates) throws -> Scenario {
+        let listener = try DatagramListener(address: .loopback(), dtls: certificates.server, idleTimeout: .patient)
+        let running = Task {
+            try await listener.run(onError: { _, _ in }) { socket in
+                for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
+            }
+        }
+        return Scenario(base: running) { _ in
+            for _ in 0..<3 {
+                let client = AsyncUDPSocket()
+                try await client.connect(to: "127.0.0.1", port: listener.localPort)
+                try await client.startDTLS(settings: certificates.client)
+                for size in [1, 1000, 8000] {
+                    try await client.send(Data(count: size))
+                    _ = try await client.receive()
+                }
+                client.close()
+            }
+            let refusing = AsyncUDPSocket()
+            try await refusing.connect(to: "127.0.0.1", port: listener.localPort)
+            _ = try? await refusing.startDTLS(settings: certificates.stranger)
+            try await eventually("the peers have gone") { listener.peerCount == 0 }
+        }
+    }
+
+    /// One listener, and sources that it has never heard of. Each sends something else than a handshake.
+    private static func strangers(_ certificates: Certificates) throws -> Scenario {
+        let listener = try DatagramListener(address: .loopback(), dtls: certificates.server) {
+            $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 2), trackedSources: 64)
+        }
+        let running = Task { try await listener.run { _ in } }
+        let client = AsyncUDPSocket()
+        return Scenario(base: (running, client)) { number in
+            let seen = { listener.ignoredCount + listener.rateLimitedCount }
+            let before = seen()
+            for source in 0..<25 {
+                let stranger = AsyncUDPSocket()
+                try stranger.bind(toAddress: .loopback("127.\(1 + number / 250).\(number % 250).\(source + 1)"))
+                for datagram in [[UInt8](repeating: 7, count: 20), [23, 254, 253, 0, 1]] {
+                    try await stranger.send(Data(datagram), to: "127.0.0.1", port: listener.localPort)
+                }
+                stranger.close()
+            }
+            try await eventually("all were received") { seen() >= before + 50 }
+        }
+    }
+}
