@@ -234,6 +234,7 @@ import Testing
             try await client.startDTLS(try TestCertificates.client().only(.tls13))
         }
         #expect(error?.tls?.code == .invalidSettings && error?.blame == .caller)
+        #expect(error?.message.contains("minimumVersion") == true)
         try await eventually("it is closed") { client.socket.isClosed }
         client.socket.send(Data("plain".utf8), withTimeout: -1, tag: 0)
         await #expect(throws: AsyncSocketError.self) { try await client.socket.send(Data("plain".utf8)) }

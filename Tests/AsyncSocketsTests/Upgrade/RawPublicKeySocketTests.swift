@@ -35,7 +35,7 @@ import Testing
         for settings in [client.values, server.values].map({ TLSClientSettings($0) }) {
             let link = try await Link.make()
             let error = #expect(throws: AsyncSocketError.self) { try link.client.beginTLS(settings: settings) }
-            #expect(error?.tls?.code == .invalidSettings)
+            #expect(error?.tls?.code == .invalidSettings && error?.message.contains("OpenSSL 3.2") == true)
         }
         return false
     }

@@ -237,15 +237,20 @@ struct DTLSHandshakeTests {
                 return error as? TLSError
             }
         }
+        let named = try Fixture().server
         let refusals = [
-            refusal({ $0.useOnly(.tls13) }, .client), refusal({ $0.client.policy = .modern }, .client),
-            refusal({ $0.client.earlyData = TLSEarlyData([1]) }, .client),
-            refusal({ $0.client.allowsPostHandshakeAuthentication = true }, .client),
-            refusal({ $0.server.clients = .certificatesOnRequest() }, .server),
-            refusal({ $0.server.clients = .anyoneWithEarlyData(upTo: 100) }, .server),
-            refusal({ $0.server.serverNames = try TLSServerNames(["a.example": $0.server]) }, .server),
+            ("minimumVersion", refusal({ $0.useOnly(.tls13) }, .client)),
+            ("the policy", refusal({ $0.client.policy = .modern }, .client)),
+            ("earlyData", refusal({ $0.client.earlyData = TLSEarlyData([1]) }, .client)),
+            ("allowsPostHandshakeAuthentication", refusal({ $0.client.allowsPostHandshakeAuthentication = true }, .client)),
+            (".certificatesOnRequest", refusal({ $0.server.clients = .certificatesOnRequest() }, .server)),
+            (".anyoneWithEarlyData", refusal({ $0.server.clients = .anyoneWithEarlyData(upTo: 100) }, .server)),
+            ("serverNames", refusal({ $0.server.serverNames = try TLSServerNames(["a.example": named]) }, .server)),
         ]
-        for refusal in refusals { #expect(refusal?.code == .invalidSettings && refusal?.blame == .caller) }
+        for (name, refusal) in refusals {
+            #expect(refusal?.code == .invalidSettings && refusal?.blame == .caller)
+            #expect(refusal?.message.contains(name) == true, "\(name): \(refusal?.message ?? "")")
+        }
         #expect(throws: TLSError.self) { try fixture.pair() }
     }
 }

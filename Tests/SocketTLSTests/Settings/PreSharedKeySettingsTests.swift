@@ -7,24 +7,28 @@ import Testing
 
 /// What can be said with pre-shared keys, and what is an error.
 @Suite struct PreSharedKeySettingsTests {
-    private func code(_ body: () throws -> Void) -> TLSError.Code? {
+    /// The message of an error about settings.
+    private func refusal(_ body: () throws -> Void) -> String? {
         do {
             try body()
             return nil
         } catch {
-            return (error as? TLSError)?.code
+            guard let error = error as? TLSError, error.code == .invalidSettings else { return "\(error)" }
+            return error.message
         }
     }
 
     @Test func lengthsThatCannotBeUsedAreErrors() throws {
         let key = PreSharedKeyFixture.bytes
-        for (identity, key) in [
-            (0, key), (8193, key), (1, []), (1, Array(key.prefix(15))), (1, [UInt8](repeating: 1, count: 513)),
+        for (identity, key, words) in [
+            (0, key, "the identity has 0 bytes"), (8193, key, "the identity has 8193 bytes"), (1, [], "the key has 0 bytes"),
+            (1, Array(key.prefix(15)), "the key has 15 bytes"), (1, [UInt8](repeating: 1, count: 513), "the key has 513 bytes"),
         ] {
-            #expect(
-                code { _ = try TLSPreSharedKey(identity: [UInt8](repeating: 1, count: identity), key: key) } == .invalidSettings)
+            let message = refusal { _ = try TLSPreSharedKey(identity: [UInt8](repeating: 1, count: identity), key: key) }
+            #expect(message?.contains(words) == true, "\(message ?? "")")
         }
         _ = try TLSPreSharedKey(identity: [1], key: [UInt8](repeating: 1, count: 16))
+        _ = try TLSPreSharedKey(identity: [UInt8](repeating: 1, count: 8192), key: [UInt8](repeating: 1, count: 512))
     }
 
     @Test func keysAreEqualByTheirParts() throws {
@@ -41,10 +45,11 @@ import Testing
 
     @Test func aListIsConsistent() throws {
         let key = try PreSharedKeyFixture.key()
-        #expect(code { _ = try TLSPreSharedKeys([]) } == .invalidSettings)
-        #expect(code { _ = try TLSPreSharedKeys([key, try PreSharedKeyFixture.key()]) } == .invalidSettings)
+        #expect(refusal { _ = try TLSPreSharedKeys([]) }?.contains("the list is empty") == true)
+        let twice = refusal { _ = try TLSPreSharedKeys([key, try PreSharedKeyFixture.key()]) }
+        #expect(twice?.contains("two have the same identity") == true)
         let long = try PreSharedKeyFixture.key("bob", PreSharedKeyFixture.bytes, .sha384)
-        #expect(code { _ = try TLSPreSharedKeys([key, long]) } == .invalidSettings)
+        #expect(refusal { _ = try TLSPreSharedKeys([key, long]) }?.contains("some for SHA-384") == true)
     }
 
     private func complaint(_ settings: TLSSettingValues) -> String? {

@@ -23,23 +23,30 @@ import Testing
         #expect(throws: TLSError.self) { try TLSServerNames([Fixture.host: fixture.server]) }
     }
 
-    private func code(_ body: () throws -> Void) -> TLSError.Code? {
+    /// The message of an error about settings.
+    private func refusal(_ body: () throws -> Void) -> String? {
         do {
             try body()
             return nil
         } catch {
-            return (error as? TLSError)?.code
+            guard let error = error as? TLSError, error.code == .invalidSettings else { return "\(error)" }
+            return error.message
         }
     }
 
     @Test func whatIsNoKeyIsAnError() throws {
         let key = try RawPublicKeyFixture.otherKey
         let digest = TLSRawPublicKeys.digest(key)
-        for keys in [[], [[]], [key, Array(key.dropLast())], [key + [0]], [digest]] as [[[UInt8]]] {
-            #expect(code { _ = try TLSRawPublicKeys(expected: keys) } == .invalidSettings)
+        #expect(refusal { _ = try TLSRawPublicKeys(expected: []) }?.contains("no key is expected") == true)
+        for keys in [[[]], [key, Array(key.dropLast())], [key + [0]], [digest]] as [[[UInt8]]] {
+            let message = refusal { _ = try TLSRawPublicKeys(expected: keys) }
+            #expect(message?.contains("\(keys.last?.count ?? 0) bytes are not a SubjectPublicKeyInfo") == true)
         }
-        for digests in [[], [[]], [digest, Array(digest.dropLast())], [key]] as [Set<[UInt8]>] {
-            #expect(code { _ = try TLSRawPublicKeys(expectedSHA256: digests) } == .invalidSettings)
+        #expect(refusal { _ = try TLSRawPublicKeys(expectedSHA256: []) }?.contains("no key is expected") == true)
+        for (digests, count) in [([[]], 0), ([digest, Array(digest.dropLast())], 31), ([key], key.count)] as [(Set<[UInt8]>, Int)]
+        {
+            let message = refusal { _ = try TLSRawPublicKeys(expectedSHA256: digests) }
+            #expect(message?.contains("32 bytes of SHA-256, and one has \(count)") == true, "\(message ?? "")")
         }
         #expect(try TLSRawPublicKeys(expected: [key]) == TLSRawPublicKeys(expectedSHA256: [digest]))
     }

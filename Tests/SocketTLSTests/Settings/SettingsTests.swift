@@ -42,7 +42,7 @@ import Testing
     func aTimeoutMustBeAboveZero(seconds: Double) {
         var settings = TLSSettings.client(serverName: "a")
         settings.handshakeTimeout = .seconds(seconds)
-        #expect(complaint(settings)?.code == .invalidSettings)
+        #expect(complaint(settings)?.message.contains("handshakeTimeout") == true)
         settings.handshakeTimeout = .seconds(1)
         settings.trustTimeout = .seconds(seconds)
         #expect(complaint(settings)?.message.contains("trustTimeout") == true)
@@ -53,19 +53,6 @@ import Testing
         settings.minimumVersion = .tls13
         settings.maximumVersion = .tls12
         #expect(complaint(settings)?.message.contains("TLSv1.3") == true)
-    }
-
-    @Test(arguments: [[""], [String(repeating: "a", count: 256)], ["h2", "h2"]])
-    func anApplicationProtocolMustBeUsable(protocols: [String]) {
-        var settings = TLSSettings.client(serverName: "a")
-        settings.applicationProtocols = protocols
-        #expect(complaint(settings)?.code == .invalidSettings)
-    }
-
-    @Test func tooManyApplicationProtocolsAreRefused() {
-        var settings = TLSSettings.client(serverName: "a")
-        settings.applicationProtocols = (0..<300).map { "\($0)" + String(repeating: "a", count: 250) }
-        #expect(complaint(settings)?.code == .invalidSettings)
     }
 
     @Test func aServerNeedsAnIdentity() throws {
@@ -87,12 +74,6 @@ import Testing
         #expect(complaint(asking) == nil)
         asking.trustEvaluation = .manual
         #expect(complaint(asking)?.message.contains("no verdict") == true)
-    }
-
-    @Test func anEmptyListOfRootsIsRefused() {
-        var settings = TLSSettings.client(serverName: "a")
-        settings.trustRoots = .certificates([])
-        #expect(complaint(settings)?.code == .invalidSettings)
     }
 
     @Test func aMissingFileOfRootsIsNamed() {

@@ -1,0 +1,285 @@
+import AsyncSocketsTesting
+import Foundation
+import Testing
+
+@testable import SocketTLS
+
+/// Each rule about settings, by the words of its error: another rule that refuses the same settings does not
+/// stand in for it. The nearest settings that the rule allows are usable.
+@Suite struct SettingsErrorTests {
+    private typealias Change = (inout TLSSettingValues) -> Void
+
+    private struct Row {
+        let words: String
+        let change: Change
+        /// Makes the settings usable again.
+        let mended: Change
+
+        init(_ words: String, _ change: @escaping Change, mended: @escaping Change) {
+            (self.words, self.change, self.mended) = (words, change, mended)
+        }
+    }
+
+    private func expect(_ rows: [Row], of settings: TLSSettingValues, over transport: TLSTransport = .stream) {
+        #expect(throws: Never.self) { try settings.validate(over: transport) }
+        for row in rows {
+            var changed = settings
+            row.change(&changed)
+            let error = #expect(throws: TLSError.self, "\(row.words)") { try changed.validate(over: transport) }
+            #expect(error?.code == .invalidSettings && error?.blame == .caller)
+            #expect(error?.message.contains(row.words) == true, "\(row.words): \(error?.message ?? "")")
+            row.mended(&changed)
+            #expect(throws: Never.self, "\(row.words), mended") { try changed.validate(over: transport) }
+        }
+    }
+
+    private func ofClient() throws -> TLSSettingValues {
+        var settings = try Fixture().client.values
+        (settings.minimumVersion, settings.maximumVersion) = (.tls12, nil)
+        return settings
+    }
+
+    private func ofServer() throws -> TLSSettingValues {
+        var settings = try Fixture().server.values
+        (settings.minimumVersion, settings.maximumVersion) = (.tls12, nil)
+        return settings
+    }
+
+    private static func time(_ seconds: Double) -> Date { Date(timeIntervalSince1970: seconds) }
+
+    // MARK: - Both sides
+
+    @Test func rulesOfBothSides() throws {
+        let longest = String(repeating: "a", count: 255)
+        let many = (0..<256).map { String(repeating: "a", count: 252) + "\(100 + $0)" }
+        let rows = [
+            Row("DTLSv1.2 is for datagrams", { $0.minimumVersion = .dtls12 }, mended: { $0.minimumVersion = .tls12 }),
+            Row("DTLSv1.2 is for datagrams", { $0.maximumVersion = .dtls12 }, mended: { $0.maximumVersion = .tls13 }),
+            Row(
+                "minimumVersion is TLSv1.3, which is newer than maximumVersion, TLSv1.2",
+                { ($0.minimumVersion, $0.maximumVersion) = (.tls13, .tls12) }, mended: { $0.maximumVersion = .tls13 }),
+            Row(
+                "policy.minimumVersion is TLSv1.3, which is newer than maximumVersion",
+                { ($0.policy, $0.maximumVersion) = (.modern, .tls12) }, mended: { $0.maximumVersion = .tls13 }),
+            Row(
+                "the protocol \"\" of applicationProtocols has 0 bytes", { $0.applicationProtocols = ["h2", ""] },
+                mended: { $0.applicationProtocols = ["h2", "a"] }),
+            Row(
+                "of applicationProtocols has 256 bytes", { $0.applicationProtocols = [longest + "a"] },
+                mended: { $0.applicationProtocols = [longest] }),
+            Row(
+                "applicationProtocols has 65536 bytes, and must have at most 65,533", { $0.applicationProtocols = many },
+                mended: { $0.applicationProtocols = Array(many.dropLast()) }),
+            Row(
+                "applicationProtocols names a protocol twice", { $0.applicationProtocols = ["h2", "http/1.1", "h2"] },
+                mended: { $0.applicationProtocols = ["h2", "http/1.1", "H2"] }),
+            Row(
+                "maximumCertificateChainBytes is 1023", { $0.maximumCertificateChainBytes = 1023 },
+                mended: { $0.maximumCertificateChainBytes = 1024 }),
+            Row(
+                "maximumCertificateChainBytes is 1048577", { $0.maximumCertificateChainBytes = 1_048_577 },
+                mended: { $0.maximumCertificateChainBytes = 1_048_576 }),
+            Row(
+                "maximumCertificateChainLength is 0", { $0.maximumCertificateChainLength = 0 },
+                mended: { $0.maximumCertificateChainLength = 1 }),
+            Row(
+                "maximumCertificateChainLength is 101", { $0.maximumCertificateChainLength = 101 },
+                mended: { $0.maximumCertificateChainLength = 100 }),
+            Row(
+                "handshakeTimeout is 0.0 seconds, and must be more than zero", { $0.handshakeTimeout = .zero },
+                mended: { $0.handshakeTimeout = .nanoseconds(1) }),
+            Row(
+                "trustTimeout is -1.0 seconds, and must be more than zero", { $0.trustTimeout = .seconds(-1) },
+                mended: { $0.trustTimeout = .nanoseconds(1) }),
+            Row(
+                "verificationTime is more than 3,000 years away", { $0.rules.verificationTime = Self.time(1e11) },
+                mended: { $0.rules.verificationTime = Self.time(9e10) }),
+            Row(
+                "verificationTime is more than 3,000 years away", { $0.rules.verificationTime = Self.time(-.infinity) },
+                mended: { $0.rules.verificationTime = Self.time(-9e10) }),
+            Row(
+                "one of the pins has 31 bytes", { $0.rules.pins = [[UInt8](repeating: 1, count: 31)] },
+                mended: { $0.rules.pins = [[UInt8](repeating: 1, count: 32)] }),
+        ]
+        expect(rows, of: try ofClient())
+        expect(rows, of: try ofServer())
+    }
+
+    // MARK: - Clients
+
+    @Test func rulesOfClients() throws {
+        expect(
+            [
+                Row(
+                    "the connection was not made to a host", { $0.role = .client(serverName: nil) },
+                    mended: { $0 = $0.expecting("localhost") }),
+                Row(
+                    "trustRoots is an empty list", { $0.trustRoots = .certificates([]) },
+                    mended: { $0.trustRoots = .system }),
+            ], of: try ofClient())
+    }
+
+    @Test func rulesOfEarlyDataOfClients() throws {
+        var settings = try ofClient()
+        (settings.earlyData, settings.resumption) = (TLSEarlyData([1]), .inMemory)
+        let store = TLSSessionMemory()
+        expect(
+            [
+                Row(
+                    "the number of bytes of earlyData is 0", { $0.earlyData?.bytes = [] },
+                    mended: { $0.earlyData?.bytes = [1] }),
+                Row(
+                    "the number of bytes of earlyData is 65537", { $0.earlyData?.bytes = [UInt8](repeating: 1, count: 65_537) },
+                    mended: { $0.earlyData?.bytes.removeLast() }),
+                Row(
+                    "earlyData needs a session, and resumption is .none", { $0.resumption = .none },
+                    mended: { $0.resumption = .store(store) }),
+                Row(
+                    "earlyData leaves before the trust callback is asked", { $0.trustEvaluation = .delegate },
+                    mended: { $0.trustEvaluation = .builtIn }),
+                Row(
+                    "earlyData leaves before the trust callback is asked", { $0.trustEvaluation = .manual },
+                    mended: { $0.earlyData = nil }),
+                Row(
+                    "earlyData is for the protocol \"h3\", which applicationProtocols does not name",
+                    { values in
+                        values.earlyData?.applicationProtocol = "h3"
+                        values.applicationProtocols = ["h2"]
+                    },
+                    mended: { $0.applicationProtocols = ["h2", "h3"] }),
+                Row(
+                    "earlyData does not say for which of the applicationProtocols",
+                    { $0.applicationProtocols = ["h2", "h3"] }, mended: { $0.applicationProtocols = ["h2"] }),
+                Row(
+                    "earlyData needs TLS 1.3, and maximumVersion is TLSv1.2", { $0.maximumVersion = .tls12 },
+                    mended: { $0.maximumVersion = .tls13 }),
+            ], of: settings)
+    }
+
+    @Test func rulesOfKeysOfClients() throws {
+        var settings = try PreSharedKeyFixture().client.values
+        (settings.minimumVersion, settings.maximumVersion) = (.tls12, nil)
+        let store = TLSSessionMemory()
+        func key(_ identity: [UInt8], _ hash: TLSPreSharedKey.HashAlgorithm = .sha256) throws -> TLSPreSharedKeys {
+            TLSPreSharedKeys(try TLSPreSharedKey(identity: identity, key: PreSharedKeyFixture.bytes, hash: hash))
+        }
+        let (long, short) = (try key([UInt8](repeating: 1, count: 129)), try key([UInt8](repeating: 1, count: 128)))
+        let (zero, sha384) = (try key([1, 0]), try key([1], .sha384))
+        expect(
+            [
+                Row(
+                    "a client resumes no sessions with raw public or pre-shared keys", { $0.resumption = .store(store) },
+                    mended: { $0.resumption = .none }),
+                Row(
+                    "the pre-shared key is for SHA-384, which TLS 1.2 has not", { $0.preSharedKeys = sha384 },
+                    mended: { $0.minimumVersion = .tls13 }),
+                Row(
+                    "at most 128 bytes and no zero", { $0.preSharedKeys = long }, mended: { $0.preSharedKeys = short }),
+                Row("at most 128 bytes and no zero", { $0.preSharedKeys = zero }, mended: { $0.minimumVersion = .tls13 }),
+            ], of: settings)
+    }
+
+    // MARK: - Servers
+
+    @Test func rulesOfServers() throws {
+        let (fixture, other) = (try Fixture(), try Fixture())
+        let roots = try fixture.authority.roots
+        let spare = try #require(other.server.identity)
+        expect(
+            [
+                Row("identity is nil", { $0.identity = nil }, mended: { $0.identity = spare }),
+                Row(
+                    "identity and additionalIdentities have two keys of the kind EC", { $0.additionalIdentities = [spare] },
+                    mended: { $0.additionalIdentities = [] }),
+                Row(
+                    "the number of tickets of clients is 0", { $0.tickets = .issued(0) }, mended: { $0.tickets = .issued(1) }),
+                Row(
+                    "the number of tickets of clients is 9", { $0.tickets = .issued(9) }, mended: { $0.tickets = .issued(8) }),
+                Row(
+                    "trustEvaluation is .manual, so that no verdict could go with the tickets",
+                    { values in
+                        (values.tickets, values.trustEvaluation) = (.issued(1), .manual)
+                        (values.clientCertificates, values.trustRoots) = (.required, roots)
+                    }, mended: { $0.trustEvaluation = .delegate }),
+                Row(
+                    "trustEvaluation is .manual, so that no verdict could go with the tickets",
+                    { values in
+                        (values.tickets, values.trustEvaluation) = (.issued(1), .manual)
+                        (values.clientCertificates, values.trustRoots) = (.optional, roots)
+                    }, mended: { $0.tickets = .none }),
+                // The roots of a server count when it asks for certificates.
+                Row(
+                    "trustRoots is an empty list",
+                    { ($0.trustRoots, $0.clientCertificates) = (.certificates([]), .optional) },
+                    mended: { $0.clientCertificates = .none }),
+            ], of: try ofServer())
+    }
+
+    @Test func rulesOfEarlyDataOfServers() throws {
+        var fixture = try Fixture()
+        func early(_ limit: Int) -> TLSSettingValues {
+            fixture.server.clients = .anyoneWithEarlyData(upTo: limit)
+            return fixture.server.values
+        }
+        var settings = early(1)
+        (settings.minimumVersion, settings.maximumVersion) = (.tls12, nil)
+        let (none, most, more) = (early(0), early(65_536), early(65_537))
+        expect(
+            [
+                Row(
+                    "the number of bytes of early data of clients is 0", { $0.earlyDataAcceptance = none.earlyDataAcceptance },
+                    mended: { $0.earlyDataAcceptance = nil }),
+                Row(
+                    "the number of bytes of early data of clients is 65537",
+                    { $0.earlyDataAcceptance = more.earlyDataAcceptance },
+                    mended: { $0.earlyDataAcceptance = most.earlyDataAcceptance }),
+                Row(
+                    "early data of clients needs TLS 1.3, and maximumVersion is TLSv1.2", { $0.maximumVersion = .tls12 },
+                    mended: { $0.maximumVersion = .tls13 }),
+            ], of: settings)
+    }
+
+    // MARK: - Datagrams
+
+    private static var versions: [Row] {
+        [
+            Row(
+                "minimumVersion or the policy asks for TLSv1.3", { $0.minimumVersion = .tls13 },
+                mended: { $0.minimumVersion = .dtls12 }),
+            Row("minimumVersion or the policy asks for TLSv1.3", { $0.policy = .modern }, mended: { $0.policy = .intermediate }),
+            Row(
+                "handshakeTimeout is 0.0 seconds", { $0.handshakeTimeout = .zero },
+                mended: { $0.handshakeTimeout = .milliseconds(1) }),
+        ]
+    }
+
+    @Test func rulesOfClientsOverDatagrams() throws {
+        expect(
+            Self.versions + [
+                Row("earlyData needs TLS 1.3", { $0.earlyData = TLSEarlyData([1]) }, mended: { $0.earlyData = nil }),
+                Row(
+                    "allowsPostHandshakeAuthentication needs TLS 1.3", { $0.allowsPostHandshakeAuthentication = true },
+                    mended: { $0.allowsPostHandshakeAuthentication = false }),
+            ], of: try ofClient(), over: .datagrams)
+    }
+
+    @Test func rulesOfServersOverDatagrams() throws {
+        var fixture = try Fixture()
+        let (roots, names) = (try fixture.authority.roots, try TLSServerNames([Fixture.host: fixture.server]))
+        fixture.server.clients = .anyoneWithEarlyData(upTo: 100)
+        let accepting = fixture.server.values.earlyDataAcceptance
+        expect(
+            Self.versions + [
+                Row(
+                    "clients set to .certificatesOnRequest needs TLS 1.3",
+                    { ($0.clientCertificates, $0.trustRoots) = (.onRequest, roots) },
+                    mended: { $0.clientCertificates = .required }),
+                Row(
+                    "clients set to .anyoneWithEarlyData needs TLS 1.3", { $0.earlyDataAcceptance = accepting },
+                    mended: { $0.earlyDataAcceptance = nil }),
+                Row(
+                    "serverNames are for TLS over streams", { $0.serverNames = names },
+                    mended: { $0.serverNames = nil }),
+            ], of: try ofServer(), over: .datagrams)
+    }
+}
