@@ -84,7 +84,7 @@ extension GCDAsyncUdpSocket {
             return audience.queue != nil
         }
         let core = core
-        // Without a queue the end was not delivered, and will not be.
+        // An end without a delegate queue is never delivered.
         if !hadQueue, core.isClosed { _ = facts.withLock { $0.noteEnd(of: core) } }
         if let queue { core.setDelegate(events, delegateQueue: queue.serialForDelegate) } else { core.removeDelegate() }
     }

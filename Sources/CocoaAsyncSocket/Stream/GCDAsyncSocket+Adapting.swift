@@ -148,7 +148,7 @@ extension GCDAsyncSocket {
             return note("a read was dropped: its offset lies beyond the end of its buffer")
         }
         guard !core.isDisconnected else { return note("a read was dropped: the socket is not in use") }
-        // Without a buffer the offset means nothing, and may be any number.
+        // Without a buffer the offset is ignored, and may exceed `Int.max`.
         read(core, reads.append(tag: tag, buffer: buffer, offset: Int(clamping: offset)))
     }
 

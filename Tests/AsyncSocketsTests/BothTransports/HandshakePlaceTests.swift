@@ -6,15 +6,14 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A listener's places for handshakes: each handshake that is over has given its place back, whatever came of
-/// it.
+/// The permits for handshakes of a listener: each handshake returns its permit, whether it succeeds or fails.
 @Suite(.timeLimit(.patient)) struct HandshakePlaceTests {
-    /// What comes of a handshake.
+    /// The course of a handshake.
     private enum Course: CaseIterable {
         case complete, untrusted, refused, cancelled
     }
 
-    /// With one place a handshake that keeps it would shut all others out.
+    /// The listener has one permit: if a handshake kept it, the next client would be refused.
     @Test(arguments: Transport.allCases) func everyHandshakeGivesItsPlaceBack(_ transport: Transport) async throws {
         switch transport {
         case .stream:

@@ -4,16 +4,16 @@ import SocketTestSupport
 
 @testable import AsyncSockets
 
-/// What an upgrade runs over: `startTLS` and `startDTLS` make the same promises.
+/// The transport of an upgrade: `startTLS` and `startDTLS` make the same promises.
 enum Transport: CaseIterable, Sendable {
     case stream, datagrams
 
-    /// The words of its errors.
+    /// The operation that its errors name.
     var operation: String { self == .stream ? "startTLS" : "startDTLS" }
 }
 
-/// One end of a connection, with the same words for a stream and for datagrams. Its events go to a recorder,
-/// also while a task uses it, unless it has no delegate.
+/// One end of a connection, with the same methods for streams and datagrams. Its events go to a recorder,
+/// even while a task uses it, unless it has no delegate.
 enum UpgradeEnd: Sendable {
     case stream(AsyncSocket, Recorder?)
     case datagrams(AsyncUDPSocket, DatagramRecorder?)
@@ -65,7 +65,7 @@ enum UpgradeEnd: Sendable {
         }
     }
 
-    /// Nothing can be sent or received any more.
+    /// Whether the connection is closed.
     var isOver: Bool {
         switch self {
         case .stream(let socket, _): !socket.isConnected
@@ -80,7 +80,7 @@ enum UpgradeEnd: Sendable {
         }
     }
 
-    /// A verdict about a question that was never asked.
+    /// Posts a verdict with an unknown question number.
     func postStrayVerdict(_ isAccepted: Bool) {
         let news = UpgradeNews.verdict(isAccepted, of: TrustQuestionNumber())
         switch self {
@@ -93,7 +93,7 @@ enum UpgradeEnd: Sendable {
 
     struct NoDelegate: Error {}
 
-    /// The answer to the question about the peer.
+    /// Waits for the question about the peer, and returns its completion handler.
     func asked() async throws -> @Sendable (Bool) -> Void {
         switch self {
         case .stream(_, let recorder?): try await recorder.asked().1
@@ -111,7 +111,7 @@ enum UpgradeEnd: Sendable {
         }
     }
 
-    /// The error of the end.
+    /// Waits for the end of the connection, and returns its error.
     func ended() async throws -> AsyncSocketError? {
         switch self {
         case .stream(_, let recorder?): try await recorder.disconnected()
@@ -120,7 +120,7 @@ enum UpgradeEnd: Sendable {
         }
     }
 
-    /// Whether the delegate has been told that the connection is secure, or given data.
+    /// Whether the delegate was notified of a secure connection, or received data.
     var wasOpened: Bool {
         switch self {
         case .stream(_, let recorder):
@@ -149,7 +149,7 @@ enum UpgradeEnd: Sendable {
         }
     }
 
-    /// So many bytes of a stream, or a datagram.
+    /// Reads `count` bytes of a stream, or one datagram.
     func receive(_ count: Int) async throws -> String {
         switch self {
         case .stream(let socket, _): String(decoding: try await socket.read(exactly: count), as: UTF8.self)
@@ -158,7 +158,7 @@ enum UpgradeEnd: Sendable {
     }
 }
 
-/// Two ends that are connected with each other.
+/// Two connected ends.
 struct UpgradeLink: Sendable {
     let client: UpgradeEnd
     let server: UpgradeEnd
@@ -185,12 +185,12 @@ struct UpgradeLink: Sendable {
         try client.begin(clientSettings)
     }
 
-    /// The side whose program decides, and the other one.
+    /// The side that decides about its peer, and the opposite side.
     func ends(asking isClient: Bool) -> (asked: UpgradeEnd, other: UpgradeEnd) {
         isClient ? (client, server) : (server, client)
     }
 
-    /// Settings of both sides, which show certificates. The program of one of them decides.
+    /// Settings with certificates on both sides. The delegate of one side decides about its peer.
     static func settings(asking isClient: Bool, within timeout: Duration = .patient) throws -> (
         TLSClientSettings, TLSServerSettings
     ) {

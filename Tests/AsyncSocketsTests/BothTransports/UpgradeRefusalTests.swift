@@ -9,8 +9,8 @@ import Testing
 @testable import AsyncSockets
 @testable import SocketTLS
 
-/// Upgrades that are refused or fail, over streams and over datagrams: the connection ends, and everyone who
-/// waits is answered.
+/// Refused and failed upgrades, over streams and over datagrams: the connection closes, and every pending
+/// operation completes.
 @Suite(.timeLimit(.patient)) struct UpgradeRefusalTests {
     private struct Refused: Error {}
 
@@ -19,7 +19,7 @@ import Testing
         case refusal, error, noVerdict, disconnectedMeanwhile, cancelledMeanwhile, ignoredCancellation
         case silence, badSettings, noOneDecides
 
-        /// What the task that upgrades gets; nil: its own error.
+        /// The result of the upgrading task. `nil` if it throws the error of its own closure.
         var outcome: Outcome? {
             switch self {
             case .error: nil
@@ -28,7 +28,7 @@ import Testing
             }
         }
 
-        /// What the others get.
+        /// The error code of pending reads and writes.
         var code: AsyncSocketError.Code {
             switch self {
             case .refusal, .error, .cancelledMeanwhile, .badSettings: .tls
@@ -39,7 +39,7 @@ import Testing
             }
         }
 
-        /// What the error's message has.
+        /// A part of the error message.
         var words: String {
             switch self {
             case .refusal, .error, .cancelledMeanwhile: "refused"
@@ -80,7 +80,7 @@ import Testing
                 return true
             case .cancelledMeanwhile: try await waitUntilCancelled()
             case .ignoredCancellation:
-                // The task says yes although it is cancelled, after its connection has closed.
+                // The cancelled task accepts the peer after its connection has closed.
                 try? await waitUntilCancelled()
                 end.close()
                 return true
@@ -128,7 +128,7 @@ import Testing
 
     // MARK: - Claims
 
-    /// A second upgrade throws, and the first goes on: while it waits for the peer, and when it is complete.
+    /// A second upgrade throws and does not affect the first, during the handshake and after it.
     @Test(arguments: Transport.allCases) func aConnectionIsUpgradedOnce(_ transport: Transport) async throws {
         let link = try await UpgradeLink(transport)
         let (client, server) = (try TestCertificates.client().only(.tls12), try TestCertificates.server().only(.tls12))
@@ -162,7 +162,7 @@ import Testing
 
     // MARK: - Before the handshake
 
-    /// The lookup fails when the upgrade is queued already: what follows must not leave in plaintext.
+    /// The lookup fails after the upgrade was queued: later data must not be sent in plaintext.
     @Test(arguments: Transport.allCases) func aConnectThatFailsBeforeTheUpgradeEndsTheSocket(_ transport: Transport) async throws
     {
         let mayFail = DispatchSemaphore(value: 0)
@@ -191,7 +191,7 @@ import Testing
 
     // MARK: - Slow steps
 
-    /// The queue of the private key is full: the handshake is refused, and both sides learn of it.
+    /// The queue of the private key is full: the handshake fails with an error.
     @Test(arguments: Transport.allCases, [true, false])
     func aHandshakeWhoseKeyIsBusyIsRefused(_ transport: Transport, isClient: Bool) async throws {
         var (client, server) = try UpgradeLink.settings(asking: isClient)
@@ -204,7 +204,7 @@ import Testing
         }
         let values = isClient ? client.values : server.values
         let context = try TLSContext.context(for: values, over: transport == .stream ? .stream : .datagrams)
-        // Only this key is busy: other tests have keys of their own.
+        // The key is new, so other tests are not affected.
         let mayEnd = DispatchSemaphore(value: 0)
         try await eventually("the queue of the key is full") {
             !HandshakeWorkers.shared.perform(context.workKey) {
@@ -219,7 +219,7 @@ import Testing
         let error = try await busy.ended()
         #expect(error?.code == .tooManyHandshakes && error?.blame == .system)
         #expect(!busy.wasOpened && !other.wasOpened)
-        // Over datagrams a client that has got the server's messages cannot send an alert any more.
+        // After the server's first flight a client cannot send a plaintext alert, and DTLS has no FIN.
         if transport == .stream || !isClient { #expect(try await other.ended() != nil) }
     }
 }

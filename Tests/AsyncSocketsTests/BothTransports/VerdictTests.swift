@@ -11,7 +11,7 @@ import Testing
 @Suite(.timeLimit(.patient)) struct VerdictTests {
     // MARK: - Verdicts
 
-    /// The first verdict counts, and one about another question changes nothing.
+    /// The first verdict counts, and verdicts about other questions are ignored.
     @Test(arguments: Transport.allCases, [(true, true), (true, false), (false, true), (false, false)])
     func theFirstVerdictAboutTheQuestionCounts(_ transport: Transport, _ plan: (isClient: Bool, isAccepted: Bool)) async throws {
         let link = try await UpgradeLink(transport)
@@ -46,7 +46,7 @@ import Testing
         let answer = try await asked.asked()
         let error = try #require(try await asked.ended())
         #expect(error.code == .trustTimeout && error.blame == .caller)
-        // It comes too late.
+        // A late answer.
         answer(true)
         #expect(try await other.ended()?.tls?.code == .peerAlert)
         #expect(!asked.wasOpened && !asked.isSecure && !other.isSecure)
@@ -66,7 +66,7 @@ import Testing
         withExtendedLifetime(silent) {}
     }
 
-    /// What is sent behind the upgrade waits for the verdict, and is lost after a refusal.
+    /// Data that is sent after the start of the upgrade waits for the verdict. A refusal drops it.
     @Test(arguments: Transport.allCases, [true, false])
     func dataWaitsForTheVerdict(_ transport: Transport, isAccepted: Bool) async throws {
         let link = try await UpgradeLink(transport)
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    /// While a task decides about the one side, and a delegate about the other.
+    /// A task decides on one side. The delegate of the opposite side receives the alert.
     @Test(arguments: Transport.allCases) func aTasksVerdictTakesTheClockOfItsSide(_ transport: Transport) async throws {
         let link = try await UpgradeLink(transport)
         let (client, server) = try UpgradeLink.settings(asking: true, within: .seconds(0.05))
@@ -123,7 +123,7 @@ import Testing
         withExtendedLifetime(other) {}
     }
 
-    /// With each of these limits of a handshake, in seconds, until one is enough for it on this machine.
+    /// Calls `body` with each limit, in seconds, until the handshake is fast enough for it on this machine.
     private func attempt(_ limits: [TimeInterval], _ body: (TimeInterval) async throws -> Void) async throws {
         for limit in limits.dropLast() {
             do { return try await body(limit) } catch let late as TooEarly {
@@ -133,7 +133,7 @@ import Testing
         try await body(limits.last ?? 0)
     }
 
-    /// The end came before the question.
+    /// The handshake timed out before the delegate was called.
     private struct TooEarly: Error { let error: AsyncSocketError }
 
     private func asked(_ end: UpgradeEnd) async throws -> @Sendable (Bool) -> Void {
@@ -164,7 +164,7 @@ import Testing
             server.handshakeTimeout = .patient
             try link.begin(client, server)
             let answer = try await asked(link.client)
-            // The clock of another socket runs longer than the handshake may take.
+            // Wait longer than the handshake may take, using the timeout of another socket.
             let clock = try await UpgradeLink(.stream)
             let end = await #expect(throws: AsyncSocketError.self) {
                 guard case .stream(let socket, _) = clock.client else { return }
@@ -176,7 +176,7 @@ import Testing
         }
     }
 
-    /// The server holds back its Finished until its own delegate decides, which never happens here.
+    /// The server sends its Finished message only after its own delegate decides, which never happens here.
     @Test(arguments: Transport.allCases)
     func aHandshakeThatIsLateAfterAVerdictNamesItsWholeLimit(_ transport: Transport) async throws {
         try await attempt([2.5, 10, 40]) { limit in

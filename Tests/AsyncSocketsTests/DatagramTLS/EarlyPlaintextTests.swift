@@ -8,10 +8,10 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Plaintext that a socket has received, and not delivered, before `startDTLS`: it is never handed out as
-/// data of the secure connection.
+/// Plaintext that was received but not delivered before `startDTLS` is never delivered as data of the secure
+/// connection.
 @Suite(.timeLimit(.patient)) struct EarlyPlaintextTests {
-    /// A filter that waits for the test.
+    /// A filter that blocks until the test continues it.
     private struct SlowFilter {
         let queue = DispatchQueue(label: "filter")
         let mayAccept = DispatchSemaphore(value: 0)
@@ -27,7 +27,7 @@ import Testing
 
         func waitUntilAsked() async { await offLoop { isAsked.wait() } }
 
-        /// Accepts, and returns when the socket has its verdict.
+        /// Accepts the datagram, and returns after the socket has received the verdict.
         func accept() async {
             mayAccept.signal()
             await offLoop { queue.sync {} }
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    /// Whoever wanted the datagram gives up while a filter judges it: it stays in the socket.
+    /// The receive is cancelled while the filter runs, so the accepted datagram stays in the socket.
     @Test(arguments: Style.allCases, [true, false])
     func aDatagramThatAFilterAcceptsLateIsNotData(_ style: Style, isBeforeTheUpgrade: Bool) async throws {
         let (client, server) = try await StyledDatagramSocket.pair(style)
@@ -69,7 +69,7 @@ import Testing
         #expect(try await client.receive() == "new")
     }
 
-    /// The delegate queue is busy while a datagram and the upgrade come.
+    /// The delegate queue is suspended while a datagram arrives and the upgrade starts.
     @Test func aDatagramOnItsWayToADelegateIsNotDelivered() async throws {
         let (queue, recorder) = (DispatchQueue(label: "delegate"), DatagramRecorder())
         let client = AsyncUDPSocket(delegate: recorder, delegateQueue: queue)

@@ -18,9 +18,9 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
-    /// Descriptors, registrations, blocks of the pool, buffers of OpenSSL and the heap: as many as before,
-    /// after connections, peers and strangers of all kinds.
-    @Test(arguments: ["streams", "tls", "datagrams", "dtls", "strangers"])
+    /// The process uses as many descriptors, registrations, pool blocks, OpenSSL buffers and heap bytes after
+    /// many connections as before.
+    @Test(arguments: ["streams", "tls", "datagrams", "dtls", "peers", "strangers"])
     func nothingIsLeftOfManyUses(_ scenario: String) async throws {
         let (status, output) = try await run("resources", scenario)
         #expect(status == 0, "\(output)")

@@ -8,8 +8,8 @@ import Testing
 
 @testable import CocoaAsyncSocket
 
-/// A UDP socket that is used again: each use has a core of its own, with the configuration of the socket, and
-/// leaves none behind.
+/// A UDP socket that is opened again after its end: each use has its own core, which inherits the
+/// configuration and is released afterwards.
 @Suite(.timeLimit(.patient)) struct SecondUseTests {
     private final class Cores {
         private struct Weak { weak var core: AsyncUDPSocket? }
@@ -40,7 +40,7 @@ import Testing
         socket.close()
     }
 
-    /// What the socket was told before counts for the next use.
+    /// The configuration applies to every later use.
     @Test func theConfigurationOutlivesAUse() async throws {
         let (diary, other) = (DatagramDiary(), DatagramDiary())
         let queue = DispatchQueue(label: "filter")
@@ -60,7 +60,7 @@ import Testing
             // The kernel doubles it (socket(7)).
             #expect(try socket.core.option(.sendBufferSize) == 10_000)
             try socket.beginReceiving()
-            // The send filter drops this one, and the receive filter marks or drops the others.
+            // The send filter drops this datagram. The receive filter marks or drops the replies.
             socket.send(Data("dropped".utf8), toHost: "127.0.0.1", port: far.localPort(), withTimeout: -1, tag: 13)
             socket.send(Data("round \(round)".utf8), toHost: "127.0.0.1", port: far.localPort(), withTimeout: -1, tag: round)
             try await other.wait(for: "received round \(round)")
@@ -100,7 +100,7 @@ import Testing
         SizeCase(host: "::1", limit4: 0, limit6: .max, received: "12345"),
     ]
 
-    /// The limits of the two versions of IP do not touch each other.
+    /// Each version of IP has its own limit.
     @Test(arguments: sizes) func aDatagramIsCutAtTheLimitOfItsVersionOfIP(_ plan: SizeCase) async throws {
         let diary = DatagramDiary()
         let socket = GCDAsyncUdpSocket(delegate: diary, delegateQueue: DispatchQueue(label: "delegate"))

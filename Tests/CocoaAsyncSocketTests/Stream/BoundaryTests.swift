@@ -6,7 +6,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// The arguments of reads at their limits: what is read, dropped without a callback, or ends the connection.
+/// Reads with arguments at their limits. They are served, dropped without a callback, or end the connection.
 @Suite(.timeLimit(.patient)) struct BoundaryTests {
     enum Kind: Sendable {
         case any(maxLength: UInt)
@@ -25,10 +25,10 @@ import Testing
         var kind: Kind
         var outcome: Outcome
         var sent = "ab\r\ncd"
-        /// What is in the caller's buffer before; nil: no buffer.
+        /// The initial contents of the caller's buffer. `nil` if the read has no buffer.
         var buffer: String?
         var offset: UInt = 0
-        /// What is in it afterwards.
+        /// The contents of the buffer after the read.
         var filled: String?
         var timeout: TimeInterval = -1
         var tag = 1
@@ -103,7 +103,7 @@ import Testing
         try await diary.wait(for: "connected to 127.0.0.1")
         let buffer = plan.buffer.map { NSMutableData(data: Data($0.utf8)) }
         begin(plan, on: socket, buffer)
-        // A read that was dropped has left all bytes to this one.
+        // This read receives the rest, or all bytes if the first read was dropped.
         let taken = if case .reads(let text) = plan.outcome { text.utf8.count } else { 0 }
         if taken < plan.sent.utf8.count {
             socket.readData(toLength: UInt(plan.sent.utf8.count - taken), withTimeout: -1, tag: 77)
@@ -144,7 +144,7 @@ import Testing
 
     // MARK: - Progress
 
-    @Test func progressWithoutAReadOrAWriteIsNoNumber() async throws {
+    @Test func progressWithoutAReadOrAWriteIsNaN() async throws {
         let wire = try await Wire.make()
         var (tag, done, total): (Int, UInt, UInt) = (7, 7, 7)
         #expect(wire.client.progress(ofReadReturningTag: &tag, bytesDone: &done, total: &total).isNaN)
@@ -155,7 +155,7 @@ import Testing
         #expect(wire.client.progress(ofReadReturningTag: nil, bytesDone: nil, total: nil).isNaN)
     }
 
-    /// The length of a read up to a delimiter is not known.
+    /// A read up to a delimiter has no known length.
     @Test func theProgressOfAReadWithoutALengthIsOne() async throws {
         let wire = try await Wire.make()
         wire.client.readData(to: GCDAsyncSocket.crlfData(), withTimeout: -1, tag: -5)
@@ -169,7 +169,7 @@ import Testing
 
     // MARK: - Accepting
 
-    /// The queue that the delegate returns is for one connection.
+    /// The queue that the delegate returns applies to one connection only.
     @Test func aQueueForAConnectionIsForThatOneAlone() async throws {
         let (listener, diary) = try Wire.listening()
         let queue = DispatchQueue(label: "the first connection's")
@@ -180,7 +180,7 @@ import Testing
             try await eventually("it is accepted") { diary.accepted.count == number + 1 }
             diary.nextSocketQueue = nil
         }
-        // On its queue the block runs at once.
+        // Descriptors are available on the socket queue only.
         let isOnQueue = diary.accepted.map { socket in
             queue.sync {
                 var descriptor: Int32 = -1

@@ -5,7 +5,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// The result of an evaluation is about the anchors and the policy that it had: any change ends it.
+/// Changing the anchors or the policy of a trust discards the result of its last evaluation.
 @Suite(.timeLimit(.patient)) struct TrustResultTests {
     enum Change: CaseIterable, Sendable {
         case otherAnchors, noAnchors, systemRootsToo, anchorsAlone, otherName, clientPolicy
@@ -54,7 +54,7 @@ import Testing
         #expect(result(trust) == (isStillTrusted ? .unspecified : .recoverableTrustFailure))
     }
 
-    /// The other way: an error is replaced by success.
+    /// An untrusted chain becomes trusted with the right anchors.
     @Test func anchorsThatComeLaterCount() throws {
         let trust = try trust()
         var error: CFError?
@@ -63,13 +63,13 @@ import Testing
         #expect(SecTrustSetAnchorCertificates(trust, [try TestIdentity.root] as CFArray) == errSecSuccess)
         #expect(result(trust) == .invalid)
         #expect(SecTrustEvaluateWithError(trust, &error) && error == nil)
-        // What cannot be used changes nothing.
+        // Invalid arguments do not change the trust.
         #expect(SecTrustSetAnchorCertificates(trust, ["root"] as CFArray) == errSecParam)
         #expect(SecTrustSetPolicies(trust, NSNull()) == errSecParam)
         #expect(result(trust) == .unspecified)
     }
 
-    /// Anchors, the name of the settings and each kind of failure have their number.
+    /// A host name that does not match has its own error code.
     @Test func aNameThatDoesNotMatchHasItsNumber() throws {
         let trust = try trust()
         #expect(SecTrustSetAnchorCertificates(trust, [try TestIdentity.root] as CFArray) == errSecSuccess)

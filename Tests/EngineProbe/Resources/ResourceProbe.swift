@@ -6,22 +6,23 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTestSupport
 
-/// What a process uses: the same before and after any number of connections, peers and strangers.
+/// Compares the resources of the process before and after many connections.
 ///
-/// Counts of a whole process mean something in a process that does nothing else.
+/// The counts are for the whole process, so this runs in a process that does nothing else.
 enum ResourceProbe {
-    /// Uses the library, and leaves nothing behind when it returns. Called again and again.
+    /// Uses the library and releases everything before it returns. Called many times.
     typealias Round = @Sendable (_ number: Int) async throws -> Void
 
-    /// Until caches, tables and thread pools have reached their size.
+    /// Rounds until caches, tables and thread pools have reached their final size.
     private static let warmUp = 100
     private static let rounds = 100
-    /// The growth of the heap that a round may cause, since its tables grow in steps. The connections of a
-    /// round take several times as much.
+    /// The allowed growth of the heap per round: tables grow in steps. The connections of one round need
+    /// several times as much.
     private static let bytesPerRound = 1000
-    /// Blocks of 128 KiB and more: pools of whole batches of datagrams keep two.
+    /// The allowed number of additional blocks of at least 128 KiB, such as spare blocks of a pool.
     private static let largeBlocks = 8
-    /// Each thread would keep freed memory that counts as used, up to 200 KB. Large blocks are counted apart.
+    /// Disables the heap cache of each thread, whose freed memory would count as used (up to 200 KB). Keeps
+    /// large blocks out of the heap.
     private static let tunables =
         "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0:glibc.malloc.mmap_threshold=131072"
 
@@ -66,7 +67,7 @@ enum ResourceProbe {
         print("before: \(before)\nafter:  \(after.withLock { $0 })")
     }
 
-    /// What is in use when that has not changed for a while, except for some bytes.
+    /// Waits until the counts are stable. Heap bytes may vary.
     private static func restingUsage() async throws -> Usage {
         let state = Locked((last: Usage(), sameCount: 0))
         try await eventually("the process is at rest") {
@@ -81,7 +82,7 @@ enum ResourceProbe {
         return state.withLock { $0.last }
     }
 
-    /// Blocks that were taken come back to a full pool, and those that are lost leave it less full.
+    /// Fills the pool. If a block is leaked later, the pool has fewer spare blocks.
     private static func fillPool() {
         let blocks = (0..<64).map { _ in BufferPool.shared.take() }
         for block in blocks { BufferPool.shared.give(block) }
@@ -108,7 +109,7 @@ enum ResourceProbe {
             }
         }
 
-        /// Nothing is left of the rounds between the two.
+        /// Whether this is no more than `before`, within the allowed growth.
         func matches(_ before: Usage) -> Bool {
             descriptors == before.descriptors && registrations == before.registrations && spareBlocks == before.spareBlocks
                 && keptBuffers == before.keptBuffers && largeBlocks <= before.largeBlocks + ResourceProbe.largeBlocks

@@ -5,10 +5,10 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTestSupport
 
-/// Uses of the library that must leave nothing behind, good and bad ends alike.
+/// Uses of the library that must release all resources, with orderly and abrupt closes.
 enum ResourceScenarios {
     struct Scenario: Sendable {
-        /// What lives as long as all rounds.
+        /// The objects that all rounds share.
         let base: any Sendable
         let round: ResourceProbe.Round
     }
@@ -21,6 +21,7 @@ enum ResourceScenarios {
             return Scenario(base: (), round: { _ in try await streams(certificates) })
         case "datagrams": return Scenario(base: (), round: { _ in try await datagrams() })
         case "dtls": return try dtls(Certificates())
+        case "peers": return try peers()
         case "strangers": return try strangers(Certificates())
         default: throw ProbeFailure(description: "there is no scenario \(name)")
         }
@@ -29,7 +30,7 @@ enum ResourceScenarios {
     struct Certificates: Sendable {
         let client: TLSClientSettings
         let server: TLSServerSettings
-        /// It does not trust the server.
+        /// Client settings with other trust roots.
         let stranger: TLSClientSettings
 
         init() throws {
@@ -45,7 +46,7 @@ enum ResourceScenarios {
 
     // MARK: - Streams
 
-    /// A listener and its clients: some end in good order, and some do not.
+    /// A listener, and clients that close in different ways.
     private static func streams(_ certificates: Certificates?) async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: certificates?.server)
         let running = Task { try await listener.run(onError: { _, _ in }) { try await echo($0) } }
@@ -58,7 +59,7 @@ enum ResourceScenarios {
             try await writing
             try await client.close()
         }
-        // Bytes that nobody reads, an end in the middle of a read, a cancelled read, and a reset.
+        // Unread bytes, a close during a read, a cancelled read, and a reset.
         let unread = try await connected(to: port, certificates?.client)
         try await unread.write([UInt8](repeating: 120, count: 100_000))
         _ = try await unread.read(exactly: 1)
@@ -82,7 +83,7 @@ enum ResourceScenarios {
         try await running.value
     }
 
-    /// A peer that sends the beginning of a message, and resets the connection when its socket goes.
+    /// A peer that sends part of a message and then resets the connection.
     private static func reset(_ port: UInt16) throws {
         let raw = try RawSocket.connected(to: .loopback(port: port))
         try raw.send([22, 3, 1, 2, 0, 1, 0, 1])
@@ -118,13 +119,13 @@ enum ResourceScenarios {
         let failing = AsyncUDPSocket()
         _ = try? await failing.connect(to: .loopback("255.255.255.255", port: 9))
         one.close()
-        // With datagrams that nobody has received.
+        // 50 datagrams are still in the kernel.
         other.close()
     }
 
     // MARK: - DTLS
 
-    /// One listener, whose peers come and go. The size of their paths is measured.
+    /// A listener of DTLS and short-lived peers. The listener measures the path to each peer.
     private static func dtls(_ certificates: Certificates) throws -> Scenario {
         let listener = try DatagramListener(address: .loopback(), dtls: certificates.server, idleTimeout: .patient)
         let running = Task {
@@ -150,7 +151,30 @@ enum ResourceScenarios {
         }
     }
 
-    /// One listener, and sources that it has never heard of. Each sends something else than a handshake.
+    /// A listener without DTLS, which accepts each source address as a peer.
+    private static func peers() throws -> Scenario {
+        let listener = try DatagramListener(address: .loopback(), idleTimeout: .patient)
+        let running = Task {
+            try await listener.run { socket in try await socket.send(socket.receive().data) }
+        }
+        return Scenario(base: running) { number in
+            for source in 0..<25 {
+                let peer = AsyncUDPSocket()
+                try peer.bind(toAddress: address(number, source))
+                try await peer.send(Data([1, 2, 3]), to: "127.0.0.1", port: listener.localPort)
+                _ = try await peer.receive()
+                peer.close()
+            }
+            try await eventually("the peers have gone") { listener.peerCount == 0 }
+        }
+    }
+
+    /// A different loopback address for each round and source.
+    private static func address(_ round: Int, _ source: Int) throws -> SocketAddress {
+        try .loopback("127.\(1 + round / 250).\(round % 250).\(source + 1)")
+    }
+
+    /// A listener of DTLS, and datagrams from invented source addresses that do not start a handshake.
     private static func strangers(_ certificates: Certificates) throws -> Scenario {
         let listener = try DatagramListener(address: .loopback(), dtls: certificates.server) {
             $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 2), trackedSources: 64)
@@ -162,7 +186,7 @@ enum ResourceScenarios {
             let before = seen()
             for source in 0..<25 {
                 let stranger = AsyncUDPSocket()
-                try stranger.bind(toAddress: .loopback("127.\(1 + number / 250).\(number % 250).\(source + 1)"))
+                try stranger.bind(toAddress: address(number, source))
                 for datagram in [[UInt8](repeating: 7, count: 20), [23, 254, 253, 0, 1]] {
                     try await stranger.send(Data(datagram), to: "127.0.0.1", port: listener.localPort)
                 }

@@ -4,15 +4,15 @@ import Testing
 
 @testable import SocketTLS
 
-/// Each rule about settings, by the words of its error: another rule that refuses the same settings does not
-/// stand in for it. The nearest settings that the rule allows are usable.
+/// Every rule for settings with its error message, so that a test fails if a different rule refuses the
+/// settings. The nearest valid settings are accepted.
 @Suite struct SettingsErrorTests {
     private typealias Change = (inout TLSSettingValues) -> Void
 
     private struct Row {
         let words: String
         let change: Change
-        /// Makes the settings usable again.
+        /// Makes the settings valid again.
         let mended: Change
 
         init(_ words: String, _ change: @escaping Change, mended: @escaping Change) {
@@ -207,7 +207,7 @@ import Testing
                         (values.tickets, values.trustEvaluation) = (.issued(1), .manual)
                         (values.clientCertificates, values.trustRoots) = (.optional, roots)
                     }, mended: { $0.tickets = .none }),
-                // The roots of a server count when it asks for certificates.
+                // A server needs trust roots if it requests certificates.
                 Row(
                     "trustRoots is an empty list",
                     { ($0.trustRoots, $0.clientCertificates) = (.certificates([]), .optional) },
