@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -50,13 +51,17 @@ extern int CLinux_recvmmsg(int, struct CLinux_message *, unsigned int, int, stru
 /// `sendmmsg`, with `struct CLinux_message`.
 extern int CLinux_sendmmsg(int, struct CLinux_message *, unsigned int, int) __asm__("sendmmsg");
 
-/// `CPU_COUNT`: the processors that this process may run on (a container or `taskset` may allow fewer than
-/// the machine has).
+/// The processors that this process may run on (`taskset` or a container may allow fewer than the machine has).
+/// The kernel refuses a set that is smaller than its own with EINVAL, and has one for up to 8,192 processors:
+/// the set grows until it is large enough.
 static inline int CLinux_usable_processors(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
     int count = 0;
-    for (size_t i = 0; i < sizeof set.__bits / sizeof set.__bits[0]; i++) count += __builtin_popcountl(set.__bits[i]);
+    for (size_t size = sizeof(cpu_set_t); size <= 1 << 16 && count == 0; size *= 2) {
+        unsigned long *set = (unsigned long *)calloc(1, size);
+        if (set && sched_getaffinity(0, size, (cpu_set_t *)set) == 0)
+            for (size_t i = 0; i < size / sizeof *set; i++) count += __builtin_popcountl(set[i]);
+        free(set);
+    }
     return count > 0 ? count : 1;
 }
 

@@ -195,8 +195,11 @@ extension EventLoop {
         }
     }
 
-    /// How many processors the process may use.
-    package static var usableProcessors: Int { Int(CLinux_usable_processors()) }
+    /// How many processors the process may use: the processors it may run on, limited by the quota of its
+    /// control groups, rounded up.
+    package static var usableProcessors: Int {
+        ProcessorQuota.current.threadCount(usable: Int(CLinux_usable_processors()))
+    }
 
     /// All or none: when descriptors run out halfway, the next call begins again.
     private static func makeAll() throws(SystemError) -> [EventLoop] {

@@ -1,0 +1,128 @@
+// Rules of the quota:
+//  1. The smallest quota of the process's control group and its visible ancestors counts. A container sees
+//     the groups up to its own (cgroups(7)).
+//  2. Both versions count: `cpu.max` of version 2, and `cpu.cfs_quota_us` with `cpu.cfs_period_us` of
+//     version 1.
+//  3. A file that cannot be read or parsed sets no limit.
+
+internal import Glibc
+
+/// The processor quota of this process's control groups.
+package struct ProcessorQuota: Sendable {
+    /// Returns the contents of a file, or `nil` if it cannot be read.
+    package typealias Reading = (_ path: String) -> String?
+
+    /// The quota in processors, such as 0.5; `nil` without a limit.
+    package let processors: Double?
+
+    /// The current quota of this process.
+    package static var current: ProcessorQuota { ProcessorQuota(reading: readFile) }
+
+    /// - Parameter read: Reads `/proc/self/cgroup`, `/proc/self/mountinfo`, and the files of the groups.
+    package init(reading read: Reading) {
+        let groups = Self.groups(in: read("/proc/self/cgroup") ?? "")
+        let mounts = (read("/proc/self/mountinfo") ?? "").split(separator: "\n").compactMap { ControlGroupMount($0) }
+        let shares = mounts.flatMap { mount in
+            groups.filter { $0.isUnified == mount.isUnified }.flatMap { group in
+                mount.folders(of: group.path).compactMap { Self.share(in: $0, mount.isUnified, read) }
+            }
+        }
+        processors = shares.min()
+    }
+
+    /// How many threads can use the quota: at least one.
+    ///
+    /// - Parameter usable: How many processors the process may run on.
+    package func threadCount(usable: Int) -> Int {
+        guard let processors, processors < Double(usable) else { return max(1, usable) }
+        return max(1, Int(processors.rounded(.up)))
+    }
+
+    /// The groups with a `cpu` controller, from lines such as `4:cpu,cpuacct:/path`, or `0::/path` for
+    /// version 2.
+    private static func groups(in text: String) -> [(path: String, isUnified: Bool)] {
+        text.split(separator: "\n").compactMap { line in
+            let fields = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
+            guard fields.count == 3 else { return nil }
+            let isUnified = fields[0] == "0" && fields[1].isEmpty
+            guard isUnified || fields[1].split(separator: ",").contains("cpu") else { return nil }
+            return (String(fields[2]), isUnified)
+        }
+    }
+
+    private static func share(in folder: String, _ isUnified: Bool, _ read: Reading) -> Double? {
+        let names = isUnified ? ["cpu.max"] : ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        let texts = names.map { read("\(folder)/\($0)") ?? "" }.joined(separator: " ")
+        // "max" and -1 mean unlimited.
+        let numbers = texts.split { $0 == " " || $0 == "\n" }.map { Double($0) ?? -1 }
+        guard numbers.count == 2, numbers[0] > 0, numbers[1] > 0 else { return nil }
+        return numbers[0] / numbers[1]
+    }
+
+    /// Reads to the end: files in `/proc` have no size.
+    private static func readFile(_ path: String) -> String? {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var piece = [UInt8](repeating: 0, count: 16_384)
+        while bytes.count < sizeLimit {
+            let count = retryingOnInterrupt { Glibc.read(descriptor, &piece, piece.count) }
+            guard count > 0 else { break }
+            bytes += piece[..<count]
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// A machine with many containers has thousands of mounts, with a line each.
+    private static let sizeLimit = 4 << 20
+}
+
+/// A mount of control groups with a `cpu` controller, from `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+private struct ControlGroupMount {
+    let isUnified: Bool
+    /// The group at the mount point.
+    private let root: String
+    private let folder: String
+
+    init?(_ line: Substring) {
+        let fields = line.split(separator: " ")
+        guard let dash = fields.firstIndex(of: "-"), dash >= 6, fields.count > dash + 1 else { return nil }
+        switch fields[dash + 1] {
+        case "cgroup2": isUnified = true
+        case "cgroup" where fields.last?.split(separator: ",").contains("cpu") == true: isUnified = false
+        default: return nil
+        }
+        (root, folder) = (Self.unescaped(fields[3]), Self.unescaped(fields[4]))
+    }
+
+    /// The folders of a group and its ancestors.
+    func folders(of group: String) -> [String] {
+        var folders = [folder]
+        // A group outside the root belongs to the container's host.
+        guard let path = Self.path(of: group, below: root), !path.contains("..") else { return folders }
+        for name in path { folders.append("\(folders[folders.count - 1])/\(name)") }
+        return folders
+    }
+
+    private static func path(of group: String, below root: String) -> ArraySlice<Substring>? {
+        let (names, top) = (group.split(separator: "/"), root.split(separator: "/"))
+        return names.starts(with: top) ? names.dropFirst(top.count) : nil
+    }
+
+    /// Replaces escapes such as `\040` for a space.
+    private static func unescaped(_ field: Substring) -> String {
+        var bytes: [UInt8] = []
+        var rest = field.utf8[...]
+        while let byte = rest.popFirst() {
+            let digits = rest.prefix(3)
+            if byte == UInt8(ascii: "\\"), digits.count == 3, let code = UInt8(String(Substring(digits)), radix: 8) {
+                bytes.append(code)
+                rest = rest.dropFirst(3)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}
