@@ -87,6 +87,7 @@ let package = Package(
         .target(
             name: "SocketTestTraits", dependencies: ["SocketTestSupport"], path: "Tests/SocketTestTraits",
             swiftSettings: tests),
+        .systemLibrary(name: "CSeccomp", path: "Tests/CSeccomp"),
         // Written as for Apple platforms, in the language mode of old programs.
         .target(
             name: "CocoaClients", dependencies: ["CocoaAsyncSocket"], path: "Tests/CocoaClients",
@@ -94,8 +95,8 @@ let package = Package(
         .executableTarget(
             name: "EngineProbe",
             dependencies: [
-                "AsyncSockets", "AsyncSocketsTesting", "CLinux", "COpenSSL", "SocketBuffers", "SocketCore", "SocketTLS",
-                "SocketTestSupport",
+                "AsyncSockets", "AsyncSocketsTesting", "CLinux", "COpenSSL", "CSeccomp", "SocketBuffers", "SocketCore",
+                "SocketTLS", "SocketTestSupport", .product(name: "Logging", package: "swift-log"),
             ],
             path: "Tests/EngineProbe",
             swiftSettings: strict

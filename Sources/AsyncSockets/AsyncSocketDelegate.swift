@@ -137,7 +137,8 @@ public protocol AsyncSocketDelegate: AnyObject {
     ///
     /// `error` is nil after `disconnect()` and the like. When the peer closed in good order it is
     /// `.closedByPeer`, which is an error here because you did not ask for it. Reads and writes that were
-    /// still queued are dropped.
+    /// still queued are dropped. A listener has an error when the kernel refuses to accept: see
+    /// `SocketListener.run`.
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?)
 
     /// The same in the spelling of CocoaAsyncSocket, for a delegate that was written for it. Implement one of

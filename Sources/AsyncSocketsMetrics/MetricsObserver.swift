@@ -15,6 +15,7 @@ public final class MetricsObserver: SocketObserver {
     private let serverHandshakes: HandshakeMetrics
     private let limitPauses: Counter
     private let shortagePauses: Counter
+    private let refusalPauses: Counter
     private let losses: Counter
 
     /// An observer that reports to a metrics backend.
@@ -31,6 +32,7 @@ public final class MetricsObserver: SocketObserver {
         serverHandshakes = HandshakeMetrics(as: "server", names)
         limitPauses = names.counter("accept_pauses_total", [("reason", "limit")])
         shortagePauses = names.counter("accept_pauses_total", [("reason", "shortage")])
+        refusalPauses = names.counter("accept_pauses_total", [("reason", "refusal")])
         losses = names.counter("accepted_connections_lost_total")
     }
 
@@ -73,6 +75,7 @@ public final class MetricsObserver: SocketObserver {
         switch pause.reason {
         case .connectionLimit: limitPauses.increment()
         case .shortage: shortagePauses.increment()
+        case .refused: refusalPauses.increment()
         }
     }
 

@@ -31,6 +31,13 @@ enum EngineProbe {
             case "resources": try ResourceProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "loops": try LoopProbe.run()
             case "shortage": try ShortageProbe.run()
+            case "refused":
+                try RefusalProbe.run(
+                    CommandLine.arguments.dropFirst(2).first ?? "", CommandLine.arguments.dropFirst(3).first.flatMap { CInt($0) } ?? 0)
+            case "skips": try RefusalProbe.runSkips()
+            case "refused-wait": try RefusalProbe.runLoop()
+            case "processors": try ProcessorProbe.run(kernelSize: CommandLine.arguments.dropFirst(2).first.flatMap { CInt($0) })
+            case "sendfile": try SendfileProbe.run(CommandLine.arguments.dropFirst(2).first.flatMap { CInt($0) } ?? 0)
             case "trust": try TrustProbe.run()
             case "openssl.cnf": try ConfigurationProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "tls-server":

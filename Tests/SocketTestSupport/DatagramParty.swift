@@ -78,7 +78,7 @@ package final class DatagramParty {
                 guard isReady(for: POLLIN, within: Patience.milliseconds) else {
                     throw Unexpected(description: "nothing arrived within \(Patience.seconds) s")
                 }
-            case .refused(let error), .failed(let error): throw error
+            case .refused(let error), .denied(let error, _, _), .failed(let error): throw error
             case .exhausted: throw SystemError("recvmmsg", errno: ENOBUFS)
             }
         }

@@ -11,17 +11,25 @@ package enum ProbeProcess {
     package static func run(
         _ arguments: [String] = [], script: String? = nil, hasOwnMounts: Bool = false
     ) async throws -> (status: Int32, output: String) {
-        let folder = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
-        let probe = folder.appending(path: "EngineProbe")
+        guard let script else { return try await run(probe, arguments) }
+        return try await run(
+            URL(filePath: "/usr/bin/unshare"),
+            ["--map-root-user", "--net"] + (hasOwnMounts ? ["--mount"] : []) + ["sh", "-ec", script, probe.path] + arguments)
+    }
+
+    /// Runs shell commands in which the probe is `$0`.
+    package static func shell(_ script: String, _ arguments: String...) async throws -> (status: Int32, output: String) {
+        try await run(URL(filePath: "/bin/sh"), ["-c", script, probe.path] + arguments)
+    }
+
+    private static var probe: URL {
+        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().appending(path: "EngineProbe")
+    }
+
+    private static func run(_ program: URL, _ arguments: [String]) async throws -> (status: Int32, output: String) {
         let process = Process()
-        if let script {
-            process.executableURL = URL(filePath: "/usr/bin/unshare")
-            process.arguments =
-                ["--map-root-user", "--net"] + (hasOwnMounts ? ["--mount"] : []) + ["sh", "-ec", script, probe.path] + arguments
-        } else {
-            process.executableURL = probe
-            process.arguments = arguments
-        }
+        process.executableURL = program
+        process.arguments = arguments
         let output = Pipe()
         process.standardOutput = output
         process.standardError = output

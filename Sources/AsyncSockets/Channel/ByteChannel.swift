@@ -256,7 +256,7 @@ final class ByteChannel {
             // The end may have come with bytes before it that no event has announced yet.
             expectBytes()
             trustsShortReads = false
-            let isFileBroken = errno == ENODATA || errno == EIO
+            let isFileBroken = call == .pread || errno == ENODATA || errno == EIO
             output = .failed(
                 StreamEnding.WriteFailure(AsyncSocketError(call.error(errno), operation: "write"), isFileBroken: isFileBroken))
         }

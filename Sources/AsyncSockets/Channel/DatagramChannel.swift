@@ -7,7 +7,7 @@ class DatagramChannel {
         case ready
         /// An event says when to go on.
         case waiting
-        /// The kernel had no memory.
+        /// The kernel had no memory, or did not let this process receive.
         case exhausted(until: Deadline?)
 
         var isReady: Bool { if case .ready = self { true } else { false } }
@@ -23,6 +23,9 @@ class DatagramChannel {
     @exclusivity(unchecked) private var mayHaveErrors = false
     /// Why the descriptor can receive no more.
     @exclusivity(unchecked) private(set) var failure: SystemError?
+    /// Why receiving pauses: the kernel does not let this process receive.
+    @exclusivity(unchecked) private(set) var denial: SystemError?
+    @exclusivity(unchecked) private var hasNewDenial = false
 
     /// How many errors of earlier datagrams are skipped at a time.
     private static let refusalLimit = 32
@@ -86,7 +89,8 @@ class DatagramChannel {
     // MARK: - Events
 
     func note(_ events: LoopEvents) {
-        if events.contains(.readable) { input = .ready }
+        // New datagrams do not shorten the pause after a denial.
+        if events.contains(.readable), denial == nil { input = .ready }
         if events.contains(.writable) { output = .ready }
         if events.contains(.hangup) { mayHaveErrors = true }
     }
@@ -103,6 +107,12 @@ class DatagramChannel {
     func retryIfDue(at now: Deadline) {
         if let retry = input.retry, retry <= now { input = .ready }
         if let retry = output.retry, retry <= now { output = .ready }
+    }
+
+    /// A denial that has not been reported yet.
+    func takeNewDenial() -> SystemError? {
+        defer { hasNewDenial = false }
+        return hasNewDenial ? denial : nil
     }
 
     /// The errors that datagrams have met after they were sent, some at a time.
@@ -122,7 +132,9 @@ class DatagramChannel {
         for _ in 0..<Self.refusalLimit {
             if let datagram = receiver.next() { return datagram }
             guard input.isReady else { return nil }
-            switch receiver.receive(from: descriptor) {
+            let answer = receiver.receive(from: descriptor)
+            if denial != nil { denial = nil }
+            switch answer {
             case .received(let mayHaveMore):
                 if !mayHaveMore { input = .waiting }
                 // The kernel has given it one with the first send.
@@ -130,6 +142,9 @@ class DatagramChannel {
             case .wouldBlock: input = .waiting
             case .refused: mayHaveErrors = true
             case .exhausted: input = .exhausted(until: Deadline(after: SocketDescriptor.shortageSeconds))
+            case .denied(let error, let pause, let isFirst):
+                (denial, hasNewDenial) = (error, isFirst)
+                input = .exhausted(until: Deadline(after: pause))
             case .failed(let error):
                 failure = error
                 input = .waiting

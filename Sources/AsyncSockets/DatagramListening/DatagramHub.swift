@@ -9,7 +9,8 @@
 //     without a word to the new one. A repetition of an earlier one does not.
 //  4. The hub leaves its loop when it accepts nothing more and the last peer has gone. The descriptors close
 //     with the last socket that has them.
-//  5. Receiving is confined to the loop; the table has a lock, since sockets close anywhere.
+//  5. If receiving fails for good, the listener closes, and the socket of each peer closes with the error.
+//  6. Receiving is confined to the loop; the table has a lock, since sockets close anywhere.
 
 internal import Logging
 internal import SocketBuffers
@@ -29,6 +30,8 @@ final class DatagramHub: EventHandler {
         let coalesces: Bool
         /// Makes the socket of a peer. On the loop.
         let accept: @Sendable (PeerChannel, PeerKey) -> DatagramConnection
+        /// Called on the loop when receiving has failed for good: no new peers will appear.
+        let failed: @Sendable () -> Void
     }
 
     private final class Peer: Sendable {
@@ -54,6 +57,7 @@ final class DatagramHub: EventHandler {
         var maximumHandshakes = 4096
         var handshakeCount = 0
         var isAccepting = true
+        var failure: AsyncSocketError?
         var registration: LoopRegistration?
 
         init(maximumPeers: Int) {
@@ -61,6 +65,8 @@ final class DatagramHub: EventHandler {
         }
 
         func peer(_ key: PeerKey) -> Peer? { peers[key.peer]?.first { $0.key == key } }
+
+        var all: [Peer] { peers.values.flatMap(\.self) }
 
         func peers(at address: InternetAddress) -> [Peer] { peers[address] ?? [] }
 
@@ -78,33 +84,6 @@ final class DatagramHub: EventHandler {
         }
     }
 
-    /// A descriptor, and what receives from it and answers strangers. Confined to the loop.
-    private final class Port {
-        let descriptor: DatagramDescriptor
-        let receiver: DatagramReceiver
-        let sender: DatagramSender
-        private let bound: InternetAddress?
-        let replies = PreBuffer()
-        @exclusivity(unchecked) var addresses: [(count: Int, peer: InternetAddress, source: DatagramSource?)] = []
-        @exclusivity(unchecked) var isReady = true
-
-        init(_ descriptor: DatagramDescriptor, _ setup: Setup) {
-            self.descriptor = descriptor
-            receiver = DatagramReceiver(maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces)
-            receiver.localPort = descriptor.localAddress?.port ?? 0
-            sender = DatagramSender(for: descriptor)
-            bound = descriptor.localAddress.map { InternetAddress($0) }
-        }
-
-        /// Where replies to a datagram have to say that they leave from; nil: they leave from there anyway.
-        func source(for arrival: DatagramArrival) -> DatagramSource? {
-            guard let source = arrival.replySource, source.interfaceIndex == 0, let address = source.address, let bound,
-                bound.hasHost(of: address)
-            else { return arrival.replySource }
-            return nil
-        }
-    }
-
     /// The counters, for anyone.
     final class Counts: Sendable {
         let refused = Atomic(0)
@@ -119,7 +98,7 @@ final class DatagramHub: EventHandler {
     private let setup: Setup
     private let state: Locked<State>
     // Confined to the loop: `handle` is called there, one call at a time.
-    @exclusivity(unchecked) nonisolated(unsafe) private var ports: [Port]
+    @exclusivity(unchecked) nonisolated(unsafe) private var ports: [DatagramPort]
     @exclusivity(unchecked) nonisolated(unsafe) private var limiter: DatagramRateLimiter?
     /// Peers that have got datagrams since their sockets were told.
     @exclusivity(unchecked) nonisolated(unsafe) private var announced: [DatagramConnection] = []
@@ -132,7 +111,7 @@ final class DatagramHub: EventHandler {
         self.setup = setup
         loop = setup.loop
         localAddresses = descriptors.compactMap(\.localAddress)
-        ports = descriptors.map { Port($0, setup) }
+        ports = descriptors.map { DatagramPort($0, maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces) }
         limiter = setup.rateLimit.map { DatagramRateLimiter($0) }
         state = Locked(State(maximumPeers: max(1, maximumPeers)))
         mailboxes = MailboxSpace(mailboxLimit: max(1, maximumPeers))
@@ -143,6 +122,9 @@ final class DatagramHub: EventHandler {
     var peerCount: Int { state.withLock { $0.peerCount } }
 
     var isAccepting: Bool { state.withLock { $0.isAccepting } }
+
+    /// Why receiving has failed for good.
+    var failure: AsyncSocketError? { state.withLock { $0.failure } }
 
     var maximumPeers: Int {
         get { state.withLock { $0.maximumPeers } }
@@ -206,7 +188,8 @@ final class DatagramHub: EventHandler {
     // MARK: - On the loop
 
     func handle(_ events: LoopEvents) {
-        if events.contains(.readable) || events.contains(.deadline) { for port in ports { port.isReady = true } }
+        if events.contains(.readable) { for port in ports where port.retry == nil { port.isReady = true } }
+        if events.contains(.deadline) { retry() }
         if events.contains(.hangup) { for port in ports { reportErrors(of: port) } }
         var mayHaveMore = false
         for port in ports {
@@ -215,10 +198,11 @@ final class DatagramHub: EventHandler {
         }
         for connection in announced { connection.handle(.readable) }
         announced.removeAll(keepingCapacity: true)
+        if events.contains(.deadline) { armRetry() }
         if mayHaveMore, let registration = state.withLock({ $0.registration }) { loop.resume(registration) }
     }
 
-    private func receive(from port: Port) {
+    private func receive(from port: DatagramPort) {
         defer { answerStrangers(port) }
         var left = Self.datagramsPerTurn
         // Errors count too: others decide how many there are.
@@ -233,18 +217,55 @@ final class DatagramHub: EventHandler {
             case .received(let mayHaveMore): port.isReady = mayHaveMore
             case .wouldBlock: port.isReady = false
             case .refused: reportErrors(of: port)
-            case .exhausted:
-                port.isReady = false
-                guard let registration = state.withLock({ $0.registration }) else { return }
-                loop.setDeadline(Deadline(after: SocketDescriptor.shortageSeconds), of: registration)
+            case .exhausted: pause(port, for: SocketDescriptor.shortageSeconds)
+            case .denied(let error, let seconds, let isFirst):
+                pause(port, for: seconds)
+                if isFirst {
+                    setup.logger.warning("receiving was refused and will be retried", metadata: ["reason": "\(error)"])
+                }
             case .failed(let error):
                 port.isReady = false
-                setup.logger.error("a listener for datagrams receives nothing any more", metadata: ["error": "\(error)"])
+                return fail(with: error)
             }
         }
     }
 
-    private func dispatch(_ datagram: ReceivedDatagram, _ port: Port) {
+    private func pause(_ port: DatagramPort, for seconds: Double) {
+        port.isReady = false
+        port.retry = Deadline(after: seconds)
+        armRetry()
+    }
+
+    private func retry() {
+        let now = Deadline.now
+        for port in ports {
+            guard let retry = port.retry, retry <= now else { continue }
+            port.retry = nil
+            port.isReady = true
+        }
+    }
+
+    private func armRetry() {
+        let earliest = ports.reduce(nil) { Deadline.earlier($0, $1.retry) }
+        guard let earliest, let registration = state.withLock({ $0.registration }) else { return }
+        loop.setDeadline(earliest, of: registration)
+    }
+
+    private func fail(with error: SystemError) {
+        let failure = AsyncSocketError(error, operation: "receive")
+        let peers = state.withLock { state -> [Peer]? in
+            guard state.failure == nil else { return nil }
+            state.failure = failure
+            return state.all
+        }
+        guard let peers else { return }
+        setup.logger.error("a listener for datagrams has failed", metadata: ["error": "\(error)"])
+        setup.failed()
+        stopAccepting()
+        for peer in peers { peer.connection.post(.close(failure)) }
+    }
+
+    private func dispatch(_ datagram: ReceivedDatagram, _ port: DatagramPort) {
         if limiter != nil, limiter?.judge(datagram.sender.socketAddress, at: .now) != .admitted {
             counts.rateLimited.add(1, ordering: .relaxed)
             return
@@ -268,7 +289,7 @@ final class DatagramHub: EventHandler {
     /// A datagram of a stranger.
     ///
     /// - Parameter earlier: The peer at its address.
-    private func meet(_ key: PeerKey, _ datagram: ReceivedDatagram, _ port: Port, insteadOf earlier: Peer? = nil) {
+    private func meet(_ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, insteadOf earlier: Peer? = nil) {
         guard let cookies = setup.cookies else { return accept(key, datagram, port, digest: nil) }
         switch cookies.judge(datagram.bytes, from: key.bytes) {
         case .none: counts.ignored.add(1, ordering: .relaxed)
@@ -286,7 +307,7 @@ final class DatagramHub: EventHandler {
     }
 
     private func accept(
-        _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: Port, digest: Int?, insteadOf earlier: Peer? = nil
+        _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, digest: Int?, insteadOf earlier: Peer? = nil
     ) {
         guard admits(isReplacement: earlier != nil, hasHello: digest != nil),
             let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival)
@@ -321,7 +342,7 @@ final class DatagramHub: EventHandler {
 
     /// Sends the requests for cookies. Those for which the kernel has no room are lost: the clients ask
     /// again.
-    private func answerStrangers(_ port: Port) {
+    private func answerStrangers(_ port: DatagramPort) {
         guard !port.addresses.isEmpty else { return }
         var start = 0
         let datagrams = port.addresses.map { reply in
@@ -335,7 +356,7 @@ final class DatagramHub: EventHandler {
     }
 
     /// Errors of datagrams that were sent go to the peers that they are about.
-    private func reportErrors(of port: Port) {
+    private func reportErrors(of port: DatagramPort) {
         for _ in 0..<Self.errorRounds {
             let (errors, isDrained) = port.descriptor.takeErrors()
             for error in errors where error.origin != .local {

@@ -24,7 +24,9 @@ extension DatagramListener {
     ///     in the peer's task. Without it the errors are logged as `SocketListener.run` does.
     ///   - body: Serves a peer.
     /// - Throws: `CancellationError`, `.badConfiguration` when the listener is in use, or its use has ended,
-    ///   and `.system` when its descriptors cannot be watched.
+    ///   and `.system` when its descriptors cannot be watched, or the kernel refuses to receive: immediately
+    ///   if the refusal is certain to repeat, otherwise after some seven seconds. The socket of each peer
+    ///   closes with the same error.
     @concurrent
     public func run(
         executor: ConnectionExecutor? = .eventLoop, onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)? = nil,
@@ -50,6 +52,7 @@ extension DatagramListener {
             reception.cut()
         }
         try Task.checkCancellation()
+        if let failure = hub.failure { throw failure }
     }
 
     private func begin() throws(AsyncSocketError) {
@@ -92,7 +95,9 @@ extension DatagramListener {
             /// The socket of the next peer; nil after the end.
             public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async throws -> AsyncUDPSocket? {
                 try listener.acceptForQueue()
-                return try await listener.queue.next()
+                if let socket = try await listener.queue.next() { return socket }
+                if let failure = listener.hub.failure { throw failure }
+                return nil
             }
         }
     }

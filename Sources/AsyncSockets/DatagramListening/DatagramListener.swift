@@ -91,12 +91,16 @@ public final class DatagramListener: Sendable {
         let setup = DatagramHub.Setup(
             loop: loop, logger: model.logger, rateLimit: configuration.rateLimit, cookies: try Self.cookies(dtls),
             maximumReceiveSize: configuration.maximumReceiveSize,
-            coalesces: configuration.reception.contains(.coalescing)
-        ) { channel, key in
-            let arrival = PeerArrival(preparation.makeSocket(over: channel, to: key, on: loop), key.peer.socketAddress)
-            reception.arrive(arrival)
-            return arrival.connection
-        }
+            coalesces: configuration.reception.contains(.coalescing),
+            accept: { channel, key in
+                let arrival = PeerArrival(preparation.makeSocket(over: channel, to: key, on: loop), key.peer.socketAddress)
+                reception.arrive(arrival)
+                return arrival.connection
+            },
+            failed: { [queue] in
+                reception.stop()
+                queue.stop()
+            })
         do throws(SystemError) {
             var options = model.state.withLock { $0.options }
             if dtls != nil, options.value(of: .pathMTUDiscovery) == nil { try options.set(.pathMTUDiscovery, to: .always) }
@@ -133,7 +137,8 @@ public final class DatagramListener: Sendable {
     /// The port; the one that the kernel chose, if it was to choose one.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// False once no new peers are accepted: after `shutdown(within:)`, or with the task of `run`.
+    /// False once no new peers are accepted: after `shutdown(within:)`, with the task of `run`, or because
+    /// receiving has failed.
     public var isListening: Bool { reception.isOpen }
 
     /// How many peers there are, with those that shake hands.

@@ -296,9 +296,10 @@ final class DatagramInput {
         receivers.isEmpty ? nil : receivers.reduce(nil) { .earlier($0, $1.deadline) }
     }
 
-    func expire(at now: Deadline) {
+    /// - Parameter denial: Why receiving pauses, which replaces the error of a timeout.
+    func expire(at now: Deadline, _ denial: AsyncSocketError?) {
         while let late = receivers.first(where: { $0.deadline.map { $0 <= now } ?? false }) {
-            _ = cancel(late, late.lateError)
+            _ = cancel(late, denial ?? late.lateError)
         }
     }
 }

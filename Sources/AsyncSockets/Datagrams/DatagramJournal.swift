@@ -48,6 +48,19 @@ final class DatagramJournal {
             metadata: log.name(peer: peer()).merging(["count": "\(count)"]) { $1 })
     }
 
+    /// Logs that the kernel does not let this process receive.
+    func noteDenial(_ error: SystemError, peer: SocketAddress?) {
+        logger.warning(
+            "receiving was refused and will be retried", metadata: log.name(peer: peer).merging(["reason": "\(error)"]) { $1 })
+    }
+
+    /// Logs that the socket closes because receiving has failed for good. A task that is sending would not
+    /// see the error.
+    func noteEndOfReceiving(_ error: SystemError, peer: SocketAddress?) {
+        logger.error(
+            "receiving has failed", metadata: log.name(peer: peer).merging(["error": "\(error)"]) { $1 })
+    }
+
     // MARK: - The observer
 
     /// The socket is open: it begins for its observer, once.

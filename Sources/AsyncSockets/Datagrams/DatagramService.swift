@@ -218,8 +218,12 @@ final class DatagramService {
         if !sharesDescriptor { noteDrops(atEnd: false) }
         var hasErrors = false
         for channel in channels where !channel.isSteady {
-            if let failure = channel.failure { return close(AsyncSocketError(failure, operation: "receive")) }
+            if let failure = channel.failure {
+                journal.noteEndOfReceiving(failure, peer: peer.socketAddress)
+                return close(AsyncSocketError(failure, operation: "receive"))
+            }
             if channel.hasErrors { hasErrors = true }
+            if let denial = channel.takeNewDenial() { journal.noteDenial(denial, peer: peer.socketAddress) }
         }
         if isClosing, output.isEmpty { return close(nil) }
         if !mayReceive, !maySend { upgrade?.layer?.rest() }
@@ -346,9 +350,11 @@ final class DatagramService {
                 finishConnecting(.failure(waiter.lateError))
             }
         }
+        // While the kernel refuses to receive, a timeout is not the peer's fault.
+        let denial = channels.lazy.compactMap(\.denial).first.map { AsyncSocketError($0, operation: "receive") }
         output.expire(at: now)
-        input.expire(at: now)
-        if let error = upgrade?.expire(at: now) { return close(error) }
+        input.expire(at: now, denial)
+        if let error = upgrade?.expire(at: now) { return close(denial ?? error) }
         while let (waiter, error) = upgrade?.lateWaiter(at: now) { cancel(waiter, error) }
         // It waits for the end of a silent socket.
         while let (waiter, error) = waiters.late(at: now) {

@@ -37,7 +37,7 @@ extension AsyncSocket: EventSocket {
             deliver(connection, to: delegate)
         case .didStopListening(let listener):
             vacate(listener)
-            deliver(.didDisconnect(nil), to: delegate)
+            deliver(.didDisconnect(listener.failure), to: delegate)
         case .didConnect(let host, let port):
             delegate?.socket(self, didConnectToHost: host, port: port)
         case .didConnectToPath(let path):

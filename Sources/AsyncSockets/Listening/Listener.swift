@@ -4,6 +4,8 @@
 //  2. After `close` no connection reaches the delegate: those on their way are closed.
 //  3. Its end is delivered once, when the last of its acceptors has ended.
 //  4. It accepts, and delivers, only after the end of what its socket did before.
+//  5. If accepting fails for good on one address, the whole listener closes with the error: a listener that
+//     serves only some of its addresses looks healthy.
 
 internal import Glibc
 internal import Logging
@@ -32,6 +34,8 @@ final class Listener: Sendable {
         var isClosed = false
         var hasLost = false
         var isEndDelivered = false
+        /// Why accepting has failed for good.
+        var failure: AsyncSocketError?
         /// Itself, from `close()` to its end: its socket may be busy with something else by then.
         var ending: Listener?
     }
@@ -56,6 +60,9 @@ final class Listener: Sendable {
 
     /// True until `close()` is called.
     var isOpen: Bool { state.withLock { !$0.isClosed } }
+
+    /// Why accepting has failed for good; `nil` while it works, and after `close()`.
+    var failure: AsyncSocketError? { state.withLock { $0.failure } }
 
     /// True once it accepts: the end of what the socket did before is delivered.
     var hasBegun: Bool { beginning.isReached }
@@ -160,13 +167,38 @@ final class Listener: Sendable {
                 logger.warning("accepting pauses", metadata: ["reason": "\(reason)", "seconds": "\(seconds)"])
                 self?.deliverPause(.shortage(AsyncSocketError(reason, operation: "accept")), seconds)
             },
+            refused: { [weak self] reason, seconds, isFirst in self?.noteRefusal(reason, seconds, isFirst) },
             full: { [weak self] in self?.deliverPause(.connectionLimit) },
+            failed: { [weak self] in self?.fail(with: $0) },
             closed: { [weak self] in
                 guard let self, isLastEnd() else { return }
                 // Through the loop: `start` may run within a call that the user makes.
                 beginning.whenReached { setup.loop.run { setup.ended(self) } }
             }
         )
+    }
+
+    /// On the loop: accept4(2) was refused, and will be retried.
+    private func noteRefusal(_ reason: SystemError, _ seconds: Double, _ isFirst: Bool) {
+        if isFirst {
+            logger.warning(
+                "accepting was refused and will be retried",
+                metadata: ["reason": "\(reason)", "listener": "\(localAddress.map { "\($0)" } ?? "")"])
+        }
+        deliverPause(.refused(AsyncSocketError(reason, operation: "accept")), seconds)
+    }
+
+    /// On the loop: accepting has failed for good.
+    private func fail(with reason: SystemError) {
+        let isFirst = state.withLock { state in
+            guard !state.isClosed, state.failure == nil else { return false }
+            state.failure = AsyncSocketError(reason, operation: "accept")
+            return true
+        }
+        guard isFirst else { return }
+        logger.error(
+            "a listener has failed", metadata: ["error": "\(reason)", "listener": "\(localAddress.map { "\($0)" } ?? "")"])
+        close()
     }
 
     /// On the loop: accepting pauses.

@@ -28,7 +28,8 @@ extension SocketListener {
     ///
     /// The sequence ends after `shutdown(within:)`, once the sockets that were ready are delivered. A
     /// cancelled task gets a `CancellationError`, and the listener goes on. While `run` is
-    /// used, or has been, there is an error with the code `.badConfiguration`.
+    /// used, or has been, there is an error with the code `.badConfiguration`. When the kernel refuses to
+    /// accept, the sequence ends with the error that `run` throws.
     public var connections: Connections { Connections(listener: self) }
 
     /// The connections of a listener, as they come.
@@ -52,7 +53,9 @@ extension SocketListener {
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws -> AsyncSocket? {
                 try listener.acceptForQueue()
-                return try await listener.queue.next()
+                if let socket = try await listener.queue.next() { return socket }
+                if let failure = listener.listener.failure { throw failure }
+                return nil
             }
         }
     }

@@ -31,8 +31,10 @@ extension SocketListener {
     ///     Without it the errors are logged with the peer's address, errors before `body` at the level
     ///     `notice` and errors of `body` at `warning`, one line a second of each kind at most.
     ///   - body: Serves a connection.
-    /// - Throws: `CancellationError`, and `.badConfiguration` when the listener is in use, or its use has
-    ///   ended.
+    /// - Throws: `CancellationError`, `.badConfiguration` when the listener is in use, or its use has ended,
+    ///   and `.system` with the `errno` when the kernel refuses to accept (accept(2)): immediately if the
+    ///   refusal is certain to repeat, otherwise after twelve refusals in a row, some seven seconds. The
+    ///   error is logged immediately, and thrown once the accepted connections have been served.
     @concurrent
     public func run(
         executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
@@ -51,6 +53,7 @@ extension SocketListener {
             reception.cut()
         }
         try Task.checkCancellation()
+        if let failure = listener.failure { throw failure }
     }
 }
 

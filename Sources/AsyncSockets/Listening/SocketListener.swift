@@ -120,7 +120,13 @@ public final class SocketListener: Sendable {
         let setup = Listener.Setup(
             loop: loop, options: model.state.withLock { $0.options }, quota: quota, logger: model.logger,
             observer: model.observer,
-            accepted: { reception.arrive(AcceptedConnection(descriptor: $0, peer: $1, listener: $2)) }, ended: { _ in })
+            accepted: { reception.arrive(AcceptedConnection(descriptor: $0, peer: $1, listener: $2)) },
+            ended: { [queue, slots = preparation.slots] _ in
+                // Accepting may have failed rather than been closed.
+                reception.stop()
+                queue.stop()
+                slots.open()
+            })
         self.reception = reception
         listener = try Self.listen(at: place, model, setup)
     }
@@ -172,7 +178,8 @@ public final class SocketListener: Sendable {
     /// The port; the one that the kernel chose, if it was to choose one. 0 for a Unix-domain socket.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// False once accepting is over: by `shutdown(within:)`, or with the task of `run`.
+    /// False once accepting is over: by `shutdown(within:)`, with the task of `run`, or because the kernel
+    /// refuses to accept.
     public var isListening: Bool { reception.isOpen }
 
     /// How many accepted connections may be open at a time; nil (the default): any number.

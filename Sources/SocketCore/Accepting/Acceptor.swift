@@ -1,10 +1,12 @@
 // Rules of a listener:
 //  1. It calls `accept4` until EAGAIN, at most `batchLimit` times in a turn on the loop and for no longer
 //     than `batchSeconds`, with what the receiver does; then others have their turns.
-//  2. An error of one connection (such as ECONNABORTED, accept(2)) skips that connection.
-//  3. Without descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM) it pauses, at first for 50 ms and then
-//     twice as long up to a second, and never spins. Connections wait in the kernel's backlog, and new ones
-//     do not shorten the pause.
+//  2. An error of one connection (such as ECONNABORTED, accept(2)) skips that connection. After `batchLimit`
+//     such errors in a row it pauses as in a shortage.
+//  3. Without descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM), and after an unexpected error, it
+//     pauses by the rules of `FailingCall`, and never spins. Connections wait in the kernel's backlog, and
+//     new ones do not shorten the pause. The acceptor closes when an error is certain to repeat, or has
+//     repeated too often.
 //  4. It accepts a connection only with a permit of the quota. Without one it waits until the quota gives it
 //     a turn.
 //  5. The state is behind a lock. System calls are made with the lock held, and calls of the receiver on the
@@ -24,19 +26,29 @@ package final class Acceptor: EventHandler, Sendable {
     package struct Receiver: Sendable {
         let accepted: @Sendable (SocketDescriptor, SocketAddress) -> Void
         let paused: @Sendable (SystemError, Double) -> Void
+        let refused: @Sendable (SystemError, Double, Bool) -> Void
         let full: @Sendable () -> Void
+        let failed: @Sendable (SystemError) -> Void
         let closed: @Sendable () -> Void
 
-        /// - Parameter full: The quota has no permit, and accepting goes on once it has one.
+        /// - Parameters:
+        ///   - paused: Descriptors or memory have run out.
+        ///   - refused: accept4(2) fails for another reason, and is tried again.
+        ///   - full: The quota has no permit, and accepting goes on once it has one.
+        ///   - failed: accept4(2) has failed for good; `closed` follows.
         package init(
             accepted: @escaping @Sendable (_ connection: SocketDescriptor, _ peer: SocketAddress) -> Void,
             paused: @escaping @Sendable (_ reason: SystemError, _ seconds: Double) -> Void,
+            refused: @escaping @Sendable (_ reason: SystemError, _ seconds: Double, _ isFirst: Bool) -> Void = { _, _, _ in },
             full: @escaping @Sendable () -> Void = {},
+            failed: @escaping @Sendable (_ reason: SystemError) -> Void = { _ in },
             closed: @escaping @Sendable () -> Void
         ) {
             self.accepted = accepted
             self.paused = paused
+            self.refused = refused
             self.full = full
+            self.failed = failed
             self.closed = closed
         }
     }
@@ -45,7 +57,7 @@ package final class Acceptor: EventHandler, Sendable {
         /// Listening; nothing is accepted yet.
         case bound
         case accepting
-        /// Out of descriptors, until the deadline.
+        /// accept4(2) fails, until the deadline.
         case pausing
         /// The descriptor is closed, and the receiver does not know yet.
         case closed
@@ -55,7 +67,10 @@ package final class Acceptor: EventHandler, Sendable {
 
     private struct State {
         var phase = Phase.bound
-        var pause = Acceptor.shortestPause
+        var failing = FailingCall()
+        var skippedCount = 0
+        /// Why accepting has failed for good.
+        var failure: SystemError?
         var registration: LoopRegistration?
     }
 
@@ -72,8 +87,6 @@ package final class Acceptor: EventHandler, Sendable {
     private static let batchLimit = 64
     private static let batchSeconds = 0.001
     private static let backlog: CInt = 1024
-    private static let shortestPause = 0.05
-    private static let longestPause = 1.0
 
     /// Binds and listens; `start()` begins to accept. The loop keeps the acceptor alive until `close()` or
     /// `discard()`.
@@ -216,7 +229,10 @@ package final class Acceptor: EventHandler, Sendable {
         let answer = state.withLock { state -> SocketDescriptor.AcceptAnswer in
             guard case .accepting = state.phase else { return .none }
             let answer = descriptor.accept()
-            if case .accepted = answer { state.pause = Self.shortestPause }
+            if answer.isSuccess {
+                state.failing.succeed()
+                state.skippedCount = 0
+            }
             return answer
         }
         switch consume answer {
@@ -225,23 +241,53 @@ package final class Acceptor: EventHandler, Sendable {
             receiver.accepted(connection, peer)
             return true
         case .none: return false
-        case .skipped: return true
+        case .skipped(let error): return skip(after: error, registration)
         case .exhausted(let error):
-            backOff(error, registration)
+            backOff(after: error, isShortage: true, registration)
+            return false
+        case .refused(let error):
+            backOff(after: error, isShortage: false, registration)
+            return false
+        case .failed(let error):
+            fail(with: error)
             return false
         }
     }
 
-    private func backOff(_ error: SystemError, _ registration: LoopRegistration) {
-        let pause = state.withLock { state -> Double? in
-            guard case .accepting = state.phase else { return nil }
-            state.phase = .pausing
-            defer { state.pause = min(state.pause * 2, Self.longestPause) }
-            return state.pause
+    /// False after too many connections with errors of their own.
+    private func skip(after error: SystemError, _ registration: LoopRegistration) -> Bool {
+        let mayGoOn = state.withLock { state in
+            state.skippedCount += 1
+            defer { if state.skippedCount == Self.batchLimit { state.skippedCount = 0 } }
+            return state.skippedCount < Self.batchLimit
         }
-        guard let pause else { return }
-        receiver.paused(error, pause)
-        loop.setDeadline(Deadline(after: pause), of: registration)
+        if !mayGoOn { backOff(after: error, isShortage: true, registration) }
+        return mayGoOn
+    }
+
+    private func backOff(after error: SystemError, isShortage: Bool, _ registration: LoopRegistration) {
+        let step = state.withLock { state -> FailingCall.Step? in
+            guard case .accepting = state.phase else { return nil }
+            let step = state.failing.note(error, isShortage: isShortage)
+            if case .pause = step { state.phase = .pausing }
+            return step
+        }
+        switch step {
+        case nil: break
+        case .pause(let seconds, let isFirst):
+            if error.isShortage { receiver.paused(error, seconds) } else { receiver.refused(error, seconds, isFirst) }
+            loop.setDeadline(Deadline(after: seconds), of: registration)
+        case .end(let error): fail(with: error)
+        }
+    }
+
+    /// Closes the acceptor, as `close` does.
+    private func fail(with error: SystemError) {
+        change { state in
+            guard shut(&state, for: .closed) else { return false }
+            state.failure = error
+            return true
+        }
     }
 
     private func endPause() {
@@ -251,8 +297,12 @@ package final class Acceptor: EventHandler, Sendable {
     }
 
     private func retire(_ registration: LoopRegistration) {
-        state.withLock { $0.phase = .retired }
+        let failure = state.withLock { state in
+            state.phase = .retired
+            return state.failure
+        }
         loop.deregister(registration)
+        if let failure { receiver.failed(failure) }
         receiver.closed()
     }
 }
@@ -261,17 +311,35 @@ extension SocketDescriptor {
     enum AcceptAnswer {
         case accepted(SocketDescriptor, from: SocketAddress)
         case none
-        case skipped
+        /// An error of one connection.
+        case skipped(SystemError)
         case exhausted(SystemError)
+        /// An error that may be temporary.
+        case refused(SystemError)
+        /// An error that is certain to repeat.
+        case failed(SystemError)
 
         /// The meaning of an error of accept4 (accept(2)).
         init(failure errno: CInt) {
+            let error = SystemError("accept4", errno: errno)
             self =
                 switch errno {
-                case EAGAIN, EBADF, EINVAL: .none
-                case EMFILE, ENFILE, ENOBUFS, ENOMEM: .exhausted(SystemError("accept4", errno: errno))
-                default: .skipped
+                case EAGAIN: .none
+                case ECONNABORTED, ECONNRESET, EPROTO, ENOPROTOOPT, ENETDOWN, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH, ENONET,
+                    ETIMEDOUT:
+                    .skipped(error)
+                case _ where error.isShortage: .exhausted(error)
+                case _ where error.isCertainToRepeat: .failed(error)
+                default: .refused(error)
                 }
+        }
+
+        /// accept4 has worked, whether or not a connection was waiting.
+        var isSuccess: Bool {
+            switch self {
+            case .accepted, .none: true
+            case .skipped, .exhausted, .refused, .failed: false
+            }
         }
     }
 
@@ -295,7 +363,9 @@ extension SocketDescriptor {
         }
         guard connection >= 0 else { return AcceptAnswer(failure: errno) }
         let descriptor = SocketDescriptor(adopting: connection)
-        guard let peer = SocketAddress(storage: &storage, length: length) else { return .skipped }
+        guard let peer = SocketAddress(storage: &storage, length: length) else {
+            return .skipped(SystemError("accept4", errno: EAFNOSUPPORT))
+        }
         return .accepted(descriptor, from: peer)
     }
 }

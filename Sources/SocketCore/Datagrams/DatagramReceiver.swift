@@ -6,7 +6,10 @@
 //  3. Fewer datagrams than were asked for mean that the kernel has no more: an event announces the next.
 //  4. An error that an earlier datagram has met (ECONNREFUSED, EHOSTUNREACH) is an answer, and the next call
 //     receives. The kernel has forgotten the error then, so this ends.
-//  5. It asks for about twice as many as came last, since each header that it prepares costs.
+//  5. Other errors have their cause on this machine: a security module, a filter of system calls, an old
+//     kernel. A router can cause EACCES too (RFC 4443, section 3.1), but the kernel returns that error once.
+//     So `denialLimit` errors in a row count as one failure of the call, for `FailingCall`.
+//  6. It asks for about twice as many as came last, since each header that it prepares costs.
 
 internal import CLinux
 internal import Glibc
@@ -37,16 +40,32 @@ package final class DatagramReceiver {
         case refused(SystemError)
         /// The kernel has no memory. No event follows: try again after `SocketDescriptor.shortageSeconds`.
         case exhausted
-        /// The descriptor does not receive datagrams.
+        /// The kernel does not let this process receive. No event follows: retry after `pause` seconds.
+        ///
+        /// - Parameter isFirst: The call before succeeded, or failed with a different error.
+        case denied(SystemError, pause: Double, isFirst: Bool)
+        /// The descriptor does not receive datagrams, or the call has been denied too often.
         case failed(SystemError)
+    }
 
-        init(failure errno: CInt) {
+    /// The meaning of an error of recvmmsg(2).
+    enum Failure: Hashable {
+        case wouldBlock, exhausted
+        /// An error of a datagram that was sent earlier (`icmp_err_convert` and `tab_unreach` of Linux).
+        case ofEarlierDatagram
+        case certain
+        case denied
+
+        init(_ errno: CInt) {
             self =
                 switch errno {
                 case EAGAIN: .wouldBlock
                 case ENOBUFS, ENOMEM: .exhausted
-                case EBADF, ENOTSOCK, EINVAL, EFAULT, ENOTCONN: .failed(SystemError("recvmmsg", errno: errno))
-                default: .refused(SystemError("recvmmsg", errno: errno))
+                case ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, ENOPROTOOPT, EMSGSIZE, EOPNOTSUPP, EHOSTDOWN, ENONET, EPROTO,
+                    ENETDOWN:
+                    .ofEarlierDatagram
+                case _ where SystemError("recvmmsg", errno: errno).isCertainToRepeat: .certain
+                default: .denied
                 }
         }
     }
@@ -76,7 +95,10 @@ package final class DatagramReceiver {
     @exclusivity(unchecked) private var facts = ArrivalFacts()
     @exclusivity(unchecked) private var drops = WrappingCount()
     @exclusivity(unchecked) private var hope = 8
+    @exclusivity(unchecked) private var failing = FailingCall()
 
+    /// By rule 5.
+    private static let denialLimit = 32
     private static let fewest = 4
     private static let most = 64
     private static let nameSize = 32
@@ -118,15 +140,39 @@ package final class DatagramReceiver {
         let asked = max(1, min(limit, batchLimit, hope))
         let messages = prepare(asked)
         let flags = CInt(MSG_DONTWAIT | MSG_TRUNC)
-        let received = retryingOnInterrupt { CLinux_recvmmsg(descriptor.socket.rawValue, messages, UInt32(asked), flags, nil) }
-        guard received > 0 else {
-            let answer = Answer(failure: errno)
-            release()
-            return answer
+        for _ in 0..<Self.denialLimit {
+            let received = retryingOnInterrupt {
+                CLinux_recvmmsg(descriptor.socket.rawValue, messages, UInt32(asked), flags, nil)
+            }
+            if received > 0 {
+                failing.succeed()
+                (self.messages, count, index, offset) = (messages, Int(received), 0, 0)
+                hope = max(Self.fewest, min(Self.most, count * 2))
+                return .received(mayHaveMore: count == asked)
+            }
+            let failure = Failure(errno)
+            if failure != .denied { return answer(to: failure, errno) }
         }
-        (self.messages, count, index, offset) = (messages, Int(received), 0, 0)
-        hope = max(Self.fewest, min(Self.most, count * 2))
-        return .received(mayHaveMore: count == asked)
+        return answer(to: .denied, errno)
+    }
+
+    @inline(never)
+    private func answer(to failure: Failure, _ errno: CInt) -> Answer {
+        release()
+        let error = SystemError("recvmmsg", errno: errno)
+        switch failure {
+        case .wouldBlock:
+            failing.succeed()
+            return .wouldBlock
+        case .exhausted: return .exhausted
+        case .ofEarlierDatagram: return .refused(error)
+        case .certain: return .failed(error)
+        case .denied:
+            switch failing.note(error) {
+            case .pause(let seconds, let isFirst): return .denied(error, pause: seconds, isFirst: isFirst)
+            case .end(let error): return .failed(error)
+            }
+        }
     }
 
     /// The next datagram of the batch; nil after the last. It invalidates the one before.

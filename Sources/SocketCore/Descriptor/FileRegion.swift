@@ -1,5 +1,6 @@
 internal import CLinux
 internal import Glibc
+internal import SocketBuffers
 internal import Synchronization
 
 /// A part of an open file, to be sent. The file is closed with the last reference.
@@ -64,6 +65,19 @@ extension SocketDescriptor {
         let sent = retryingOnInterrupt { CLinux_sendfile_without_signal(rawValue, file.descriptor, &start, count) }
         if sent > 0 { return .bytes(sent) }
         if sent == 0 { return count == 0 ? .bytes(0) : .failed(.sendfile, errno: ENODATA) }
-        return SendAnswer(failureOf: .sendfile)
+        // Not every file system can do it (sendfile(2)), and a filter of system calls may not let it.
+        let isRefused = [EINVAL, ENOSYS, EOPNOTSUPP, EPERM, EACCES].contains(errno)
+        return isRefused ? sendCopy(of: file, at: position, count: count) : SendAnswer(failureOf: .sendfile)
+    }
+
+    /// The same by way of the memory of this process, at most a block at a time.
+    private func sendCopy(of file: FileRegion, at position: Int, count: Int) -> SendAnswer {
+        let block = PreBuffer()
+        let room = UnsafeMutableRawBufferPointer(rebasing: block.writableBytes(minimum: 1).prefix(count))
+        do throws(SystemError) {
+            return send(UnsafeRawBufferPointer(rebasing: room[..<(try file.read(at: position, into: room))]))
+        } catch {
+            return .failed(error.errno == ENODATA ? .sendfile : .pread, errno: error.errno)
+        }
     }
 }

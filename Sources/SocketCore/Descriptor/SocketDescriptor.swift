@@ -61,7 +61,7 @@ package final class SocketDescriptor: LoopDescriptor, @unchecked Sendable {
 
     /// The system call that sends.
     package enum SendCall: String {
-        case send, sendmsg, sendfile
+        case send, sendmsg, sendfile, pread
 
         package func error(_ errno: CInt) -> SystemError { SystemError(rawValue, errno: errno) }
     }

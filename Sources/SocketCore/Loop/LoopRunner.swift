@@ -25,6 +25,7 @@
 internal import CLinux
 internal import Dispatch
 internal import Glibc
+internal import Logging
 internal import SocketBuffers
 internal import Synchronization
 
@@ -35,8 +36,8 @@ internal import Synchronization
 /// release costs three times as much.
 final class LoopRunner: @unchecked Sendable {
     // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `waitingForReturn`, `events`, `hasServed`,
-    // `isIdle` and `budget` are used only in `run()`, which a serial queue runs, and in what it calls; all
-    // else is immutable, atomic or locked.
+    // `isIdle`, `failing` and `budget` are used only in `run()`, which a serial queue runs, and in what it
+    // calls; all else is immutable, atomic or locked.
     private let epoll: OwnedDescriptor
     private let timer: OwnedDescriptor
     private let wake: OwnedDescriptor
@@ -61,6 +62,7 @@ final class LoopRunner: @unchecked Sendable {
     /// Something has come since the idle timer last fired.
     @exclusivity(unchecked) private var hasServed = false
     @exclusivity(unchecked) private var isIdle = false
+    @exclusivity(unchecked) private var failing = FailingCall()
     private let events = UnsafeMutablePointer<epoll_event>.allocate(capacity: LoopRunner.batchSize)
 
     private struct State {
@@ -181,14 +183,26 @@ final class LoopRunner: @unchecked Sendable {
             let count = epoll_wait(epoll.rawValue, events, CInt(Self.batchSize), mustPoll || isIdle ? 0 : -1)
             if count < 0 {
                 if errno == EINTR { continue }
-                // Someone has closed the descriptor: do not ask again and again.
+                // The descriptor was closed elsewhere, or a filter refuses the call: do not spin.
                 isIdle = true
+                pause(after: SystemError("epoll_wait"))
+            } else {
+                failing.succeed()
             }
             nextRound()
             mustPoll = serve(eventCount: Int(max(count, 0)))
             nextRound()
             if count <= 0, !mustPoll, isIdle, leave() { return }
         }
+    }
+
+    /// No events can arrive during the pause, so blocking the thread delays none.
+    private func pause(after error: SystemError) {
+        guard case .pause(let seconds, let isFirst) = failing.note(error, isShortage: true) else { return }
+        if isFirst {
+            socketLog.withLock { $0 }.error("an event loop receives no events", metadata: ["error": "\(error)"])
+        }
+        poll(nil, 0, CInt(seconds * 1000))
     }
 
     private func nextRound() {

@@ -1,5 +1,6 @@
 import AsyncSocketsTesting
 import Foundation
+import Glibc
 import SocketBuffers
 import SocketCore
 import SocketTestSupport
@@ -52,5 +53,36 @@ import Testing
         }
         await listener.settle()
         #expect(recorder.unread.isEmpty)
+    }
+
+    /// Another holder of a listening socket shuts it down, and accept4(2) fails from then on: the listener
+    /// does not continue with its other address.
+    @Test func aListenerThatCanAcceptNoMoreSaysWhy() async throws {
+        let listener = try SocketListener(port: 0)
+        #expect(listener.listener.localAddresses.count == 2)
+        let copy = try #require(listener.listener.duplicateDescriptor())
+        defer { close(copy) }
+        let running = Task { try await listener.run { _ in } }
+        try await eventually("it accepts") { listener.reception.isBegun }
+        #expect(shutdown(copy, Int32(SHUT_RDWR)) == 0)
+        let error = await #expect(throws: AsyncSocketError.self) { try await running.value }
+        #expect(error?.code == .system && error?.errno == EINVAL && error?.message == "accept4: invalid argument")
+        #expect(!listener.isListening && !listener.listener.isOpen)
+    }
+
+    @Test(arguments: Link.Delivery.allCases) func theDelegateLearnsWhyAcceptingHasFailed(_ delivery: Link.Delivery) async throws {
+        let recorder = Recorder()
+        let listener = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        listener.perform { descriptor in
+            if let descriptor { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
+        }
+        let error = try await recorder.disconnected()
+        #expect(error?.code == .system && error?.errno == EINVAL)
+        #expect(listener.isDisconnected)
+        // The socket may be used again.
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        listener.disconnect()
+        #expect(try await recorder.disconnected() == nil)
     }
 }

@@ -64,6 +64,64 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    /// A call that the process lacks ends its socket immediately, and one that is denied after some seconds.
+    @Test(
+        arguments: ["run", "connections", "delegate", "receive", "peers", "serve-peers", "peer"],
+        [ENOSYS, EACCES, EPERM, EIO])
+    func aCallThatIsRefusedEndsItsSocket(user: String, errno: Int32) async throws {
+        let (status, output) = try await ProbeProcess.run(["refused", user, "\(errno)"])
+        #expect(status == 0, "\(output)")
+    }
+
+    /// The peer is not to blame.
+    @Test(arguments: [ENOSYS, EACCES]) func aReceiveThatIsRefusedNamesTheCallAtItsLimit(errno: Int32) async throws {
+        let (status, output) = try await ProbeProcess.run(["refused", "receive-soon", "\(errno)"])
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func connectionsWithErrorsOfTheirOwnDoNotSpinTheLoop() async throws {
+        let (status, output) = try await ProbeProcess.run(["skips"])
+        #expect(status == 0, "\(output)")
+    }
+
+    @Test func aLoopThatCannotWaitForEventsSaysSo() async throws {
+        let (status, output) = try await ProbeProcess.run(["refused-wait"])
+        #expect(status == 0, "\(output)")
+    }
+
+    /// Linux has a set of 1,024 processors unless it may have more: then smaller sets are refused.
+    @Test func aMachineMayHaveMoreThan1024Processors() async throws {
+        let (_, usual) = try await ProbeProcess.run(["processors"])
+        let (status, output) = try await ProbeProcess.run(["processors", "1024"])
+        #expect(status == 0 && output == usual && Int(output.dropLast()) != nil, "\(output)")
+    }
+
+    /// Version 1 or 2, whichever the machine lets this process make a group of. Others parse files alone.
+    @Test(arguments: [("50000", "50000 100000", "1\n"), ("-1", "max 100000", nil)])
+    func theQuotaOfAControlGroupCounts(older: String, unified: String, expected: String?) async throws {
+        let (_, usual) = try await ProbeProcess.run(["processors"])
+        let script = """
+            for folder in /sys/fs/cgroup /sys/fs/cgroup/cpu /sys/fs/cgroup/cpu,cpuacct; do
+                group=$folder/async-sockets-$$
+                mkdir $group 2>/dev/null || continue
+                if [ -e $group/cpu.cfs_quota_us ]; then echo "$1" >$group/cpu.cfs_quota_us
+                elif [ -e $group/cpu.max ]; then echo "$2" >$group/cpu.max
+                else rmdir $group; continue
+                fi
+                (echo 0 >$group/cgroup.procs && exec "$0" processors)
+                rmdir $group && exit
+            done
+            echo none
+            """
+        let (status, output) = try await ProbeProcess.shell(script, older, unified)
+        #expect(status == 0 && (output == "none\n" || output == expected ?? usual), "\(output)")
+    }
+
+    @Test(arguments: [EINVAL, ENOSYS, EOPNOTSUPP, EPERM]) func aFileIsSentWithoutSendfile(errno: Int32) async throws {
+        let (status, output) = try await ProbeProcess.run(["sendfile", "\(errno)"])
+        #expect(status == 0, "\(output)")
+    }
+
     @Test func aDiskThatFillsUpIsNamedAndTheOldFileStays() async throws {
         let (status, output) = try await run("disk", namespace: "ip link set lo up; mount -t tmpfs -o size=256k none /mnt")
         #expect(status == 0, "\(output)")

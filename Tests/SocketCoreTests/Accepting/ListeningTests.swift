@@ -8,21 +8,26 @@ import Testing
 /// How a listener treats errors, and files that others change meanwhile.
 @Suite struct ListeningTests {
     private enum Meaning {
-        case pause, nothingThere, nextOne
+        case pause, nothingThere, nextOne, refusal, end
     }
 
     /// No test can use up the machine's resources; `EngineProbe descriptors` uses up those of a process.
     @Test(arguments: [
         (EMFILE, Meaning.pause), (ENFILE, .pause), (ENOBUFS, .pause), (ENOMEM, .pause),
-        (EAGAIN, .nothingThere), (EBADF, .nothingThere), (EINVAL, .nothingThere),
-        (ECONNABORTED, .nextOne), (EPROTO, .nextOne), (EPERM, .nextOne), (ENETDOWN, .nextOne), (EHOSTUNREACH, .nextOne),
+        (EAGAIN, .nothingThere), (EBADF, .end), (EINVAL, .end), (ENOTSOCK, .end), (ENOSYS, .end), (EOPNOTSUPP, .end),
+        (EFAULT, .end), (EACCES, .refusal), (EPERM, .refusal), (EIO, .refusal), (ENOSPC, .refusal),
+        (ECONNABORTED, .nextOne), (EPROTO, .nextOne), (ENETDOWN, .nextOne), (EHOSTUNREACH, .nextOne), (ENONET, .nextOne),
+        (ENOPROTOOPT, .nextOne), (ENETUNREACH, .nextOne), (EHOSTDOWN, .nextOne), (ETIMEDOUT, .nextOne),
+        (ECONNRESET, .nextOne),
     ])
     private func eachErrorOfAcceptingHasItsMeaning(_ number: CInt, _ expected: Meaning) {
         let found: Meaning? =
             switch SocketDescriptor.AcceptAnswer(failure: number) {
             case .accepted: nil
             case .none: .nothingThere
-            case .skipped: .nextOne
+            case .skipped(let error): error.errno == number ? .nextOne : nil
+            case .refused(let error): error.errno == number ? .refusal : nil
+            case .failed(let error): error.errno == number ? .end : nil
             case .exhausted(let error): error.errno == number ? .pause : nil
             }
         #expect(found == expected)

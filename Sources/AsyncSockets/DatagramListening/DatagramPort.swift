@@ -1,0 +1,32 @@
+internal import SocketBuffers
+internal import SocketCore
+
+/// A descriptor of a `DatagramListener`, and what receives from it and answers strangers. Confined to the
+/// loop.
+final class DatagramPort {
+    let descriptor: DatagramDescriptor
+    let receiver: DatagramReceiver
+    let sender: DatagramSender
+    private let bound: InternetAddress?
+    let replies = PreBuffer()
+    @exclusivity(unchecked) var addresses: [(count: Int, peer: InternetAddress, source: DatagramSource?)] = []
+    @exclusivity(unchecked) var isReady = true
+    /// When to receive again; set where no event will announce datagrams.
+    @exclusivity(unchecked) var retry: Deadline?
+
+    init(_ descriptor: DatagramDescriptor, maximumSize: Int, coalesces: Bool) {
+        self.descriptor = descriptor
+        receiver = DatagramReceiver(maximumSize: maximumSize, coalesces: coalesces)
+        receiver.localPort = descriptor.localAddress?.port ?? 0
+        sender = DatagramSender(for: descriptor)
+        bound = descriptor.localAddress.map { InternetAddress($0) }
+    }
+
+    /// Where replies to a datagram have to say that they leave from; nil: they leave from there anyway.
+    func source(for arrival: DatagramArrival) -> DatagramSource? {
+        guard let source = arrival.replySource, source.interfaceIndex == 0, let address = source.address, let bound,
+            bound.hasHost(of: address)
+        else { return arrival.replySource }
+        return nil
+    }
+}
