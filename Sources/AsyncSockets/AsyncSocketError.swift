@@ -160,7 +160,8 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// `ETIMEDOUT` or, if a router said so, `EHOSTUNREACH` or `ENETUNREACH`.
         public static let connectionTimedOut = Code(description: "connectionTimedOut")
         /// The handshake would wait for more than 30 seconds: others need the same private key, which is
-        /// slow, as one in a token is.
+        /// slow, as one in a token is. Or a `DatagramListener` was at a limit, and a new client replaced the
+        /// handshake (`DatagramListener.maximumHandshakes`).
         public static let tooManyHandshakes = Code(description: "tooManyHandshakes")
         /// Plaintext was in the buffer when the handshake was about to begin: a STARTTLS injection, or a
         /// greeting or reply that you did not read before `startTLS`.

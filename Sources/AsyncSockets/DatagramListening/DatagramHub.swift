@@ -2,15 +2,18 @@
 //  1. One descriptor for each version of IP serves all peers. The hub receives, on its loop, and puts each
 //     datagram into the mailbox of its peer, by the peer's address and the local one.
 //  2. A stranger becomes a peer with its first datagram or, with DTLS, with a ClientHello that has a cookie
-//     of ours. Before that nothing of it is kept. While there are too many peers, or handshakes, or no
-//     space for its datagram, it is dropped.
+//     of ours. Before that nothing of it is kept. While there are too many peers, or no space for its
+//     datagram, it is dropped. With DTLS a new client at a limit replaces an incomplete handshake: the oldest
+//     handshake of the source with the most handshakes. So a source cannot shut out other sources.
 //  3. A ClientHello of a peer's address that is not the one of its connection is a stranger's (RFC 6347,
 //     section 4.2.8): when it has a cookie, it takes the place of the peer before, whose socket closes
 //     without a word to the new one. A repetition of an earlier one does not.
 //  4. The hub leaves its loop when it accepts nothing more and the last peer has gone. The descriptors close
 //     with the last socket that has them.
 //  5. If receiving fails for good, the listener closes, and the socket of each peer closes with the error.
-//  6. Receiving is confined to the loop; the table has a lock, since sockets close anywhere.
+//  6. The rate limit does not apply to DTLS peers whose handshake is complete. Otherwise datagrams from the
+//     same address could stop their data.
+//  7. Receiving is confined to the loop; the table has a lock, since sockets close anywhere.
 
 internal import Logging
 internal import SocketBuffers
@@ -34,56 +37,6 @@ final class DatagramHub: EventHandler {
         let failed: @Sendable () -> Void
     }
 
-    private final class Peer: Sendable {
-        let key: PeerKey
-        let mailbox: PeerMailbox
-        let connection: DatagramConnection
-        /// Of its ClientHello; nil without DTLS.
-        let helloDigest: Int?
-        /// Of those before at its address, which may come again: on the way, datagrams are repeated.
-        let earlierDigests: [Int]
-
-        init(key: PeerKey, mailbox: PeerMailbox, connection: DatagramConnection, helloDigest: Int?, earlierDigests: [Int]) {
-            (self.key, self.mailbox, self.connection) = (key, mailbox, connection)
-            (self.helloDigest, self.earlierDigests) = (helloDigest, earlierDigests)
-        }
-    }
-
-    private struct State {
-        /// By their addresses. There are several at one address when they send to several of ours.
-        private var peers: [InternetAddress: [Peer]] = [:]
-        private(set) var peerCount = 0
-        var maximumPeers: Int
-        var maximumHandshakes = 4096
-        var handshakeCount = 0
-        var isAccepting = true
-        var failure: AsyncSocketError?
-        var registration: LoopRegistration?
-
-        init(maximumPeers: Int) {
-            self.maximumPeers = maximumPeers
-        }
-
-        func peer(_ key: PeerKey) -> Peer? { peers[key.peer]?.first { $0.key == key } }
-
-        var all: [Peer] { peers.values.flatMap(\.self) }
-
-        func peers(at address: InternetAddress) -> [Peer] { peers[address] ?? [] }
-
-        mutating func insert(_ peer: Peer) {
-            peers[peer.key.peer, default: []].append(peer)
-            peerCount += 1
-        }
-
-        /// Another peer may have taken its place.
-        mutating func remove(_ key: PeerKey, _ mailbox: PeerMailbox) {
-            guard var all = peers[key.peer], let index = all.firstIndex(where: { $0.mailbox === mailbox }) else { return }
-            all.remove(at: index)
-            peers[key.peer] = all.isEmpty ? nil : all
-            peerCount -= 1
-        }
-    }
-
     /// The counters, for anyone.
     final class Counts: Sendable {
         let refused = Atomic(0)
@@ -96,7 +49,7 @@ final class DatagramHub: EventHandler {
     let counts = Counts()
     let mailboxes: MailboxSpace
     private let setup: Setup
-    private let state: Locked<State>
+    private let state: Locked<PeerTable>
     // Confined to the loop: `handle` is called there, one call at a time.
     @exclusivity(unchecked) nonisolated(unsafe) private var ports: [DatagramPort]
     @exclusivity(unchecked) nonisolated(unsafe) private var limiter: DatagramRateLimiter?
@@ -113,7 +66,7 @@ final class DatagramHub: EventHandler {
         localAddresses = descriptors.compactMap(\.localAddress)
         ports = descriptors.map { DatagramPort($0, maximumSize: setup.maximumReceiveSize, coalesces: setup.coalesces) }
         limiter = setup.rateLimit.map { DatagramRateLimiter($0) }
-        state = Locked(State(maximumPeers: max(1, maximumPeers)))
+        state = Locked(PeerTable(maximumPeers: max(1, maximumPeers)))
         mailboxes = MailboxSpace(mailboxLimit: max(1, maximumPeers))
     }
 
@@ -139,9 +92,12 @@ final class DatagramHub: EventHandler {
         set { state.withLock { $0.maximumHandshakes = max(1, newValue) } }
     }
 
-    /// The handshake of a peer is over, whatever came of it.
-    func noteHandshake() {
-        state.withLock { $0.handshakeCount -= 1 }
+    /// The number of incomplete handshakes.
+    var handshakeCount: Int { state.withLock { $0.handshakes.count } }
+
+    /// The handshake of a peer has succeeded or failed.
+    func noteHandshake(_ number: HandshakeNumber) {
+        state.withLock { $0.endHandshake(number) }
     }
 
     // MARK: - Beginning and ending
@@ -164,11 +120,11 @@ final class DatagramHub: EventHandler {
     }
 
     /// A peer's socket has closed.
-    private func forget(_ key: PeerKey, _ mailbox: PeerMailbox) {
-        leaveIfUnused { $0.remove(key, mailbox) }
+    private func forget(_ key: PeerKey, _ mailbox: PeerMailbox, _ handshake: HandshakeNumber?) {
+        leaveIfUnused { $0.remove(key, mailbox, handshake) }
     }
 
-    private func leaveIfUnused(after change: (inout State) -> Void) {
+    private func leaveIfUnused(after change: (inout PeerTable) -> Void) {
         let registration = state.withLock { state -> LoopRegistration? in
             change(&state)
             guard !state.isAccepting, state.peerCount == 0 else { return nil }
@@ -253,7 +209,7 @@ final class DatagramHub: EventHandler {
 
     private func fail(with error: SystemError) {
         let failure = AsyncSocketError(error, operation: "receive")
-        let peers = state.withLock { state -> [Peer]? in
+        let peers = state.withLock { state -> [ListenerPeer]? in
             guard state.failure == nil else { return nil }
             state.failure = failure
             return state.all
@@ -266,19 +222,28 @@ final class DatagramHub: EventHandler {
     }
 
     private func dispatch(_ datagram: ReceivedDatagram, _ port: DatagramPort) {
-        if limiter != nil, limiter?.judge(datagram.sender.socketAddress, at: .now) != .admitted {
+        let key = PeerKey(peer: datagram.sender, local: datagram.arrival.local)
+        let peer = state.withLock { $0.peer(key) }
+        let isOfPeer = peer.map { !isOtherHello(datagram, than: $0) } ?? false
+        if limiter != nil, !(isOfPeer && isEstablished(peer)), limiter?.judge(key.peer.socketAddress, at: .now) != .admitted {
             counts.rateLimited.add(1, ordering: .relaxed)
             return
         }
-        let key = PeerKey(peer: datagram.sender, local: datagram.arrival.local)
-        guard let peer = state.withLock({ $0.peer(key) }) else { return meet(key, datagram, port) }
-        if setup.cookies != nil, let digest = DTLSCookies.digest(ofHello: datagram.bytes), digest != peer.helloDigest {
-            return meet(key, datagram, port, insteadOf: peer)
-        }
-        deliver(datagram, to: peer)
+        if let peer, isOfPeer { deliver(datagram, to: peer) } else { meet(key, datagram, port, insteadOf: peer) }
     }
 
-    private func deliver(_ datagram: ReceivedDatagram, to peer: Peer) {
+    private func isEstablished(_ peer: ListenerPeer?) -> Bool {
+        guard let peer else { return false }
+        return state.withLock { $0.isEstablished(peer) }
+    }
+
+    /// Whether a datagram is a ClientHello that begins another connection than the peer's.
+    private func isOtherHello(_ datagram: ReceivedDatagram, than peer: ListenerPeer) -> Bool {
+        guard setup.cookies != nil, let digest = DTLSCookies.digest(ofHello: datagram.bytes) else { return false }
+        return digest != peer.helloDigest
+    }
+
+    private func deliver(_ datagram: ReceivedDatagram, to peer: ListenerPeer) {
         switch peer.mailbox.put(datagram.bytes, datagram.arrival) {
         case nil: peer.connection.counts.mailboxDrops.add(1, ordering: .relaxed)
         case false: break
@@ -289,7 +254,7 @@ final class DatagramHub: EventHandler {
     /// A datagram of a stranger.
     ///
     /// - Parameter earlier: The peer at its address.
-    private func meet(_ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, insteadOf earlier: Peer? = nil) {
+    private func meet(_ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, insteadOf earlier: ListenerPeer? = nil) {
         guard let cookies = setup.cookies else { return accept(key, datagram, port, digest: nil) }
         switch cookies.judge(datagram.bytes, from: key.bytes) {
         case .none: counts.ignored.add(1, ordering: .relaxed)
@@ -307,37 +272,34 @@ final class DatagramHub: EventHandler {
     }
 
     private func accept(
-        _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, digest: Int?, insteadOf earlier: Peer? = nil
+        _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, digest: Int?, insteadOf earlier: ListenerPeer? = nil
     ) {
-        guard admits(isReplacement: earlier != nil, hasHello: digest != nil),
+        // Still valid when `begin` is called: peers are added on the loop, and elsewhere they are removed.
+        guard state.withLock({ $0.admits(hasHello: digest != nil, insteadOf: earlier) }),
             let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival)
         else {
             counts.refused.add(1, ordering: .relaxed)
             return
         }
-        if digest != nil { state.withLock { $0.handshakeCount += 1 } }
-        if let earlier {
-            state.withLock { $0.remove(key, earlier.mailbox) }
-            earlier.connection.post(.replaced)
-        }
+        let (handshake, evicted) = state.withLock { $0.begin(key, hasHello: digest != nil, insteadOf: earlier) }
+        earlier?.connection.post(.replaced)
+        if let evicted { evict(evicted) }
         let channel = PeerChannel(
-            port.descriptor, key, from: port.source(for: datagram.arrival), mailbox, hasHello: digest != nil
-        ) { [weak self] in self?.forget(key, mailbox) }
+            port.descriptor, key, from: port.source(for: datagram.arrival), mailbox, handshake: handshake
+        ) { [weak self] in self?.forget(key, mailbox, handshake) }
         let connection = setup.accept(channel, key)
         let digests = (earlier.map { $0.earlierDigests + [$0.helloDigest].compactMap(\.self) } ?? []).suffix(Self.digestLimit)
-        let peer = Peer(
-            key: key, mailbox: mailbox, connection: connection, helloDigest: digest, earlierDigests: Array(digests))
+        let peer = ListenerPeer(
+            key: key, mailbox: mailbox, connection: connection, helloDigest: digest, earlierDigests: Array(digests),
+            handshake: handshake)
         state.withLock { $0.insert(peer) }
         // It may have closed before it was in the table.
-        if connection.record.withLock({ $0.isClosed }) { forget(key, mailbox) }
+        if connection.record.withLock({ $0.isClosed }) { forget(key, mailbox, handshake) }
     }
 
-    /// One more peer may come. On the loop, where all of them come from.
-    private func admits(isReplacement: Bool, hasHello: Bool) -> Bool {
-        state.withLock { state in
-            state.isAccepting && state.peerCount - (isReplacement ? 1 : 0) < state.maximumPeers
-                && (!hasHello || state.handshakeCount < state.maximumHandshakes)
-        }
+    private func evict(_ peer: ListenerPeer) {
+        counts.refused.add(1, ordering: .relaxed)
+        peer.connection.post(.close(.gaveWay))
     }
 
     /// Sends the requests for cookies. Those for which the kernel has no room are lost: the clients ask
@@ -371,4 +333,12 @@ final class DatagramHub: EventHandler {
 
     /// Others decide how many errors there are.
     private static let errorRounds = 8
+}
+
+extension AsyncSocketError {
+    fileprivate static var gaveWay: AsyncSocketError {
+        AsyncSocketError(
+            .tooManyHandshakes, blame: .peer, operation: "startDTLS",
+            message: "the listener reached maximumHandshakes or maximumPeers, and a new client replaced this handshake")
+    }
 }

@@ -93,7 +93,9 @@ public final class DatagramListener: Sendable {
             maximumReceiveSize: configuration.maximumReceiveSize,
             coalesces: configuration.reception.contains(.coalescing),
             accept: { channel, key in
-                let arrival = PeerArrival(preparation.makeSocket(over: channel, to: key, on: loop), key.peer.socketAddress)
+                let arrival = PeerArrival(
+                    preparation.makeSocket(over: channel, to: key, on: loop), key.peer.socketAddress,
+                    handshake: channel.handshake)
                 reception.arrive(arrival)
                 return arrival.connection
             },
@@ -147,14 +149,19 @@ public final class DatagramListener: Sendable {
     /// How many peers there may be at a time; 10,000 by default, at least 1.
     ///
     /// At the limit the datagrams of strangers are dropped, and counted in `refusedCount`, until a peer has
-    /// gone. A lower limit closes nothing.
+    /// gone. With DTLS a new client replaces an incomplete handshake, if there is one: see
+    /// `maximumHandshakes`. A lower limit closes nothing.
     public var maximumPeers: Int {
         get { hub.maximumPeers }
         set { hub.maximumPeers = newValue }
     }
 
-    /// How many peers may shake hands at a time: 4,096 by default, at least 1. At the limit strangers are
-    /// dropped: a client asks again after a second.
+    /// How many peers may shake hands at a time: 4,096 by default, at least 1.
+    ///
+    /// At the limit a new client replaces another one: the oldest handshake of the source with the most
+    /// handshakes fails with `.tooManyHandshakes`, and is counted in `refusedCount`. So a source cannot shut
+    /// out other sources. A source is an IPv4 address or a `/64` of IPv6. A lower limit closes nothing; until
+    /// enough handshakes have completed or failed, strangers are dropped.
     public var maximumHandshakes: Int {
         get { hub.maximumHandshakes }
         set { hub.maximumHandshakes = newValue }
@@ -174,13 +181,16 @@ public final class DatagramListener: Sendable {
     }
 
     /// How many datagrams of strangers were dropped because of `maximumPeers`, `maximumHandshakes` or
-    /// `maximumPendingReceiveBytes`.
+    /// `maximumPendingReceiveBytes`, and how many handshakes were replaced at a limit.
     public var refusedCount: Int { hub.counts.refused.load(ordering: .relaxed) }
 
     /// With DTLS: how many datagrams of strangers were dropped that do not begin a handshake.
     public var ignoredCount: Int { hub.counts.ignored.load(ordering: .relaxed) }
 
     /// How many datagrams the rate limit has dropped (`AsyncUDPSocket.rateLimit`, set in `configure`).
+    ///
+    /// With DTLS the limit applies to strangers and handshakes. The datagrams of a peer whose handshake is
+    /// complete are not limited.
     public var rateLimitedCount: Int { hub.counts.rateLimited.load(ordering: .relaxed) }
 
     /// The logger of the listener and of its sockets, as `configure` has set it.

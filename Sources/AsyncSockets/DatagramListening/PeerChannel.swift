@@ -22,21 +22,25 @@ final class PeerChannel: DatagramChannel {
     private let mailbox: PeerMailbox
     /// The last datagram that was handed out.
     @exclusivity(unchecked) private var current: PeerDatagram?
+    /// The number of the peer's handshake; `nil` without DTLS.
+    let handshake: HandshakeNumber?
     private var hasHello: Bool
     private let left: @Sendable () -> Void
 
     /// - Parameters:
     ///   - source: The address from which it sends.
-    ///   - hasHello: The first datagram is a ClientHello with a cookie.
+    ///   - handshake: The number of the handshake, whose ClientHello with a cookie is the first datagram;
+    ///     `nil` without DTLS.
     ///   - left: Called when the socket has closed.
     init(
-        _ descriptor: DatagramDescriptor, _ key: PeerKey, from source: DatagramSource?, _ mailbox: PeerMailbox, hasHello: Bool,
-        left: @escaping @Sendable () -> Void
+        _ descriptor: DatagramDescriptor, _ key: PeerKey, from source: DatagramSource?, _ mailbox: PeerMailbox,
+        handshake: HandshakeNumber?, left: @escaping @Sendable () -> Void
     ) {
         self.key = key
         self.source = source
         self.mailbox = mailbox
-        self.hasHello = hasHello
+        self.handshake = handshake
+        hasHello = handshake != nil
         self.left = left
         super.init(descriptor, maximumSize: 1, coalesces: false)
     }

@@ -8,10 +8,16 @@ struct PeerArrival: Sendable {
     let socket: AsyncUDPSocket
     let connection: DatagramConnection
     let peer: SocketAddress
+    /// `nil` without DTLS.
+    let handshake: HandshakeNumber?
 
-    init(_ made: (socket: AsyncUDPSocket, connection: DatagramConnection), _ peer: SocketAddress) {
+    init(
+        _ made: (socket: AsyncUDPSocket, connection: DatagramConnection), _ peer: SocketAddress,
+        handshake: HandshakeNumber?
+    ) {
         (socket, connection) = made
         self.peer = peer
+        self.handshake = handshake
     }
 }
 
@@ -56,7 +62,7 @@ final class PeerPreparation: Sendable {
         _ arrival: PeerArrival, _ hub: DatagramHub, _ onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?
     ) async -> Bool {
         guard isSecure else { return true }
-        defer { hub.noteHandshake() }
+        defer { if let handshake = arrival.handshake { hub.noteHandshake(handshake) } }
         do {
             let handshake = try askForDTLS(on: arrival.socket)
             _ = try await handshake?.session(trust)

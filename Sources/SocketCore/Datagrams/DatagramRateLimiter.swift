@@ -89,7 +89,7 @@ private struct Bucket: Sendable {
 }
 
 /// One source: an IPv4 address, or the first 64 bits of an IPv6 address with its scope.
-private struct DatagramSourceKey: Hashable, Sendable {
+package struct DatagramSourceKey: Hashable, Sendable {
     private let network: UInt64
     /// The scope of a link-local address, or `ofIPv4`.
     private let scope: UInt64
@@ -97,7 +97,7 @@ private struct DatagramSourceKey: Hashable, Sendable {
     private static let ofIPv4 = UInt64.max
 
     /// Senders of other families count as one.
-    init(_ address: SocketAddress) {
+    package init(_ address: SocketAddress) {
         let (network, isIPv6) = address.withHostBytes { host in
             let isIPv6 = host.count == 16 && !host.starts(with: AddressPrefix.mappedBeginning)
             return ((isIPv6 ? host.prefix(8) : host.suffix(4)).reduce(0) { $0 << 8 | UInt64($1) }, isIPv6)

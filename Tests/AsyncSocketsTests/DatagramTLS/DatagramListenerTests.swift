@@ -134,29 +134,6 @@ import Testing
         try await serving.value
     }
 
-    @Test func handshakesHaveALimitOfTheirOwn() async throws {
-        let listener = try Self.listener(.dtls)
-        listener.maximumHandshakes = 1
-        let serving = Self.echo(listener)
-        // A client that sends its cookie back, and then falls silent.
-        let silent = try AsyncUDPSocket.bound()
-        let client = try DTLSHello()
-        try await silent.send(Data(client.hello()), to: "127.0.0.1", port: listener.localPort)
-        let request = try await silent.receive()
-        try await silent.send(Data(client.hello(answering: request.data)), to: "127.0.0.1", port: listener.localPort)
-        try await eventually("it shakes hands") { listener.peerCount == 1 }
-        let other = AsyncUDPSocket()
-        other.firstRetransmission = .milliseconds(50)
-        try await other.connect(to: "127.0.0.1", port: listener.localPort)
-        async let secured = Result.of { _ = try await other.startDTLS(settings: TestCertificates.client()) }
-        try await eventually("another one is refused") { listener.refusedCount > 0 }
-        listener.maximumHandshakes = 2
-        try (await secured).get()
-        #expect(try await Self.ask(other, "hello") == "hello")
-        await listener.shutdown(within: .zero)
-        try await serving.value
-    }
-
     @Test(arguments: Layer.allCases, Style.allCases) func aSilentPeerIsClosed(_ layer: Layer, _ style: Style) async throws {
         let listener = try Self.listener(layer, idleTimeout: .seconds(20))
         let errors = Locked<[(any Error)?]>([])

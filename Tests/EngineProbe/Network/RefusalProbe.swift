@@ -96,8 +96,8 @@ enum RefusalProbe {
     /// Each connection seems to have an error of its own, and none leaves the backlog: accepting pauses for
     /// longer and longer, and continues.
     static func runSkips() throws {
-        let observer = PauseObserver()
-        let (listener, beginTime, begin) = (AsyncSocket(inlineDelegate: Party()), clock(), ContinuousClock.now)
+        let (observer, party) = (PauseObserver(), Party())
+        let (listener, beginTime, begin) = (AsyncSocket(inlineDelegate: party), clock(), ContinuousClock.now)
         listener.observer = observer
         try refuse(CSeccomp_accept4, ECONNABORTED)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
@@ -109,7 +109,7 @@ enum RefusalProbe {
         guard pauses.prefix(6).map(\.seconds) == [0.05, 0.1, 0.2, 0.4, 0.8, 1], busy < 1 + seconds / 4 else {
             throw ProbeFailure(description: "\(pauses), \(busy) s of processor time in \(seconds) s")
         }
-        withExtendedLifetime((client, listener)) {}
+        withExtendedLifetime((client, listener, party)) {}
         print("\(busy) s of processor time in \(seconds) s")
     }
 

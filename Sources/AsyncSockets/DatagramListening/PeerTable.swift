@@ -1,0 +1,109 @@
+internal import SocketBuffers
+internal import SocketCore
+
+/// A peer of a `DatagramListener`.
+final class ListenerPeer: Sendable {
+    let key: PeerKey
+    let mailbox: PeerMailbox
+    let connection: DatagramConnection
+    /// The digest of its ClientHello; `nil` without DTLS.
+    let helloDigest: Int?
+    /// Digests of earlier ClientHellos from its address, which the network may deliver again.
+    let earlierDigests: [Int]
+    /// Its handshake; `nil` without DTLS.
+    let handshake: HandshakeNumber?
+
+    init(
+        key: PeerKey, mailbox: PeerMailbox, connection: DatagramConnection, helloDigest: Int?, earlierDigests: [Int],
+        handshake: HandshakeNumber?
+    ) {
+        (self.key, self.mailbox, self.connection) = (key, mailbox, connection)
+        (self.helloDigest, self.earlierDigests, self.handshake) = (helloDigest, earlierDigests, handshake)
+    }
+}
+
+/// The peers of a `DatagramListener`, and its limits. The hub protects this value with a lock.
+struct PeerTable {
+    /// By their addresses. Peers share an address if they send to different local addresses.
+    private var peers: [InternetAddress: [ListenerPeer]] = [:]
+    private(set) var peerCount = 0
+    private(set) var handshakes = HandshakeTable<ListenerPeer>()
+    var maximumPeers: Int
+    var maximumHandshakes = 4096
+    var isAccepting = true
+    /// Why receiving has failed for good.
+    var failure: AsyncSocketError?
+    var registration: LoopRegistration?
+
+    init(maximumPeers: Int) {
+        self.maximumPeers = maximumPeers
+    }
+
+    var all: [ListenerPeer] { peers.values.flatMap(\.self) }
+
+    func peer(_ key: PeerKey) -> ListenerPeer? { peers[key.peer]?.first { $0.key == key } }
+
+    func peers(at address: InternetAddress) -> [ListenerPeer] { peers[address] ?? [] }
+
+    /// Whether the handshake of a peer is complete.
+    func isEstablished(_ peer: ListenerPeer) -> Bool {
+        peer.handshake.map { !handshakes.contains($0) } ?? false
+    }
+
+    // MARK: - Admission
+
+    /// Whether a new peer is admitted, possibly in place of an incomplete handshake.
+    ///
+    /// - Parameter earlier: The peer that the new peer replaces.
+    func admits(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Bool {
+        guard isAccepting else { return false }
+        let excess = excess(hasHello: hasHello, insteadOf: earlier)
+        if excess <= 0 { return true }
+        // After a limit was lowered, handshakes above the limit are not replaced.
+        return excess == 1 && hasHello && handshakes.count > (isShakingHands(earlier) ? 1 : 0)
+    }
+
+    /// By how much a new peer would exceed a limit.
+    private func excess(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Int {
+        let peerExcess = peerCount - (earlier == nil ? 0 : 1) + 1 - maximumPeers
+        let handshakeExcess = handshakes.count - (isShakingHands(earlier) ? 1 : 0) + 1 - maximumHandshakes
+        return hasHello ? max(peerExcess, handshakeExcess) : peerExcess
+    }
+
+    private func isShakingHands(_ peer: ListenerPeer?) -> Bool {
+        peer?.handshake.map { handshakes.contains($0) } ?? false
+    }
+
+    /// Makes room for a peer that `admits` has admitted, and adds its handshake.
+    ///
+    /// - Returns: The number of the handshake, and the peer whose handshake was removed for it.
+    mutating func begin(
+        _ key: PeerKey, hasHello: Bool, insteadOf earlier: ListenerPeer?
+    ) -> (handshake: HandshakeNumber?, evicted: ListenerPeer?) {
+        if let earlier { remove(key, earlier.mailbox, earlier.handshake) }
+        var evicted: ListenerPeer?
+        if excess(hasHello: hasHello, insteadOf: nil) > 0 { evicted = handshakes.endOldestOfLargestSource() }
+        if let evicted { remove(evicted.key, evicted.mailbox, nil) }
+        return (hasHello ? handshakes.begin(from: key.peer) : nil, evicted)
+    }
+
+    mutating func insert(_ peer: ListenerPeer) {
+        peers[peer.key.peer, default: []].append(peer)
+        peerCount += 1
+        if let handshake = peer.handshake { handshakes.setClient(peer, of: handshake) }
+    }
+
+    // MARK: - Ends
+
+    /// Removes a handshake that has succeeded or failed.
+    mutating func endHandshake(_ number: HandshakeNumber) { handshakes.end(number) }
+
+    /// Removes a peer whose socket has closed, or that was replaced.
+    mutating func remove(_ key: PeerKey, _ mailbox: PeerMailbox, _ handshake: HandshakeNumber?) {
+        if let handshake { handshakes.end(handshake) }
+        guard var all = peers[key.peer], let index = all.firstIndex(where: { $0.mailbox === mailbox }) else { return }
+        all.remove(at: index)
+        peers[key.peer] = all.isEmpty ? nil : all
+        peerCount -= 1
+    }
+}

@@ -1,0 +1,134 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketBuffers
+import SocketCore
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+@testable import AsyncSockets
+
+/// The handshakes of a `DatagramListener` at their limit: no source shuts out the others.
+@Suite(.timeLimit(.patient)) struct HandshakeLimitTests {
+    private static func listener(
+        maximumPeers: Int = 10_000, configure: (AsyncUDPSocket) throws -> Void = { _ in }
+    ) throws -> DatagramListener {
+        try DatagramListener(
+            address: .loopback(), dtls: TestCertificates.server(), maximumPeers: maximumPeers, idleTimeout: .patient,
+            configure: configure)
+    }
+
+    private static func echo(_ listener: DatagramListener) -> Task<Void, any Error> {
+        Task {
+            try await listener.run { socket in
+                for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
+            }
+        }
+    }
+
+    private static func ask(_ client: AsyncUDPSocket, _ text: String) async throws -> String {
+        try await client.send(Data(text.utf8))
+        return String(decoding: try await client.receive().data, as: UTF8.self)
+    }
+
+    /// A client that sends its cookie back, and then falls silent.
+    private static func beginSilently(_ listener: DatagramListener, from host: String) async throws -> AsyncUDPSocket {
+        let (socket, client) = (try AsyncUDPSocket.bound(host), try DTLSHello())
+        try await socket.send(Data(client.hello()), to: "127.0.0.1", port: listener.localPort)
+        let request = try await socket.receive()
+        try await socket.send(Data(client.hello(answering: request.data)), to: "127.0.0.1", port: listener.localPort)
+        // The server goes on with the handshake.
+        _ = try await socket.receive()
+        return socket
+    }
+
+    private static func secureClient(of listener: DatagramListener, from host: String) async throws -> AsyncUDPSocket {
+        let client = try AsyncUDPSocket.bound(host)
+        try await client.connect(to: "127.0.0.1", port: listener.localPort)
+        try await client.startDTLS(settings: TestCertificates.client())
+        return client
+    }
+
+    /// One source has all handshakes, and begins more of them than there may be.
+    @Test func aSourceWithManyHandshakesDoesNotShutOutOthers() async throws {
+        let listener = try Self.listener() { $0.firstRetransmission = .seconds(60) }
+        listener.maximumHandshakes = 8
+        let errors = Locked<[AsyncSocketError.Code]>([])
+        let serving = Task {
+            try await listener.run { error, _ in
+                if let error = error as? AsyncSocketError { errors.withLock { $0.append(error.code) } }
+            } _: { socket in
+                for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
+            }
+        }
+        let other = try await Self.beginSilently(listener, from: "127.0.0.3")
+        var silent: [AsyncUDPSocket] = []
+        for _ in 0..<20 { silent.append(try await Self.beginSilently(listener, from: "127.0.0.2")) }
+        #expect(listener.refusedCount == 13 && listener.hub.handshakeCount == 8)
+        let client = try await Self.secureClient(of: listener, from: "127.0.0.4")
+        #expect(try await Self.ask(client, "hello") == "hello")
+        #expect(listener.refusedCount == 14 && listener.hub.handshakeCount == 7)
+        try await eventually("those that gave way know") { errors.withLock { $0.count } == 14 }
+        #expect(errors.withLock { $0.allSatisfy { $0 == .tooManyHandshakes } })
+        #expect(listener.peerCount == 8)
+        // The one of another source is still there: a port that is closed would get an error.
+        #expect(other.isOpen)
+        await listener.shutdown(within: .zero)
+        try await serving.value
+        #expect(listener.hub.handshakeCount == 0 && listener.peerCount == 0)
+        withExtendedLifetime(silent) {}
+    }
+
+    /// Handshakes that fill the table of peers give way too, and peers that are established never do.
+    @Test func aHandshakeGivesWayAtTheLimitOfPeers() async throws {
+        let listener = try Self.listener(maximumPeers: 2) { $0.firstRetransmission = .seconds(60) }
+        let serving = Self.echo(listener)
+        let silent = [
+            try await Self.beginSilently(listener, from: "127.0.0.2"), try await Self.beginSilently(listener, from: "127.0.0.2"),
+        ]
+        var clients: [AsyncUDPSocket] = []
+        for host in ["127.0.0.3", "127.0.0.4"] { clients.append(try await Self.secureClient(of: listener, from: host)) }
+        for client in clients { #expect(try await Self.ask(client, "hello") == "hello") }
+        #expect(listener.refusedCount == 2 && listener.peerCount == 2 && listener.hub.handshakeCount == 0)
+        let late = AsyncUDPSocket()
+        try await late.connect(to: "127.0.0.1", port: listener.localPort)
+        let securing = Task { try await late.startDTLS(settings: TestCertificates.client()) }
+        try await eventually("it is refused") { listener.refusedCount == 3 }
+        for client in clients { #expect(try await Self.ask(client, "still") == "still") }
+        securing.cancel()
+        _ = await securing.result
+        await listener.shutdown(within: .zero)
+        try await serving.value
+        withExtendedLifetime(silent) {}
+    }
+
+    /// Someone at the same address has used up its rate.
+    @Test func anEstablishedPeerIsNotRateLimited() async throws {
+        let listener = try Self.listener() {
+            $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 40))
+        }
+        let serving = Self.echo(listener)
+        let client = try ManualDTLS(TestCertificates.client())
+        try await client.socket.connect(to: "127.0.0.1", port: listener.localPort)
+        _ = try await client.shakeHands()
+        try await client.send(client.encrypt("hello"))
+        #expect(try await client.receive() == "hello")
+        let other = try AsyncUDPSocket.bound()
+        try await eventually("the rate is used up") {
+            try await other.send(Data([1]), to: "127.0.0.1", port: listener.localPort)
+            return listener.rateLimitedCount > 0
+        }
+        for number in 0..<50 {
+            try await client.send(client.encrypt("\(number)"))
+            #expect(try await client.receive() == "\(number)")
+        }
+        // A ClientHello from the port of the peer is a stranger's.
+        let limited = listener.rateLimitedCount
+        for count in 1...3 {
+            try await client.send([DTLSHello().hello()])
+            try await eventually("it is dropped") { listener.rateLimitedCount >= limited + count }
+        }
+        await listener.shutdown(within: .zero)
+        try await serving.value
+    }
+}
