@@ -80,7 +80,7 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "SocketTestSupport",
-            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "SocketBuffers", "SocketCore"],
+            dependencies: ["AsyncSockets", "AsyncSocketsTesting", "CSeccomp", "SocketBuffers", "SocketCore"],
             path: "Tests/SocketTestSupport",
             swiftSettings: tests
         ),

@@ -15,6 +15,8 @@
 static const long CSeccomp_accept4 = SYS_accept4;
 static const long CSeccomp_sched_getaffinity = SYS_sched_getaffinity;
 static const long CSeccomp_recvmmsg = SYS_recvmmsg;
+static const long CSeccomp_sendmmsg = SYS_sendmmsg;
+static const long CSeccomp_sendmsg = SYS_sendmsg;
 static const long CSeccomp_sendfile = SYS_sendfile;
 static const long CSeccomp_epoll_pwait = SYS_epoll_pwait;
 #ifdef SYS_epoll_wait

@@ -37,14 +37,9 @@ package struct DatagramSendReport {
     package fileprivate(set) var earlierErrors: [SystemError] = []
     package fileprivate(set) var rest = Rest.none
 
-    /// Nothing was handled.
-    package init() {}
-
-    /// One was sent.
-    static var one: DatagramSendReport {
-        var report = DatagramSendReport()
-        report.handledCount = 1
-        return report
+    /// - Parameter handledCount: By default none was handled.
+    package init(handledCount: Int = 0, failures: [(position: Int, error: SystemError)] = [], rest: Rest = .none) {
+        (self.handledCount, self.failures, self.rest) = (handledCount, failures, rest)
     }
 }
 
@@ -85,7 +80,7 @@ package final class DatagramSender {
 
     /// Sends one, if there is room for it.
     package func send(_ datagram: OutgoingDatagram) -> DatagramSendReport {
-        if datagram.sizeError == nil, datagram.send(through: descriptor) { return .one }
+        if datagram.sizeError == nil, datagram.send(through: descriptor) { return DatagramSendReport(handledCount: 1) }
         return resend(datagram, after: SystemError("sendmsg"))
     }
 

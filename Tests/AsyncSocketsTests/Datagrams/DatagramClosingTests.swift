@@ -1,0 +1,138 @@
+import AsyncSocketsTesting
+import Dispatch
+import Foundation
+import SocketBuffers
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+@testable import AsyncSockets
+@testable import SocketCore
+
+/// What a queue of datagrams waits for, and where they go.
+@Suite(.timeLimit(.patient)) struct DatagramClosingTests {
+    /// Sends, closes after sending, and then lets what holds up the datagrams go on.
+    private func expectDelivery(
+        _ socket: AsyncUDPSocket, _ recorder: DatagramRecorder, to other: AsyncUDPSocket, host: String? = nil,
+        letGo: () -> Void
+    ) async throws {
+        for tag in 0..<3 {
+            let data = Data([UInt8(tag)])
+            if let host {
+                socket.send(data, toHost: host, port: other.localPort, withTimeout: -1, tag: tag)
+            } else {
+                socket.send(data, toAddress: try other.address, withTimeout: -1, tag: tag)
+            }
+        }
+        socket.closeAfterSending()
+        // The message after it has been served too.
+        socket.send(Data([9]), toAddress: try other.address, withTimeout: -1, tag: 9)
+        let (tag, error) = try await recorder.notSent()
+        #expect(tag == 9 && error.code == .closed)
+        letGo()
+        #expect(try await recorder.closed() == nil)
+        let told = recorder.history.compactMap { told -> Int? in
+            switch told {
+            case .sent(let tag): tag
+            case .notSent(let tag, _) where tag != 9: -1
+            default: nil
+            }
+        }
+        #expect(told == [0, 1, 2])
+        for tag in UInt8(0)..<3 { #expect(try await other.receive().data == Data([tag])) }
+    }
+
+    @Test func closingAfterSendingWaitsForALookup() async throws {
+        let (recorder, other, mayAnswer) = (DatagramRecorder(), try AsyncUDPSocket.bound(), DispatchSemaphore(value: 0))
+        let (socket, address) = (AsyncUDPSocket(inlineDelegate: recorder), try other.address)
+        socket.resolver = Resolver(concurrency: 1) { _ in
+            mayAnswer.wait()
+            return .success([address])
+        }
+        try await expectDelivery(socket, recorder, to: other, host: "some.example") { mayAnswer.signal() }
+    }
+
+    @Test func closingAfterSendingWaitsForAFilter() async throws {
+        let (recorder, other, mayAnswer) = (DatagramRecorder(), try AsyncUDPSocket.bound(), DispatchSemaphore(value: 0))
+        let socket = AsyncUDPSocket(inlineDelegate: recorder)
+        socket.setSendFilter(on: DispatchQueue(label: "test.filter")) { _, _, _ in
+            mayAnswer.wait()
+            mayAnswer.signal()
+            return true
+        }
+        try await expectDelivery(socket, recorder, to: other) { mayAnswer.signal() }
+    }
+
+    /// More datagrams than one turn sends.
+    @Test func thousandsOfDatagramsThatWaitedAreAllAnswered() async throws {
+        let (recorder, other, mayAnswer) = (DatagramRecorder(), try AsyncUDPSocket.bound(), DispatchSemaphore(value: 0))
+        let (socket, address) = (AsyncUDPSocket(inlineDelegate: recorder), try other.address)
+        socket.resolver = Resolver(concurrency: 1) { _ in
+            mayAnswer.wait()
+            return .success([address])
+        }
+        for tag in 0..<2_000 {
+            socket.send(Data([1]), toHost: "some.example", port: other.localPort, withTimeout: -1, tag: tag)
+        }
+        mayAnswer.signal()
+        for tag in 0..<2_000 { #expect(try await recorder.sent() == tag) }
+        #expect(socket.pendingSendByteCount == 0)
+    }
+
+    @Test(arguments: [SocketAddress.Family.ipv4, .ipv6]) func thePreferredFamilyIsSentTo(family: SocketAddress.Family) async throws {
+        let other = AsyncUDPSocket()
+        try other.bind(toPort: 0)
+        let (socket, port) = (AsyncUDPSocket(), other.localPort)
+        let addresses = try ["127.0.0.1", "::1"].map { try SocketAddress.loopback($0, port: port) }
+        // The other family is first.
+        socket.resolver = Resolver(concurrency: 1) { _ in .success(family == .ipv4 ? addresses.reversed() : addresses) }
+        socket.preferredFamily = family
+        try await socket.send(Data([1]), to: "some.example", port: port)
+        #expect(try await other.receive().sender.family == family)
+    }
+
+    /// Also of a reply that waits in the queue, and of several with one destination and several sources.
+    @Test(arguments: [false, true]) func aReplyLeavesFromTheAddressThatWasAsked(isDelegate: Bool) async throws {
+        let recorder = DatagramRecorder()
+        let server = AsyncUDPSocket(inlineDelegate: recorder)
+        try server.bind(toPort: 0)
+        let client = try AsyncUDPSocket.bound()
+        var requests: [Datagram] = []
+        for host in ["127.0.0.5", "127.0.0.6", "127.0.0.7"] {
+            try await client.send(Data(host.utf8), to: host, port: server.localPort)
+            requests.append(try await server.receive())
+        }
+        for (tag, request) in requests.enumerated() {
+            if isDelegate {
+                server.send(request.data, inReplyTo: request, withTimeout: -1, tag: tag)
+            } else {
+                try await server.send(request.data, inReplyTo: request)
+            }
+        }
+        for _ in requests {
+            let reply = try await client.receive()
+            #expect(reply.sender.host == String(decoding: reply.data, as: UTF8.self))
+        }
+    }
+
+    /// Runs of equal size, which the kernel cuts up, between others.
+    @Test func runsKeepTheirPlaceAmongOthers() async throws {
+        var options = SocketOptionSet()
+        try options.set(.receiveBufferSize, to: 1_000_000)
+        let (peer, recorder, mayAnswer) = (try DatagramParty(options: options), DatagramRecorder(), DispatchSemaphore(value: 0))
+        let (socket, address) = (AsyncUDPSocket(inlineDelegate: recorder), try peer.address)
+        socket.resolver = Resolver(concurrency: 1) { _ in
+            mayAnswer.wait()
+            return .success([address])
+        }
+        // All of them wait, and leave in batches.
+        let sizes = [7: 30, 13: 900]
+        let payloads = (0..<120).map { number in [UInt8](repeating: UInt8(number), count: sizes[number % 20] ?? 500) }
+        for (tag, payload) in payloads.enumerated() {
+            socket.send(Data(payload), toHost: "some.example", port: address.port ?? 0, withTimeout: -1, tag: tag)
+        }
+        mayAnswer.signal()
+        #expect(try peer.take(120).map(\.bytes) == payloads)
+        for tag in 0..<120 { #expect(try await recorder.sent() == tag) }
+    }
+}

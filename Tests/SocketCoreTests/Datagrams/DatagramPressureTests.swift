@@ -1,0 +1,81 @@
+import AsyncSocketsTesting
+import Glibc
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+@testable import SocketCore
+
+/// A kernel without room, without memory, or with an error for each call: real sockets, on a thread for which
+/// the kernel refuses the calls.
+@Suite(.timeLimit(.patient), .ownThreads) struct DatagramPressureTests {
+    private static let payloads = (0..<100).map { [UInt8](repeating: UInt8($0), count: 40 + $0 / 10) }
+
+    private struct Parties: @unchecked Sendable {
+        // Unchecked: one thread at a time uses them; the test waits for the other.
+        let (own, peer): (DatagramParty, DatagramParty)
+
+        init() throws {
+            var options = SocketOptionSet()
+            try options.set(.receiveBufferSize, to: 1_000_000)
+            (own, peer) = (try DatagramParty(), try DatagramParty(options: options))
+        }
+    }
+
+    private struct Report: Equatable, Sendable {
+        let handledCount: Int
+        let errnos: [Int32]
+        let positions: [Int]
+        let rest: DatagramSendReport.Rest
+
+        init(_ report: DatagramSendReport) {
+            (handledCount, rest) = (report.handledCount, report.rest)
+            (errnos, positions) = (report.failures.map(\.error.errno), report.failures.map(\.position))
+        }
+    }
+
+    /// Nothing is sent, nothing fails, and all of it leaves later, in order.
+    @Test(arguments: [
+        (EAGAIN, DatagramSendReport.Rest.wouldBlock), (ENOBUFS, .exhausted), (ENOMEM, .exhausted),
+    ], [1, 2, 100])
+    func aKernelWithoutRoomTakesThemLater(refusal: (errno: Int32, rest: DatagramSendReport.Rest), count: Int) throws {
+        let parties = try Parties()
+        let payloads = Array(Self.payloads.prefix(count))
+        let report = try refusing([.sendmsg, .sendmmsg], with: refusal.errno) {
+            Report(parties.own.send(payloads, to: try parties.peer.address))
+        }
+        #expect(report.handledCount == 0 && report.errnos.isEmpty && report.rest == refusal.rest)
+        #expect(!parties.peer.hasInput)
+        #expect(parties.own.send(payloads, to: try parties.peer.address).isComplete(count))
+        #expect(try parties.peer.take(count).map(\.bytes) == payloads)
+    }
+
+    /// Each datagram has the error itself, and none is tried for ever.
+    @Test(arguments: [EPERM, EACCES, ECONNREFUSED, ENOSYS, EINVAL, EIO, EBADF, ENETUNREACH])
+    func anErrorOfEachCallFailsEachDatagram(errno: Int32) throws {
+        let parties = try Parties()
+        let report = try refusing([.sendmsg, .sendmmsg], with: errno) {
+            Report(parties.own.send(Self.payloads, to: try parties.peer.address))
+        }
+        #expect(report.handledCount == 100 && report.rest == .none)
+        #expect(report.errnos == Array(repeating: errno, count: 100) && report.positions == Array(0..<100))
+        #expect(!parties.peer.hasInput)
+    }
+
+    /// What has arrived stays in the kernel.
+    @Test(arguments: [EAGAIN, ENOBUFS, ENOMEM, EACCES, EPERM, EIO]) func aRefusedReceiveLosesNothing(errno: Int32) throws {
+        let parties = try Parties()
+        #expect(parties.own.send(Self.payloads, to: try parties.peer.address).isComplete(100))
+        let isExpected = try refusing([.recvmmsg], with: errno) {
+            switch (parties.peer.receiver.receive(from: parties.peer.descriptor), errno) {
+            case (.wouldBlock, EAGAIN), (.exhausted, ENOBUFS), (.exhausted, ENOMEM): true
+            case (.denied(let error, pause: 0.05, isFirst: true), EACCES), (.denied(let error, pause: 0.05, isFirst: true), EPERM),
+                (.denied(let error, pause: 0.05, isFirst: true), EIO):
+                error.errno == errno
+            default: false
+            }
+        }
+        #expect(isExpected)
+        #expect(try parties.peer.take(100).map(\.bytes) == Self.payloads)
+    }
+}

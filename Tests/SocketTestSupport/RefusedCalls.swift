@@ -1,0 +1,36 @@
+internal import CSeccomp
+internal import Foundation
+
+/// A system call that a test may have the kernel refuse.
+package enum RefusedCall: Sendable {
+    case recvmmsg, sendmmsg, sendmsg
+
+    fileprivate var number: Int {
+        switch self {
+        case .recvmmsg: CSeccomp_recvmmsg
+        case .sendmmsg: CSeccomp_sendmmsg
+        case .sendmsg: CSeccomp_sendmsg
+        }
+    }
+}
+
+/// Runs `body` on a new thread, on which the kernel refuses some system calls with `errno`. Other threads are
+/// not affected.
+package func refusing<Result: Sendable>(
+    _ calls: [RefusedCall], with errno: Int32, _ body: @escaping @Sendable () throws -> Result
+) throws -> Result {
+    nonisolated(unsafe) var outcome: Swift.Result<Result, any Error>?
+    let done = DispatchSemaphore(value: 0)
+    let thread = Thread {
+        let isInstalled = calls.allSatisfy { CSeccomp_refuse($0.number, errno, 0) == 0 }
+        outcome = Swift.Result {
+            guard isInstalled else { throw Unexpected(description: "the kernel takes no filter of system calls") }
+            return try body()
+        }
+        done.signal()
+    }
+    thread.start()
+    done.wait()
+    guard let outcome else { throw Unexpected(description: "the thread has ended without a result") }
+    return try outcome.get()
+}
