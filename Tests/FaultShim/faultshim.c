@@ -8,9 +8,10 @@
 //   interrupt  recv, send, accept4, connect, epoll_wait and close answer EINTR.
 //   accept     accept4 answers ECONNABORTED and its like (accept(2)), and EMFILE, ENFILE, ENOBUFS and ENOMEM.
 //   nobufs     send answers ENOBUFS, and no event follows.
+//   datagrams  sendmmsg, sendmsg and recvmmsg take some of the datagrams, or answer EAGAIN, ENOBUFS or ENOMEM.
 //
 // Rules:
-//  1. Only the sockets of the library are meant: stream sockets in an epoll set. Before it is there (connect): those that do not block.
+//  1. Only the sockets of the library are meant: stream and datagram sockets in an epoll set. Before it is there (connect): those that do not block.
 //  2. A fault is one that the kernel could have answered, and nothing is claimed that the kernel would never do:
 //     a. An edge-triggered reader takes a short read or EAGAIN as "empty", and waits for the next edge. So a fault that leaves bytes (or room)
 //        behind is followed by one: EPOLL_CTL_MOD makes epoll look at the socket again and report what is still there. To the reader it is as
@@ -38,8 +39,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { SHORT, AGAIN, INTERRUPT, ACCEPT, NOBUFS, KINDS };
-static const char *const kind_names[KINDS] = {"short", "again", "interrupt", "accept", "nobufs"};
+enum { SHORT, AGAIN, INTERRUPT, ACCEPT, NOBUFS, DATAGRAMS, KINDS };
+static const char *const kind_names[KINDS] = {"short", "again", "interrupt", "accept", "nobufs", "datagrams"};
 static int wanted[KINDS];
 static atomic_ulong injected[KINDS];
 static uint64_t seed = 1;
@@ -52,6 +53,7 @@ struct watched {
     struct epoll_event interest;
     uint32_t serial, calls;
     uint32_t received, sent;  // up to BYTE_BY_BYTE
+    int is_datagram;
     int is_full;              // the last recv filled its room
     int is_owed;              // the last call was a fault: the next is real
 };
@@ -66,6 +68,8 @@ static ssize_t (*real_send)(int, const void *, size_t, int);
 static ssize_t (*real_sendmsg)(int, const struct msghdr *, int);
 static ssize_t (*real_writev)(int, const struct iovec *, int);
 static ssize_t (*real_sendfile)(int, int, off_t *, size_t);
+static int (*real_sendmmsg)(int, struct mmsghdr *, unsigned int, int);
+static int (*real_recvmmsg)(int, struct mmsghdr *, unsigned int, int, struct timespec *);
 static int (*real_accept4)(int, struct sockaddr *, socklen_t *, int);
 static int (*real_connect)(int, const struct sockaddr *, socklen_t);
 static int (*real_epoll_ctl)(int, int, int, struct epoll_event *);
@@ -79,6 +83,8 @@ __attribute__((constructor)) static void begin(void) {
     *(void **)&real_sendmsg = dlsym(RTLD_NEXT, "sendmsg");
     *(void **)&real_writev = dlsym(RTLD_NEXT, "writev");
     *(void **)&real_sendfile = dlsym(RTLD_NEXT, "sendfile");
+    *(void **)&real_sendmmsg = dlsym(RTLD_NEXT, "sendmmsg");
+    *(void **)&real_recvmmsg = dlsym(RTLD_NEXT, "recvmmsg");
     *(void **)&real_accept4 = dlsym(RTLD_NEXT, "accept4");
     *(void **)&real_connect = dlsym(RTLD_NEXT, "connect");
     *(void **)&real_epoll_ctl = dlsym(RTLD_NEXT, "epoll_ctl");
@@ -108,9 +114,19 @@ static uint64_t chance(uint32_t serial, uint32_t call) {
     return x ^ x >> 31;
 }
 
-static struct watched *find(int fd) {
+static struct watched *find_any(int fd) {
     if (fd < 0 || fd >= DESCRIPTORS || !atomic_load(&table[fd].epoll)) return NULL;
     return &table[fd];
+}
+
+static struct watched *find(int fd) {
+    struct watched *socket = find_any(fd);
+    return socket && !socket->is_datagram ? socket : NULL;
+}
+
+static struct watched *find_datagram(int fd) {
+    struct watched *socket = find_any(fd);
+    return wanted[DATAGRAMS] && socket && socket->is_datagram ? socket : NULL;
 }
 
 static void note(int kind) { atomic_fetch_add(&injected[kind], 1); }
@@ -225,7 +241,65 @@ ssize_t sendfile(int fd, int file, off_t *offset, size_t count) {
     return did_send(fd, socket, count, allowed, real_sendfile(fd, file, offset, allowed));
 }
 
+// MARK: - Datagrams
+
+// How many of `count` datagrams may pass; 0: none, and `errno` says why. Afterwards the caller settles.
+static unsigned int datagram_allowance(int fd, struct watched *socket, unsigned int count, int is_receiving) {
+    static const int shortages[] = {ENOBUFS, ENOMEM};
+    uint64_t luck = chance(socket->serial, ++socket->calls);
+    if (socket->is_owed) {
+        socket->is_owed = 0;
+        return count;
+    }
+    // Each costs a pause: often at first, then seldom. There is no event, as for `nobufs`.
+    if (luck % (socket->calls < 64 ? 8 : 1024) == 0) {
+        note(DATAGRAMS);
+        socket->is_owed = 1;
+        errno = shortages[luck / 1024 % 2];
+        return 0;
+    }
+    if (luck / 2048 % 4 == 0 && (socket->is_full || !is_receiving)) {
+        note(DATAGRAMS);
+        socket->is_owed = 1;
+        announce(fd, socket);
+        errno = EAGAIN;
+        return 0;
+    }
+    return count > 1 && luck / 8192 % 2 ? 1 + (unsigned int)(luck / 16384 % (count - 1)) : count;
+}
+
+static int settle(int fd, struct watched *socket, unsigned int count, unsigned int allowed, int result) {
+    if (allowed < count && result == (int)allowed) {
+        note(DATAGRAMS);
+        announce(fd, socket);
+    }
+    return result;
+}
+
+int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags) {
+    struct watched *socket = find_datagram(fd);
+    if (!socket || count == 0) return real_sendmmsg(fd, messages, count, flags);
+    unsigned int allowed = datagram_allowance(fd, socket, count, 0);
+    if (allowed == 0) return -1;
+    return settle(fd, socket, count, allowed, real_sendmmsg(fd, messages, allowed, flags));
+}
+
+int recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, struct timespec *timeout) {
+    struct watched *socket = find_datagram(fd);
+    if (!socket || count == 0) return real_recvmmsg(fd, messages, count, flags, timeout);
+    unsigned int allowed = datagram_allowance(fd, socket, count, 1);
+    if (allowed == 0) {
+        socket->is_full = 0;
+        return -1;
+    }
+    int result = real_recvmmsg(fd, messages, allowed, flags, timeout);
+    socket->is_full = result == (int)count;
+    return settle(fd, socket, count, allowed, result);
+}
+
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
+    struct watched *datagrams = find_datagram(fd);
+    if (datagrams && datagram_allowance(fd, datagrams, 1, 0) == 0) return -1;
     struct watched *socket = find(fd);
     if (!socket) return real_sendmsg(fd, message, flags);
     size_t count = 0, allowed;
@@ -256,11 +330,11 @@ ssize_t writev(int fd, const struct iovec *parts, int number) {
 
 // MARK: - Connections
 
-static int is_stream(int fd) {
+static int has_type(int fd, int wanted_type) {
     int type = 0;
     socklen_t length = sizeof type;
     int error = errno;
-    int answer = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM;
+    int answer = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == wanted_type;
     errno = error;
     return answer;
 }
@@ -288,7 +362,7 @@ int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags) {
 
 int connect(int fd, const struct sockaddr *address, socklen_t length) {
     int result = real_connect(fd, address, length);
-    if (!wanted[INTERRUPT] || !(fcntl(fd, F_GETFL) & O_NONBLOCK) || !is_stream(fd) || (result < 0 && errno != EINPROGRESS)) return result;
+    if (!wanted[INTERRUPT] || !(fcntl(fd, F_GETFL) & O_NONBLOCK) || !has_type(fd, SOCK_STREAM) || (result < 0 && errno != EINPROGRESS)) return result;
     if (chance(atomic_fetch_add(&serials, 1), 0) % 2) {
         if (result < 0) errno = EINPROGRESS;
         return result;
@@ -299,7 +373,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t length) {
 }
 
 int close(int fd) {
-    struct watched *socket = find(fd);
+    struct watched *socket = find_any(fd);
     if (socket) atomic_store(&socket->epoll, 0);
     if (fd >= 0 && fd < DESCRIPTORS) atomic_store(&is_loop[fd], 0);
     int result = real_close(fd);
@@ -313,15 +387,15 @@ int close(int fd) {
 
 int epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
     int is_known = fd >= 0 && fd < DESCRIPTORS && epoll >= 0 && epoll < DESCRIPTORS;
-    if (is_known && operation == EPOLL_CTL_ADD && is_stream(fd)) {
+    if (is_known && operation == EPOLL_CTL_ADD && (has_type(fd, SOCK_STREAM) || has_type(fd, SOCK_DGRAM))) {
         struct watched *socket = &table[fd];
         uint32_t serial = atomic_fetch_add(&serials, 1);
-        *socket = (struct watched){.interest = *event, .serial = serial};
+        *socket = (struct watched){.interest = *event, .serial = serial, .is_datagram = has_type(fd, SOCK_DGRAM)};
         atomic_store(&is_loop[epoll], 1);
         // Before the kernel knows it: an event may come at once.
         atomic_store(&socket->epoll, epoll + 1);
     }
-    if (is_known && operation == EPOLL_CTL_MOD && find(fd)) table[fd].interest = *event;
+    if (is_known && operation == EPOLL_CTL_MOD && find_any(fd)) table[fd].interest = *event;
     // After DEL the owner still closes it, and may move it to another set; nothing is announced meanwhile.
     return real_epoll_ctl(epoll, operation, fd, event);
 }
