@@ -69,6 +69,19 @@ import Testing
         #expect(try await client.receive() == "new")
     }
 
+    /// A datagram of a stranger that arrived before `connect` does not go to the engine.
+    @Test(arguments: Style.allCases) func aStrangersDatagramFromBeforeIsIgnored(_ style: Style) async throws {
+        let (client, server) = (try StyledDatagramSocket(style), try StyledDatagramSocket(style))
+        let stranger = try AsyncUDPSocket.bound()
+        for target in [client, server] {
+            try await stranger.send(Data([22, 0xFE, 0xFD, 0, 0, 0, 0]), to: target.socket.address)
+        }
+        try await client.connect(to: server.socket.address)
+        try await server.connect(to: client.socket.address)
+        try await secure(client, TestCertificates.client(), server, TestCertificates.server())
+        #expect(client.socket.droppedRecordCount == 0 && server.socket.droppedRecordCount == 0)
+    }
+
     /// The delegate queue is suspended while a datagram arrives and the upgrade starts.
     @Test func aDatagramOnItsWayToADelegateIsNotDelivered() async throws {
         let (queue, recorder) = (DispatchQueue(label: "delegate"), DatagramRecorder())

@@ -86,6 +86,7 @@ import Testing
         let (tag, error) = try await recorder.notSent()
         #expect(tag == 1 && error.code == .closed)
         #expect(try await recorder.closed() == nil)
+        #expect(socket.pendingSendByteCount == 0)
         mayDecide.signal()
     }
 

@@ -80,6 +80,15 @@ import Testing
         far.close()
     }
 
+    // MARK: - Errors
+
+    /// A resolver that knows no such host, and one that could not be reached.
+    @Test(arguments: [(Blame.caller, EAI_NONAME), (.system, EAI_AGAIN)])
+    func aLookupHasTheCodeOfItsCause(_ blame: Blame, _ code: Int32) {
+        let error = AsyncSocketError(.hostNotFound, blame: blame, operation: "resolve", message: "no such host")
+        #expect((error.asDatagramError as NSError).code == Int(code))
+    }
+
     // MARK: - Limits
 
     struct SizeCase: Sendable {

@@ -142,6 +142,46 @@ import Testing
         }
     }
 
+    // MARK: - Sockets that are not in use
+
+    /// A dropped read releases its buffer.
+    @Test func aReadOfAnUnusedSocketKeepsNothing() {
+        let diary = Diary()
+        let socket = makeSocket(diary)
+        weak var kept: NSMutableData?
+        do {
+            let buffer = NSMutableData()
+            kept = buffer
+            socket.readData(withTimeout: -1, buffer: buffer, bufferOffset: 0, tag: 1)
+            socket.readData(toLength: 1, withTimeout: -1, buffer: buffer, bufferOffset: 0, tag: 2)
+        }
+        #expect(kept == nil && diary.lines.isEmpty)
+    }
+
+    @Test func aSocketThatHasEndedHasNoAddresses() async throws {
+        let wire = try await Wire.make()
+        #expect(wire.client.localPort > 0 && wire.client.connectedPort == wire.listener.localPort)
+        wire.client.disconnect()
+        _ = try await wire.atClient.end()
+        #expect(wire.client.localHost == nil && wire.client.localPort == 0 && wire.client.localAddress == nil)
+        #expect(wire.client.connectedHost == nil && wire.client.connectedPort == 0 && wire.client.connectedAddress == nil)
+        #expect(!wire.client.isIPv4 && !wire.client.isIPv6 && !wire.client.isSecure)
+    }
+
+    /// Only the delegate and its queue come from the listener.
+    @Test func anAcceptedSocketHasItsOwnConfiguration() async throws {
+        let (listener, diary) = try Wire.listening()
+        listener.alternateAddressDelay = 9
+        listener.isIPv4PreferredOverIPv6 = false
+        let atClient = Diary()
+        let client = makeSocket(atClient)
+        try client.connect(toAddress: try #require(listener.localAddress), withTimeout: -1)
+        try await eventually("it is accepted") { !diary.accepted.isEmpty }
+        let accepted = diary.accepted[0]
+        #expect(accepted.alternateAddressDelay == 0.3 && accepted.isIPv4PreferredOverIPv6)
+        client.disconnect()
+    }
+
     // MARK: - Progress
 
     @Test func progressWithoutAReadOrAWriteIsNaN() async throws {

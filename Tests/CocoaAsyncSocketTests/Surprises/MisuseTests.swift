@@ -64,6 +64,20 @@ import Testing
         #expect(refusal { try udp.bind(toPort: 0, interface: "::1") } == datagram(.badParamError, noIPv4))
     }
 
+    @Test func aSocketNeedsAVersionOfIP() {
+        let (diary, datagrams) = (Diary(), DatagramDiary())
+        let socket = makeSocket(diary)
+        let udp = GCDAsyncUdpSocket(delegate: datagrams, delegateQueue: DispatchQueue(label: "datagrams"))
+        (socket.isIPv4Enabled, socket.isIPv6Enabled) = (false, false)
+        udp.setIPv4Enabled(false)
+        udp.setIPv6Enabled(false)
+        let text = "Both IPv4 and IPv6 have been disabled. Must enable at least one protocol first."
+        #expect(refusal { try socket.accept(onPort: 0) } == stream(.badConfigError, text))
+        #expect(refusal { try socket.connect(toHost: "127.0.0.1", onPort: 1) } == stream(.badConfigError, text))
+        #expect(refusal { try udp.bind(toPort: 0) } == datagram(.badConfigError, text))
+        #expect(refusal { try udp.connect(toHost: "127.0.0.1", onPort: 1) } == datagram(.badConfigError, text))
+    }
+
     @Test func receivingNeedsASocketThatIsBound() throws {
         let diary = DatagramDiary()
         let socket = GCDAsyncUdpSocket(delegate: diary, delegateQueue: DispatchQueue(label: "datagrams"))

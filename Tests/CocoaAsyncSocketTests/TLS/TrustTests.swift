@@ -47,6 +47,19 @@ import Testing
         socket.disconnect()
     }
 
+    /// A false number means the same as a missing key, and an anchor may be an intermediate certificate.
+    @Test func anAnchorNeedNotBeARoot() async throws {
+        let anchor = try TestIdentity.certificate(pem: TestCertificates.authority.intermediatePEM)
+        let settings: [String: NSObject] = [
+            GCDAsyncSocketSSLAnchorCertificates: [anchor] as NSArray,
+            GCDAsyncSocketManuallyEvaluateTrust: false as NSObject,
+        ]
+        let (socket, diary, _) = try await begin(settings)
+        try await diary.wait(for: "secure")
+        #expect(!diary.has("asked"))
+        socket.disconnect()
+    }
+
     @Test func theErrorsOfCertificatesHaveTheirNumbers() async throws {
         let expired = try TestCertificates.server(validity: .expired)
         #expect(try await failure(TestSettings.client(), server: expired)?.code == Int(errSSLCertExpired))

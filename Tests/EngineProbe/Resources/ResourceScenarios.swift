@@ -59,6 +59,12 @@ enum ResourceScenarios {
             try await writing
             try await client.close()
         }
+        // A line that is longer than a block of the pool.
+        let long = try await connected(to: port, certificates?.client)
+        async let writing: Void = long.write([UInt8](repeating: 120, count: 200_000) + [10])
+        _ = try await long.readLine(maxLength: 300_000)
+        try await writing
+        try await long.close()
         // Unread bytes, a close during a read, a cancelled read, and a reset.
         let unread = try await connected(to: port, certificates?.client)
         try await unread.write([UInt8](repeating: 120, count: 100_000))

@@ -36,6 +36,14 @@ import Testing
             try transcript(&limiter, [(0, "192.0.2.1"), (0, "192.0.2.1"), (0, "192.0.2.2"), (0, "::1"), (0, "::1")]) == "+s++s")
     }
 
+    /// A source that lost its place shares nothing with the source that got it.
+    @Test func aForgottenSourceDoesNotUseTheBucketOfItsSuccessor() throws {
+        var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1), trackedSources: 1))
+        let (a, b) = ("192.0.2.1", "192.0.2.2")
+        #expect(try transcript(&limiter, [(0, a), (10, b), (10, a), (10, b)]) == "++" + "+s")
+        #expect(limiter.trackedCount == 1)
+    }
+
     @Test func allTogetherHaveALimitToo() throws {
         var limiter = DatagramRateLimiter(
             .init(perSource: .init(perSecond: 1, burst: 2), inAll: .init(perSecond: 1, burst: 3)))

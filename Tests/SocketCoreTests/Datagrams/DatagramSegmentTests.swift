@@ -39,6 +39,18 @@ import Testing
         }
     }
 
+    /// More datagrams than one send can hold do not make the sender give up runs of their size.
+    @Test func aRunThatWouldBeTooLargeIsDivided() throws {
+        var options = SocketOptionSet()
+        try options.set(.receiveBufferSize, to: 1_000_000)
+        let (own, receiver) = (try DatagramParty(), try DatagramParty(options: options))
+        let before = own.sender.largestSegment
+        let payloads = (0..<60).map { [UInt8](repeating: UInt8($0), count: 1400) }
+        #expect(own.send(payloads, to: try receiver.address).isComplete(60))
+        #expect(own.sender.largestSegment == before)
+        #expect(try receiver.take(60).map(\.bytes) == payloads)
+    }
+
     /// Sends a batch of runs and single datagrams; each receiver gets its own, in order.
     private func exchange(
         _ own: DatagramParty, _ receivers: [DatagramParty], _ round: Int, _ random: inout SystemRandomNumberGenerator

@@ -49,6 +49,14 @@ import Testing
         #expect(pair.server.messages == [[1], [1, 2, 3]] && pair.client.messages == [[4]])
     }
 
+    @Test(arguments: [0x0303, 0xFEFC, 0xFEFE, 0x0100] as [UInt16])
+    func aRecordOfAnotherVersionIsDropped(_ version: UInt16) throws {
+        let engine = try Fixture.forDatagrams().datagramEngine(.client)
+        let record = [22, UInt8(version >> 8), UInt8(version & 0xFF), 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0] as [UInt8]
+        record.withUnsafeBytes { engine.receive($0) }
+        #expect(engine.droppedRecordCount == 1 && engine.acceptedRecordCount == 0)
+    }
+
     /// With CBC a forged record of any length would end the connection: a code that is wrong is the end for
     /// OpenSSL.
     @Test func suitesWithCBCAreNotForDTLS() throws {
