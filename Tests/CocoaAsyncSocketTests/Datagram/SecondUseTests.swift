@@ -40,6 +40,33 @@ import Testing
         socket.close()
     }
 
+    /// The end of the first use is delivered after the second has begun.
+    @Test func aCoreIsKeptUntilItsEndIsDelivered() async throws {
+        let (diary, cores) = (DatagramDiary(), Cores())
+        let queue = DispatchQueue(label: "delegate")
+        let socket = GCDAsyncUdpSocket(delegate: diary, delegateQueue: queue)
+        try socket.bind(toPort: 0, interface: "127.0.0.1")
+        cores.note(socket)
+        queue.suspend()
+        socket.close()
+        try socket.bind(toPort: 0, interface: "127.0.0.1")
+        cores.note(socket)
+        #expect(cores.liveCount == 2)
+        queue.resume()
+        try await diary.wait(for: "closed")
+        try await eventually("the first core is released") { cores.liveCount == 1 }
+        socket.close()
+    }
+
+    /// Sessions of a limited number of peers are kept, and those of the oldest give way.
+    @Test func theSessionsOfAnOldPeerGiveWay() {
+        func peer(_ number: Int) -> Data { Data("SecondUseTests \(number)".utf8) }
+        let first = PeerSessions.store(for: peer(0))
+        #expect(PeerSessions.store(for: peer(0)) === first)
+        for number in 1...64 { _ = PeerSessions.store(for: peer(number)) }
+        #expect(PeerSessions.store(for: peer(0)) !== first)
+    }
+
     /// The configuration applies to every later use.
     @Test func theConfigurationOutlivesAUse() async throws {
         let (diary, other) = (DatagramDiary(), DatagramDiary())

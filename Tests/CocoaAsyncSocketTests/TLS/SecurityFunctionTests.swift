@@ -102,6 +102,7 @@ import Testing
         let policy = SecPolicyCreateSSL(true, "localhost" as CFString)
         #expect(SecTrustCreateWithCertificates([leaf, intermediate] as CFArray, policy, &trust) == errSecSuccess)
         let made = try #require(trust)
+        #expect(leaf != intermediate && !leaf.isEqual(nil))
         #expect(SecTrustGetCertificateCount(made) == 2 && SecTrustGetCertificateAtIndex(made, 1) == intermediate)
         #expect(SecTrustGetCertificateAtIndex(made, 2) == nil && SecTrustGetCertificateAtIndex(made, -1) == nil)
         #expect(SecTrustCopyCertificateChain(made) as? [SecCertificate] == [leaf, intermediate])

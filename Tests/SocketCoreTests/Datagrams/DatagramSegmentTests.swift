@@ -39,6 +39,18 @@ import Testing
         }
     }
 
+    /// The headers of UDP and of IPv4 count, and the header of IPv6 does not.
+    @Test func theLargestDatagramDependsOnTheVersionOfIP() throws {
+        let sizes = [("127.0.0.1", 65_507), ("::1", 65_527), ("::ffff:127.0.0.1", 65_507)]
+        for (host, size) in sizes {
+            let address = InternetAddress(try SocketAddress.loopback(host, port: 9))
+            #expect(OutgoingDatagram.largestSize(to: address) == size)
+            #expect(OutgoingDatagram.sizeError(of: size, to: address) == nil)
+            #expect(OutgoingDatagram.sizeError(of: size + 1, to: address)?.errno == EMSGSIZE)
+        }
+        #expect(OutgoingDatagram.largestSize(to: nil) == 65_507)
+    }
+
     /// More datagrams than one send can hold do not make the sender give up runs of their size.
     @Test func aRunThatWouldBeTooLargeIsDivided() throws {
         var options = SocketOptionSet()

@@ -57,6 +57,15 @@ import Testing
         #expect(engine.droppedRecordCount == 1 && engine.acceptedRecordCount == 0)
     }
 
+    /// The limit is that of an encrypted record (RFC 5246, 6.2.3).
+    @Test(arguments: [(0, false), (1, true), (18_432, true), (18_433, false)])
+    func aRecordWithoutBytesOrWithTooManyIsDropped(_ length: Int, isAccepted: Bool) throws {
+        let engine = try Fixture.forDatagrams().datagramEngine(.client)
+        let header = [22, 0xFE, 0xFD, 0, 0, 0, 0, 0, 0, 0, 1, UInt8(length >> 8), UInt8(length & 0xFF)]
+        (header + [UInt8](repeating: 1, count: length)).withUnsafeBytes { engine.receive($0) }
+        #expect(engine.droppedRecordCount == (isAccepted ? 0 : 1) && engine.acceptedRecordCount == (isAccepted ? 1 : 0))
+    }
+
     /// With CBC a forged record of any length would end the connection: a code that is wrong is the end for
     /// OpenSSL.
     @Test func suitesWithCBCAreNotForDTLS() throws {
