@@ -135,7 +135,7 @@ import Testing
     }
 
     @Test(arguments: Layer.allCases, Style.allCases) func aSilentPeerIsClosed(_ layer: Layer, _ style: Style) async throws {
-        let listener = try Self.listener(layer, idleTimeout: .seconds(20))
+        let listener = try Self.listener(layer, idleTimeout: .seconds(min(20, Patience.seconds / 3)))
         let errors = Locked<[(any Error)?]>([])
         let recorder = DatagramRecorder { socket, told in
             switch told {
