@@ -1,7 +1,7 @@
 internal import SocketBuffers
 
-/// The tasks that serve the connections of a listener. As in a task group, `cancel()` cancels all of them, and
-/// `ended()` waits for all of them.
+/// The tasks that serve the connections of a listener. As in a task group, `cancel()` cancels all of them,
+/// and `ended()` waits for all of them.
 ///
 /// It is not a task group because the end of a child takes time proportional to the number of children
 /// (Swift 6.3): the runtime searches a list under a lock, 9 µs with 1,000 children and 102 µs with 10,000.
