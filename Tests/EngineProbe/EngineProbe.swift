@@ -33,7 +33,8 @@ enum EngineProbe {
             case "shortage": try ShortageProbe.run()
             case "refused":
                 try RefusalProbe.run(
-                    CommandLine.arguments.dropFirst(2).first ?? "", CommandLine.arguments.dropFirst(3).first.flatMap { CInt($0) } ?? 0)
+                    CommandLine.arguments.dropFirst(2).first ?? "",
+                    CommandLine.arguments.dropFirst(3).first.flatMap { CInt($0) } ?? 0)
             case "skips": try RefusalProbe.runSkips()
             case "refused-wait": try RefusalProbe.runLoop()
             case "processors": try ProcessorProbe.run(kernelSize: CommandLine.arguments.dropFirst(2).first.flatMap { CInt($0) })

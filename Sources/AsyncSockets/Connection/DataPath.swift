@@ -174,7 +174,7 @@ final class DataPath {
                 // The bytes that it leaves may be enough for the next.
                 if case .ends(let error) = serveReads() { return .ends(error) }
             case .reportClosedReadSide: events.append(.didCloseReadStream)
-            case .askKernel: if let error = channel.takeError() { return .ends(error) }
+            case .askKernel: if let error = channel.takeError() { return .ends(ending.untoldTruncation ?? error) }
             case .close(let error): return .ends(error)
             }
         }

@@ -196,7 +196,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     private func configure(_ configuration: SocketConfiguration.Shared) {
         guard configuration.value.version > self.configuration.value.version else { return }
         data.configuration = configuration
-        if phase.isEstablished { beginObserving() }
+        if phase.isEstablished { beginObserving(nil) }
         data.needsPump = true
     }
 
@@ -282,7 +282,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     private func establish(with peer: SocketAddress?, _ event: DelegateEvent?) {
         guard let descriptor = data.channel?.descriptor else { return }
         phase = .established
-        beginObserving()
+        beginObserving(peer)
         if let error = record.introduce(connected: descriptor, to: peer) { return close(error) }
         note("connected", [:])
         data.needsPump = true
@@ -392,9 +392,8 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     /// The connection is established, or has got an observer since: it begins for its observer, once.
-    private func beginObserving() {
+    private func beginObserving(_ peer: SocketAddress?) {
         guard observation == nil, let observer = configuration.value.observer else { return }
-        let peer = record.remoteAddress ?? data.channel?.descriptor.remoteAddress
-        observation = ConnectionObservation(log.observed(peer), by: observer)
+        observation = ConnectionObservation(log.observed(record.remoteAddress ?? peer), by: observer)
     }
 }

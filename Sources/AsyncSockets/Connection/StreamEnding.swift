@@ -13,7 +13,8 @@
 //     has none that is wanted, and none lies unread. Unread bytes hold up the end, but for the grace period
 //     only while a write waits.
 //  7. Of two ends the peer's is delivered, since it came first: the failed write met it. Where only the read
-//     side has closed (rule 3), the failure of the write is delivered.
+//     side has closed (rule 3), the failure of the write is delivered, unless the read side was truncated and
+//     no read has got that error.
 //  8. A hangup ends the connection if the kernel knows an error, once nothing can be received for a read:
 //     after the end of the input, or while `startTLS` waits; and if no byte lies unread.
 //  9. The last thing sent lingers, so that a reset does not overtake it: an alert, a handshake given up, the
@@ -176,7 +177,7 @@ struct StreamEnding {
             return .close(readEnd.error)
         }
         if let writeFailure, !mayStillRead(situation) {
-            return .close(isHalfOpen ? writeFailure.error : readEnd?.error ?? writeFailure.error)
+            return .close(isHalfOpen ? untoldTruncation ?? writeFailure.error : readEnd?.error ?? writeFailure.error)
         }
         if hasHangup, readEnd != nil || situation.reads == .atStartTLS, !situation.hasUnreadBytes {
             hasHangup = false
@@ -209,7 +210,7 @@ struct StreamEnding {
     }
 
     /// The truncation, if the caller knows of the end and not of that.
-    private var untoldTruncation: AsyncSocketError? {
+    var untoldTruncation: AsyncSocketError? {
         if case .truncated(let error) = readEnd, hasReportedReadSide, !hasToldReader { error } else { nil }
     }
 

@@ -254,7 +254,8 @@ final class DatagramHub: EventHandler {
     /// A datagram of a stranger.
     ///
     /// - Parameter earlier: The peer at its address.
-    private func meet(_ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, insteadOf earlier: ListenerPeer? = nil) {
+    private func meet(_ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, insteadOf earlier: ListenerPeer? = nil)
+    {
         guard let cookies = setup.cookies else { return accept(key, datagram, port, digest: nil) }
         switch cookies.judge(datagram.bytes, from: key.bytes) {
         case .none: counts.ignored.add(1, ordering: .relaxed)

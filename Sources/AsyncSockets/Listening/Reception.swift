@@ -226,10 +226,10 @@ final class Reception<Arrival: Sendable>: Sendable {
 
     /// Returns when no task serves a connection any more, and none accepts. Call `stop` before.
     ///
-    /// Returns at once in a task that serves a connection, which would wait for itself. If the task is
-    /// cancelled it cuts all connections, and waits no longer.
+    /// In a task that serves a connection, returns immediately, because the task would wait for itself. If the
+    /// calling task is cancelled, cuts all connections and returns without waiting for them.
     nonisolated(nonsending) func ended() async {
-        guard ServedTask.reception != ObjectIdentifier(self) else { return }
+        if ServedTask.isNeeded(by: self) { return }
         let number = state.withLock { state in
             state.lastNumber += 1
             return state.lastNumber
@@ -254,8 +254,31 @@ final class Reception<Arrival: Sendable>: Sendable {
     }
 }
 
-/// Marks the task that serves a connection, and the tasks that it starts.
-enum ServedTask {
-    /// The reception of the connection.
-    @TaskLocal static var reception: ObjectIdentifier?
+/// Marks the task that serves a connection. The tasks that it starts inherit the mark.
+final class ServedTask: Sendable {
+    @TaskLocal private static var current: ServedTask?
+
+    private let reception: any AnyObject & Sendable
+    /// The mark around `run`, where that is called by the task of another listener's connection.
+    private let outer: ServedTask?
+    private let task: Int?
+
+    private init(_ reception: any AnyObject & Sendable) {
+        self.reception = reception
+        outer = Self.current
+        task = Self.currentTask
+    }
+
+    private static var currentTask: Int? { withUnsafeCurrentTask { $0?.hashValue } }
+
+    /// Runs `body` in a marked task.
+    static func run(for reception: any AnyObject & Sendable, _ body: () async -> Void) async {
+        await $current.withValue(ServedTask(reception), operation: body)
+    }
+
+    /// Whether `reception` cannot end before the current task has.
+    static func isNeeded(by reception: AnyObject) -> Bool {
+        guard let current, current.task == currentTask else { return false }
+        return sequence(first: current, next: \.outer).contains { $0.reception === reception }
+    }
 }

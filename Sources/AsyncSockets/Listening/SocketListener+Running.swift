@@ -121,7 +121,7 @@ extension Reception {
                     let loop = allOnOneLoop ? self.loop : (try? EventLoop.next()) ?? self.loop
                     tasks.start(on: executor?.taskExecutor(for: loop) ?? preference) {
                         if !Task.isCancelled {
-                            await ServedTask.$reception.withValue(ObjectIdentifier(self)) { await body(accepted, loop) }
+                            await ServedTask.run(for: self) { await body(accepted, loop) }
                         }
                         self.noteServed()
                     }

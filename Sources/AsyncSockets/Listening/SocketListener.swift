@@ -218,9 +218,9 @@ public final class SocketListener: Sendable {
     /// closes their connections. If the task that calls this is cancelled, they are cancelled at once, and it
     /// returns. Sockets that `connections` has delivered are yours, and go on.
     ///
-    /// You may call this any number of times: the earliest deadline counts. In the task of one of its
-    /// connections it returns at once, as `beginShutdown(within:)` does, since that task would wait for its
-    /// own end.
+    /// You may call this any number of times: the earliest deadline counts. In a task that serves one of the
+    /// listener's connections, this returns immediately, like `beginShutdown(within:)`, because the task
+    /// would wait for its own end.
     ///
     /// - Parameter time: How long the connections may take from now on; nil: as long as they need.
     public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {

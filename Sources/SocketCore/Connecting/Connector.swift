@@ -26,7 +26,7 @@ package final class Connector {
 
     private struct Attempt {
         let descriptor: SocketDescriptor
-        /// Known from the moment it is connected.
+        /// Known once it is connected.
         var peer: SocketAddress?
         /// Nil when the kernel connected at once.
         let registration: LoopRegistration?
@@ -118,8 +118,8 @@ package final class Connector {
         case .armDelay: delayEnd = Deadline(after: delay)
         case .disarmDelay: delayEnd = nil
         case .win(let number):
-            guard let peer = attempts[number]?.peer, let winner = release(number) else { return }
-            steps.append(.connected(winner, peer: peer))
+            let peer = attempts[number]?.peer ?? routes[number].destination
+            if let winner = release(number) { steps.append(.connected(winner, peer: peer)) }
         case .giveUp:
             steps.append(.exhausted(race.failures.map { (routes[$0.number].destination, $0.error) }))
         }

@@ -23,7 +23,7 @@ import Testing
         var outcome: Outcome? {
             switch self {
             case .error: nil
-            case .cancelledMeanwhile: .cancelled
+            case .cancelledMeanwhile, .ignoredCancellation: .cancelled
             default: .failed(code)
             }
         }
@@ -31,9 +31,9 @@ import Testing
         /// The error code of pending reads and writes.
         var code: AsyncSocketError.Code {
             switch self {
-            case .refusal, .error, .cancelledMeanwhile, .badSettings: .tls
+            case .refusal, .error, .badSettings: .tls
             case .noVerdict: .trustTimeout
-            case .disconnectedMeanwhile, .ignoredCancellation: .closed
+            case .disconnectedMeanwhile, .cancelledMeanwhile, .ignoredCancellation: .closed
             case .noOneDecides: .badConfiguration
             case .silence: .handshakeTimeout
             }
@@ -42,11 +42,11 @@ import Testing
         /// A part of the error message.
         var words: String {
             switch self {
-            case .refusal, .error, .cancelledMeanwhile: "refused"
+            case .refusal, .error: "refused"
             case .badSettings: "minimumVersion"
             case .noVerdict: "did not decide about the certificate"
             case .silence: "0.05 seconds"
-            case .disconnectedMeanwhile, .ignoredCancellation: "closed"
+            case .disconnectedMeanwhile, .cancelledMeanwhile, .ignoredCancellation: "closed"
             case .noOneDecides: "pass trust"
             }
         }

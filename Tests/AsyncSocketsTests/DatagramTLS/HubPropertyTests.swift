@@ -58,7 +58,8 @@ private final class HubSchedule {
     init(seed: UInt64) throws {
         dice = SeededGenerator(seed: seed)
         listener = try DatagramListener(
-            address: .loopback("0.0.0.0"), dtls: TestCertificates.server(), maximumPeers: Int.random(in: 3...8, using: &dice), idleTimeout: nil
+            address: .loopback("0.0.0.0"), dtls: TestCertificates.server(), maximumPeers: Int.random(in: 3...8, using: &dice),
+            idleTimeout: nil
         ) { $0.firstRetransmission = .seconds(60) }
         listener.maximumHandshakes = Int.random(in: 1...6, using: &dice)
     }
@@ -207,7 +208,9 @@ private final class HubSchedule {
 
     /// A client that is served begins anew from its port, and falls silent.
     private func restartEstablished() async throws {
-        guard let index = established.indices.randomElement(using: &dice), silent.count < listener.maximumHandshakes else { return }
+        guard let index = established.indices.randomElement(using: &dice), silent.count < listener.maximumHandshakes else {
+            return
+        }
         let served = established.remove(at: index)
         steps.append("\(served.source) was served, and begins again")
         let hello = try await sayHello(on: served.client.socket, isAdmitted: true)

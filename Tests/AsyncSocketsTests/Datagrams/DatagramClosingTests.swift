@@ -79,7 +79,9 @@ import Testing
         #expect(socket.pendingSendByteCount == 0)
     }
 
-    @Test(arguments: [SocketAddress.Family.ipv4, .ipv6]) func thePreferredFamilyIsSentTo(family: SocketAddress.Family) async throws {
+    @Test(arguments: [SocketAddress.Family.ipv4, .ipv6]) func thePreferredFamilyIsSentTo(family: SocketAddress.Family)
+        async throws
+    {
         let other = AsyncUDPSocket()
         try other.bind(toPort: 0)
         let (socket, port) = (AsyncUDPSocket(), other.localPort)

@@ -35,9 +35,10 @@ import Testing
     }
 
     /// Nothing is sent, nothing fails, and all of it leaves later, in order.
-    @Test(arguments: [
-        (EAGAIN, DatagramSendReport.Rest.wouldBlock), (ENOBUFS, .exhausted), (ENOMEM, .exhausted),
-    ], [1, 2, 100])
+    @Test(
+        arguments: [
+            (EAGAIN, DatagramSendReport.Rest.wouldBlock), (ENOBUFS, .exhausted), (ENOMEM, .exhausted),
+        ], [1, 2, 100])
     func aKernelWithoutRoomTakesThemLater(refusal: (errno: Int32, rest: DatagramSendReport.Rest), count: Int) throws {
         let parties = try Parties()
         let payloads = Array(Self.payloads.prefix(count))
@@ -69,7 +70,8 @@ import Testing
         let isExpected = try refusing([.recvmmsg], with: errno) {
             switch (parties.peer.receiver.receive(from: parties.peer.descriptor), errno) {
             case (.wouldBlock, EAGAIN), (.exhausted, ENOBUFS), (.exhausted, ENOMEM): true
-            case (.denied(let error, pause: 0.05, isFirst: true), EACCES), (.denied(let error, pause: 0.05, isFirst: true), EPERM),
+            case (.denied(let error, pause: 0.05, isFirst: true), EACCES),
+                (.denied(let error, pause: 0.05, isFirst: true), EPERM),
                 (.denied(let error, pause: 0.05, isFirst: true), EIO):
                 error.errno == errno
             default: false
