@@ -69,6 +69,9 @@ class DatagramChannel {
     /// The ClientHello with which a listener has made the socket of a peer.
     func takeHello() -> [UInt8]? { nil }
 
+    /// The handshake of DTLS is complete.
+    func noteSecured() {}
+
     /// A datagram that has no destination goes there, and others are not known.
     var fixedPeer: InternetAddress? { nil }
 

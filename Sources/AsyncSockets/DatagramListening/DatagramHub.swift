@@ -10,7 +10,7 @@
 //     without a word to the new one. A repetition of an earlier one does not.
 //  4. The hub leaves its loop when it accepts nothing more and the last peer has gone. The descriptors close
 //     with the last socket that has them.
-//  5. If receiving fails for good, the listener closes, and the socket of each peer closes with the error.
+//  5. If receiving fails permanently, the listener closes, and the socket of each peer closes with the error.
 //  6. The rate limit does not apply to DTLS peers whose handshake is complete. Otherwise datagrams from the
 //     same address could stop their data.
 //  7. Receiving is confined to the loop; the table has a lock, since sockets close anywhere.
@@ -33,7 +33,7 @@ final class DatagramHub: EventHandler {
         let coalesces: Bool
         /// Makes the socket of a peer. On the loop.
         let accept: @Sendable (PeerChannel, PeerKey) -> DatagramConnection
-        /// Called on the loop when receiving has failed for good: no new peers will appear.
+        /// Called on the loop when receiving has failed permanently: no new peers will appear.
         let failed: @Sendable () -> Void
     }
 
@@ -76,7 +76,7 @@ final class DatagramHub: EventHandler {
 
     var isAccepting: Bool { state.withLock { $0.isAccepting } }
 
-    /// Why receiving has failed for good.
+    /// Why receiving has failed permanently.
     var failure: AsyncSocketError? { state.withLock { $0.failure } }
 
     var maximumPeers: Int {
@@ -286,8 +286,9 @@ final class DatagramHub: EventHandler {
         earlier?.connection.post(.replaced)
         if let evicted { evict(evicted) }
         let channel = PeerChannel(
-            port.descriptor, key, from: port.source(for: datagram.arrival), mailbox, handshake: handshake
-        ) { [weak self] in self?.forget(key, mailbox, handshake) }
+            port.descriptor, key, from: port.source(for: datagram.arrival), mailbox, handshake: handshake,
+            secured: { [weak self] in if let handshake { self?.noteHandshake(handshake) } },
+            left: { [weak self] in self?.forget(key, mailbox, handshake) })
         let connection = setup.accept(channel, key)
         let digests = (earlier.map { $0.earlierDigests + [$0.helloDigest].compactMap(\.self) } ?? []).suffix(Self.digestLimit)
         let peer = ListenerPeer(

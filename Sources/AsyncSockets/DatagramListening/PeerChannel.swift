@@ -25,23 +25,25 @@ final class PeerChannel: DatagramChannel {
     /// The number of the peer's handshake; `nil` without DTLS.
     let handshake: HandshakeNumber?
     private var hasHello: Bool
+    private let secured: @Sendable () -> Void
     private let left: @Sendable () -> Void
 
     /// - Parameters:
     ///   - source: The address from which it sends.
     ///   - handshake: The number of the handshake, whose ClientHello with a cookie is the first datagram;
     ///     `nil` without DTLS.
+    ///   - secured: Called on the loop when the handshake is complete.
     ///   - left: Called when the socket has closed.
     init(
         _ descriptor: DatagramDescriptor, _ key: PeerKey, from source: DatagramSource?, _ mailbox: PeerMailbox,
-        handshake: HandshakeNumber?, left: @escaping @Sendable () -> Void
+        handshake: HandshakeNumber?, secured: @escaping @Sendable () -> Void, left: @escaping @Sendable () -> Void
     ) {
         self.key = key
         self.source = source
         self.mailbox = mailbox
         self.handshake = handshake
         hasHello = handshake != nil
-        self.left = left
+        (self.secured, self.left) = (secured, left)
         super.init(descriptor, maximumSize: 1, coalesces: false)
     }
 
@@ -67,6 +69,9 @@ final class PeerChannel: DatagramChannel {
         hasHello = false
         return mailbox.take().map { Array($0.bytes) }
     }
+
+    // Not when the peer's task runs: the program decides when that is, and its executor may be busy.
+    override func noteSecured() { secured() }
 
     // The listener takes the errors of the descriptor, and tells the peer that they are about.
 

@@ -127,6 +127,7 @@ final class DatagramUpgrade {
                 lentWork = work
                 return perform(work)
             case .complete:
+                channel.noteSecured()
                 didSecure(layer, peer, input, output)
                 return nil
             case .failed(let error): return AsyncSocketError(error, operation: "startDTLS")
