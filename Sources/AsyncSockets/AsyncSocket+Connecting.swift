@@ -10,7 +10,7 @@ extension AsyncSocket {
     /// one before it or as soon as one fails. The first to connect wins, and the others are cancelled. Then
     /// the delegate gets `socket(_:didConnectToHost:port:)`, or `socketDidDisconnect(_:withError:)` with
     /// `.hostNotFound`, `.noUsableAddress`, `.connectFailed` (its message names every address),
-    /// `.connectionReset` when the peer accepts and resets at once, or `.connectTimeout`. You may queue
+    /// `.connectionReset` when the peer accepts and resets immediately, or `.connectTimeout`. You may queue
     /// reads, writes and `startTLS` before that. `disconnect()` ends the attempt at any time. `isIPv4Enabled`
     /// and the like count as they are at the call.
     ///

@@ -77,8 +77,8 @@ extension AsyncSocketError {
         return names.filter { families.contains($0.key) }.map(\.value).joined(separator: " and ")
     }
 
-    /// Every address failed. `errno` is from the last connection that was reset as soon as it was made, or
-    /// else from the last failure that says something about the host and not about this machine.
+    /// Every address failed. If a peer accepted a connection and reset it immediately, `errno` is from the
+    /// last such connection. Otherwise it is from the last failure that the host or the network has caused.
     init(failedAttempts: [(address: SocketAddress, error: SystemError)], destination: String) {
         let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.error.about($0.address))" }
         let more = failedAttempts.count - named.count
@@ -86,7 +86,7 @@ extension AsyncSocketError {
         if let reset = failedAttempts.last(where: { $0.error.isReset }) {
             self.init(
                 .connectionReset, blame: .peer, operation: "connect",
-                message: "\(destination) reset the connection as soon as it was made (\(list))", errno: reset.error.errno)
+                message: "\(destination) accepted the connection and reset it immediately (\(list))", errno: reset.error.errno)
             return
         }
         let telling = failedAttempts.last { !$0.error.isLocal } ?? failedAttempts.last
@@ -107,7 +107,7 @@ extension SystemError {
         call != "connect" || isFamilyMissing || errno == ENETUNREACH || errno == EINVAL
     }
 
-    /// True when the connection was made, and the peer reset it right away. A port without a listener is
+    /// True when the peer accepted the connection and reset it immediately. A port without a listener is
     /// ECONNREFUSED.
     fileprivate var isReset: Bool { call == "connect" && (errno == ECONNRESET || errno == EPIPE) }
 }

@@ -180,7 +180,7 @@ extension AsyncSocket {
     ///
     /// The loop ends with an error that waiting cannot change: `CancellationError`, `.deadlineExceeded`, an
     /// error that `configure`, `trust` or `onFailure` throws, and errors of the caller, such as a bad port.
-    /// After other errors it connects again, also when a certificate fails, which may be replaced.
+    /// After other errors it connects again, also if a certificate fails: the server may replace it.
     ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address. A name is resolved before each attempt.
@@ -193,8 +193,8 @@ extension AsyncSocket {
     ///     limit.
     ///   - backOff: The time between attempts, from half a second to a minute by default.
     ///   - configure: Sets what each socket needs before it connects: options, a logger.
-    ///   - onFailure: Gets the error of each failed attempt and the time until the next one, in a separate
-    ///     task, which the deadline cancels. Nil: errors are logged as warnings, one a second of each kind.
+    ///   - onFailure: Called with the error of each failed attempt and the time until the next one, in a
+    ///     separate task that the deadline cancels. Nil: errors are logged, one a second of each kind.
     /// - Returns: The connections, as an asynchronous sequence without an end.
     public static func reconnecting(
         to host: String, port: some BinaryInteger & Sendable, via interface: String? = nil, proxy: Proxy? = nil,

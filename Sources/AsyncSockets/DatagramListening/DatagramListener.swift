@@ -158,10 +158,10 @@ public final class DatagramListener: Sendable {
 
     /// How many peers may shake hands at a time: 4,096 by default, at least 1.
     ///
-    /// At the limit a new client replaces another one: the oldest handshake of the source with the most
-    /// handshakes fails with `.tooManyHandshakes`, and is counted in `refusedCount`. So a source cannot shut
-    /// out other sources. A source is an IPv4 address or a `/64` of IPv6. A lower limit closes nothing; until
-    /// enough handshakes have completed or failed, strangers are dropped.
+    /// At the limit, a new client replaces the oldest handshake of the source with the most handshakes. The
+    /// replaced handshake fails with `.tooManyHandshakes` and is counted in `refusedCount`, so a source
+    /// cannot shut out other sources. A source is an IPv4 address or an IPv6 `/64`. Lowering the limit closes
+    /// nothing: new clients are dropped until enough handshakes have completed or failed.
     public var maximumHandshakes: Int {
         get { hub.maximumHandshakes }
         set { hub.maximumHandshakes = newValue }

@@ -22,7 +22,7 @@ final class DatagramPort {
         bound = descriptor.localAddress.map { InternetAddress($0) }
     }
 
-    /// Where replies to a datagram have to say that they leave from; nil: they leave from there anyway.
+    /// The source address to set in replies to a datagram; `nil` if the kernel's default is already right.
     func source(for arrival: DatagramArrival) -> DatagramSource? {
         guard let source = arrival.replySource, source.interfaceIndex == 0, let address = source.address, let bound,
             bound.hasHost(of: address)

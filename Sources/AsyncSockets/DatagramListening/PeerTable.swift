@@ -31,7 +31,7 @@ struct PeerTable {
     var maximumPeers: Int
     var maximumHandshakes = 4096
     var isAccepting = true
-    /// Why receiving has failed for good.
+    /// Why receiving has failed permanently.
     var failure: AsyncSocketError?
     var registration: LoopRegistration?
 

@@ -54,7 +54,7 @@ final class DatagramJournal {
             "receiving was refused and will be retried", metadata: log.name(peer: peer).merging(["reason": "\(error)"]) { $1 })
     }
 
-    /// Logs that the socket closes because receiving has failed for good. A task that is sending would not
+    /// Logs that the socket closes because receiving has failed permanently. A task that is sending would not
     /// see the error.
     func noteEndOfReceiving(_ error: SystemError, peer: SocketAddress?) {
         logger.error(

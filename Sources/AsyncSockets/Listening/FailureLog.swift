@@ -2,8 +2,8 @@ internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 
-/// Logs the failed connections of a listener or of a client that reconnects: at most one line a second of a
-/// kind, so that peers cannot fill the log. The others are counted, and logged at the level `debug`.
+/// Logs the failed connections of a listener or of a reconnecting client. At most one failure of each kind is
+/// logged per second, so that peers cannot fill the log. Others are counted and logged at `debug`.
 final class FailureLog: Sendable {
     /// How far a connection has come.
     enum Stage: String {
@@ -15,8 +15,7 @@ final class FailureLog: Sendable {
         var level: Logger.Level { self == .handshake ? .notice : .warning }
 
         var message: Logger.Message {
-            self == .connecting
-                ? "an attempt to connect has failed, and another one follows" : "the task of a connection has failed"
+            self == .connecting ? "connecting failed and will be retried" : "the task of a connection has failed"
         }
     }
 

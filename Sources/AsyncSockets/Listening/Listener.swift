@@ -4,8 +4,8 @@
 //  2. After `close` no connection reaches the delegate: those on their way are closed.
 //  3. Its end is delivered once, when the last of its acceptors has ended.
 //  4. It accepts, and delivers, only after the end of what its socket did before.
-//  5. If accepting fails for good on one address, the whole listener closes with the error: a listener that
-//     serves only some of its addresses looks healthy.
+//  5. If accepting fails permanently on one address, the whole listener closes with the error: a listener
+//     that serves only some of its addresses looks healthy.
 
 internal import Glibc
 internal import Logging
@@ -34,7 +34,7 @@ final class Listener: Sendable {
         var isClosed = false
         var hasLost = false
         var isEndDelivered = false
-        /// Why accepting has failed for good.
+        /// Why accepting has failed permanently.
         var failure: AsyncSocketError?
         /// Itself, from `close()` to its end: its socket may be busy with something else by then.
         var ending: Listener?
@@ -61,7 +61,7 @@ final class Listener: Sendable {
     /// True until `close()` is called.
     var isOpen: Bool { state.withLock { !$0.isClosed } }
 
-    /// Why accepting has failed for good; `nil` while it works, and after `close()`.
+    /// Why accepting has failed permanently; `nil` while it works, and after `close()`.
     var failure: AsyncSocketError? { state.withLock { $0.failure } }
 
     /// True once it accepts: the end of what the socket did before is delivered.
@@ -188,7 +188,7 @@ final class Listener: Sendable {
         deliverPause(.refused(AsyncSocketError(reason, operation: "accept")), seconds)
     }
 
-    /// On the loop: accepting has failed for good.
+    /// On the loop: accepting has failed permanently.
     private func fail(with reason: SystemError) {
         let isFirst = state.withLock { state in
             guard !state.isClosed, state.failure == nil else { return false }

@@ -226,8 +226,8 @@ final class Reception<Arrival: Sendable>: Sendable {
 
     /// Returns when no task serves a connection any more, and none accepts. Call `stop` before.
     ///
-    /// In a task that serves a connection, returns immediately, because the task would wait for itself. If the
-    /// calling task is cancelled, cuts all connections and returns without waiting for them.
+    /// In a task that serves a connection, returns immediately, because the task would wait for itself. If
+    /// the calling task is cancelled, cuts all connections and returns without waiting for them.
     nonisolated(nonsending) func ended() async {
         if ServedTask.isNeeded(by: self) { return }
         let number = state.withLock { state in

@@ -9,7 +9,7 @@ extension HandshakeWaiter {
     /// While `trust` decides, the deadline, a cancellation and the end of the connection still end the wait.
     /// The decision is then cancelled, and has no effect.
     ///
-    /// - Parameter post: Takes the news to the upgrade.
+    /// - Parameter post: Passes events to the upgrade.
     nonisolated(nonsending) func session(
         _ operation: OperationKind, _ limit: OperationLimit, from owner: any OperationOwner,
         _ trust: (@Sendable (PeerTrust) async throws -> Bool)?, post: @escaping @Sendable (UpgradeNews) -> Void

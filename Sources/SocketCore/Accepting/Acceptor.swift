@@ -35,7 +35,7 @@ package final class Acceptor: EventHandler, Sendable {
         ///   - paused: Descriptors or memory have run out.
         ///   - refused: accept4(2) fails for another reason, and is tried again.
         ///   - full: The quota has no permit, and accepting goes on once it has one.
-        ///   - failed: accept4(2) has failed for good; `closed` follows.
+        ///   - failed: accept4(2) has failed permanently; `closed` follows.
         package init(
             accepted: @escaping @Sendable (_ connection: SocketDescriptor, _ peer: SocketAddress) -> Void,
             paused: @escaping @Sendable (_ reason: SystemError, _ seconds: Double) -> Void,
@@ -69,7 +69,7 @@ package final class Acceptor: EventHandler, Sendable {
         var phase = Phase.bound
         var failing = FailingCall()
         var skippedCount = 0
-        /// Why accepting has failed for good.
+        /// Why accepting has failed permanently.
         var failure: SystemError?
         var registration: LoopRegistration?
     }

@@ -1,11 +1,11 @@
 internal import COpenSSL
 
-/// The alert with which OpenSSL's server of TLS 1.2 or DTLS 1.2 closes a connection after its Finished,
-/// with another description.
+/// Replaces the description in the alert that OpenSSL's TLS 1.2 or DTLS 1.2 server sends after its Finished.
 ///
-/// OpenSSL has no call to send a chosen alert, and alerts are encrypted by then. So its record is opened with
-/// the keys of the connection, and sealed again under the same number and nonce. OpenSSL's own record never
-/// leaves. Suites with CBC are left out: their records stay as they are.
+/// OpenSSL cannot send an alert of our choice, and alerts are already encrypted at this point. So this type
+/// decrypts OpenSSL's record with the connection's keys, and encrypts the new alert with the same number and
+/// nonce. Reusing the nonce is safe because OpenSSL's own record is never sent. Records of CBC suites are
+/// sent unchanged.
 struct SealedAlert {
     private let cipher: OpaquePointer
     private let isCCM: Bool
@@ -134,13 +134,13 @@ struct SealedAlert {
             }
             guard EVP_CipherInit_ex(context, cipher, nil, nil, nil, direction) == 1,
                 control(EVP_CTRL_AEAD_SET_IVLEN, nonce.count, nil),
-                // CCM has to know how long the tag will be.
+                // CCM needs the length of the tag in advance.
                 seals && !isCCM || control(EVP_CTRL_AEAD_SET_TAG, tagSize, seals ? nil : tag.baseAddress),
                 key.withBytes({ bytes in
                     EVP_CipherInit_ex(
                         context, nil, nil, bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), nonce, direction) == 1
                 }),
-                // And how long the text will be. It verifies the tag with the text, others at the end.
+                // CCM needs the length of the text too, and checks the tag with the text; others at the end.
                 !isCCM || pass(nil, to: nil, text.count), pass(authenticated, to: nil, authenticated.count),
                 result.withUnsafeMutableBufferPointer({ pass(text, to: $0.baseAddress, text.count) })
             else { return false }

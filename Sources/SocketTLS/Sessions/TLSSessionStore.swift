@@ -45,8 +45,8 @@ public final class TLSSessionMemory: TLSSessionStore {
         var count = 0
         /// The number of the last use of each key.
         private var lastUses: [TLSSessionKey: UInt64] = [:]
-        /// The uses in their order, also those that were not the last one of their key: to look for a key
-        /// here would take time for all keys.
+        /// All uses, oldest first, including outdated ones: removing the previous use of a key would take
+        /// time proportional to the number of keys.
         private var uses: ArraySlice<(key: TLSSessionKey, number: UInt64)> = []
         private var useCount: UInt64 = 0
 

@@ -12,7 +12,8 @@ import Testing
 @Suite(.timeLimit(.patient)) struct CutAfterFlightTests {
     private static let rounds = 100
 
-    /// Forwards between clients and a server until the flight of the client has come, and ends the connection.
+    /// Forwards between clients and a server until the flight of the client has come, and ends the
+    /// connection.
     private func cut(_ listener: RawSocket, serverPort: UInt16) -> Task<Void, any Error> {
         Task.detached(executorPreference: TestThreads()) {
             for _ in 0..<Self.rounds {
