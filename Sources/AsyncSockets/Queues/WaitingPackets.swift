@@ -28,6 +28,7 @@ struct WaitingPackets<Packet: WaitingPacket>: ~Copyable {
     private var waiterDeadline = Deadline.never
 
     var isEmpty: Bool { packets.isEmpty && countBeforeMarker == .max }
+    var count: Int { packets.count }
 
     @inline(__always)
     mutating func append(_ packet: consuming Packet) {

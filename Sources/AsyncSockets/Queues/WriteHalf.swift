@@ -230,8 +230,14 @@ final class WriteHalf {
     /// True when `count` more bytes would be too many. Bytes that can be sent do not count, nor do files, and
     /// one write alone is never too much.
     func wouldExceed(_ limit: Int, with count: Int) -> Bool {
-        waitingMemoryByteCount > 0 && count > limit - waitingMemoryByteCount
+        waitingMemoryByteCount > 0 && count > limit - waitingMemoryByteCount - overhead
     }
+
+    /// The memory of the packets themselves. The first ones do not count, so that a small limit can be given
+    /// in bytes of data.
+    private var overhead: Int { max(0, packets.count - Self.uncountedPackets) * MemoryLayout<WritePacket>.stride }
+
+    static let uncountedPackets = 1024
 
     /// True when fewer bytes than `mark` would wait with the bytes of `packet`: its task need not wait for
     /// them. For a file it does: what is not sent yet can still be changed.

@@ -60,6 +60,22 @@ import Testing
         #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
     }
 
+    /// Millions of tiny writes take memory beside their bytes.
+    @Test func manyTinyWritesAreBoundedToo() async throws {
+        let link = try await Link.make()
+        link.client.maximumPendingWriteBytes = .bytes(Self.more + (4 << 20))
+        link.client.write(Data(count: Self.more), tag: -1)
+        // The kernels take a part of the first write. The others have a third of a mebibyte, and take 24
+        // times that.
+        for tag in 0..<300_000 { link.client.write(Data(count: 1), tag: tag) }
+        #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
+        let few = try await Link.make()
+        few.client.maximumPendingWriteBytes = .mebibytes(1)
+        for tag in 0..<1000 { few.client.write(Data(count: 1), tag: tag) }
+        few.server.readData(toLength: 1000, withTimeout: .patient, tag: 0)
+        #expect(try await few.atServer.readData().count == 1000)
+    }
+
     @Test func filesDoNotCountForTheLimit() async throws {
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = 10
