@@ -182,7 +182,11 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     private func serveAfterEnd(_ message: Message) {
         switch message {
         case .predecessorIsClosed: closed.reach()
-        case .predecessorHasEnded, .adopt: outlet.isHeldBack = false
+        case .predecessorHasEnded: outlet.isHeldBack = false
+        case .adopt:
+            outlet.isHeldBack = false
+            let observer = record.withLock { $0.claims.isDisconnected } ? nil : configuration.value.observer
+            ConnectionObservation.deliverUnkept(log.observed(record.remoteAddress), data.carried, to: observer)
         case .awaitEnd(let waiter): waiter.complete(.success(()))
         case .changeDelegateQueue: outlet.changeQueue()
         case .perform(let body): AsyncSocket.call(body, with: nil)
@@ -238,19 +242,16 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     func serveRequests() { pumpIfNeeded() }
-
     func endCallbacks() {
         outlet.collector.close()
         sendWritten()
         if data.needsPump { askForTurn() }
     }
-
     /// On the loop: the job of a task is over.
     func codeHasReturned() {
         outlet.collector.close()
         post(.flush)
     }
-
     private func sendWritten() { if phase.isEstablished, isOpenForData { data.flush() } }
     func publishProgress() { board.publish(data.progress) }
 

@@ -92,6 +92,16 @@ extension ConnectionObservation {
         observer?.acceptingDidPause(pause)
     }
 
+    /// The last reference to an accepted socket was released on another thread before its connection began.
+    /// The observer gets what it gets when the delegate does not keep the socket.
+    static func deliverUnkept(
+        _ connection: ObservedConnection, _ carried: CarriedBytes, to observer: (any SocketObserver)?
+    ) {
+        guard connection.role == .server, let observer, let peer = connection.peer else { return }
+        deliver(.notKept, of: peer, to: observer)
+        ConnectionObservation(connection, by: observer).end(nil, refusing: nil, carried)
+    }
+
     static func deliver(_ loss: AcceptLoss, of peer: SocketAddress, to observer: (any SocketObserver)?) {
         observer?.didLoseAcceptedConnection(from: peer, loss)
     }

@@ -1,10 +1,13 @@
-import AsyncSockets
 import AsyncSocketsTesting
 import Dispatch
 import FoundationEssentials
+import SocketBuffers
+import SocketCore
 import SocketTestSupport
 import SocketTestTraits
 import Testing
+
+@testable import AsyncSockets
 
 /// What an observer learns of a listener.
 @Suite(.timeLimit(.patient)) struct AcceptObserverTests {
@@ -52,6 +55,37 @@ import Testing
             return
         }
         withExtendedLifetime(delegate) {}
+    }
+
+    /// Another thread releases it after the listener has looked, and before the connection begins.
+    @Test func aSocketThatIsReleasedBeforeItBeginsIsLostAndHasAnEndToo() async throws {
+        let observer = ObservationRecorder()
+        let loop = try EventLoop()
+        let arrived = Locked<AcceptedConnection?>(nil)
+        let setup = Listener.Setup(
+            loop: loop, options: SocketOptionSet(), quota: AcceptQuota(loop: loop), logger: AsyncSocket().logger,
+            observer: nil,
+            accepted: { descriptor, peer, listener in
+                let accepted = AcceptedConnection(descriptor: descriptor, peer: peer, listener: listener)
+                arrived.withLock { $0 = accepted }
+            }, ended: { _ in })
+        let listener = try Listener.listen(on: [.loopback()], setup)
+        listener.start()
+        let client = try RawSocket.connected(to: try #require(listener.localAddress))
+        try await eventually("it has arrived") { arrived.withLock { $0 != nil } }
+        let accepted = try #require(arrived.withLock { $0.take() })
+        let model = AsyncSocket()
+        model.observer = observer
+        var socket: AsyncSocket? = try model.makeChild(nil)
+        let connection = try #require(try socket?.prepare(accepted))
+        socket = nil
+        connection.begin(with: accepted.descriptor)
+        let told = await observer.untilEnds(1)
+        guard told.count == 3, case .lost(try client.localAddress, .notKept) = told.first else {
+            Issue.record("\(told)")
+            return
+        }
+        listener.close()
     }
 
     @Test func aConnectionForAListenerWithoutADelegateIsLost() async throws {
