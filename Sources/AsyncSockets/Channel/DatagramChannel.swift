@@ -112,6 +112,9 @@ class DatagramChannel {
         if let retry = output.retry, retry <= now { output = .ready }
     }
 
+    /// Why receiving pauses now, here or at the listener of a peer.
+    var currentDenial: SystemError? { denial }
+
     /// A denial that has not been reported yet.
     func takeNewDenial() -> SystemError? {
         defer { hasNewDenial = false }

@@ -170,12 +170,17 @@ final class DatagramHub: EventHandler {
             guard port.isReady, left > 0 else { return }
             left -= 1
             switch port.receiver.receive(from: port.descriptor) {
-            case .received(let mayHaveMore): port.isReady = mayHaveMore
-            case .wouldBlock: port.isReady = false
+            case .received(let mayHaveMore):
+                port.isReady = mayHaveMore
+                port.note(nil)
+            case .wouldBlock:
+                port.isReady = false
+                port.note(nil)
             case .refused: reportErrors(of: port)
             case .exhausted: pause(port, for: SocketDescriptor.shortageSeconds)
             case .denied(let error, let seconds, let isFirst):
                 pause(port, for: seconds)
+                port.note(error)
                 if isFirst {
                     setup.logger.warning("receiving was refused and will be retried", metadata: ["reason": "\(error)"])
                 }
@@ -287,6 +292,7 @@ final class DatagramHub: EventHandler {
         if let evicted { evict(evicted) }
         let channel = PeerChannel(
             port.descriptor, key, from: port.source(for: datagram.arrival), mailbox, handshake: handshake,
+            denial: port.denial,
             secured: { [weak self] in if let handshake { self?.noteHandshake(handshake) } },
             left: { [weak self] in self?.forget(key, mailbox, handshake) })
         let connection = setup.accept(channel, key)

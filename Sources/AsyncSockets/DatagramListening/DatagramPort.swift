@@ -11,6 +11,9 @@ final class DatagramPort {
     let replies = PreBuffer()
     @exclusivity(unchecked) var addresses: [(count: Int, peer: InternetAddress, source: DatagramSource?)] = []
     @exclusivity(unchecked) var isReady = true
+    /// Why receiving pauses now. Peers have it too: a timeout is not their fault meanwhile.
+    let denial = Locked<SystemError?>(nil)
+    @exclusivity(unchecked) private var isDenied = false
     /// When to receive again; set where no event will announce datagrams.
     @exclusivity(unchecked) var retry: Deadline?
 
@@ -20,6 +23,13 @@ final class DatagramPort {
         receiver.localPort = descriptor.localAddress?.port ?? 0
         sender = DatagramSender(for: descriptor)
         bound = descriptor.localAddress.map { InternetAddress($0) }
+    }
+
+    func note(_ denial: SystemError?) {
+        // Nearly always nothing is denied, and nothing was.
+        guard denial != nil || isDenied else { return }
+        isDenied = denial != nil
+        self.denial.withLock { $0 = denial }
     }
 
     /// The source address to set in replies to a datagram; `nil` if the kernel's default is already right.

@@ -25,6 +25,7 @@ final class PeerChannel: DatagramChannel {
     /// The number of the peer's handshake; `nil` without DTLS.
     let handshake: HandshakeNumber?
     private var hasHello: Bool
+    private let listenersDenial: Locked<SystemError?>
     private let secured: @Sendable () -> Void
     private let left: @Sendable () -> Void
 
@@ -32,18 +33,20 @@ final class PeerChannel: DatagramChannel {
     ///   - source: The address from which it sends.
     ///   - handshake: The number of the handshake, whose ClientHello with a cookie is the first datagram;
     ///     `nil` without DTLS.
+    ///   - denial: Why the listener does not receive now.
     ///   - secured: Called on the loop when the handshake is complete.
     ///   - left: Called when the socket has closed.
     init(
         _ descriptor: DatagramDescriptor, _ key: PeerKey, from source: DatagramSource?, _ mailbox: PeerMailbox,
-        handshake: HandshakeNumber?, secured: @escaping @Sendable () -> Void, left: @escaping @Sendable () -> Void
+        handshake: HandshakeNumber?, denial: Locked<SystemError?>, secured: @escaping @Sendable () -> Void,
+        left: @escaping @Sendable () -> Void
     ) {
         self.key = key
         self.source = source
         self.mailbox = mailbox
         self.handshake = handshake
         hasHello = handshake != nil
-        (self.secured, self.left) = (secured, left)
+        (listenersDenial, self.secured, self.left) = (denial, secured, left)
         super.init(descriptor, maximumSize: 1, coalesces: false)
     }
 
@@ -72,6 +75,8 @@ final class PeerChannel: DatagramChannel {
 
     // Not when the peer's task runs: the program decides when that is, and its executor may be busy.
     override func noteSecured() { secured() }
+
+    override var currentDenial: SystemError? { listenersDenial.withLock { $0 } }
 
     // The listener takes the errors of the descriptor, and tells the peer that they are about.
 

@@ -351,7 +351,7 @@ final class DatagramService {
             }
         }
         // While the kernel refuses to receive, a timeout is not the peer's fault.
-        let denial = channels.lazy.compactMap(\.denial).first.map { AsyncSocketError($0, operation: "receive") }
+        let denial = channels.lazy.compactMap(\.currentDenial).first.map { AsyncSocketError($0, operation: "receive") }
         output.expire(at: now)
         input.expire(at: now, denial)
         if let error = upgrade?.expire(at: now) { return close(denial ?? error) }

@@ -74,8 +74,9 @@ import Testing
     }
 
     /// The peer is not to blame.
-    @Test(arguments: [ENOSYS, EACCES]) func aReceiveThatIsRefusedNamesTheCallAtItsLimit(errno: Int32) async throws {
-        let (status, output) = try await ProbeProcess.run(["refused", "receive-soon", "\(errno)"])
+    @Test(arguments: ["receive-soon", "peer-soon"], [ENOSYS, EACCES])
+    func aReceiveThatIsRefusedNamesTheCallAtItsLimit(user: String, errno: Int32) async throws {
+        let (status, output) = try await ProbeProcess.run(["refused", user, "\(errno)"])
         #expect(status == 0, "\(output)")
     }
 

@@ -64,6 +64,11 @@ enum RefusalProbe {
             let listener = try DatagramListener(port: 0, interface: "127.0.0.1")
             try refuse(CSeccomp_recvmmsg, number)
             return try error { try await listener.run { _ in } }
+        case "peer-soon":
+            let listener = try DatagramListener(port: 0, interface: "127.0.0.1")
+            let peerErrors = Mailbox<(any Error)?>()
+            Task { try await servePeer(of: listener, number, peerErrors, timeout: .seconds(1)) }
+            return try required(peerErrors.next())
         case "peer":
             let listener = try DatagramListener(port: 0, interface: "127.0.0.1")
             let peerErrors = Mailbox<(any Error)?>()
@@ -77,7 +82,7 @@ enum RefusalProbe {
 
     /// A peer is being served when the refusals begin.
     private static func servePeer(
-        of listener: DatagramListener, _ number: CInt, _ peerErrors: Mailbox<(any Error)?>
+        of listener: DatagramListener, _ number: CInt, _ peerErrors: Mailbox<(any Error)?>, timeout: Duration? = nil
     ) async throws {
         let client = AsyncUDPSocket()
         try await client.send(Data([1]), to: "127.0.0.1", port: listener.localPort)
@@ -86,7 +91,7 @@ enum RefusalProbe {
             try refuse(CSeccomp_recvmmsg, number)
             try await client.send(Data([2]), to: "127.0.0.1", port: listener.localPort)
             do {
-                _ = try await socket.receive()
+                _ = try await socket.receive(timeout: timeout)
                 peerErrors.put(nil)
             } catch {
                 peerErrors.put(error)
