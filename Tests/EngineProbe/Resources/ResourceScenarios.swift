@@ -78,15 +78,22 @@ enum ResourceScenarios {
         reading.disconnect()
         try reset(port)
         if let certificates {
-            _ = try? await connected(to: port, certificates.stranger)
+            try await expectRefusal { _ = try await connected(to: port, certificates.stranger) }
             var asking = certificates.client
             asking.trustEvaluation = .delegate
             let refusing = AsyncSocket()
             try await refusing.connect(to: "127.0.0.1", port: port)
-            _ = try? await refusing.startTLS(settings: asking) { _ in false }
+            try await expectRefusal { try await refusing.startTLS(settings: asking) { _ in false } }
+            guard !refusing.isConnected else { throw ProbeFailure(description: "open after a refusal") }
         }
         await listener.shutdown(within: .zero)
         try await running.value
+    }
+
+    /// Throws when TLS begins with a peer that is not trusted.
+    private static func expectRefusal(_ body: () async throws -> Void) async throws {
+        do { try await body() } catch let error as AsyncSocketError where error.code == .tls { return }
+        throw ProbeFailure(description: "TLS with a peer that is not trusted")
     }
 
     /// A peer that sends part of a message and then resets the connection.
