@@ -1,6 +1,5 @@
 internal import AsyncSockets
 internal import AsyncSocketsTesting
-internal import Dispatch
 internal import Foundation
 internal import SocketBuffers
 internal import SocketCore
@@ -13,19 +12,9 @@ enum BusyProbe {
 
     /// - Parameter way: How the busy ones read or write.
     static func run(_ way: String) throws {
-        let outcome = Locked<Result<Void, any Error>?>(nil)
-        let done = DispatchSemaphore(value: 0)
-        Task {
-            do {
-                for yields in [false, true] { try await Trial(way: way, yields: yields).run() }
-                outcome.withLock { $0 = .success(()) }
-            } catch {
-                outcome.withLock { $0 = .failure(error) }
-            }
-            done.signal()
+        try waitForTask {
+            for yields in [false, true] { try await Trial(way: way, yields: yields).run() }
         }
-        done.wait()
-        try outcome.withLock { $0 }?.get()
     }
 
     private final class Trial: Sendable {

@@ -11,19 +11,9 @@ enum HeldLoopProbe {
 
     static func run() throws {
         guard EventLoop.usableProcessors > 1 else { return print("there is one loop, and all wait for it") }
-        let outcome = Locked<Result<Void, any Error>?>(nil)
-        let done = DispatchSemaphore(value: 0)
-        Task {
-            do {
-                try await connectBesideAHeldLoop()
-                outcome.withLock { $0 = .success(()) }
-            } catch {
-                outcome.withLock { $0 = .failure(error) }
-            }
-            done.signal()
+        try waitForTask {
+            try await connectBesideAHeldLoop()
         }
-        done.wait()
-        try outcome.withLock { $0 }?.get()
     }
 
     private static func connectBesideAHeldLoop() async throws {

@@ -30,30 +30,16 @@ import Testing
         return socket
     }
 
-    /// Echoes, in a task, until the listener ends.
-    private static func echo(_ listener: DatagramListener) -> Task<Void, any Error> {
-        Task {
-            try await listener.run { socket in
-                for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
-            }
-        }
-    }
-
-    private static func ask(_ client: AsyncUDPSocket, _ text: String) async throws -> String {
-        try await client.send(Data(text.utf8))
-        return String(decoding: try await client.receive().data, as: UTF8.self)
-    }
-
     @Test(arguments: Layer.allCases) func eachPeerHasASocketOfItsOwn(_ layer: Layer) async throws {
         let listener = try Self.listener(layer)
-        let serving = Self.echo(listener)
+        let serving = listener.echoing()
         try await withThrowingTaskGroup { group in
             for number in 0..<20 {
                 group.addTask {
                     let client = try await Self.client(layer, of: listener)
                     for round in 0..<20 {
                         let text = "client \(number), round \(round)"
-                        #expect(try await Self.ask(client, text) == text)
+                        #expect(try await client.ask(text) == text)
                     }
                     if layer == .dtls { #expect(client.tlsSession?.protocolVersion == .dtls12) }
                     client.close()
@@ -84,7 +70,7 @@ import Testing
         for number in 0..<3 {
             let client = try await Self.client(layer, of: listener)
             clients.append(client)
-            for round in 0..<10 { #expect(try await Self.ask(client, "\(number) \(round)") == "\(number) \(round)") }
+            for round in 0..<10 { #expect(try await client.ask("\(number) \(round)") == "\(number) \(round)") }
         }
         await listener.shutdown()
         try await serving.value
@@ -116,10 +102,10 @@ import Testing
 
     @Test(arguments: Layer.allCases) func peersOverTheLimitAreDroppedUntilThereIsRoom(_ layer: Layer) async throws {
         let listener = try Self.listener(layer, maximumPeers: 2)
-        let serving = Self.echo(listener)
+        let serving = listener.echoing()
         let first = try await Self.client(layer, of: listener)
         let second = try await Self.client(layer, of: listener)
-        for client in [first, second] { #expect(try await Self.ask(client, "hello") == "hello") }
+        for client in [first, second] { #expect(try await client.ask("hello") == "hello") }
         let third = AsyncUDPSocket()
         third.firstRetransmission = .milliseconds(50)
         try await third.connect(to: "127.0.0.1", port: listener.localPort)
@@ -129,7 +115,7 @@ import Testing
         #expect(listener.peerCount == 2)
         listener.maximumPeers = 3
         try (await secured).get()
-        #expect(try await Self.ask(third, "now") == "now")
+        #expect(try await third.ask("now") == "now")
         await listener.shutdown(within: .zero)
         try await serving.value
     }
@@ -161,7 +147,7 @@ import Testing
             }
         }
         let client = try await Self.client(layer, of: listener)
-        #expect(try await Self.ask(client, "hello") == "hello")
+        #expect(try await client.ask("hello") == "hello")
         try await eventually("it is closed") { listener.peerCount == 0 }
         try await eventually("its program knows") { errors.withLock { $0.count } == 1 }
         #expect(errors.withLock { ($0.first as? AsyncSocketError)?.code } == .idleTimeout)
@@ -192,7 +178,7 @@ import Testing
         let stranger = try AsyncUDPSocket.bound()
         try await stranger.send(Data("hello".utf8), to: "127.0.0.1", port: listener.localPort)
         try await eventually("strangers are dropped") { listener.refusedCount + listener.ignoredCount > 0 }
-        #expect(try await Self.ask(client, "end") == "goodbye")
+        #expect(try await client.ask("end") == "goodbye")
         await listener.shutdown()
         try await serving.value
         // The port is free.
@@ -203,9 +189,9 @@ import Testing
 
     @Test(arguments: Layer.allCases) func aCancelledRunCutsItsPeers(_ layer: Layer) async throws {
         let listener = try Self.listener(layer)
-        let serving = Self.echo(listener)
+        let serving = listener.echoing()
         let client = try await Self.client(layer, of: listener)
-        #expect(try await Self.ask(client, "hello") == "hello")
+        #expect(try await client.ask("hello") == "hello")
         serving.cancel()
         await #expect(throws: CancellationError.self) { try await serving.value }
         if layer == .dtls { await #expect(throws: AsyncSocketError.self) { try await client.receive() } }
@@ -227,12 +213,12 @@ import Testing
             }
         }
         let (good, bad) = (try await Self.client(.plain, of: listener), try await Self.client(.plain, of: listener))
-        #expect(try await Self.ask(good, "1") == "1")
+        #expect(try await good.ask("1") == "1")
         try await bad.send(Data("fail".utf8))
         try await eventually("it has failed") { errors.withLock { $0 } == 1 }
-        #expect(try await Self.ask(good, "2") == "2")
+        #expect(try await good.ask("2") == "2")
         // The same address is a new peer.
-        #expect(try await Self.ask(bad, "3") == "3")
+        #expect(try await bad.ask("3") == "3")
         await listener.shutdown(within: .zero)
         try await serving.value
     }
@@ -240,12 +226,12 @@ import Testing
     /// RFC 6347, section 4.2.8.
     @Test func aClientThatHasRestartedTakesThePlaceOfTheOneBefore() async throws {
         let listener = try Self.listener(.dtls)
-        let serving = Self.echo(listener)
+        let serving = listener.echoing()
         let first = try AsyncUDPSocket.bound()
         let address = try first.address
         try await first.connect(to: "127.0.0.1", port: listener.localPort)
         try await first.startDTLS(settings: TestCertificates.client())
-        #expect(try await Self.ask(first, "hello") == "hello")
+        #expect(try await first.ask("hello") == "hello")
         // It goes away without a word: its close_notify has nowhere to go.
         let nowhere = try SocketAddress.loopback(port: 9).data
         first.perform { descriptors in
@@ -259,7 +245,7 @@ import Testing
         try await eventually("the port is free") { (try? second.bind(toAddress: address)) != nil }
         try await second.connect(to: "127.0.0.1", port: listener.localPort)
         try await second.startDTLS(settings: TestCertificates.client())
-        #expect(try await Self.ask(second, "again") == "again")
+        #expect(try await second.ask("again") == "again")
         try await eventually("the one before has gone") { listener.peerCount == 1 }
         await listener.shutdown(within: .zero)
         try await serving.value
@@ -268,9 +254,9 @@ import Testing
     /// Sources that do not answer leave nothing behind, and get no more than they have sent.
     @Test func aFloodOfForgedClientsLeavesNothingBehind() async throws {
         let listener = try Self.listener(.dtls)
-        let serving = Self.echo(listener)
+        let serving = listener.echoing()
         let client = try await Self.client(.dtls, of: listener)
-        #expect(try await Self.ask(client, "before") == "before")
+        #expect(try await client.ask("before") == "before")
         let descriptor = try DatagramDescriptor(opening: .ipv4)
         try descriptor.bind(to: try #require(SocketAddress(literal: "0.0.0.0", port: 0)))
         let sender = DatagramSender(for: descriptor)
@@ -334,7 +320,7 @@ import Testing
 
     @Test func junkFromStrangersIsDroppedAndCounted() async throws {
         let listener = try Self.listener(.dtls)
-        let serving = Self.echo(listener)
+        let serving = listener.echoing()
         let stranger = try AsyncUDPSocket.bound()
         for size in [0, 1, 13, 100, 1400] {
             try await stranger.send(Data(repeating: 22, count: size), to: "127.0.0.1", port: listener.localPort)
@@ -365,11 +351,11 @@ import Testing
                 names.withLock { $0.append(trust.chain.count) }
                 return true
             })
-        let serving = Self.echo(listener)
+        let serving = listener.echoing()
         let client = AsyncUDPSocket()
         try await client.connect(to: "127.0.0.1", port: listener.localPort)
         try await client.startDTLS(settings: mutual.client)
-        #expect(try await Self.ask(client, "hello") == "hello")
+        #expect(try await client.ask("hello") == "hello")
         #expect(names.withLock { $0.count } == 1)
         await listener.shutdown(within: .zero)
         try await serving.value

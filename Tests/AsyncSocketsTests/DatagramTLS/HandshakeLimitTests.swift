@@ -18,19 +18,6 @@ import Testing
             configure: configure)
     }
 
-    private static func echo(_ listener: DatagramListener) -> Task<Void, any Error> {
-        Task {
-            try await listener.run { socket in
-                for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
-            }
-        }
-    }
-
-    private static func ask(_ client: AsyncUDPSocket, _ text: String) async throws -> String {
-        try await client.send(Data(text.utf8))
-        return String(decoding: try await client.receive().data, as: UTF8.self)
-    }
-
     /// A client that sends its cookie back, and then falls silent.
     private static func beginSilently(_ listener: DatagramListener, from host: String) async throws -> AsyncUDPSocket {
         let (socket, client) = (try AsyncUDPSocket.bound(host), try DTLSHello())
@@ -66,7 +53,7 @@ import Testing
         for _ in 0..<20 { silent.append(try await Self.beginSilently(listener, from: "127.0.0.2")) }
         #expect(listener.refusedCount == 13 && listener.hub.handshakeCount == 8)
         let client = try await Self.secureClient(of: listener, from: "127.0.0.4")
-        #expect(try await Self.ask(client, "hello") == "hello")
+        #expect(try await client.ask("hello") == "hello")
         #expect(listener.refusedCount == 14 && listener.hub.handshakeCount == 7)
         try await eventually("those that gave way know") { errors.withLock { $0.count } == 14 }
         #expect(errors.withLock { $0.allSatisfy { $0 == .tooManyHandshakes } })
@@ -82,19 +69,19 @@ import Testing
     /// Handshakes that fill the table of peers give way too, and peers that are established never do.
     @Test func aHandshakeGivesWayAtTheLimitOfPeers() async throws {
         let listener = try Self.listener(maximumPeers: 2) { $0.firstRetransmission = .seconds(60) }
-        let serving = Self.echo(listener)
+        let serving = listener.echoing()
         let silent = [
             try await Self.beginSilently(listener, from: "127.0.0.2"), try await Self.beginSilently(listener, from: "127.0.0.2"),
         ]
         var clients: [AsyncUDPSocket] = []
         for host in ["127.0.0.3", "127.0.0.4"] { clients.append(try await Self.secureClient(of: listener, from: host)) }
-        for client in clients { #expect(try await Self.ask(client, "hello") == "hello") }
+        for client in clients { #expect(try await client.ask("hello") == "hello") }
         #expect(listener.refusedCount == 2 && listener.peerCount == 2 && listener.hub.handshakeCount == 0)
         let late = AsyncUDPSocket()
         try await late.connect(to: "127.0.0.1", port: listener.localPort)
         let securing = Task { try await late.startDTLS(settings: TestCertificates.client()) }
         try await eventually("it is refused") { listener.refusedCount == 3 }
-        for client in clients { #expect(try await Self.ask(client, "still") == "still") }
+        for client in clients { #expect(try await client.ask("still") == "still") }
         securing.cancel()
         _ = await securing.result
         await listener.shutdown(within: .zero)
@@ -107,7 +94,7 @@ import Testing
         let listener = try Self.listener() {
             $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 40))
         }
-        let serving = Self.echo(listener)
+        let serving = listener.echoing()
         let client = try ManualDTLS(TestCertificates.client())
         try await client.socket.connect(to: "127.0.0.1", port: listener.localPort)
         _ = try await client.shakeHands()

@@ -9,20 +9,10 @@ import Testing
 
 /// A task decides about the peer, and what happens around a handshake that fails.
 @Suite(.timeLimit(.patient)) struct AsyncTrustTests {
-    private struct Refused: Error {}
-
     private func settings(_ change: (inout TLSClientSettings) -> Void = { _ in }) throws -> TLSClientSettings {
         var settings = try TestCertificates.client()
         change(&settings)
         return settings
-    }
-
-    /// Waits until the task is cancelled.
-    private nonisolated(nonsending) static func waitInVain() async throws {
-        let (stream, continuation) = AsyncStream<Void>.makeStream()
-        for await _ in stream {}
-        withExtendedLifetime(continuation) {}
-        try Task.checkCancellation()
     }
 
     @Test(arguments: TLSVersion.tested)
@@ -104,16 +94,12 @@ import Testing
 
     // MARK: - Failures
 
-    /// How a handshake fails.
+    /// What the peer does instead of a handshake. `UpgradeRefusalTests` has those that datagrams share.
     enum Failure: CaseIterable, Sendable {
-        case refusal, error, noVerdict, disconnectedMeanwhile, cancelledMeanwhile, ignoredCancellation
-        case silence, notTLS, fin, reset, earlyBytes, badSettings, noOneDecides
+        case notTLS, fin, reset, earlyBytes
 
-        func steps() throws -> [ScriptedPeer.Step] {
+        var steps: [ScriptedPeer.Step] {
             switch self {
-            case .refusal, .error, .noVerdict, .disconnectedMeanwhile, .cancelledMeanwhile, .ignoredCancellation:
-                [.startTLS(try TestCertificates.server())]
-            case .silence, .badSettings, .noOneDecides: [.wait(for: try TestSignal())]
             case .notTLS: [.expectClientHello, .send("220 no TLS here\r\n")]
             case .fin: [.expectClientHello, .finish]
             case .reset: [.expectClientHello, .reset]
@@ -121,85 +107,32 @@ import Testing
             }
         }
 
-        /// What the task that upgrades gets; nil: its own error.
-        var outcome: Outcome? {
-            switch self {
-            case .error: nil
-            case .cancelledMeanwhile, .ignoredCancellation: .cancelled
-            default: .failed(code)
-            }
-        }
-
-        /// What the others get.
         var code: AsyncSocketError.Code {
             switch self {
-            case .refusal, .error, .notTLS, .fin, .badSettings: .tls
-            case .noVerdict: .trustTimeout
-            case .disconnectedMeanwhile, .cancelledMeanwhile, .ignoredCancellation: .closed
-            case .noOneDecides: .badConfiguration
-            case .silence: .handshakeTimeout
+            case .notTLS, .fin: .tls
             case .reset: .connectionReset
             case .earlyBytes: .bytesBufferedAtUpgrade
             }
-        }
-
-        func settings() throws -> TLSClientSettings {
-            var settings = try TestCertificates.client()
-            if self == .noVerdict { settings.trustTimeout = .seconds(0.05) }
-            if self == .silence { settings.handshakeTimeout = .seconds(0.05) }
-            if self == .badSettings { (settings.minimumVersion, settings.maximumVersion) = (.tls13, .tls12) }
-            if self == .noOneDecides { settings.trustEvaluation = .manual }
-            return settings
-        }
-
-        func decide(_ isAsked: TestSignal, _ socket: AsyncSocket) async throws -> Bool {
-            isAsked.fire()
-            switch self {
-            case .refusal: return false
-            case .error: throw Refused()
-            case .noVerdict:
-                try await eventually("the connection is over") { !socket.isConnected }
-                return true
-            case .disconnectedMeanwhile:
-                socket.disconnect()
-                return true
-            case .cancelledMeanwhile: try await AsyncTrustTests.waitInVain()
-            case .ignoredCancellation:
-                // The task says yes although it is cancelled, after its connection has closed.
-                try? await AsyncTrustTests.waitInVain()
-                socket.disconnect()
-                return true
-            default: Issue.record("asked in vain")
-            }
-            return false
         }
     }
 
     @Test(arguments: Failure.allCases)
     func aHandshakeThatFailsClosesTheConnection(_ failure: Failure) async throws {
-        let (socket, peer) = try await connectedSocket(failure.steps())
+        let (socket, peer) = try await connectedSocket(failure.steps)
         if failure == .earlyBytes { #expect(try await socket.read(exactly: 5) == Data("01234")) }
-        let isAsked = try TestSignal()
-        let settings = try failure.settings()
+        let settings = try settings()
         let upgrade = Task.immediate {
-            guard failure != .noOneDecides else { return try await socket.startTLS(settings: settings) }
-            return try await socket.startTLS(settings: settings) { _ in try await failure.decide(isAsked, socket) }
+            _ = try await socket.startTLS(settings: settings) { _ in
+                Issue.record("the peer has shown no certificate")
+                return false
+            }
         }
         let operations = [
             Task.immediate { try await socket.write("secret") },
             Task.immediate { _ = try await socket.readLine() },
             Task.immediate { _ = try await socket.readToEnd() },
         ]
-        if failure == .cancelledMeanwhile || failure == .ignoredCancellation {
-            try await isAsked.wait()
-            upgrade.cancel()
-        }
-        switch await upgrade.result {
-        case .success: Issue.record("secure")
-        case .failure(let error) where failure.outcome == nil: #expect(error is Refused)
-        case .failure(let error): #expect(Outcome(error) == failure.outcome)
-        }
-        for operation in operations { #expect(await operation.outcome == .failed(failure.code)) }
+        for operation in [upgrade] + operations { #expect(await operation.outcome == .failed(failure.code)) }
         #expect(!socket.isConnected && !socket.isSecure)
         #expect(await outcome { try await socket.write("secret") } == .failed(failure.code))
         #expect(await outcome { try await socket.startTLS(settings: settings) } != .served)

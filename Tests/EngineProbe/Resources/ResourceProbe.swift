@@ -1,6 +1,5 @@
 internal import AsyncSockets
 internal import CLinux
-internal import Dispatch
 internal import Foundation
 internal import SocketBuffers
 internal import SocketCore
@@ -32,21 +31,11 @@ enum ResourceProbe {
             execv("/proc/self/exe", CommandLine.unsafeArgv)
             throw ProbeFailure(description: "execv: \(errno)")
         }
-        let outcome = Locked<Result<Void, any Error>?>(nil)
-        let done = DispatchSemaphore(value: 0)
-        Task {
-            do {
-                let scenario = try ResourceScenarios.named(name)
-                try await compare(scenario.round)
-                withExtendedLifetime(scenario) {}
-                outcome.withLock { $0 = .success(()) }
-            } catch {
-                outcome.withLock { $0 = .failure(error) }
-            }
-            done.signal()
+        try waitForTask {
+            let scenario = try ResourceScenarios.named(name)
+            try await compare(scenario.round)
+            withExtendedLifetime(scenario) {}
         }
-        done.wait()
-        try outcome.withLock { $0 }?.get()
     }
 
     private static func compare(_ round: Round) async throws {
