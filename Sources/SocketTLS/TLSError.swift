@@ -64,7 +64,7 @@ extension TLSError {
         public let description: String
         let blame: Blame
 
-        private init(_ name: String, blame: Blame) {
+        init(_ name: String, blame: Blame) {
             description = name
             self.blame = blame
         }
@@ -105,21 +105,6 @@ extension TLSError {
         public static let trustTimeout = Code("trustTimeout", blame: .caller)
         /// The server requires a client certificate, and the client showed none.
         public static let clientCertificateMissing = Code("clientCertificateMissing", blame: .peer)
-        /// The client cannot be asked for a certificate after the handshake: the connection does not use TLS
-        /// 1.3, or the client has not offered it.
-        public static let postHandshakeAuthenticationUnavailable = Code(
-            "postHandshakeAuthenticationUnavailable", blame: .peer)
-        /// The client was asked for a certificate before, and that request is not over.
-        public static let certificateRequestPending = Code("certificateRequestPending", blame: .caller)
-        /// The peer uses no pre-shared key, but the settings require one.
-        public static let preSharedKeyMissing = Code("preSharedKeyMissing", blame: .peer)
-        /// The two sides do not have the same pre-shared key: the server does not know the identity, or one
-        /// of the keys is wrong.
-        public static let preSharedKeyMismatch = Code("preSharedKeyMismatch", blame: .peer)
-        /// The peer showed a certificate, but the settings require a raw public key.
-        public static let rawPublicKeyMissing = Code("rawPublicKeyMissing", blame: .peer)
-        /// The peer showed a raw public key that is not in the settings.
-        public static let rawPublicKeyMismatch = Code("rawPublicKeyMismatch", blame: .peer)
         /// The peer ended the connection with a fatal alert: see `alert`.
         public static let peerAlert = Code("peerAlert", blame: .peer)
         /// The peer does not speak TLS.

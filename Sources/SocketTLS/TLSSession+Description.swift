@@ -38,7 +38,7 @@ extension TLSSession: CustomStringConvertible {
         return "{\(texts.joined(separator: ","))}"
     }
 
-    private var publicKeyText: String? { peerPublicKey.map { TLSRawPublicKeys.digest($0).hexadecimal } }
+    private var publicKeyText: String? { peerPublicKey.map { PublicKeyInfo.sha256(of: $0).hexadecimal } }
 
     private var preSharedKeyText: String? { preSharedKeyIdentity.map { String(decoding: $0, as: UTF8.self) } }
 }

@@ -21,6 +21,8 @@ enum PublicKeyInfo {
             return Self.bytes(of: key)
         }
     }
+
+    static func sha256(of der: [UInt8]) -> [UInt8] { DigestFields.digest(of: der) }
 }
 
 extension Certificate {

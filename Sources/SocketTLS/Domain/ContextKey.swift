@@ -18,8 +18,7 @@ struct ContextKey: Hashable, Sendable {
             settings.serverNames?.verifying.map { NamedTrust(roots: TrustedRoots($0.trustRoots), rules: TrustRules($0)) } ?? []
         acknowledgesServerName = settings.acknowledgesServerName
         resumesSessions =
-            settings.role != .server && settings.resumption != .none && settings.preSharedKeys == nil
-            && settings.rawPublicKeys == nil
+            settings.role != .server && settings.resumption != .none && settings.proof == .certificates
         verifiesPeer = settings.verifiesPeer
         tickets = settings.tickets
         earlyDataAcceptance = settings.earlyDataAcceptance
@@ -45,9 +44,7 @@ struct ContextKey: Hashable, Sendable {
             certificate.derBytes.suffix(16).withUnsafeBytes { hasher.combine(bytes: $0) }
         }
         hasher.combine(domain.identities.count)
-        hasher.combine(domain.preSharedKeys?.use)
-        hasher.combine(domain.preSharedKeys?.only)
-        hasher.combine(domain.rawPublicKeys)
+        hasher.combine(domain.proof)
         hasher.combine(domain.minimumVersion)
         hasher.combine(domain.maximumVersion)
         hasher.combine(domain.applicationProtocols)

@@ -31,17 +31,14 @@ struct SecurityDomain: Hashable, Sendable {
 
     var isServer: Bool { side == .server }
     var transport: TLSTransport { minimumVersion.isForDatagrams ? .datagrams : .stream }
-    var preSharedKeys: TLSPreSharedKeys? { proof.preSharedKeys }
-    var rawPublicKeys: TLSRawPublicKeys? { proof.rawPublicKeys }
 }
 
 extension SecurityDomain {
     init(_ settings: TLSSettingValues, over transport: TLSTransport = .stream) {
-        let showsCertificates = !settings.requiresPreSharedKey
-        let verifiesCertificates = settings.verifiesPeer && showsCertificates && !settings.requiresRawPublicKey
+        let verifiesCertificates = settings.verifiesCertificates
         self.init(
             side: settings.role == .server ? .server : .client,
-            identities: showsCertificates ? [settings.identity].compactMap(\.self) + settings.additionalIdentities : [],
+            identities: settings.showsCertificates ? [settings.identity].compactMap(\.self) + settings.additionalIdentities : [],
             roots: verifiesCertificates ? TrustedRoots(settings.trustRoots) : .unused,
             rules: verifiesCertificates ? TrustRules(settings) : .none, policy: settings.policy,
             // DTLS has one version here, so that it shares no sessions with TLS.
@@ -154,39 +151,5 @@ extension TLSPolicy: Digestible {
             signatureAlgorithms: fields.add(signatureAlgorithms), securityLevel: fields.add(securityLevel),
             // The order is a wish: what may be chosen is the same.
             serverChooses: fields.leaveOut(serverChooses), requiresFIPS: fields.add(requiresFIPS))
-    }
-}
-
-extension TLSProof: Digestible {
-    func append(to fields: inout DigestFields) {
-        switch self {
-        case .certificates: fields.append(30)
-        case .rawPublicKeys(let keys):
-            fields.append(31)
-            keys.append(to: &fields)
-        case .preSharedKeys(let keys):
-            fields.append(32)
-            keys.append(to: &fields)
-        }
-    }
-}
-
-extension TLSPreSharedKeys: Digestible {
-    /// A connection with such a key has no session: the keys do not count for those that have one.
-    func append(to fields: inout DigestFields) { fields.append(use == .required ? 1 : 2) }
-}
-
-extension TLSRawPublicKeys: Digestible {
-    func append(to fields: inout DigestFields) {
-        _ = TLSRawPublicKeys(fields.add(expectedSHA256), fields.add(use), fields.add(showsOwnKey))
-    }
-}
-
-extension TLSRawPublicKeys.Use: Digestible {
-    func append(to fields: inout DigestFields) {
-        switch self {
-        case .required: fields.append(1)
-        case .preferred: fields.append(2)
-        }
     }
 }

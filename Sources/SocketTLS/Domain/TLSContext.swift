@@ -53,8 +53,8 @@ package final class TLSContext: Sendable {
         handle = try ContextHandle(key)
         rules = key.domain.rules
         workKey = WorkKey(key.domain.identities.first { $0.privateKey.signsSlowly }?.certificateChain.first)
-        preSharedKeys = key.domain.preSharedKeys
-        rawPublicKeys = key.domain.rawPublicKeys
+        preSharedKeys = key.domain.proof.preSharedKeys
+        rawPublicKeys = key.domain.proof.rawPublicKeys
         applicationProtocols =
             key.domain.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.domain.applicationProtocols)
         tickets =
@@ -79,7 +79,7 @@ package final class TLSContext: Sendable {
         let context = handle.context
         try Self.setVersions(key, on: context)
         try Self.setOptions(key, on: context)
-        try ContextParameters(policy: key.domain.policy, preSharedKeys: key.domain.preSharedKeys).set(
+        try ContextParameters(policy: key.domain.policy, preSharedKeys: preSharedKeys).set(
             on: context, verifiesPeer: key.verifiesPeer)
         for identity in key.domain.identities { try Self.show(identity, on: context) }
         try stapledResponses?.staple(on: context)
@@ -92,7 +92,7 @@ package final class TLSContext: Sendable {
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         if key.signsSlowly { EngineCallbacks.stopBeforeSigning(on: context) }
         PreSharedKeyCallbacks.install(key, on: context)
-        try key.domain.rawPublicKeys?.negotiate(on: context, isServer: key.isServer)
+        try rawPublicKeys?.negotiate(on: context, isServer: key.isServer)
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
     }
 

@@ -60,9 +60,7 @@ struct EngineFailure {
         case .byDecision(let trust, let refusal):
             return TLSError(
                 refusal.code, refusal.sentence(about: trust), operation: operation, verifyCode: trust.verifyCode)
-        case .withoutPreSharedKey: return .withoutPreSharedKey
-        case .withoutRawPublicKey: return .withoutRawPublicKey
-        case .unexpectedPublicKey(let key): return .unexpectedPublicKey(key)
+        case .byKey(let fault): return fault.error
         case nil: return nil
         }
     }

@@ -20,7 +20,7 @@ extension TLSEngine {
         facts.work = .inPlace
         judge.resumption?.establish(ssl)
         if facts.isServer { context.tickets?.establish(ssl) }
-        if facts.isServer, context.ticketCount > 0, judge.gate.preSharedKeyIdentity == nil, SSL_version(ssl) == TLS1_3_VERSION {
+        if facts.isServer, context.ticketCount > 0, judge.gate.acceptedKey == nil, SSL_version(ssl) == TLS1_3_VERSION {
             ticketsToSend = isResumed ? 1 : UInt8(clamping: context.ticketCount)
         }
         exporter.lend(ssl)

@@ -112,8 +112,8 @@ package final class TLSEngine {
                 nil
             }
         judge = Judge(
-            isServer: isServer, expectedName: serverName?.text, gate: TrustGate(settings), rules: context.rules,
-            rawPublicKeys: context.rawPublicKeys, resumption: resumption)
+            isServer: isServer, expectedName: serverName?.text, gate: TrustGate(settings), context: context,
+            resumption: resumption)
         facts = Facts(bio: bio, judge: judge, work: defersWork ? .none : .inPlace, clock: clock)
         facts.preSharedKeys = context.preSharedKeys.map { PreSharedKeyNegotiation($0) }
         facts.choosesByHello = settings.serverNames != nil
@@ -144,7 +144,7 @@ package final class TLSEngine {
         }
         detach()
         (context, ssl) = (new, replacement)
-        judge.adopt(new.rules, new.rawPublicKeys)
+        judge.adopt(new)
         facts.preSharedKeys = new.preSharedKeys.map { PreSharedKeyNegotiation($0) }
         try attach()
         SSL_set_accept_state(ssl)
@@ -215,7 +215,7 @@ extension TLSEngine {
         let outcome = (mayStepElsewhere ? stepElsewhere() : nil) ?? stepHere()
         switch course.ended(outcome, isHeld: bio.isHeld) {
         case .judge:
-            judge.judgeEvidence(of: ssl, preSharedKey: facts.preSharedKeys?.provenIdentity(on: ssl))
+            judge.judgeEvidence(of: ssl, sharedKey: facts.preSharedKeys?.proof(on: ssl))
             return question ?? establish()
         case .ask: return question ?? .incomplete
         case .askHeld:

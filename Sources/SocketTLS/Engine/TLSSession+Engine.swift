@@ -9,8 +9,8 @@ extension TLSSession {
     /// The facts of an `SSL` whose handshake is complete.
     init(of ssl: OpaquePointer, _ judge: Judge, _ early: EarlyDataFacts) {
         matchesPins = judge.matchesPins
-        preSharedKeyIdentity = judge.gate.preSharedKeyIdentity
-        peerPublicKey = judge.gate.acceptedPublicKey
+        preSharedKeyIdentity = judge.gate.accepted(.preSharedKey)
+        peerPublicKey = judge.gate.accepted(.rawPublicKey)
         source = Source(resumption: judge.resumption)
         protocolVersion = TLSVersion(of: ssl)
         cipherSuite = Self.cipherSuite(of: ssl)

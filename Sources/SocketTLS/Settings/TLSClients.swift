@@ -75,60 +75,6 @@ public enum TLSClientCertificates: Sendable, Hashable {
     case required
 }
 
-/// The session tickets that a server sends after a full handshake (RFC 8446, section 4.6.1).
-///
-/// A client that returns with a ticket resumes its session: it needs no certificate and no signature. In TLS
-/// 1.3 it makes a new key exchange; in TLS 1.2 it does not, so the keys of the tickets protect what such a
-/// connection carries. In TLS 1.3 a resumed handshake brings one new ticket. A session ends an hour after its
-/// full handshake. In TLS 1.3 the tickets leave when the handshake is complete, together with data that the
-/// server writes in its callback. A client in TLS 1.2 that knows no tickets resumes by the identifier of its
-/// session, of which the newest 1,024 are kept.
-public enum TLSSessionTickets: Sendable, Hashable {
-    /// None.
-    case none
-    /// So many, 1 to 8. One is enough for clients that open one connection at a time, and in TLS 1.2 there is
-    /// never more than one.
-    ///
-    /// Without a source the keys are random. They belong to this process, and to connections whose settings
-    /// agree. A key encrypts tickets for an hour from its first one, and decrypts them for one more. It is
-    /// wiped when a ticket is next made or shown after that. A ticket whose key is gone costs a full
-    /// handshake. A process with more than 64 different settings that issue tickets keeps the keys of the 64
-    /// that it used last.
-    ///
-    /// With a source, servers resume each other's sessions. All of them need the same identity, `policy`,
-    /// `clients`, trust settings and `applicationProtocols`, and clocks that agree. Two sources are equal
-    /// only if they are the same object.
-    case issued(Int, keys: (any TLSTicketKeySource)? = nil)
-
-    var count: Int {
-        switch self {
-        case .none: 0
-        case .issued(let count, _): count
-        }
-    }
-
-    var keySource: (any TLSTicketKeySource)? {
-        if case .issued(_, let keys) = self { keys } else { nil }
-    }
-
-    /// True for the same number, and the same object as the source of keys.
-    public static func == (left: TLSSessionTickets, right: TLSSessionTickets) -> Bool {
-        switch (left, right) {
-        case (.none, .none): true
-        case (.issued(let left, let leftKeys), .issued(let right, let rightKeys)): left == right && leftKeys === rightKeys
-        default: false
-        }
-    }
-
-    /// Hashes the number.
-    public func hash(into hasher: inout Hasher) {
-        switch self {
-        case .none: hasher.combine(0)
-        case .issued(let count, _): hasher.combine(count)
-        }
-    }
-}
-
 /// Whether and when a server asks for a certificate.
 package enum TLSCertificateRequest: Sendable, Hashable {
     case none
@@ -144,8 +90,65 @@ package enum TLSCertificateRequest: Sendable, Hashable {
     }
 }
 
-/// The early data that a server takes.
-package struct EarlyDataAcceptance: Sendable, Hashable {
-    package var limit: Int
-    package var responder: TLSEarlyDataResponder?
+extension TLSSettingValues {
+    /// The proof that a server asks of its clients. A case sets all of its parts: nothing is left over from
+    /// the one before.
+    var clients: TLSClients {
+        get {
+            switch proof {
+            case .certificates: clientsByCertificates
+            case .rawPublicKeys(let keys): clients(by: keys)
+            case .preSharedKeys(let keys): clients(by: keys)
+            }
+        }
+        set {
+            (proof, clientCertificates, rules) = (.certificates, .none, TLSCertificateRules())
+            (tickets, earlyDataAcceptance) = (.none, nil)
+            switch newValue {
+            case .anyone(let tickets): self.tickets = tickets
+            case .anyoneWithEarlyData(let limit, let count, let responder):
+                tickets = .issued(count)
+                earlyDataAcceptance = EarlyDataAcceptance(limit: limit, responder: responder)
+            case .certificates(let demand, let rules, let tickets): ask(demand, rules, tickets)
+            case .certificatesOnRequest(let rules, let tickets):
+                (clientCertificates, self.rules, self.tickets) = (.onRequest, rules, tickets)
+            case .anyoneWithOwnRawPublicKey: proof = .rawPublicKeys(.ownKey)
+            case .certificatesWithOwnRawPublicKey(let demand, let rules):
+                proof = .rawPublicKeys(.ownKey)
+                ask(demand, rules)
+            case .rawPublicKeys(let keys, let demand):
+                proof = .rawPublicKeys(keys.used(.required))
+                ask(demand)
+            case .rawPublicKeysOrCertificates(let keys, let demand, let rules):
+                proof = .rawPublicKeys(keys.used(.preferred))
+                ask(demand, rules)
+            case .preSharedKeys(let keys): proof = .preSharedKeys(keys.used(.required))
+            case .preSharedKeysOrAnyone(let keys, let tickets):
+                (proof, self.tickets) = (.preSharedKeys(keys.used(.preferred)), tickets)
+            case .preSharedKeysOrCertificates(let keys, let demand, let rules, let tickets):
+                proof = .preSharedKeys(keys.used(.preferred))
+                ask(demand, rules, tickets)
+            }
+        }
+    }
+
+    private mutating func ask(
+        _ demand: TLSClientCertificates, _ rules: TLSCertificateRules = TLSCertificateRules(),
+        _ tickets: TLSSessionTickets = .none
+    ) {
+        (clientCertificates, self.rules, self.tickets) = (TLSCertificateRequest(demand), rules, tickets)
+    }
+
+    var demand: TLSClientCertificates { clientCertificates == .optional ? .optional : .required }
+
+    private var clientsByCertificates: TLSClients {
+        switch clientCertificates {
+        case .none:
+            earlyDataAcceptance.map {
+                .anyoneWithEarlyData(upTo: $0.limit, tickets: tickets.count, responder: $0.responder)
+            } ?? .anyone(tickets: tickets)
+        case .onRequest: .certificatesOnRequest(rules, tickets: tickets)
+        case .optional, .required: .certificates(demand, rules, tickets: tickets)
+        }
+    }
 }

@@ -35,3 +35,42 @@ public enum TLSServerProof: Sendable, Hashable {
     /// By certificates, without further rules.
     public static var certificates: TLSServerProof { .certificates(TLSCertificateRules()) }
 }
+
+extension TLSSettingValues {
+    /// The proof that a client asks of the server. A case sets all of its parts: no rule is left over from
+    /// the proof before.
+    var serverProof: TLSServerProof {
+        get {
+            switch proof {
+            case .certificates: .certificates(rules, ocspStapling: ocspStapling)
+            case .rawPublicKeys(let keys) where !keys.expectsKeys:
+                .certificatesWithOwnRawPublicKey(rules, ocspStapling: ocspStapling)
+            case .rawPublicKeys(let keys):
+                keys.use == .required
+                    ? .rawPublicKeys(keys)
+                    : .rawPublicKeysOrCertificates(keys.used(.required), rules, ocspStapling: ocspStapling)
+            case .preSharedKeys(let keys):
+                // A client has no list of keys.
+                keys.only.map {
+                    keys.use == .required
+                        ? .preSharedKey($0) : .preSharedKeyOrCertificates($0, rules, ocspStapling: ocspStapling)
+                } ?? .certificates(rules, ocspStapling: ocspStapling)
+            }
+        }
+        set {
+            (rules, ocspStapling) = (TLSCertificateRules(), .none)
+            switch newValue {
+            case .certificates(let rules, let stapling): (proof, self.rules, ocspStapling) = (.certificates, rules, stapling)
+            case .certificatesWithOwnRawPublicKey(let rules, let stapling):
+                (proof, self.rules, ocspStapling) = (.rawPublicKeys(.ownKey), rules, stapling)
+            case .rawPublicKeys(let keys): proof = .rawPublicKeys(keys.used(.required))
+            case .rawPublicKeysOrCertificates(let keys, let rules, let stapling):
+                (proof, self.rules, ocspStapling) = (.rawPublicKeys(keys.used(.preferred)), rules, stapling)
+            case .preSharedKey(let key): proof = .preSharedKeys(TLSPreSharedKeys(key))
+            case .preSharedKeyOrCertificates(let key, let rules, let stapling):
+                proof = .preSharedKeys(TLSPreSharedKeys(key).used(.preferred))
+                (self.rules, ocspStapling) = (rules, stapling)
+            }
+        }
+    }
+}

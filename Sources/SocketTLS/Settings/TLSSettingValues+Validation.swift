@@ -13,8 +13,7 @@ extension TLSSettingValues {
         try validateVersions()
         try validateApplicationProtocols()
         try validateTickets()
-        try validatePreSharedKeys()
-        try validateRawPublicKeys()
+        try proof.validate(in: self)
         try validateEarlyData()
         try validateRules()
         try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
@@ -28,7 +27,7 @@ extension TLSSettingValues {
         case .client(let serverName):
             _ = try Self.name(serverName)
         case .server:
-            if identity == nil, !requiresPreSharedKey {
+            if identity == nil, showsCertificates {
                 throw Self.invalid("identity is nil, and a server needs one unless clients is .preSharedKeys")
             }
             try validateKindsOfKeys()
@@ -96,7 +95,7 @@ extension TLSSettingValues {
         if let pin = rules.pins.first(where: { $0.count != 32 }) {
             throw Self.invalid("one of the pins has \(pin.count) bytes, and must have the 32 bytes of SHA-256")
         }
-        if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesPeer, !requiresPreSharedKey, !requiresRawPublicKey {
+        if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesCertificates {
             throw Self.invalid("trustRoots is an empty list, which trusts no certificate: give one or more")
         }
     }
@@ -115,56 +114,5 @@ extension TLSSettingValues {
 
     static func invalid(_ complaint: String) -> TLSError {
         TLSError(.invalidSettings, "The TLS settings cannot be used: \(complaint).", operation: "TLSSettings")
-    }
-}
-
-// MARK: - Keys without certificates
-
-extension TLSSettingValues {
-    private func validatePreSharedKeys() throws(TLSError) {
-        guard let preSharedKeys else { return }
-        try requireNoSessionOfOthers()
-        if max(minimumVersion, policy.minimumVersion) < .tls13 { try Self.validateForTLS12(preSharedKeys) }
-    }
-
-    private static func validateForTLS12(_ keys: TLSPreSharedKeys) throws(TLSError) {
-        guard keys.hash == .sha256 else {
-            throw invalid("the pre-shared key is for SHA-384, which TLS 1.2 has not: set minimumVersion to .tls13")
-        }
-        for key in keys.listed ?? [] {
-            guard key.identity.count <= TLSPreSharedKey.identityLimitOfTLS12, !key.identity.contains(0) else {
-                throw invalid(
-                    "in TLS 1.2 the identity of a pre-shared key has at most 128 bytes and no zero: set minimumVersion to .tls13")
-            }
-        }
-    }
-
-    private func validateRawPublicKeys() throws(TLSError) {
-        guard let rawPublicKeys else { return }
-        try Self.requireRawPublicKeys()
-        try requireNoSessionOfOthers()
-        if rawPublicKeys.showsOwnKey, identity == nil {
-            throw Self.invalid("identity is nil, and its raw public key is to be shown: set identity")
-        }
-        if earlyData != nil {
-            throw Self.invalid("earlyData needs a session, and a client with raw public keys resumes none: set it to nil")
-        }
-        if allowsPostHandshakeAuthentication {
-            throw Self.invalid("allowsPostHandshakeAuthentication cannot go with raw public keys: set it to false")
-        }
-    }
-
-    private func requireNoSessionOfOthers() throws(TLSError) {
-        switch resumption {
-        case .none, .inMemory: break
-        case .store, .session:
-            throw Self.invalid("a client resumes no sessions with raw public or pre-shared keys: set resumption to .none")
-        }
-    }
-
-    private static func requireRawPublicKeys() throws(TLSError) {
-        if TLSRawPublicKeys.isSupported { return }
-        let version = OpenSSL_version(OPENSSL_VERSION_STRING).map { String(cString: $0) } ?? "another"
-        throw invalid("raw public keys need OpenSSL 3.2 or newer, and the one that is loaded is \(version)")
     }
 }

@@ -64,18 +64,6 @@ extension TLSSettingValues {
             bytesBufferedAtUpgrade: bytesBufferedAtUpgrade)
     }
 
-    /// The keys of `proof`; nil sets it back to certificates.
-    package var preSharedKeys: TLSPreSharedKeys? {
-        get { proof.preSharedKeys }
-        set { proof = newValue.map { .preSharedKeys($0) } ?? .certificates }
-    }
-
-    /// The keys of `proof`; nil sets it back to certificates.
-    package var rawPublicKeys: TLSRawPublicKeys? {
-        get { proof.rawPublicKeys }
-        set { proof = newValue.map { .rawPublicKeys($0) } ?? .certificates }
-    }
-
     /// The same, with `host` as the server's name unless a name was given.
     package func expecting(_ host: String?) -> TLSSettingValues {
         guard case .client(serverName: nil) = role else { return self }
@@ -85,31 +73,15 @@ extension TLSSettingValues {
     }
 }
 
-/// How the two sides of a connection prove who they are: what is the same in `TLSServerProof` and
-/// `TLSClients`.
-package enum TLSProof: Sendable, Hashable {
-    case certificates
-    case rawPublicKeys(TLSRawPublicKeys)
-    case preSharedKeys(TLSPreSharedKeys)
-
-    var preSharedKeys: TLSPreSharedKeys? {
-        if case .preSharedKeys(let keys) = self { keys } else { nil }
-    }
-
-    var rawPublicKeys: TLSRawPublicKeys? {
-        if case .rawPublicKeys(let keys) = self { keys } else { nil }
-    }
-}
-
 extension TLSSettingValues {
-    /// This side neither shows nor accepts a certificate.
-    var requiresPreSharedKey: Bool { preSharedKeys?.use == .required }
+    /// The kind of key without which the peer is refused; nil if a certificate, or nothing, may do.
+    var requiredKey: KeyProof.Kind? { proof.requiredKey }
 
-    /// The peer may show no certificate.
-    var requiresRawPublicKey: Bool {
-        guard let rawPublicKeys else { return false }
-        return rawPublicKeys.expectsKeys && rawPublicKeys.use == .required
-    }
+    /// Whether this side may show a certificate.
+    var showsCertificates: Bool { requiredKey?.isShared != true }
+
+    /// Whether this side accepts certificates.
+    var verifiesCertificates: Bool { verifiesPeer && requiredKey == nil }
 
     /// Whether this side asks the peer for a certificate.
     var verifiesPeer: Bool {

@@ -13,7 +13,7 @@ final class Judge {
     /// The rules that this library checks itself; on a server by the settings of the name that the client
     /// asks for.
     private(set) var rules: TrustRules
-    private var rawPublicKeys: TLSRawPublicKeys?
+    private(set) var rawPublicKeys: TLSRawPublicKeys?
     /// The sessions of a client; nil on a server, and on a client that resumes nothing.
     let resumption: ClientResumption?
     /// Whether a pinned key is in the verified chain; nil if it was not looked for.
@@ -27,20 +27,19 @@ final class Judge {
     private(set) var evidenceEnd: Int?
 
     init(
-        isServer: Bool, expectedName: String?, gate: TrustGate, rules: TrustRules, rawPublicKeys: TLSRawPublicKeys?,
-        resumption: ClientResumption?
+        isServer: Bool, expectedName: String?, gate: TrustGate, context: TLSContext, resumption: ClientResumption?
     ) {
         self.isServer = isServer
         self.expectedName = expectedName
         self.gate = gate
-        self.rules = rules
-        self.rawPublicKeys = rawPublicKeys
+        rules = context.rules
+        rawPublicKeys = context.rawPublicKeys
         self.resumption = resumption
     }
 
     /// A server goes on with the settings of a name.
-    func adopt(_ rules: TrustRules, _ rawPublicKeys: TLSRawPublicKeys?) {
-        (self.rules, self.rawPublicKeys) = (rules, rawPublicKeys)
+    func adopt(_ context: TLSContext) {
+        (rules, rawPublicKeys) = (context.rules, context.rawPublicKeys)
     }
 
     /// Another certificate of the same peer is judged: the facts about the one before count no longer.
@@ -71,15 +70,6 @@ final class Judge {
     @discardableResult
     func refuse(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
         gate.refuse(trust(chain, verdict))
-    }
-
-    /// Passes the raw public key that OpenSSL verifies to the gate; nil for certificates.
-    func judgeRawPublicKey(in store: OpaquePointer) -> TrustGate.Ruling? {
-        // Without the setting no raw key is negotiated.
-        guard let rawPublicKeys, let key = COpenSSL_rawKey(store) else { return nil }
-        let bytes = PublicKeyInfo.bytes(of: key) ?? []
-        return gate.judge(
-            publicKey: bytes, isExpected: rawPublicKeys.expects(bytes), trust([], .trusted, publicKey: bytes))
     }
 
     /// Judges the OCSP response that the server has stapled, or that it has stapled none. Returns false to
@@ -113,9 +103,9 @@ final class Judge {
 
     /// Passes to the gate what counts instead of certificates, when OpenSSL's handshake is complete.
     ///
-    /// - Parameter identity: That of the pre-shared key that both sides have used.
-    func judgeEvidence(of ssl: OpaquePointer, preSharedKey identity: [UInt8]?) {
-        if let identity { return gate.accept(preSharedKey: identity) }
+    /// - Parameter key: The shared key that both sides have used.
+    func judgeEvidence(of ssl: OpaquePointer, sharedKey key: KeyProof?) {
+        if let key { return gate.accept(key) }
         if SSL_session_reused(ssl) == 1 { judgeResumedSession(of: ssl) }
     }
 
@@ -172,11 +162,7 @@ final class Judge {
             if case .untrusted(_, let code, _) = trust.verdict, code != VerifiedChain.pinMismatch { return code }
             return X509_V_ERR_CERT_REJECTED
         case .byExcess: return X509_V_ERR_CERT_REJECTED
-        // Becomes the alert handshake_failure.
-        case .withoutPreSharedKey: return X509_V_ERR_APPLICATION_VERIFICATION
-        // Becomes the alert unsupported_certificate.
-        case .withoutRawPublicKey: return X509_V_ERR_INVALID_PURPOSE
-        case .unexpectedPublicKey: return COPENSSL_UNTRUSTED_RAW_KEY
+        case .byKey(let fault): return fault.verifyCode
         case nil: return X509_V_ERR_UNSPECIFIED
         }
     }

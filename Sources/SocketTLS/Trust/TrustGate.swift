@@ -13,27 +13,23 @@
 //  8. A chain that may not even be verified, such as one that is too long, is refused in every mode.
 //  9. Evidence after the decision, such as a stapled OCSP response, can refuse the peer in every mode.
 // 10. Settings that are chosen by name do not skip the question that the settings around them ask.
-// 11. A peer that has proved to have a pre-shared key is accepted for that, without a question: it shows no
+// 11. A peer that has proved to have a shared key is accepted for that, without a question: it shows no
 //     certificate. The proof counts only before anything else was judged.
-// 12. Where a pre-shared key is required, nothing but its proof leads to acceptance: certificates are refused
-//     before they are verified, and so is a peer that shows none.
-// 13. A raw public key (RFC 7250) is expected or refused, in every mode: another one is never a
+// 12. Where a key is required, certificates are refused before they are verified, in every mode. Where it is a
+//     shared one, a peer that shows nothing is refused too.
+// 13. A public key without a certificate is expected or refused, in every mode: another one is never a
 //     question. About an expected one rules 2, 5, 6 and 10 hold, and `.manual` is like `.delegate`.
-// 14. Where raw public keys are required, certificates are refused before they are verified, in every mode.
 
 /// Holds the decision about the peer's certificate, and the rules for it.
 struct TrustGate {
     let evaluation: TLSTrustEvaluation
-    private let requiresPreSharedKey: Bool
-    private let requiresRawPublicKey: Bool
+    /// The kind of key without which no peer is accepted that has to prove who it is.
+    private let requiredKey: KeyProof.Kind?
     private var state = State.unjudged
 
-    init(
-        _ evaluation: TLSTrustEvaluation, requiresPreSharedKey: Bool = false, requiresRawPublicKey: Bool = false
-    ) {
+    init(_ evaluation: TLSTrustEvaluation, requiredKey: KeyProof.Kind? = nil) {
         self.evaluation = evaluation
-        self.requiresPreSharedKey = requiresPreSharedKey
-        self.requiresRawPublicKey = requiresRawPublicKey
+        self.requiredKey = requiredKey
     }
 
     init(_ settings: TLSSettingValues) {
@@ -41,9 +37,7 @@ struct TrustGate {
     }
 
     private init(_ settings: TLSSettingValues, _ evaluation: TLSTrustEvaluation) {
-        self.init(
-            evaluation, requiresPreSharedKey: settings.requiresPreSharedKey,
-            requiresRawPublicKey: settings.requiresRawPublicKey)
+        self.init(evaluation, requiredKey: settings.requiredKey)
     }
 
     /// The gate of settings that were chosen by name (rule 10).
@@ -55,9 +49,7 @@ struct TrustGate {
     /// A gate for another certificate of the same peer. `asks`: someone is asked even if OpenSSL alone would
     /// decide.
     func renewed(asks: Bool) -> TrustGate {
-        TrustGate(
-            asks && !self.asks ? .delegate : evaluation, requiresPreSharedKey: requiresPreSharedKey,
-            requiresRawPublicKey: requiresRawPublicKey)
+        TrustGate(asks && !self.asks ? .delegate : evaluation, requiredKey: requiredKey)
     }
 
     /// Someone besides OpenSSL decides.
@@ -65,10 +57,10 @@ struct TrustGate {
 
     private enum State {
         case unjudged
-        indirect case asking(PeerTrust, isPut: Bool)
+        /// A question about a certificate, or about a key.
+        indirect case asking(PeerTrust, KeyProof?, isPut: Bool)
         case accepted
-        indirect case acceptedByPreSharedKey(identity: [UInt8])
-        indirect case acceptedByPublicKey([UInt8])
+        indirect case acceptedFor(KeyProof)
         indirect case refused(Refusal)
     }
 
@@ -78,12 +70,8 @@ struct TrustGate {
         /// The chain is more than this side verifies.
         case byExcess(PeerTrust)
         case byDecision(PeerTrust, TrustRefusal)
-        /// The peer has used no pre-shared key, and may show nothing else.
-        case withoutPreSharedKey
-        /// The peer has shown a certificate, and may show nothing but a raw public key.
-        case withoutRawPublicKey
-        /// The peer has shown a raw public key that is not expected.
-        case unexpectedPublicKey([UInt8])
+        /// The peer's key is not expected, or a required one is missing.
+        case byKey(ProofFault)
     }
 
     /// The answer of OpenSSL's verify callback.
@@ -98,7 +86,7 @@ struct TrustGate {
         switch state {
         case .unjudged: nil
         case .asking: .undecided
-        case .accepted, .acceptedByPreSharedKey, .acceptedByPublicKey: .accept
+        case .accepted, .acceptedFor: .accept
         case .refused: .refuse
         }
     }
@@ -116,7 +104,7 @@ struct TrustGate {
 
     /// A question has been asked and waits for its decision.
     var isAwaitingDecision: Bool {
-        if case .asking(_, isPut: true) = state { return true }
+        if case .asking(_, _, isPut: true) = state { return true }
         return false
     }
 
@@ -126,20 +114,20 @@ struct TrustGate {
         switch (evaluation, trust.verdict) {
         case (.builtIn, .trusted): state = .accepted
         case (.builtIn, .untrusted), (.delegate, .untrusted): state = .refused(.byVerification(trust))
-        case (.delegate, .trusted), (.manual, _): state = .asking(trust, isPut: false)
+        case (.delegate, .trusted), (.manual, _): state = .asking(trust, nil, isPut: false)
         }
         return ruling ?? .refuse
     }
 
-    /// Takes a raw public key, which is in `trust`, and whether it is expected.
-    mutating func judge(publicKey key: [UInt8], isExpected: Bool, _ trust: PeerTrust) -> Ruling {
+    /// Takes the public key in `trust`, with the reason to refuse it if it is not expected.
+    mutating func judge(_ key: KeyProof, _ fault: ProofFault?, _ trust: PeerTrust) -> Ruling {
         if let ruling { return ruling }
-        if requiresPreSharedKey {
-            state = .refused(.withoutPreSharedKey)
-        } else if !isExpected {
-            state = .refused(.unexpectedPublicKey(key))
+        if let requiredKey, requiredKey != key.kind {
+            state = .refused(.byKey(requiredKey.missing))
+        } else if let fault {
+            state = .refused(.byKey(fault))
         } else {
-            state = evaluation == .builtIn ? .acceptedByPublicKey(key) : .asking(trust, isPut: false)
+            state = evaluation == .builtIn ? .acceptedFor(key) : .asking(trust, key, isPut: false)
         }
         return ruling ?? .refuse
     }
@@ -159,72 +147,63 @@ struct TrustGate {
     /// the peer.
     func admits(isOptional: Bool) -> Bool {
         switch state {
-        case .unjudged: isOptional && !requiresPreSharedKey
+        case .unjudged: isOptional && requiredKey?.isShared != true
         case .asking, .refused: false
-        case .accepted: !requiresPreSharedKey && !requiresRawPublicKey
-        case .acceptedByPreSharedKey: !requiresRawPublicKey
-        case .acceptedByPublicKey: !requiresPreSharedKey
+        case .accepted: requiredKey == nil
+        case .acceptedFor(let key): requiredKey == nil || requiredKey == key.kind
         }
     }
 
-    /// Takes the proof that the peer has the pre-shared key of `identity`.
-    mutating func accept(preSharedKey identity: [UInt8]) {
+    /// Takes the proof that the peer has a shared key.
+    mutating func accept(_ key: KeyProof) {
         guard case .unjudged = state else { return }
-        state = .acceptedByPreSharedKey(identity: identity)
+        state = .acceptedFor(key)
     }
 
-    /// The evidence of a peer that was accepted for its pre-shared key.
-    var preSharedKeyIdentity: [UInt8]? {
-        if case .acceptedByPreSharedKey(let identity) = state { return identity }
+    /// The key for which the peer was accepted.
+    var acceptedKey: KeyProof? {
+        if case .acceptedFor(let key) = state { return key }
         return nil
     }
 
-    /// The raw public key for which the peer was accepted.
-    var acceptedPublicKey: [UInt8]? {
-        if case .acceptedByPublicKey(let key) = state { return key }
-        return nil
+    /// The value of that key, if it is of this kind.
+    func accepted(_ kind: KeyProof.Kind) -> [UInt8]? {
+        acceptedKey.flatMap { $0.kind == kind ? $0.value : nil }
     }
 
     /// Refuses a peer that shows a certificate where a key is required; nil where none is.
     var rulingWithoutKey: Ruling? {
         mutating get {
-            guard requiresPreSharedKey || requiresRawPublicKey, case .unjudged = state else { return nil }
-            state = .refused(requiresPreSharedKey ? .withoutPreSharedKey : .withoutRawPublicKey)
+            guard let requiredKey, case .unjudged = state else { return nil }
+            state = .refused(.byKey(requiredKey.missing))
             return .refuse
         }
     }
 
     /// Why `admits` is false when OpenSSL's handshake is complete.
     var admissionError: TLSError {
-        // OpenSSL 3.2 to 3.4 has had clients that went on after a refusal of a raw key (CVE-2024-12797).
-        if case .unexpectedPublicKey(let key) = refusal { return .unexpectedPublicKey(key) }
-        if requiresPreSharedKey { return .withoutPreSharedKey }
-        if requiresRawPublicKey { return .withoutRawPublicKey }
+        // Clients with OpenSSL 3.2 to 3.4 continued after such a refusal of a raw key (CVE-2024-12797).
+        if case .byKey(let fault) = refusal { return fault.error }
+        if let requiredKey { return requiredKey.missing.error }
         return TLSError(.certificateRejected, "The peer showed no certificate that was accepted.")
     }
 
     /// Returns the open question once.
     mutating func takeQuestion() -> PeerTrust? {
-        guard case .asking(let trust, isPut: false) = state else { return nil }
-        state = .asking(trust, isPut: true)
+        guard case .asking(let trust, let key, isPut: false) = state else { return nil }
+        state = .asking(trust, key, isPut: true)
         return trust
     }
 
     /// Decides the open question. Returns false without one.
     mutating func decide(_ accepted: Bool, _ refusal: TrustRefusal) -> Bool {
-        guard case .asking(let trust, isPut: true) = state else { return false }
-        switch (accepted, trust.publicKey) {
-        case (true, nil): state = .accepted
-        case (true, let key?): state = .acceptedByPublicKey(key)
-        case (false, _): state = .refused(.byDecision(trust, refusal))
+        guard case .asking(let trust, let key, isPut: true) = state else { return false }
+        if accepted {
+            state = key.map { .acceptedFor($0) } ?? .accepted
+        } else {
+            state = .refused(.byDecision(trust, refusal))
         }
         return true
-    }
-}
-
-extension TLSError {
-    static var withoutPreSharedKey: TLSError {
-        TLSError(.preSharedKeyMissing, "The peer uses no pre-shared key, but the settings require one.")
     }
 }
 

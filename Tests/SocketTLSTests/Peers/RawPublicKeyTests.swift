@@ -16,7 +16,7 @@ import Testing
         #expect(session.peerPublicKey == fixture.serverKey && session.peerCertificates.isEmpty)
         #expect(session.peerSignatureAlgorithm == "ECDSA-SHA256" && session.protocolVersion == version)
         #expect(!session.isResumed && session.resumable == nil && pair.clientQuestions.isEmpty)
-        let digest = TLSRawPublicKeys.digest(fixture.serverKey).hexadecimal
+        let digest = PublicKeyInfo.sha256(of: fixture.serverKey).hexadecimal
         #expect(session.description.hasSuffix("peer key \(digest)") && session.json.contains("\"peerPublicKey\":\"\(digest)\""))
         #expect(pair.server.session?.peerPublicKey == nil && pair.server.session?.peerCertificates == [])
         #expect(try pair.exchange(Array("hello".utf8), from: .client) == Array("hello".utf8))
@@ -50,7 +50,7 @@ import Testing
 
     @Test(arguments: versions) func oneOfSeveralKeysIsEnough(_ version: TLSVersion) throws {
         var fixture = try RawPublicKeyFixture(version)
-        let digests = try [RawPublicKeyFixture.otherKey, fixture.serverKey].map(TLSRawPublicKeys.digest)
+        let digests = try [RawPublicKeyFixture.otherKey, fixture.serverKey].map(PublicKeyInfo.sha256)
         fixture.client.proof = .rawPublicKeys(try TLSRawPublicKeys(expectedSHA256: Set(digests)))
         guard try fixture.isSupported() else { return }
         #expect(try fixture.shaken().client.session?.peerPublicKey == fixture.serverKey)
@@ -72,7 +72,7 @@ import Testing
             pair.shakeHands()
             #expect(pair.isRefused && pair.clientQuestions.isEmpty)
             #expect(pair.clientError?.code == .rawPublicKeyMismatch && pair.clientError?.sentAlert == .certificateUnknown)
-            #expect(pair.clientError?.message.contains(TLSRawPublicKeys.digest(fixture.serverKey).hexadecimal) == true)
+            #expect(pair.clientError?.message.contains(PublicKeyInfo.sha256(of: fixture.serverKey).hexadecimal) == true)
             #expect(pair.serverError?.code == .peerAlert && pair.serverError?.alert == .certificateUnknown)
         }
     }

@@ -133,25 +133,26 @@ import Testing
 
     @Test func onlyAKeyOpensAGateThatRequiresOne() {
         for mode in [TLSTrustEvaluation.builtIn, .delegate, .manual] {
-            var gate = TrustGate(mode, requiresPreSharedKey: true)
+            var gate = TrustGate(mode, requiredKey: .preSharedKey)
             #expect(!gate.admits(isOptional: true) && gate.admissionError.code == .preSharedKeyMissing)
             #expect(gate.judge(PeerTrust(chain: [])) == .refuse)
-            gate.accept(preSharedKey: [1])
-            #expect(!gate.admits(isOptional: true) && gate.refusal == .withoutPreSharedKey && gate.preSharedKeyIdentity == nil)
-            var open = TrustGate(mode, requiresPreSharedKey: true)
-            open.accept(preSharedKey: [1])
-            #expect(open.admits(isOptional: false) && open.preSharedKeyIdentity == [1] && open.takeQuestion() == nil)
+            gate.accept(KeyProof(kind: .preSharedKey, value: [1]))
+            #expect(!gate.admits(isOptional: true) && gate.refusal == .byKey(KeyProof.Kind.preSharedKey.missing))
+            #expect(gate.acceptedKey == nil)
+            var open = TrustGate(mode, requiredKey: .preSharedKey)
+            open.accept(KeyProof(kind: .preSharedKey, value: [1]))
+            #expect(open.admits(isOptional: false) && open.accepted(.preSharedKey) == [1] && open.takeQuestion() == nil)
         }
     }
 
     @Test func aKeyDoesNotOverruleAJudgement() {
         var asking = TrustGate(.manual)
         _ = asking.judge(PeerTrust(chain: []))
-        asking.accept(preSharedKey: [1])
-        #expect(!asking.admits(isOptional: true) && asking.preSharedKeyIdentity == nil)
+        asking.accept(KeyProof(kind: .preSharedKey, value: [1]))
+        #expect(!asking.admits(isOptional: true) && asking.acceptedKey == nil)
         var refused = TrustGate(.builtIn)
         _ = refused.judge(PeerTrust(chain: [], verdict: .untrusted(reason: "no", code: 20, depth: 0)))
-        refused.accept(preSharedKey: [1])
+        refused.accept(KeyProof(kind: .preSharedKey, value: [1]))
         #expect(!refused.admits(isOptional: true))
     }
 

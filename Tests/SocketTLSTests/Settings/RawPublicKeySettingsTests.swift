@@ -36,7 +36,7 @@ import Testing
 
     @Test func whatIsNoKeyIsAnError() throws {
         let key = try RawPublicKeyFixture.otherKey
-        let digest = TLSRawPublicKeys.digest(key)
+        let digest = PublicKeyInfo.sha256(of: key)
         #expect(refusal { _ = try TLSRawPublicKeys(expected: []) }?.contains("no key is expected") == true)
         for keys in [[[]], [key, Array(key.dropLast())], [key + [0]], [digest]] as [[[UInt8]]] {
             let message = refusal { _ = try TLSRawPublicKeys(expected: keys) }
@@ -55,7 +55,7 @@ import Testing
         let identity = try #require(try Fixture().server.identity)
         let certificate = try #require(identity.certificateChain.first)
         #expect(certificate.publicKey == identity.privateKey.publicKey)
-        #expect(TLSRawPublicKeys.digest(certificate.publicKey) == certificate.publicKeySHA256)
+        #expect(PublicKeyInfo.sha256(of: certificate.publicKey) == certificate.publicKeySHA256)
     }
 
     private func complaint(_ settings: TLSSettingValues) -> String? {
@@ -109,38 +109,40 @@ import Testing
 
     private let key: [UInt8] = [1, 2, 3]
     private var trust: PeerTrust { PeerTrust(chain: [], publicKey: key) }
+    private var proof: KeyProof { KeyProof(kind: .rawPublicKey, value: key) }
+    private var fault: ProofFault { .unexpectedPublicKey(key) }
 
     @Test(arguments: [TLSTrustEvaluation.builtIn, .delegate, .manual])
     func onlyAnExpectedKeyOpensTheGate(mode: TLSTrustEvaluation) {
         for isRequired in [true, false] {
-            var refused = TrustGate(mode, requiresRawPublicKey: isRequired)
-            #expect(refused.judge(publicKey: key, isExpected: false, trust) == .refuse)
-            #expect(refused.takeQuestion() == nil && refused.refusal == .unexpectedPublicKey(key))
+            var refused = TrustGate(mode, requiredKey: isRequired ? .rawPublicKey : nil)
+            #expect(refused.judge(proof, fault, trust) == .refuse)
+            #expect(refused.takeQuestion() == nil && refused.refusal == .byKey(fault))
             // The first judgement counts.
-            #expect(refused.judge(publicKey: key, isExpected: true, trust) == .refuse)
+            #expect(refused.judge(proof, nil, trust) == .refuse)
             #expect(!refused.admits(isOptional: true) && refused.admissionError.code == .rawPublicKeyMismatch)
-            var expected = TrustGate(mode, requiresRawPublicKey: isRequired)
-            #expect(expected.judge(publicKey: key, isExpected: true, trust) == (mode == .builtIn ? .accept : .undecided))
+            var expected = TrustGate(mode, requiredKey: isRequired ? .rawPublicKey : nil)
+            #expect(expected.judge(proof, nil, trust) == (mode == .builtIn ? .accept : .undecided))
             #expect(expected.admits(isOptional: true) == (mode == .builtIn))
             if mode != .builtIn {
-                #expect(expected.takeQuestion() == trust && expected.acceptedPublicKey == nil)
+                #expect(expected.takeQuestion() == trust && expected.acceptedKey == nil)
                 let isDecided = expected.decide(true, .rejected)
                 #expect(isDecided)
             }
-            #expect(expected.admits(isOptional: false) && expected.acceptedPublicKey == key)
+            #expect(expected.admits(isOptional: false) && expected.accepted(.rawPublicKey) == key)
         }
     }
 
     @Test(arguments: [TLSTrustEvaluation.builtIn, .delegate, .manual])
     func aGateThatRequiresAKeyRefusesCertificates(mode: TLSTrustEvaluation) {
-        var gate = TrustGate(mode, requiresRawPublicKey: true)
+        var gate = TrustGate(mode, requiredKey: .rawPublicKey)
         #expect(!gate.admits(isOptional: false) && gate.admissionError.code == .rawPublicKeyMissing)
         #expect(gate.judge(PeerTrust(chain: [])) == .refuse)
-        #expect(gate.refusal == .withoutRawPublicKey && gate.takeQuestion() == nil && !gate.admits(isOptional: true))
-        var other = TrustGate(mode, requiresRawPublicKey: true)
-        other.accept(preSharedKey: [1])
+        #expect(gate.refusal == .byKey(KeyProof.Kind.rawPublicKey.missing) && gate.takeQuestion() == nil && !gate.admits(isOptional: true))
+        var other = TrustGate(mode, requiredKey: .rawPublicKey)
+        other.accept(KeyProof(kind: .preSharedKey, value: [1]))
         #expect(!other.admits(isOptional: true))
-        var third = TrustGate(mode, requiresPreSharedKey: true)
-        #expect(third.judge(publicKey: key, isExpected: true, trust) == .refuse && !third.admits(isOptional: true))
+        var third = TrustGate(mode, requiredKey: .preSharedKey)
+        #expect(third.judge(proof, nil, trust) == .refuse && !third.admits(isOptional: true))
     }
 }

@@ -74,13 +74,13 @@ import Testing
         for isAccepted in [true, false] {
             var gate = TrustGate(mode)
             let trust = PeerTrust(peer: .server, chain: [], verdict: .trusted, serverName: nil, publicKey: [7])
-            let ruling = gate.judge(publicKey: [7], isExpected: true, trust)
+            let ruling = gate.judge(KeyProof(kind: .rawPublicKey, value: [7]), nil, trust)
             #expect(ruling == (mode == .builtIn ? .accept : .undecided))
             #expect((gate.takeQuestion() == nil) == (mode == .builtIn))
             guard mode != .builtIn else { continue }
             let isFirst = gate.decide(isAccepted, .rejected)
             #expect(isFirst && gate.ruling == (isAccepted ? .accept : .refuse))
-            #expect(gate.acceptedPublicKey == (isAccepted ? [7] : nil))
+            #expect(gate.accepted(.rawPublicKey) == (isAccepted ? [7] : nil))
         }
     }
 }

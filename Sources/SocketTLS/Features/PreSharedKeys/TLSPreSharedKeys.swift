@@ -111,7 +111,18 @@ public struct TLSPreSharedKeys: Sendable, Hashable {
         return nil
     }
 
+    /// Hashes the key of a client, and not the list of a server: each connection looks its context up.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(use)
+        hasher.combine(only)
+    }
+
     private static func invalid(_ complaint: String) -> TLSError {
         TLSError(.invalidSettings, "The pre-shared keys cannot be used: \(complaint).", operation: "TLSPreSharedKeys")
     }
+}
+
+extension TLSPreSharedKeys: Digestible {
+    /// A connection with such a key has no session: the keys do not count for those that have one.
+    func append(to fields: inout DigestFields) { fields.append(use == .required ? 1 : 2) }
 }

@@ -14,7 +14,7 @@ internal import Glibc
 
 enum PreSharedKeyCallbacks {
     static func install(_ key: ContextKey, on context: OpaquePointer) {
-        guard key.domain.preSharedKeys != nil else { return }
+        guard key.domain.proof.preSharedKeys != nil else { return }
         let allowsTLS12 = key.domain.minimumVersion < .tls13
         if key.isServer {
             readIdentities(on: context)

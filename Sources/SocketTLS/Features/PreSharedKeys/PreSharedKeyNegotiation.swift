@@ -56,12 +56,11 @@ final class PreSharedKeyNegotiation {
         isDecoy = true
     }
 
-    /// The identity of the key that the two sides have used in the complete handshake of `ssl`: nil if they
-    /// have used none.
-    func provenIdentity(on ssl: OpaquePointer) -> [UInt8]? {
+    /// The key that the two sides have used in the complete handshake of `ssl`; nil if they have used none.
+    func proof(on ssl: OpaquePointer) -> KeyProof? {
         binders.forget()
         guard Self.isUsed(on: ssl), let key, !isDecoy else { return nil }
-        return key.identity
+        return KeyProof(kind: .preSharedKey, value: key.identity)
     }
 
     /// Whether the handshake of `ssl`, which is complete, was made with an external key. A session of ours in
@@ -101,4 +100,21 @@ final class PreSharedKeyNegotiation {
         SSL_SESSION_free(session)
         return nil
     }
+}
+
+extension KeyProof.Kind {
+    static let preSharedKey = KeyProof.Kind(
+        number: 2, isShared: true,
+        missing: ProofFault(
+            error: TLSError(.preSharedKeyMissing, "The peer uses no pre-shared key, but the settings require one."),
+            // Becomes the alert handshake_failure.
+            verifyCode: X509_V_ERR_APPLICATION_VERIFICATION))
+}
+
+extension TLSError.Code {
+    /// The peer uses no pre-shared key, but the settings require one.
+    public static let preSharedKeyMissing = TLSError.Code("preSharedKeyMissing", blame: .peer)
+    /// The two sides do not have the same pre-shared key: the server does not know the identity, or one
+    /// of the keys is wrong.
+    public static let preSharedKeyMismatch = TLSError.Code("preSharedKeyMismatch", blame: .peer)
 }

@@ -48,7 +48,7 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
             guard let canonical = PublicKeyInfo.canonical(key) else {
                 throw Self.invalid("\(key.count) bytes are not a SubjectPublicKeyInfo in DER")
             }
-            digests.insert(Self.digest(canonical))
+            digests.insert(PublicKeyInfo.sha256(of: canonical))
         }
         try self.init(expectedSHA256: digests, showsOwnKey: showsOwnKey)
     }
@@ -85,15 +85,24 @@ public struct TLSRawPublicKeys: Sendable, Hashable {
 
     var expectsKeys: Bool { !expectedSHA256.isEmpty }
 
-    func expects(_ key: [UInt8]) -> Bool { expectedSHA256.contains(Self.digest(key)) }
-
-    static func digest(_ key: [UInt8]) -> [UInt8] {
-        var digest = [UInt8](repeating: 0, count: 32)
-        SHA256(key, key.count, &digest)
-        return digest
-    }
+    func expects(_ key: [UInt8]) -> Bool { expectedSHA256.contains(PublicKeyInfo.sha256(of: key)) }
 
     private static func invalid(_ complaint: String) -> TLSError {
         TLSError(.invalidSettings, "The raw public keys cannot be used: \(complaint).", operation: "TLSRawPublicKeys")
+    }
+}
+
+extension TLSRawPublicKeys: Digestible {
+    func append(to fields: inout DigestFields) {
+        _ = TLSRawPublicKeys(fields.add(expectedSHA256), fields.add(use), fields.add(showsOwnKey))
+    }
+}
+
+extension TLSRawPublicKeys.Use: Digestible {
+    func append(to fields: inout DigestFields) {
+        switch self {
+        case .required: fields.append(1)
+        case .preferred: fields.append(2)
+        }
     }
 }

@@ -1,3 +1,15 @@
+extension TLSSettings where Side == TLSClient {
+    /// Bytes that a client sends with its first message, if a session allows it, or else right after the
+    /// handshake; nil, the default, for none. Read what they cost: `TLSEarlyData`.
+    ///
+    /// They leave before anyone could be asked about the server. So they cannot go with a trust callback
+    /// (`trustEvaluation`), and they need `resumption`: `startTLS` throws `invalidSettings`.
+    public var earlyData: TLSEarlyData? {
+        get { values.earlyData }
+        set { values.earlyData = newValue }
+    }
+}
+
 extension TLSSettingValues {
     /// Throws `invalidSettings` for early data that cannot be protected, sent or told apart.
     func validateEarlyData() throws(TLSError) {

@@ -1,0 +1,52 @@
+internal import COpenSSL
+
+extension TLSSettingValues {
+    /// The keys of `proof`; nil sets it back to certificates.
+    package var rawPublicKeys: TLSRawPublicKeys? {
+        get { proof.rawPublicKeys }
+        set { proof = newValue.map { .rawPublicKeys($0) } ?? .certificates }
+    }
+
+    /// Those of `TLSClients` with raw public keys.
+    func clients(by keys: TLSRawPublicKeys) -> TLSClients {
+        let given = keys.used(.required)
+        return switch (keys.expectsKeys, clientCertificates, keys.use) {
+        case (false, .none, _): .anyoneWithOwnRawPublicKey
+        case (false, _, _): .certificatesWithOwnRawPublicKey(demand, rules)
+        case (true, _, .required): .rawPublicKeys(given, demand)
+        case (true, _, .preferred): .rawPublicKeysOrCertificates(given, demand, rules)
+        }
+    }
+}
+
+extension TLSProof {
+    var rawPublicKeys: TLSRawPublicKeys? {
+        if case .rawPublicKeys(let keys) = self { keys } else { nil }
+    }
+}
+
+extension TLSRawPublicKeys {
+    /// Without the key the peer is refused.
+    var requiredKind: KeyProof.Kind? { expectsKeys && use == .required ? .rawPublicKey : nil }
+
+    func validate(in settings: TLSSettingValues) throws(TLSError) {
+        try Self.requireSupport()
+        try settings.requireNoSessionOfOthers()
+        if showsOwnKey, settings.identity == nil {
+            throw TLSSettingValues.invalid("identity is nil, and its raw public key is to be shown: set identity")
+        }
+        if settings.earlyData != nil {
+            throw TLSSettingValues.invalid(
+                "earlyData needs a session, and a client with raw public keys resumes none: set it to nil")
+        }
+        if settings.allowsPostHandshakeAuthentication {
+            throw TLSSettingValues.invalid("allowsPostHandshakeAuthentication cannot go with raw public keys: set it to false")
+        }
+    }
+
+    private static func requireSupport() throws(TLSError) {
+        if isSupported { return }
+        let version = OpenSSL_version(OPENSSL_VERSION_STRING).map { String(cString: $0) } ?? "another"
+        throw TLSSettingValues.invalid("raw public keys need OpenSSL 3.2 or newer, and the one that is loaded is \(version)")
+    }
+}
