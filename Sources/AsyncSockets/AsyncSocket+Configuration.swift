@@ -80,8 +80,8 @@ extension AsyncSocket {
     ///
     /// It keeps a peer that does not read from filling the memory. A write that would exceed it ends the
     /// connection with `.writeQueueFull`: to leave out that one write would corrupt the stream. A larger
-    /// write is accepted when nothing else waits. Files do not count. Behind the first 1,024 waiting writes,
-    /// each one counts as some 80 bytes more. `writeHighWaterMark` warns you earlier.
+    /// write is accepted when no other write waits. Files do not count. After the first 1,024 waiting writes,
+    /// each one counts about 80 bytes more than its data. `writeHighWaterMark` warns you earlier.
     public var maximumPendingWriteBytes: ByteLimit {
         get { configuration.maximumPendingWriteBytes }
         set { configure { $0.maximumPendingWriteBytes = newValue } }

@@ -10,9 +10,9 @@ extension AsyncSocket {
     /// one before it or as soon as one fails. The first to connect wins, and the others are cancelled. Then
     /// the delegate gets `socket(_:didConnectToHost:port:)`, or `socketDidDisconnect(_:withError:)` with
     /// `.hostNotFound`, `.noUsableAddress`, `.connectFailed` (its message names every address),
-    /// `.connectionReset` when the peer accepts and resets immediately, or `.connectTimeout`. You may queue
-    /// reads, writes and `startTLS` before that. `disconnect()` ends the attempt at any time. `isIPv4Enabled`
-    /// and the like count as they are at the call.
+    /// `.connectionReset` if the peer accepts the connection and resets it immediately, or `.connectTimeout`.
+    /// You may queue reads, writes and `startTLS` before that. `disconnect()` ends the attempt at any time.
+    /// `isIPv4Enabled` and similar settings are read when you call this.
     ///
     /// With a `proxy`, all this applies to the proxy, which resolves the host and connects to it.
     ///

@@ -137,7 +137,7 @@ public protocol AsyncSocketDelegate: AnyObject {
     ///
     /// `error` is nil after `disconnect()` and the like. When the peer closed in good order it is
     /// `.closedByPeer`, which is an error here because you did not ask for it. Reads and writes that were
-    /// still queued are dropped. A listener has an error when the kernel refuses to accept: see
+    /// still queued are dropped. For a listener, `error` is set if the kernel refuses to accept: see
     /// `SocketListener.run`.
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?)
 

@@ -78,7 +78,7 @@ extension AsyncSocketError {
     }
 
     /// Every address failed. If a peer accepted a connection and reset it immediately, `errno` is from the
-    /// last such connection. Otherwise it is from the last failure that the host or the network has caused.
+    /// last such connection. Otherwise it is from the last failure caused by the host or the network.
     init(failedAttempts: [(address: SocketAddress, error: SystemError)], destination: String) {
         let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.error.about($0.address))" }
         let more = failedAttempts.count - named.count
@@ -107,8 +107,8 @@ extension SystemError {
         call != "connect" || isFamilyMissing || errno == ENETUNREACH || errno == EINVAL
     }
 
-    /// True when the peer accepted the connection and reset it immediately. A port without a listener is
-    /// ECONNREFUSED.
+    /// Whether the peer accepted the connection and reset it immediately. A port without a listener gives
+    /// ECONNREFUSED instead.
     fileprivate var isReset: Bool { call == "connect" && (errno == ECONNRESET || errno == EPIPE) }
 }
 

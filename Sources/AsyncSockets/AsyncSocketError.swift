@@ -159,9 +159,9 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// keep-alive probes for too long (tcp(7), `TCP_KEEPIDLE` and `TCP_USER_TIMEOUT`). `errno` is
         /// `ETIMEDOUT` or, if a router said so, `EHOSTUNREACH` or `ENETUNREACH`.
         public static let connectionTimedOut = Code(description: "connectionTimedOut")
-        /// The handshake would wait for more than 30 seconds: others need the same private key, which is
-        /// slow, as one in a token is. Or a `DatagramListener` was at a limit, and a new client replaced the
-        /// handshake (`DatagramListener.maximumHandshakes`).
+        /// The handshake would wait more than 30 seconds for its private key, because other handshakes use
+        /// the same key and it is slow, like a key in a token. Or a `DatagramListener` reached a limit, and a
+        /// new client replaced this handshake (`DatagramListener.maximumHandshakes`).
         public static let tooManyHandshakes = Code(description: "tooManyHandshakes")
         /// Plaintext was in the buffer when the handshake was about to begin: a STARTTLS injection, or a
         /// greeting or reply that you did not read before `startTLS`.

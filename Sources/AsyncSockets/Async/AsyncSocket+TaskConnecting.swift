@@ -178,9 +178,9 @@ extension AsyncSocket {
     /// loop makes the first attempt at once. After a failure, and after a connection, it waits as `backOff`
     /// says; a connection that has lasted longer than `backOff.maximum` takes it back to the minimum.
     ///
-    /// The loop ends with an error that waiting cannot change: `CancellationError`, `.deadlineExceeded`, an
-    /// error that `configure`, `trust` or `onFailure` throws, and errors of the caller, such as a bad port.
-    /// After other errors it connects again, also if a certificate fails: the server may replace it.
+    /// The loop throws when retrying cannot help: on cancellation, at a deadline, when `configure`, `trust`
+    /// or `onFailure` throws, and after mistakes of the caller such as a bad port. After any other error it
+    /// connects again, even if a certificate was rejected, because the server may replace it.
     ///
     /// - Parameters:
     ///   - host: A name, or an IPv4 or IPv6 address. A name is resolved before each attempt.
@@ -193,8 +193,8 @@ extension AsyncSocket {
     ///     limit.
     ///   - backOff: The time between attempts, from half a second to a minute by default.
     ///   - configure: Sets what each socket needs before it connects: options, a logger.
-    ///   - onFailure: Called with the error of each failed attempt and the time until the next one, in a
-    ///     separate task that the deadline cancels. Nil: errors are logged, one a second of each kind.
+    ///   - onFailure: Called with the error of each failed attempt and the delay before the next one, in a
+    ///     separate task that the deadline cancels. If nil, one error of each kind is logged per second.
     /// - Returns: The connections, as an asynchronous sequence without an end.
     public static func reconnecting(
         to host: String, port: some BinaryInteger & Sendable, via interface: String? = nil, proxy: Proxy? = nil,

@@ -13,9 +13,9 @@ extension AsyncSocket {
     /// - Parameters:
     ///   - settings: The role and what it needs.
     ///   - trust: Decides about the peer's certificate, in a separate task with the executor preference of
-    ///     this one. After `TLSSettings.trustTimeout` or a deadline that task is cancelled, and this call
-    ///     throws. It can only refuse what OpenSSL has accepted, except with `TLSTrustEvaluation.manual`.
-    ///     Nil: OpenSSL decides, or the delegate if the settings say so.
+    ///     this one. When `TLSSettings.trustTimeout` or a deadline expires, that task is cancelled and this
+    ///     call throws. The closure can reject what OpenSSL accepts, but not the reverse, except with
+    ///     `TLSTrustEvaluation.manual`. Nil: OpenSSL decides, or the delegate if the settings say so.
     /// - Returns: The session that the handshake negotiated.
     /// - Throws: `CancellationError` when the task is cancelled, what `trust` throws, or an
     ///   `AsyncSocketError`: `.tls`, `.handshakeTimeout` (also when no byte of the writes before has left for

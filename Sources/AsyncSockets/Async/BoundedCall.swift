@@ -1,10 +1,10 @@
 internal import SocketBuffers
 
 extension OperationLimit {
-    /// Runs code of the program in a separate task, and returns when it does.
+    /// Runs the program's code in a separate task, and returns when that code returns.
     ///
-    /// At the deadline, and when the caller is cancelled, it throws without waiting for `body`, whose task is
-    /// cancelled.
+    /// At the deadline, or if the caller is cancelled, this cancels the task and throws without waiting for
+    /// it.
     nonisolated(nonsending) func run(
         _ operation: OperationKind, _ body: @escaping @Sendable () async throws -> Void
     ) async throws {
@@ -44,7 +44,7 @@ extension Result<Void, any Error> {
 }
 
 extension Optional where Wrapped == any TaskExecutor {
-    /// The executor that the current task prefers. Child tasks inherit it, and unstructured tasks do not.
+    /// The executor preference of the current task. Child tasks inherit it, but unstructured tasks do not.
     static var preferredByCurrentTask: Self {
         withUnsafeCurrentTask { $0?.unownedTaskExecutor?.asTaskExecutor() }
     }

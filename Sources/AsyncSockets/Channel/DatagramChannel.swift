@@ -7,7 +7,7 @@ class DatagramChannel {
         case ready
         /// An event says when to go on.
         case waiting
-        /// The kernel had no memory, or did not let this process receive.
+        /// The kernel had no memory, or refused to receive.
         case exhausted(until: Deadline?)
 
         var isReady: Bool { if case .ready = self { true } else { false } }
@@ -23,7 +23,7 @@ class DatagramChannel {
     @exclusivity(unchecked) private var mayHaveErrors = false
     /// Why the descriptor can receive no more.
     @exclusivity(unchecked) private(set) var failure: SystemError?
-    /// Why receiving pauses: the kernel does not let this process receive.
+    /// Why receiving is paused: the error with which the kernel refuses to receive.
     @exclusivity(unchecked) private(set) var denial: SystemError?
     @exclusivity(unchecked) private var hasNewDenial = false
 
@@ -69,7 +69,7 @@ class DatagramChannel {
     /// The ClientHello with which a listener has made the socket of a peer.
     func takeHello() -> [UInt8]? { nil }
 
-    /// The handshake of DTLS is complete.
+    /// Called when the DTLS handshake is complete.
     func noteSecured() {}
 
     /// A datagram that has no destination goes there, and others are not known.
@@ -112,10 +112,10 @@ class DatagramChannel {
         if let retry = output.retry, retry <= now { output = .ready }
     }
 
-    /// Why receiving pauses now, here or at the listener of a peer.
+    /// Why receiving is paused, here or at the listener that this peer belongs to.
     var currentDenial: SystemError? { denial }
 
-    /// A denial that has not been reported yet.
+    /// Returns a new denial once, so that it is reported once.
     func takeNewDenial() -> SystemError? {
         defer { hasNewDenial = false }
         return hasNewDenial ? denial : nil

@@ -12,9 +12,9 @@
 //  6. A write that has failed ends the connection when no byte that came before can still be read: the kernel
 //     has none that is wanted, and none lies unread. Unread bytes hold up the end, but for the grace period
 //     only while a write waits.
-//  7. Of two ends the peer's is delivered, since it came first: the failed write met it. Where only the read
-//     side has closed (rule 3), the failure of the write is delivered, unless the read side was truncated and
-//     no read has got that error.
+//  7. If the peer has closed and a write has failed, the peer's close is delivered, because it came first and
+//     made the write fail. If only the read side has closed (rule 3), the error of the write is delivered,
+//     unless the read side was truncated and no read has received that error.
 //  8. A hangup ends the connection if the kernel knows an error, once nothing can be received for a read:
 //     after the end of the input, or while `startTLS` waits; and if no byte lies unread.
 //  9. The last thing sent lingers, so that a reset does not overtake it: an alert, a handshake given up, the

@@ -1,19 +1,20 @@
 // Rules of the hub:
 //  1. One descriptor for each version of IP serves all peers. The hub receives, on its loop, and puts each
 //     datagram into the mailbox of its peer, by the peer's address and the local one.
-//  2. A stranger becomes a peer with its first datagram or, with DTLS, with a ClientHello that has a cookie
-//     of ours. Before that nothing of it is kept. While there are too many peers, or no space for its
-//     datagram, it is dropped. With DTLS a new client at a limit replaces an incomplete handshake: the oldest
-//     handshake of the source with the most handshakes. So a source cannot shut out other sources.
+//  2. A stranger becomes a peer with its first datagram or, with DTLS, with a ClientHello that contains a
+//     cookie of ours. Until then the hub stores no data about it. If there are too many peers, or no space
+//     for the datagram, the datagram is dropped. With DTLS, a new client at a limit replaces an incomplete
+//     handshake instead: the oldest handshake of the source with the most handshakes. This way no source can
+//     shut out other sources.
 //  3. A ClientHello of a peer's address that is not the one of its connection is a stranger's (RFC 6347,
 //     section 4.2.8): when it has a cookie, it takes the place of the peer before, whose socket closes
 //     without a word to the new one. A repetition of an earlier one does not.
 //  4. The hub leaves its loop when it accepts nothing more and the last peer has gone. The descriptors close
 //     with the last socket that has them.
-//  5. If receiving fails permanently, the listener closes, and the socket of each peer closes with the error.
-//  6. The rate limit does not apply to DTLS peers whose handshake is complete. Otherwise datagrams from the
-//     same address could stop their data.
-//  7. Receiving is confined to the loop; the table has a lock, since sockets close anywhere.
+//  5. If receiving fails permanently, the listener closes, and each peer's socket closes with the error.
+//  6. The rate limit does not apply to a DTLS peer after its handshake. Otherwise a flood of datagrams from
+//     the same address could block the peer's data.
+//  7. Receiving is confined to the loop. The table has a lock, because sockets can close on any thread.
 
 internal import Logging
 internal import SocketBuffers
@@ -33,7 +34,7 @@ final class DatagramHub: EventHandler {
         let coalesces: Bool
         /// Makes the socket of a peer. On the loop.
         let accept: @Sendable (PeerChannel, PeerKey) -> DatagramConnection
-        /// Called on the loop when receiving has failed permanently: no new peers will appear.
+        /// Called on the loop when receiving has failed permanently. No new peers appear after this.
         let failed: @Sendable () -> Void
     }
 
@@ -95,7 +96,7 @@ final class DatagramHub: EventHandler {
     /// The number of incomplete handshakes.
     var handshakeCount: Int { state.withLock { $0.handshakes.count } }
 
-    /// The handshake of a peer has succeeded or failed.
+    /// Called when the handshake of a peer has succeeded or failed.
     func noteHandshake(_ number: HandshakeNumber) {
         state.withLock { $0.endHandshake(number) }
     }
@@ -220,7 +221,7 @@ final class DatagramHub: EventHandler {
             return state.all
         }
         guard let peers else { return }
-        setup.logger.error("a listener for datagrams has failed", metadata: ["error": "\(error)"])
+        setup.logger.error("a datagram listener has failed", metadata: ["error": "\(error)"])
         setup.failed()
         stopAccepting()
         for peer in peers { peer.connection.post(.close(failure)) }
@@ -242,7 +243,7 @@ final class DatagramHub: EventHandler {
         return state.withLock { $0.isEstablished(peer) }
     }
 
-    /// Whether a datagram is a ClientHello that begins another connection than the peer's.
+    /// Whether a datagram is a ClientHello that starts a different connection from the peer's current one.
     private func isOtherHello(_ datagram: ReceivedDatagram, than peer: ListenerPeer) -> Bool {
         guard setup.cookies != nil, let digest = DTLSCookies.digest(ofHello: datagram.bytes) else { return false }
         return digest != peer.helloDigest
@@ -280,7 +281,7 @@ final class DatagramHub: EventHandler {
     private func accept(
         _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, digest: Int?, insteadOf earlier: ListenerPeer? = nil
     ) {
-        // Still valid when `begin` is called: peers are added on the loop, and elsewhere they are removed.
+        // Still valid when `begin` is called: only the loop adds peers, and other threads only remove them.
         guard state.withLock({ $0.admits(hasHello: digest != nil, insteadOf: earlier) }),
             let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival)
         else {

@@ -24,9 +24,9 @@ extension DatagramListener {
     ///     in the peer's task. Without it the errors are logged as `SocketListener.run` does.
     ///   - body: Serves a peer.
     /// - Throws: `CancellationError`, `.badConfiguration` when the listener is in use, or its use has ended,
-    ///   and `.system` when its descriptors cannot be watched, or the kernel refuses to receive: immediately
-    ///   if the refusal is certain to repeat, otherwise after some seven seconds. The socket of each peer
-    ///   closes with the same error.
+    ///   and `.system` when its descriptors cannot be watched, or when the kernel refuses to receive:
+    ///   immediately if retrying cannot help, otherwise after about seven seconds. Each peer's socket closes
+    ///   with the same error.
     @concurrent
     public func run(
         executor: ConnectionExecutor? = .eventLoop, onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)? = nil,

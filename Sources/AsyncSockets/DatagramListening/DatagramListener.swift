@@ -139,8 +139,8 @@ public final class DatagramListener: Sendable {
     /// The port; the one that the kernel chose, if it was to choose one.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// False once no new peers are accepted: after `shutdown(within:)`, with the task of `run`, or because
-    /// receiving has failed.
+    /// Whether new peers are accepted. False after `shutdown(within:)`, after the task of `run` has been
+    /// cancelled, or after receiving has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
     /// How many peers there are, with those that shake hands.
@@ -148,9 +148,9 @@ public final class DatagramListener: Sendable {
 
     /// How many peers there may be at a time; 10,000 by default, at least 1.
     ///
-    /// At the limit the datagrams of strangers are dropped, and counted in `refusedCount`, until a peer has
-    /// gone. With DTLS a new client replaces an incomplete handshake, if there is one: see
-    /// `maximumHandshakes`. A lower limit closes nothing.
+    /// At the limit, datagrams from strangers are dropped and counted in `refusedCount` until a peer's socket
+    /// closes. With DTLS, a new client replaces an incomplete handshake instead, if there is one: see
+    /// `maximumHandshakes`. Lowering the limit does not close the sockets of existing peers.
     public var maximumPeers: Int {
         get { hub.maximumPeers }
         set { hub.maximumPeers = newValue }
@@ -158,10 +158,10 @@ public final class DatagramListener: Sendable {
 
     /// How many peers may shake hands at a time: 4,096 by default, at least 1.
     ///
-    /// At the limit, a new client replaces the oldest handshake of the source with the most handshakes. The
-    /// replaced handshake fails with `.tooManyHandshakes` and is counted in `refusedCount`, so a source
-    /// cannot shut out other sources. A source is an IPv4 address or an IPv6 `/64`. Lowering the limit closes
-    /// nothing: new clients are dropped until enough handshakes have completed or failed.
+    /// At the limit, a new client replaces the oldest handshake of the source with the most handshakes, so
+    /// that no source can shut out other sources. The replaced handshake fails with `.tooManyHandshakes` and
+    /// is counted in `refusedCount`. A source is an IPv4 address or an IPv6 `/64`. Lowering the limit does
+    /// not cancel handshakes: new clients are dropped until enough handshakes have completed or failed.
     public var maximumHandshakes: Int {
         get { hub.maximumHandshakes }
         set { hub.maximumHandshakes = newValue }
@@ -180,8 +180,9 @@ public final class DatagramListener: Sendable {
         set { hub.mailboxes.limit.store(newValue.count, ordering: .relaxed) }
     }
 
-    /// How many datagrams of strangers were dropped because of `maximumPeers`, `maximumHandshakes` or
-    /// `maximumPendingReceiveBytes`, and how many handshakes were replaced at a limit.
+    /// The number of datagrams from strangers that were dropped because of `maximumPeers`,
+    /// `maximumHandshakes` or `maximumPendingReceiveBytes`, plus the number of handshakes that were replaced
+    /// at a limit.
     public var refusedCount: Int { hub.counts.refused.load(ordering: .relaxed) }
 
     /// With DTLS: how many datagrams of strangers were dropped that do not begin a handshake.
@@ -189,8 +190,8 @@ public final class DatagramListener: Sendable {
 
     /// How many datagrams the rate limit has dropped (`AsyncUDPSocket.rateLimit`, set in `configure`).
     ///
-    /// With DTLS the limit applies to strangers and handshakes. The datagrams of a peer whose handshake is
-    /// complete are not limited.
+    /// With DTLS, the limit applies to strangers and to peers during their handshake. A peer's datagrams are
+    /// not limited once its handshake is complete.
     public var rateLimitedCount: Int { hub.counts.rateLimited.load(ordering: .relaxed) }
 
     /// The logger of the listener and of its sockets, as `configure` has set it.

@@ -1,8 +1,8 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// A descriptor of a `DatagramListener`, and what receives from it and answers strangers. Confined to the
-/// loop.
+/// A descriptor of a `DatagramListener`, with the code that receives from it and replies to strangers.
+/// Confined to the loop.
 final class DatagramPort {
     let descriptor: DatagramDescriptor
     let receiver: DatagramReceiver
@@ -11,10 +11,10 @@ final class DatagramPort {
     let replies = PreBuffer()
     @exclusivity(unchecked) var addresses: [(count: Int, peer: InternetAddress, source: DatagramSource?)] = []
     @exclusivity(unchecked) var isReady = true
-    /// Why receiving pauses now. Peers have it too: a timeout is not their fault meanwhile.
+    /// Why receiving is paused. Shared with the peers, because a timeout during the pause is not their fault.
     let denial = Locked<SystemError?>(nil)
     @exclusivity(unchecked) private var isDenied = false
-    /// When to receive again; set where no event will announce datagrams.
+    /// When to receive again. Set if no event will report the next datagrams.
     @exclusivity(unchecked) var retry: Deadline?
 
     init(_ descriptor: DatagramDescriptor, maximumSize: Int, coalesces: Bool) {
@@ -26,7 +26,7 @@ final class DatagramPort {
     }
 
     func note(_ denial: SystemError?) {
-        // Nearly always nothing is denied, and nothing was.
+        // The usual case: receiving works, and worked before.
         guard denial != nil || isDenied else { return }
         isDenied = denial != nil
         self.denial.withLock { $0 = denial }

@@ -1,7 +1,7 @@
 // Rules of the table:
-//  1. The handshakes of each source are in a list, oldest first.
-//  2. The sources with equally many handshakes are in a list too, ordered by when they reached that number.
-//     So if each source has one handshake, the oldest handshake is found first.
+//  1. Each source has a list of its handshakes, oldest first.
+//  2. Sources with the same number of handshakes form a list too, in the order in which they reached that
+//     number. So if each source has one handshake, the oldest handshake is found first.
 //  3. Each operation takes constant time, because strangers choose the number of handshakes and sources.
 
 internal import SocketCore

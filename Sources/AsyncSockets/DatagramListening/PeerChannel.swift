@@ -31,9 +31,9 @@ final class PeerChannel: DatagramChannel {
 
     /// - Parameters:
     ///   - source: The address from which it sends.
-    ///   - handshake: The number of the handshake, whose ClientHello with a cookie is the first datagram;
-    ///     `nil` without DTLS.
-    ///   - denial: Why the listener does not receive now.
+    ///   - handshake: The number of the handshake; `nil` without DTLS. With DTLS, the first datagram is a
+    ///     ClientHello with a cookie.
+    ///   - denial: Why the listener has paused receiving.
     ///   - secured: Called on the loop when the handshake is complete.
     ///   - left: Called when the socket has closed.
     init(
@@ -73,7 +73,7 @@ final class PeerChannel: DatagramChannel {
         return mailbox.take().map { Array($0.bytes) }
     }
 
-    // Not when the peer's task runs: the program decides when that is, and its executor may be busy.
+    // The peer's task would be too late: it runs on the program's executor, which may be busy.
     override func noteSecured() { secured() }
 
     override var currentDenial: SystemError? { listenersDenial.withLock { $0 } }

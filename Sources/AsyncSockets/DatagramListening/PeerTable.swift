@@ -24,7 +24,7 @@ final class ListenerPeer: Sendable {
 
 /// The peers of a `DatagramListener`, and its limits. The hub protects this value with a lock.
 struct PeerTable {
-    /// By their addresses. Peers share an address if they send to different local addresses.
+    /// The peers by address. Peers share an address if they send to different local addresses.
     private var peers: [InternetAddress: [ListenerPeer]] = [:]
     private(set) var peerCount = 0
     private(set) var handshakes = HandshakeTable<ListenerPeer>()
@@ -74,7 +74,7 @@ struct PeerTable {
         peer?.handshake.map { handshakes.contains($0) } ?? false
     }
 
-    /// Makes room for a peer that `admits` has admitted, and adds its handshake.
+    /// Makes room for a peer that `admits` has allowed, and adds its handshake.
     ///
     /// - Returns: The number of the handshake, and the peer whose handshake was removed for it.
     mutating func begin(

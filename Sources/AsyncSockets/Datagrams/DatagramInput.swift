@@ -296,7 +296,7 @@ final class DatagramInput {
         receivers.isEmpty ? nil : receivers.reduce(nil) { .earlier($0, $1.deadline) }
     }
 
-    /// - Parameter denial: Why receiving pauses, which replaces the error of a timeout.
+    /// - Parameter denial: Why receiving is paused, if it is. Reported instead of the timeout.
     func expire(at now: Deadline, _ denial: AsyncSocketError?) {
         while let late = receivers.first(where: { $0.deadline.map { $0 <= now } ?? false }) {
             _ = cancel(late, denial ?? late.lateError)

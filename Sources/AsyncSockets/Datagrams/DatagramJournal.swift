@@ -48,14 +48,14 @@ final class DatagramJournal {
             metadata: log.name(peer: peer()).merging(["count": "\(count)"]) { $1 })
     }
 
-    /// Logs that the kernel does not let this process receive.
+    /// Logs that the kernel refused to receive.
     func noteDenial(_ error: SystemError, peer: SocketAddress?) {
         logger.warning(
             "receiving was refused and will be retried", metadata: log.name(peer: peer).merging(["reason": "\(error)"]) { $1 })
     }
 
     /// Logs that the socket closes because receiving has failed permanently. A task that is sending would not
-    /// see the error.
+    /// see this error otherwise.
     func noteEndOfReceiving(_ error: SystemError, peer: SocketAddress?) {
         logger.error(
             "receiving has failed", metadata: log.name(peer: peer).merging(["error": "\(error)"]) { $1 })

@@ -163,7 +163,7 @@ final class DatagramService {
         if let refuse = upgrade?.remove(waiter) {
             // Later datagrams must not leave in plaintext.
             close(error as? AsyncSocketError)
-            // Last: a task that learns of it finds the socket closed.
+            // Last, so that a task that gets the error finds the socket closed.
             return refuse(error)
         }
         waiters.remove(waiter)?(error)

@@ -19,8 +19,8 @@ final class Establishing {
         case goesOn
         /// Go on in another turn.
         case more
-        /// The channel leads to the target. This completes the waiter for the connection, or delivers the
-        /// event if nothing waits.
+        /// The channel is connected to the target. This completes the waiter for the connection or, without a
+        /// waiter, delivers the event.
         case established(DelegateEvent, peer: SocketAddress)
         /// The channel belongs to a descriptor that was connected before, without a waiter or an event.
         case adopted
@@ -30,8 +30,8 @@ final class Establishing {
     @exclusivity(unchecked) private var opening: Opening
     /// The proxy is being asked.
     @exclusivity(unchecked) private var tunnel: Tunnel?
-    /// The address at the other end of the transport, once that is connected. The kernel forgets it when the
-    /// peer resets the connection.
+    /// The address to which the transport is connected. It is kept here because the kernel forgets it when
+    /// the peer resets the connection.
     @exclusivity(unchecked) private var peer: SocketAddress?
     private let seconds: Double
     private let end: Deadline?

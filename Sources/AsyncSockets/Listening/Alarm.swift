@@ -2,8 +2,8 @@ internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 
-/// One call at a point in time. It depends on no event loop, since code on a loop may take long, and on no
-/// other alarm, since cancelling a task runs the program's handlers.
+/// Calls a closure once, at a point in time. It is independent of the event loops, because code on a loop may
+/// take long, and of other alarms, because cancelling a task runs the program's cancellation handlers.
 final class Alarm: Sendable {
     private static let queue = DispatchQueue(label: "AsyncSockets.Alarm")
     private let body: Locked<(@Sendable () -> Void)?>
@@ -20,6 +20,6 @@ final class Alarm: Sendable {
 
     private func take() -> (@Sendable () -> Void)? { body.withLock { $0.take() } }
 
-    /// It does not ring any more, or rings now.
+    /// Stops the alarm, unless it is already ringing.
     func stop() { _ = take() }
 }

@@ -3,7 +3,7 @@ internal import SocketBuffers
 internal import SocketCore
 
 /// Logs the failed connections of a listener or of a reconnecting client. At most one failure of each kind is
-/// logged per second, so that peers cannot fill the log. Others are counted and logged at `debug`.
+/// logged per second, so that peers cannot fill the log. Further failures are counted and logged at `debug`.
 final class FailureLog: Sendable {
     /// How far a connection has come.
     enum Stage: String {

@@ -4,8 +4,8 @@
 //  2. After `close` no connection reaches the delegate: those on their way are closed.
 //  3. Its end is delivered once, when the last of its acceptors has ended.
 //  4. It accepts, and delivers, only after the end of what its socket did before.
-//  5. If accepting fails permanently on one address, the whole listener closes with the error: a listener
-//     that serves only some of its addresses looks healthy.
+//  5. If accepting fails permanently on one address, the whole listener closes with the error, because a
+//     listener that serves only some of its addresses looks healthy.
 
 internal import Glibc
 internal import Logging
@@ -178,7 +178,7 @@ final class Listener: Sendable {
         )
     }
 
-    /// On the loop: accept4(2) was refused, and will be retried.
+    /// Called on the loop when accept4(2) was refused and will be retried.
     private func noteRefusal(_ reason: SystemError, _ seconds: Double, _ isFirst: Bool) {
         if isFirst {
             logger.warning(
@@ -188,7 +188,7 @@ final class Listener: Sendable {
         deliverPause(.refused(AsyncSocketError(reason, operation: "accept")), seconds)
     }
 
-    /// On the loop: accepting has failed permanently.
+    /// Called on the loop when accepting has failed permanently.
     private func fail(with reason: SystemError) {
         let isFirst = state.withLock { state in
             guard !state.isClosed, state.failure == nil else { return false }

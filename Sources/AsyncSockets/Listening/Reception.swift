@@ -226,8 +226,8 @@ final class Reception<Arrival: Sendable>: Sendable {
 
     /// Returns when no task serves a connection any more, and none accepts. Call `stop` before.
     ///
-    /// In a task that serves a connection, returns immediately, because the task would wait for itself. If
-    /// the calling task is cancelled, cuts all connections and returns without waiting for them.
+    /// In a task that serves a connection, this returns immediately, because that task would wait for itself.
+    /// If the calling task is cancelled, this cuts all connections and returns without waiting for them.
     nonisolated(nonsending) func ended() async {
         if ServedTask.isNeeded(by: self) { return }
         let number = state.withLock { state in
@@ -254,12 +254,12 @@ final class Reception<Arrival: Sendable>: Sendable {
     }
 }
 
-/// Marks the task that serves a connection. The tasks that it starts inherit the mark.
+/// Marks a task that serves a connection. Tasks that it starts inherit the mark.
 final class ServedTask: Sendable {
     @TaskLocal private static var current: ServedTask?
 
     private let reception: any AnyObject & Sendable
-    /// The mark around `run`, where that is called by the task of another listener's connection.
+    /// The outer mark, if `run` was called in a task that serves another listener's connection.
     private let outer: ServedTask?
     private let task: Int?
 
@@ -276,7 +276,7 @@ final class ServedTask: Sendable {
         await $current.withValue(ServedTask(reception), operation: body)
     }
 
-    /// Whether `reception` cannot end before the current task has.
+    /// Whether `reception` has to wait for the current task.
     static func isNeeded(by reception: AnyObject) -> Bool {
         guard let current, current.task == currentTask else { return false }
         return sequence(first: current, next: \.outer).contains { $0.reception === reception }

@@ -3,9 +3,9 @@ internal import SocketBuffers
 /// The tasks that serve the connections of a listener. As in a task group, `cancel()` cancels all of them,
 /// and `ended()` waits for all of them.
 ///
-/// It is not a task group because the end of a child takes time proportional to the number of children
-/// (Swift 6.3): the runtime searches a list under a lock, 9 µs with 1,000 children and 102 µs with 10,000.
-/// Here the table finds each task by its index.
+/// This is not a task group, because in Swift 6.3 the time to finish a child is proportional to the number of
+/// children: the runtime searches a list under a lock, which takes 9 µs with 1,000 children and 102 µs with
+/// 10,000. Here the table finds each task by its index.
 final class ServingTasks: Sendable {
     fileprivate enum Place {
         case free(next: Int?)
@@ -19,9 +19,9 @@ final class ServingTasks: Sendable {
     fileprivate struct State {
         var places: [Place] = []
         var firstFree: Int?
-        /// The tasks that have not ended.
+        /// How many tasks have not finished.
         var count = 0
-        /// The places that are reserved for a task, whether or not it has ended.
+        /// How many places are reserved for a task that has not been stored yet, even if it has finished.
         var reservedCount = 0
         var isCancelled = false
         var waiter: UnsafeContinuation<Void, Never>?
@@ -29,13 +29,13 @@ final class ServingTasks: Sendable {
 
     private let state = Locked(State())
 
-    /// How many tasks have not ended.
+    /// How many tasks have not finished.
     var count: Int { state.withLock { $0.count } }
 
-    /// The size of the table: the largest number of tasks at a time since it was last empty.
+    /// The size of the table: the largest number of simultaneous tasks since it was last empty.
     var storedCount: Int { state.withLock { $0.places.count } }
 
-    /// Starts a task. After `cancel()` the task is cancelled as soon as it exists.
+    /// Starts a task. After `cancel()`, the new task is cancelled immediately.
     func start(on executor: (any TaskExecutor)?, _ body: @escaping @Sendable () async -> Void) {
         let place = state.withLock { $0.reserve() }
         let task = Task(executorPreference: executor) {
@@ -45,7 +45,7 @@ final class ServingTasks: Sendable {
         if state.withLock({ $0.put(task, at: place) }) { task.cancel() }
     }
 
-    /// Cancels all tasks, and each task that is started later.
+    /// Cancels all tasks, including tasks that are started later.
     func cancel() {
         let tasks = state.withLock { state in
             state.isCancelled = true
@@ -85,7 +85,7 @@ fileprivate extension ServingTasks.State {
         return place
     }
 
-    /// True when the task is to be cancelled.
+    /// Returns whether the caller must cancel the task.
     mutating func put(_ task: Task<Void, Never>, at place: Int) -> Bool {
         reservedCount -= 1
         guard case .reserved = places[place] else {
@@ -96,8 +96,8 @@ fileprivate extension ServingTasks.State {
         return isCancelled
     }
 
-    /// Returns the task, to be released outside of the lock, and after the last task the continuation of
-    /// `ended()`.
+    /// Returns the task, which the caller must release outside the lock, and after the last task also the
+    /// continuation of `ended()`.
     mutating func end(_ place: Int) -> (Task<Void, Never>?, UnsafeContinuation<Void, Never>?) {
         count -= 1
         let task: Task<Void, Never>?

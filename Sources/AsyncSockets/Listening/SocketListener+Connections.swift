@@ -28,8 +28,8 @@ extension SocketListener {
     ///
     /// The sequence ends after `shutdown(within:)`, once the sockets that were ready are delivered. A
     /// cancelled task gets a `CancellationError`, and the listener goes on. While `run` is
-    /// used, or has been, there is an error with the code `.badConfiguration`. When the kernel refuses to
-    /// accept, the sequence ends with the error that `run` throws.
+    /// used, or has been, there is an error with the code `.badConfiguration`. If the kernel refuses to
+    /// accept, the sequence throws the same error as `run`.
     public var connections: Connections { Connections(listener: self) }
 
     /// The connections of a listener, as they come.

@@ -1,6 +1,6 @@
 // Rules of a listener's tasks:
-//  1. One task accepts. Each connection has a task of its own, one of `ServingTasks`, which owns it from the
-//     first step on: no connection waits for another one's handshake. The accepting task ends after them.
+//  1. One task accepts. Each connection has its own task in `ServingTasks` from the start, so no connection
+//     waits for the handshake of another. The accepting task finishes last.
 //  2. Whatever ends the task of a connection closes the connection.
 //  3. The error of a connection ends that connection, and nothing else.
 //  4. Cancelling the accepting task, or the deadline of a shutdown, cancels the tasks of all connections.
@@ -32,9 +32,9 @@ extension SocketListener {
     ///     `notice` and errors of `body` at `warning`, one line a second of each kind at most.
     ///   - body: Serves a connection.
     /// - Throws: `CancellationError`, `.badConfiguration` when the listener is in use, or its use has ended,
-    ///   and `.system` with the `errno` when the kernel refuses to accept (accept(2)): immediately if the
-    ///   refusal is certain to repeat, otherwise after twelve refusals in a row, some seven seconds. The
-    ///   error is logged immediately, and thrown once the accepted connections have been served.
+    ///   and `.system` with the `errno` when the kernel refuses to accept (accept(2)): immediately if
+    ///   retrying cannot help, otherwise after twelve failures in a row, about seven seconds. The error is
+    ///   logged immediately, and thrown once the accepted connections have been served.
     @concurrent
     public func run(
         executor: ConnectionExecutor? = .eventLoop, idleTimeout: Duration? = nil,
@@ -88,7 +88,7 @@ private final class Service: Sendable {
 }
 
 extension Reception {
-    /// Takes what arrives, and has `body` serve each connection in a task of its own, until all have ended.
+    /// Accepts connections and runs `body` for each in its own task. Returns when all tasks have finished.
     ///
     /// - Parameters:
     ///   - executor: Where `body` runs; nil: where the caller does. Otherwise the accepting task runs on the
@@ -113,7 +113,7 @@ extension Reception {
         _ body: @escaping @Sendable (Arrival, EventLoop) async -> Void
     ) async {
         let tasks = ServingTasks()
-        // Without a choice they run where the caller prefers to run, as its children would.
+        // Without a choice, the tasks inherit the caller's preference, as child tasks would.
         let preference: (any TaskExecutor)? = executor == nil ? .preferredByCurrentTask : nil
         await withTaskCancellationHandler {
             while let arrivals = await arrivals() {

@@ -178,14 +178,15 @@ public final class SocketListener: Sendable {
     /// The port; the one that the kernel chose, if it was to choose one. 0 for a Unix-domain socket.
     public var localPort: UInt16 { localAddress?.port ?? 0 }
 
-    /// False once accepting is over: by `shutdown(within:)`, with the task of `run`, or because the kernel
-    /// refuses to accept.
+    /// Whether the listener accepts connections. False after `shutdown(within:)`, after the task of `run` has
+    /// been cancelled, or after accepting has failed permanently.
     public var isListening: Bool { reception.isOpen }
 
     /// How many accepted connections may be open at a time; nil (the default): any number.
     ///
     /// At the limit accepting stops, and further connections wait in the kernel's backlog until one is
-    /// closed. A change takes effect at once; a lower limit closes nothing. Numbers below 1 count as 1.
+    /// closed. A change takes effect immediately. A lower limit does not close connections, and values below
+    /// 1 are treated as 1.
     public var maximumConnections: Int? {
         get { preparation.model.maximumAcceptedConnections }
         set {
@@ -219,8 +220,8 @@ public final class SocketListener: Sendable {
     /// returns. Sockets that `connections` has delivered are yours, and go on.
     ///
     /// You may call this any number of times: the earliest deadline counts. In a task that serves one of the
-    /// listener's connections, this returns immediately, like `beginShutdown(within:)`, because the task
-    /// would wait for its own end.
+    /// listener's connections, this returns immediately, like `beginShutdown(within:)`, because otherwise the
+    /// task would wait for itself.
     ///
     /// - Parameter time: How long the connections may take from now on; nil: as long as they need.
     public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {

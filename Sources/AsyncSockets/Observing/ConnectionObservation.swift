@@ -92,8 +92,8 @@ extension ConnectionObservation {
         observer?.acceptingDidPause(pause)
     }
 
-    /// The last reference to an accepted socket was released on another thread before its connection began.
-    /// The observer gets what it gets when the delegate does not keep the socket.
+    /// Called when the last reference to an accepted socket was released on another thread before its
+    /// connection began. The observer gets the same events as for a socket that the delegate does not keep.
     static func deliverUnkept(
         _ connection: ObservedConnection, _ carried: CarriedBytes, to observer: (any SocketObserver)?
     ) {

@@ -157,8 +157,8 @@ public struct AcceptPause: Sendable, Hashable {
         case connectionLimit
         /// The process or the system has no descriptors or no memory left; the error has the `errno`.
         case shortage(AsyncSocketError)
-        /// The kernel refuses to accept, for example because of a security module. The error has the
-        /// `errno`. After twelve refusals in a row the listener closes with the error.
+        /// The kernel refuses to accept, for example because of a security module. The error has the `errno`.
+        /// After twelve refusals in a row the listener closes with this error.
         case refused(AsyncSocketError)
     }
 

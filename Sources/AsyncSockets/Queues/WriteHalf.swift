@@ -233,8 +233,8 @@ final class WriteHalf {
         waitingMemoryByteCount > 0 && count > limit - waitingMemoryByteCount - overhead
     }
 
-    /// The memory of the packets themselves. The first ones do not count, so that a small limit can be given
-    /// in bytes of data.
+    /// The memory of the packets themselves. The first packets do not count, so that a small limit can be
+    /// chosen by the size of the data.
     private var overhead: Int { max(0, packets.count - Self.uncountedPackets) * MemoryLayout<WritePacket>.stride }
 
     static let uncountedPackets = 1024

@@ -3,12 +3,12 @@ internal import SocketCore
 /// Connections to a host, one after the other: see
 /// `AsyncSocket.reconnecting(to:port:via:proxy:tls:trust:timeout:backOff:configure:onFailure:)`.
 public struct ReconnectingSockets: AsyncSequence, Sendable {
-    /// An `AsyncSocketError` that is the caller's, what `configure`, `trust` or `onFailure` threw, or a
-    /// `CancellationError`.
+    /// An `AsyncSocketError` that the caller has caused, an error thrown by `configure`, `trust` or
+    /// `onFailure`, or a `CancellationError`.
     public typealias Failure = any Error
 
     let backOff: BackOff
-    /// Nil: failures are logged.
+    /// If nil, failures are logged.
     let onFailure: (@Sendable (any Error, Duration) async throws -> Void)?
     let failures = FailureLog()
     let connect: @Sendable (AsyncSocket) async throws -> Void
@@ -65,7 +65,7 @@ public struct ReconnectingSockets: AsyncSequence, Sendable {
 }
 
 extension ReconnectingSockets {
-    /// An attempt has failed, and the next one is made after `delay`.
+    /// Reports a failed attempt. The next attempt follows after `delay`.
     fileprivate func report(_ error: AsyncSocketError, of socket: AsyncSocket, before delay: Duration) async throws {
         failures.note(error, of: socket.connectedAddress, in: .connecting, isHandled: onFailure != nil, socket.logger)
         guard let onFailure else { return }

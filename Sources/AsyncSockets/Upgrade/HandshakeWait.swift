@@ -4,10 +4,10 @@ internal import SocketTLS
 // Shared by connections and UDP sockets: waiting for a handshake, and asking for keys.
 
 extension HandshakeWaiter {
-    /// Waits for the end of a handshake, and has `trust` decide on the way.
+    /// Waits until the handshake completes, and runs `trust` when the handshake needs a verdict.
     ///
-    /// While `trust` decides, the deadline, a cancellation and the end of the connection still end the wait.
-    /// The decision is then cancelled, and has no effect.
+    /// While `trust` runs, the deadline, a cancellation or the loss of the connection still ends the wait.
+    /// The decision is then cancelled and has no effect.
     ///
     /// - Parameter post: Passes events to the upgrade.
     nonisolated(nonsending) func session(
@@ -34,13 +34,13 @@ extension HandshakeWaiter {
     }
 }
 
-/// A decision about a peer. A closure of the program makes it in a separate task, so that nothing hangs if
-/// the closure does not return.
+/// A decision about a peer. The program's closure makes it in a separate task, so that a closure that does
+/// not return cannot block the handshake.
 private struct TrustDecision {
     private let task: Task<Void, Never>
     private let thrown = Locked<(any Error)?>(nil)
 
-    /// - Parameter post: Called once, with the verdict; with false when `trust` throws or is nil.
+    /// - Parameter post: Called once, with the verdict, which is false if `trust` throws or is nil.
     init(
         about peer: PeerTrust, _ trust: (@Sendable (PeerTrust) async throws -> Bool)?, post: @escaping @Sendable (Bool) -> Void
     ) {

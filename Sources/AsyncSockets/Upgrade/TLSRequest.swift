@@ -30,7 +30,7 @@ struct ClientCertificateRequest: Sendable {
 /// News for an upgrade that is under way.
 enum UpgradeNews: Sendable {
     case verdict(Bool, of: TrustQuestionNumber)
-    /// A task decides about the peer, and waits with this waiter for the next event.
+    /// A task is deciding about the peer, and waits for the next event with this waiter.
     indirect case awaited(by: any OperationWaiter<HandshakeNews>)
     /// The settings for a client.
     indirect case chosen(TLSServerChoice)

@@ -29,7 +29,7 @@ final class Upgrade {
     @exclusivity(unchecked) private(set) var state: TLSUpgrade
     @exclusivity(unchecked) private var clock: PhaseClock?
     @exclusivity(unchecked) private var waiters = UpgradeWaiters()
-    /// Runs the closure of the server's program that is currently in use.
+    /// The task that runs a closure of the server's program, if one is running.
     @exclusivity(unchecked) private var responder: Task<Void, Never>?
 
     private init(_ request: TLSRequest) {
@@ -219,8 +219,8 @@ final class Upgrade {
 
     // MARK: - Waiters
 
-    /// Fails everything that waits. A closure of the program that is still running is cancelled, and its
-    /// result is ignored.
+    /// Fails all waiters. If a closure of the program is still running, it is cancelled and its result is
+    /// ignored.
     func refuseAll(_ error: any Error) {
         responder.take()?.cancel()
         waiters.refuseAll(error)
