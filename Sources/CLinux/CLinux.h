@@ -51,9 +51,9 @@ extern int CLinux_recvmmsg(int, struct CLinux_message *, unsigned int, int, stru
 /// `sendmmsg`, with `struct CLinux_message`.
 extern int CLinux_sendmmsg(int, struct CLinux_message *, unsigned int, int) __asm__("sendmmsg");
 
-/// The processors that this process may run on (`taskset` or a container may allow fewer than the machine has).
-/// The kernel refuses a set that is smaller than its own with EINVAL, and has one for up to 8,192 processors:
-/// the set grows until it is large enough.
+/// The number of processors that this process may run on, which `taskset` or a container may restrict. The
+/// kernel rejects a set smaller than its own with EINVAL. Its set may have room for 8,192 processors, so the
+/// set here grows until it is large enough.
 static inline int CLinux_usable_processors(void) {
     int count = 0;
     for (size_t size = sizeof(cpu_set_t); size <= 1 << 16 && count == 0; size *= 2) {

@@ -26,9 +26,9 @@
 #include "COpenSSLEngines.h"
 #include "COpenSSLRawPublicKeys.h"
 
-// The library that is loaded may be newer than these headers, and decides what a call does: 3.0 to 3.6 share the
-// name libssl.so.3. So nothing here depends on the version of the headers. Functions and options that 3.0 lacks are
-// looked up, or set by number.
+// The loaded library may be newer than these headers, and determines what a call does: 3.0 to 3.6 share the
+// name libssl.so.3. So nothing here depends on the version of the headers. Functions that 3.0 lacks are
+// looked up, and options that it lacks are set by number.
 
 // Stands for `SSL_CTX_set_min_proto_version`.
 static inline int COpenSSL_CTX_setMinimumVersion(SSL_CTX *context, int version) {
@@ -97,9 +97,9 @@ static inline int COpenSSL_setHMACSHA256Key(EVP_MAC_CTX *context, const void *ke
     return EVP_MAC_CTX_set_params(context, parameters);
 }
 
-// Stands for `SSL_OP_NO_TX_CERTIFICATE_COMPRESSION | SSL_OP_NO_RX_CERTIFICATE_COMPRESSION`, the bits 32 and 33;
-// 0 if the loaded library is older than 3.2, which added certificate compression. The headers may be older than
-// the library, and then lack both names.
+// The value of `SSL_OP_NO_TX_CERTIFICATE_COMPRESSION | SSL_OP_NO_RX_CERTIFICATE_COMPRESSION`, bits 32 and 33,
+// which older headers do not define. 0 if the loaded library is older than 3.2, which added certificate
+// compression.
 static inline uint64_t COpenSSL_noCertificateCompressionOptions(void) {
     return OpenSSL_version_num() >= 0x30200000L ? UINT64_C(3) << 32 : 0;
 }
@@ -145,13 +145,13 @@ static inline void COpenSSL_CTX_acknowledgeServerName(SSL_CTX *context) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-// Stands for `SSL_SESSION_set_time`, which 3.4 deprecates because `long` has 32 bits on some systems: the
-// seconds since 1970.
+// Wraps `SSL_SESSION_set_time`, in seconds since 1970. OpenSSL 3.4 deprecates it because `long` has 32 bits
+// on some systems.
 static inline void COpenSSL_setSessionTime(SSL_SESSION *session, int64_t seconds) {
     SSL_SESSION_set_time(session, (long)seconds);
 }
 
-// Stands for `SSL_SESSION_get_time`, which 3.4 deprecates: the seconds since 1970.
+// Wraps `SSL_SESSION_get_time`, in seconds since 1970. OpenSSL 3.4 deprecates it too.
 static inline int64_t COpenSSL_sessionTime(const SSL_SESSION *session) {
     return SSL_SESSION_get_time(session);
 }

@@ -1,8 +1,9 @@
 #ifndef COPENSSL_ENGINES_H
 #define COPENSSL_ENGINES_H
 
-// The old way to keys that stay in a token: OpenSSL 3 marks engines as deprecated, and Debian 12 has no provider
-// for PKCS #11, but an engine. The functions are looked up, because some systems build OpenSSL without engines.
+// Engines, the older interface to keys in a token. OpenSSL 3 deprecates engines, but Debian 12 has only an
+// engine for PKCS #11 and no provider. The functions are looked up, because some systems build OpenSSL
+// without engines.
 
 #include "COpenSSLLookup.h"
 #include <openssl/crypto.h>

@@ -8,7 +8,7 @@
 #define RTLD_DEFAULT ((void *)0)
 #endif
 
-// The function of this name in the library that is loaded; null if the library lacks it.
+// The function with this name in the loaded library, or null if the library lacks it.
 #define COPENSSL_LOOKUP(name) dlsym(RTLD_DEFAULT, #name)
 
 #endif

@@ -1,8 +1,8 @@
 #ifndef COPENSSL_RAW_PUBLIC_KEYS_H
 #define COPENSSL_RAW_PUBLIC_KEYS_H
 
-// Raw public keys (RFC 7250), which OpenSSL has since 3.2. The headers may be older than the library that is
-// loaded, so the functions are looked up at run time. Without them each call here fails.
+// Raw public keys (RFC 7250), which OpenSSL has since 3.2. The headers may be older than the loaded library,
+// so the functions are looked up at run time. If they are missing, each call here fails.
 
 #include "COpenSSLLookup.h"
 #include <openssl/ssl.h>

@@ -6,7 +6,7 @@ struct DatagramFacts {
     private(set) var core: AsyncUDPSocket
     /// Cores whose end is on its way.
     private var retired: [AsyncUDPSocket] = []
-    /// Whether the end of `core` was delivered, or happened while the socket had no delegate queue.
+    /// Whether the close of `core` has been delivered, or needs no delivery for lack of a delegate queue.
     private var isEndOver = false
     var userData: Any?
     var maxReceive4 = UInt16.max
@@ -19,14 +19,14 @@ struct DatagramFacts {
         self.core = core
     }
 
-    /// - Parameter keepsOld: Keeps the old core until its end is delivered.
+    /// - Parameter keepsOld: Whether to keep the old core until its close has been delivered.
     mutating func retire(with new: AsyncUDPSocket, keepsOld: Bool) {
         if keepsOld, !isEndOver { retired.append(core) }
         (core, isEndOver) = (new, false)
     }
 
-    /// The end of a core was delivered: releases the core if it is retired. Call this outside the lock, and
-    /// release the result there.
+    /// Notes that the close of a core has been delivered, and returns the core if it is retired. The caller
+    /// releases it outside the lock.
     mutating func noteEnd(of socket: AsyncUDPSocket) -> AsyncUDPSocket? {
         if socket === core { isEndOver = true }
         return retired.firstIndex { $0 === socket }.map { retired.remove(at: $0) }

@@ -84,7 +84,7 @@ extension GCDAsyncUdpSocket {
             return audience.queue != nil
         }
         let core = core
-        // An end without a delegate queue is never delivered.
+        // Without a delegate queue the close is never delivered.
         if !hadQueue, core.isClosed { _ = facts.withLock { $0.noteEnd(of: core) } }
         if let queue { core.setDelegate(events, delegateQueue: queue.serialForDelegate) } else { core.removeDelegate() }
     }

@@ -2,11 +2,11 @@
 //  1. It calls `accept4` until EAGAIN, at most `batchLimit` times in a turn on the loop and for no longer
 //     than `batchSeconds`, with what the receiver does; then others have their turns.
 //  2. An error of one connection (such as ECONNABORTED, accept(2)) skips that connection. After `batchLimit`
-//     such errors in a row it pauses as in a shortage.
-//  3. Without descriptors or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM), and after an unexpected error, it
-//     pauses by the rules of `FailingCall`, and never spins. Connections wait in the kernel's backlog, and
-//     new ones do not shorten the pause. The acceptor closes when an error is certain to repeat, or has
-//     repeated too often.
+//     such errors in a row the acceptor pauses, as it does in a shortage.
+//  3. When descriptors or memory run out (EMFILE, ENFILE, ENOBUFS, ENOMEM), and after an unexpected error, it
+//     pauses by the rules of `FailingCall`, so that the loop does not spin. During a pause connections wait
+//     in the kernel's backlog, and new connections do not shorten it. The acceptor closes if retrying cannot
+//     help, or if the error has been repeated too often.
 //  4. It accepts a connection only with a permit of the quota. Without one it waits until the quota gives it
 //     a turn.
 //  5. The state is behind a lock. System calls are made with the lock held, and calls of the receiver on the
@@ -33,8 +33,8 @@ package final class Acceptor: EventHandler, Sendable {
 
         /// - Parameters:
         ///   - paused: Descriptors or memory have run out.
-        ///   - refused: accept4(2) fails for another reason, and is tried again.
-        ///   - full: The quota has no permit, and accepting goes on once it has one.
+        ///   - refused: accept4(2) has failed for another reason and will be retried.
+        ///   - full: The quota has no permit. Accepting resumes when a permit is available.
         ///   - failed: accept4(2) has failed permanently; `closed` follows.
         package init(
             accepted: @escaping @Sendable (_ connection: SocketDescriptor, _ peer: SocketAddress) -> Void,
@@ -57,7 +57,7 @@ package final class Acceptor: EventHandler, Sendable {
         /// Listening; nothing is accepted yet.
         case bound
         case accepting
-        /// accept4(2) fails, until the deadline.
+        /// accept4(2) has failed. It is retried at the deadline.
         case pausing
         /// The descriptor is closed, and the receiver does not know yet.
         case closed
@@ -254,7 +254,7 @@ package final class Acceptor: EventHandler, Sendable {
         }
     }
 
-    /// False after too many connections with errors of their own.
+    /// Returns false after too many failed connections in a row.
     private func skip(after error: SystemError, _ registration: LoopRegistration) -> Bool {
         let mayGoOn = state.withLock { state in
             state.skippedCount += 1
@@ -334,7 +334,7 @@ extension SocketDescriptor {
                 }
         }
 
-        /// accept4 has worked, whether or not a connection was waiting.
+        /// Whether accept4 succeeded, even if no connection was waiting.
         var isSuccess: Bool {
             switch self {
             case .accepted, .none: true

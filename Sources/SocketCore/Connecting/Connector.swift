@@ -18,7 +18,7 @@ package final class Connector {
     package enum Step {
         case trying(SocketAddress)
         case failed(SocketAddress, SystemError)
-        /// With the peer's address: once the peer has reset the connection, the kernel no longer knows it.
+        /// Includes the peer's address, because the kernel forgets it when the peer resets the connection.
         case connected(SocketDescriptor, peer: SocketAddress)
         /// All attempts have failed.
         case exhausted([(address: SocketAddress, error: SystemError)])
@@ -26,7 +26,7 @@ package final class Connector {
 
     private struct Attempt {
         let descriptor: SocketDescriptor
-        /// Known once it is connected.
+        /// Set once the attempt has succeeded.
         var peer: SocketAddress?
         /// Nil when the kernel connected at once.
         let registration: LoopRegistration?

@@ -6,10 +6,11 @@
 //  3. Fewer datagrams than were asked for mean that the kernel has no more: an event announces the next.
 //  4. An error that an earlier datagram has met (ECONNREFUSED, EHOSTUNREACH) is an answer, and the next call
 //     receives. The kernel has forgotten the error then, so this ends.
-//  5. Other errors have their cause on this machine: a security module, a filter of system calls, an old
-//     kernel. A router can cause EACCES too (RFC 4443, section 3.1), but the kernel returns that error once.
-//     So `denialLimit` errors in a row count as one failure of the call, for `FailingCall`.
-//  6. It asks for about twice as many as came last, since each header that it prepares costs.
+//  5. Other errors are caused by this machine: a security module, a system call filter or an old kernel. A
+//     router can cause EACCES too (RFC 4443, section 3.1), but the kernel returns that error once. So
+//     `denialLimit` errors in a row count as one failure for `FailingCall`.
+//  6. Each call has room for about twice as many datagrams as the previous call returned, because each header
+//     takes time to prepare.
 
 internal import CLinux
 internal import Glibc
@@ -40,11 +41,11 @@ package final class DatagramReceiver {
         case refused(SystemError)
         /// The kernel has no memory. No event follows: try again after `SocketDescriptor.shortageSeconds`.
         case exhausted
-        /// The kernel does not let this process receive. No event follows: retry after `pause` seconds.
+        /// The kernel refused to receive. No event follows, so retry after `pause` seconds.
         ///
-        /// - Parameter isFirst: The call before succeeded, or failed with a different error.
+        /// - Parameter isFirst: Whether the previous call succeeded or failed with a different error.
         case denied(SystemError, pause: Double, isFirst: Bool)
-        /// The descriptor does not receive datagrams, or the call has been denied too often.
+        /// The descriptor does not receive datagrams, or the kernel has refused too often.
         case failed(SystemError)
     }
 
@@ -97,7 +98,7 @@ package final class DatagramReceiver {
     @exclusivity(unchecked) private var hope = 8
     @exclusivity(unchecked) private var failing = FailingCall()
 
-    /// By rule 5.
+    /// How many errors in a row count as one failure (rule 5).
     private static let denialLimit = 32
     private static let fewest = 4
     private static let most = 64

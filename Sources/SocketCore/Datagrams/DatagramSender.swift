@@ -37,7 +37,7 @@ package struct DatagramSendReport {
     package fileprivate(set) var earlierErrors: [SystemError] = []
     package fileprivate(set) var rest = Rest.none
 
-    /// - Parameter handledCount: By default none was handled.
+    /// - Parameter handledCount: 0 by default.
     package init(handledCount: Int = 0, failures: [(position: Int, error: SystemError)] = [], rest: Rest = .none) {
         (self.handledCount, self.failures, self.rest) = (handledCount, failures, rest)
     }

@@ -1,10 +1,10 @@
-// Rules of a system call that fails although the connection or datagram is not at fault:
-//  1. If the error cannot change by waiting (`SystemError.isCertainToRepeat`), the socket closes immediately.
-//  2. After any other error the call is retried after a pause: at first 50 ms, then twice as long, up to a
-//     second. EACCES and EPERM are returned by security modules and filters of system calls, whose policy may
-//     be replaced while the process runs.
-//  3. After 12 such failures in a row, some seven seconds, the socket closes with the error. A socket that
-//     keeps retrying looks healthy, and service managers restart programs that fail.
+// Rules for a system call that fails through no fault of the connection or datagram:
+//  1. If waiting cannot change the error (`SystemError.isCertainToRepeat`), the socket closes immediately.
+//  2. After any other error the call is retried after a pause, which starts at 50 ms and doubles up to a
+//     second. This includes EACCES and EPERM: they come from security modules and system call filters, whose
+//     policy may be replaced while the process runs.
+//  3. After 12 such failures in a row, about seven seconds, the socket closes with the error. A socket that
+//     kept retrying would look healthy, whereas service managers restart a program that fails.
 //  4. A shortage (EMFILE, ENOBUFS and similar errors) never closes the socket.
 
 internal import Glibc
@@ -12,7 +12,7 @@ internal import Glibc
 /// How a system call that keeps failing is retried, and when the socket gives up.
 package struct FailingCall: Sendable {
     package enum Step: Hashable, Sendable {
-        /// - Parameter isFirst: The call succeeded before, or failed with a different error.
+        /// - Parameter isFirst: Whether the previous call succeeded or failed with a different error.
         case pause(seconds: Double, isFirst: Bool)
         case end(SystemError)
     }
@@ -30,7 +30,7 @@ package struct FailingCall: Sendable {
 
     /// Counts a failure, and returns what to do next.
     ///
-    /// - Parameter isShortage: By rule 4.
+    /// - Parameter isShortage: Whether the failure is a shortage (rule 4).
     package mutating func note(_ error: SystemError, isShortage: Bool = false) -> Step {
         let isFirst = self.error?.errno != error.errno
         self.error = error
@@ -40,19 +40,19 @@ package struct FailingCall: Sendable {
         return .pause(seconds: seconds, isFirst: isFirst)
     }
 
-    /// Counts a success: the next failure is the first again.
+    /// Notes a success. The next failure counts as the first in a row.
     package mutating func succeed() {
         if error != nil { self = FailingCall() }
     }
 }
 
 extension SystemError {
-    /// The call cannot succeed on this descriptor, or in this process.
+    /// Whether the call can never succeed on this descriptor or in this process.
     package var isCertainToRepeat: Bool { Self.certain.contains(errno) }
 
     private static let certain: Set<CInt> = [EBADF, ENOTSOCK, EINVAL, EFAULT, ENOTCONN, ENOSYS, EOPNOTSUPP]
 
-    /// The process or the system lacks descriptors or memory.
+    /// Whether the process or the system has run out of descriptors or memory.
     package var isShortage: Bool { [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(errno) }
 
     fileprivate func repeated(_ count: Int) -> SystemError {

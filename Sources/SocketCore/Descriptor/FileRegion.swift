@@ -65,12 +65,12 @@ extension SocketDescriptor {
         let sent = retryingOnInterrupt { CLinux_sendfile_without_signal(rawValue, file.descriptor, &start, count) }
         if sent > 0 { return .bytes(sent) }
         if sent == 0 { return count == 0 ? .bytes(0) : .failed(.sendfile, errno: ENODATA) }
-        // Not every file system can do it (sendfile(2)), and a filter of system calls may not let it.
+        // Some file systems do not support sendfile(2), and a system call filter may refuse it.
         let isRefused = [EINVAL, ENOSYS, EOPNOTSUPP, EPERM, EACCES].contains(errno)
         return isRefused ? sendCopy(of: file, at: position, count: count) : SendAnswer(failureOf: .sendfile)
     }
 
-    /// The same by way of the memory of this process, at most a block at a time.
+    /// Sends the bytes through a buffer in this process, at most a block at a time.
     private func sendCopy(of file: FileRegion, at position: Int, count: Int) -> SendAnswer {
         let block = PreBuffer()
         let room = UnsafeMutableRawBufferPointer(rebasing: block.writableBytes(minimum: 1).prefix(count))

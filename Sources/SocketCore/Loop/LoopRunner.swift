@@ -183,7 +183,7 @@ final class LoopRunner: @unchecked Sendable {
             let count = epoll_wait(epoll.rawValue, events, CInt(Self.batchSize), mustPoll || isIdle ? 0 : -1)
             if count < 0 {
                 if errno == EINTR { continue }
-                // The descriptor was closed elsewhere, or a filter refuses the call: do not spin.
+                // The descriptor was closed elsewhere, or a system call filter refuses the call. Do not spin.
                 isIdle = true
                 pause(after: SystemError("epoll_wait"))
             } else {
@@ -196,11 +196,11 @@ final class LoopRunner: @unchecked Sendable {
         }
     }
 
-    /// No events can arrive during the pause, so blocking the thread delays none.
+    /// Blocking the thread delays no events, because none can arrive during the pause.
     private func pause(after error: SystemError) {
         guard case .pause(let seconds, let isFirst) = failing.note(error, isShortage: true) else { return }
         if isFirst {
-            socketLog.withLock { $0 }.error("an event loop receives no events", metadata: ["error": "\(error)"])
+            socketLog.withLock { $0 }.error("an event loop cannot receive events", metadata: ["error": "\(error)"])
         }
         poll(nil, 0, CInt(seconds * 1000))
     }

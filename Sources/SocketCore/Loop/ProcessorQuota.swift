@@ -1,8 +1,8 @@
 // Rules of the quota:
-//  1. The smallest quota of the process's control group and its visible ancestors counts. A container sees
-//     the groups up to its own (cgroups(7)).
-//  2. Both versions count: `cpu.max` of version 2, and `cpu.cfs_quota_us` with `cpu.cfs_period_us` of
-//     version 1.
+//  1. The smallest quota among the process's control group and its visible ancestors applies. A container
+//     sees the groups up to its own (cgroups(7)).
+//  2. Both versions of control groups are supported: `cpu.max` of version 2, and `cpu.cfs_quota_us` with
+//     `cpu.cfs_period_us` of version 1.
 //  3. A file that cannot be read or parsed sets no limit.
 
 internal import Glibc
@@ -59,7 +59,7 @@ package struct ProcessorQuota: Sendable {
         return numbers[0] / numbers[1]
     }
 
-    /// Reads to the end: files in `/proc` have no size.
+    /// Reads up to the end of the file, because files in `/proc` report no size.
     private static func readFile(_ path: String) -> String? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
@@ -74,7 +74,7 @@ package struct ProcessorQuota: Sendable {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// A machine with many containers has thousands of mounts, with a line each.
+    /// A machine with many containers has thousands of mounts, one per line.
     private static let sizeLimit = 4 << 20
 }
 

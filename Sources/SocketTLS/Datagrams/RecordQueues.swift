@@ -10,9 +10,9 @@ final class RecordQueues {
     @exclusivity(unchecked) var output: [Int] = []
     /// When the first messages are sent again, in microseconds; each time after that it takes twice as long.
     var firstTimeout: UInt32 = 1_000_000
-    /// The number of a server's first record; nil once OpenSSL has written it.
+    /// The number that a server's first record must have; nil once OpenSSL has written that record.
     private var firstSequence: UInt64?
-    /// The amount that is added to the numbers of OpenSSL's records in plaintext.
+    /// The amount to add to the numbers of OpenSSL's plaintext records.
     @exclusivity(unchecked) private var numberShift: UInt64 = 0
     /// The sequence number for the next record of ours in plaintext.
     @exclusivity(unchecked) private(set) var nextPlainSequence: UInt64 = 0
@@ -117,16 +117,17 @@ final class RecordQueues {
         unreturnedCount = 0
     }
 
-    // MARK: - The numbers of records in plaintext
+    // MARK: - Numbers of plaintext records
 
-    /// A server's first record has the number of the ClientHello with the cookie, which is higher than those
-    /// of the requests for cookies (RFC 6347, section 4.2.1). A client drops a number that it has seen.
+    /// Sets the number of a server's first record. It is the number of the ClientHello with the cookie, which
+    /// is higher than the numbers of the requests for cookies (RFC 6347, section 4.2.1). A client drops a
+    /// record with a number that it has already seen.
     func beginNumbering(at sequence: UInt64) {
         (firstSequence, nextPlainSequence) = (sequence, sequence)
     }
 
-    /// Corrects the numbers in a datagram of OpenSSL; nil if they are right. OpenSSL 3.2 to 4.0 give a
-    /// server's first record the number 1, whatever the number of the ClientHello (openssl #32063).
+    /// Corrects the record numbers in a datagram from OpenSSL; nil if they are right. OpenSSL 3.2 to 4.0
+    /// number a server's first record 1, whatever the number of the ClientHello (openssl #32063).
     func renumbered(_ datagram: UnsafeRawBufferPointer) -> [UInt8]? {
         guard let header = RecordHeader(datagram), header.epoch == 0 else { return nil }
         if let firstSequence {
@@ -165,7 +166,7 @@ struct RecordHeader {
     let length: Int
 
     static let size = 13
-    /// Where the number is, after the type, the version and the epoch.
+    /// The offset of the number, after the type, the version and the epoch.
     static let sequencePlace = 5
     static let cipherChange: UInt8 = 20
     static let handshake: UInt8 = 22

@@ -195,9 +195,9 @@ enum EngineCallbacks {
     /// `SSL3_MT_COMPRESSED_CERTIFICATE`, which the headers of OpenSSL 3.0 lack (RFC 8879, section 4).
     private static let compressedCertificate: UInt8 = 25
 
-    /// Refuses compressed certificates, because our limits do not apply to them. The context's options
-    /// already keep OpenSSL from offering compression, so OpenSSL normally rejects such a message before this
-    /// is called. Overwrites the algorithm with a private-use number that OpenSSL does not support.
+    /// Refuses a compressed certificate, because our limits do not apply to it, by overwriting the algorithm
+    /// with a private-use number that OpenSSL does not support. The context's options already keep OpenSSL
+    /// from offering compression, so OpenSSL normally rejects such a message before this is called.
     private static func refuseCompression(_ message: UnsafeRawBufferPointer) {
         for index in 4..<min(6, message.count) { UnsafeMutableRawBufferPointer(mutating: message)[index] = 0xFF }
     }

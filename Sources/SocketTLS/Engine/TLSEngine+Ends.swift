@@ -62,9 +62,9 @@ extension TLSEngine {
         if facts.sentAlert == nil { breakOff(.badCertificate) }
     }
 
-    /// Ends the connection with an encrypted alert. OpenSSL sends decode_error at the end of the transport,
-    /// and `SealedAlert` replaces it. A close_notify would report a regular end, and leave the session to the
-    /// peer.
+    /// Closes the connection with an encrypted alert. When the transport ends, OpenSSL sends decode_error,
+    /// and `SealedAlert` replaces it. A close_notify would look like a regular close, and the peer could
+    /// still use the session.
     private func breakOff(_ alert: TLSAlert) {
         let earlierCount = output.count
         bio.abandon()

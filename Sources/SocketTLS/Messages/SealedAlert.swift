@@ -10,8 +10,8 @@ struct SealedAlert {
     private let cipher: OpaquePointer
     private let isCCM: Bool
     private let tagSize: Int
-    /// With GCM and CCM the last part of the nonce is in the record (RFC 5288; RFC 6655). Otherwise the nonce
-    /// is the number of the record, combined with `salt` (RFC 7905).
+    /// With GCM and CCM, the record contains the last part of the nonce (RFC 5288; RFC 6655). Otherwise the
+    /// nonce is the record number combined with `salt` (RFC 7905).
     private let hasExplicitNonce: Bool
     private let key: SecretBytes
     private let salt: [UInt8]
@@ -21,7 +21,7 @@ struct SealedAlert {
     private static let randomSize = 32
     private static let masterSize = 48
 
-    /// Nil for a cipher suite without an AEAD.
+    /// Returns nil for a cipher suite without an AEAD.
     init?(writtenBy server: OpaquePointer) {
         guard let suite = SSL_get_current_cipher(server), SSL_CIPHER_is_aead(suite) == 1,
             let name = OBJ_nid2sn(SSL_CIPHER_get_cipher_nid(suite)), let cipher = EVP_get_cipherbyname(name),
@@ -39,7 +39,8 @@ struct SealedAlert {
         salt = block.withBytes { Array($0.suffix(saltSize)) }
     }
 
-    /// The record with the other alert in it; nil if `record` is not a fatal alert `wrong` of these keys.
+    /// Returns `record` with `right` in place of `wrong`, or nil if it is not a fatal `wrong` encrypted with
+    /// these keys.
     func replace(_ wrong: TLSAlert, by right: TLSAlert, in record: [UInt8]) -> [UInt8]? {
         guard let parts = Parts(record, hasExplicitNonce: hasExplicitNonce, tagSize: tagSize) else { return nil }
         let fatal = AlertRecord.Level.fatal.rawValue
@@ -63,7 +64,8 @@ struct SealedAlert {
 
         private static let alert: UInt8 = 21
         private static let streamHeaderSize = 5
-        /// In TLS the second record of the server's keys, after its Finished. DTLS writes the number.
+        /// With TLS, this is the second record under the server's keys, after its Finished. DTLS records
+        /// contain their number.
         private static let numberInStream: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 1]
 
         init?(_ record: [UInt8], hasExplicitNonce: Bool, tagSize: Int) {
@@ -118,7 +120,8 @@ struct SealedAlert {
         return isDone ? Array(code.prefix(Int(count))) : nil
     }
 
-    /// Seals `text`, and writes `tag`; or opens it, nil if `tag` is not right.
+    /// Encrypts `text` and writes `tag`, or decrypts `text`. Returns nil if decrypting fails because `tag` is
+    /// wrong.
     private func crypt(_ text: [UInt8], _ nonce: [UInt8], _ authenticated: [UInt8], _ tag: inout [UInt8], seals: Bool) -> [UInt8]?
     {
         guard let context = EVP_CIPHER_CTX_new() else { return nil }
@@ -140,7 +143,8 @@ struct SealedAlert {
                     EVP_CipherInit_ex(
                         context, nil, nil, bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), nonce, direction) == 1
                 }),
-                // CCM needs the length of the text too, and checks the tag with the text; others at the end.
+                // CCM also needs the length of the text, and checks the tag together with the text. Other
+                // ciphers check it at the end.
                 !isCCM || pass(nil, to: nil, text.count), pass(authenticated, to: nil, authenticated.count),
                 result.withUnsafeMutableBufferPointer({ pass(text, to: $0.baseAddress, text.count) })
             else { return false }

@@ -58,7 +58,7 @@ public final class TLSSessionMemory: TLSSessionStore {
             uses = uses.filter { lastUses[$0.key] == $0.number }[...]
         }
 
-        /// The key that was used longest ago.
+        /// The least recently used key.
         mutating func oldestKey() -> TLSSessionKey? {
             while let use = uses.first, lastUses[use.key] != use.number { uses.removeFirst() }
             return uses.first?.key
