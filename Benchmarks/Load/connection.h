@@ -34,5 +34,5 @@ void connection_close(Connection *connection);
 
 SSL_CTX *client_context(void);
 
-// Opens connections that echo one byte each, and stay.
+// Opens `count` connections that echo one byte each and stay open.
 void hold_connections(const Options *options, SSL_CTX *context, int count);

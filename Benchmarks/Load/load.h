@@ -10,7 +10,7 @@ typedef struct {
     int port;
     int server_pid;       // the process whose processor time is measured; 0: none
     int connections;
-    int held;             // further connections that stay open during short ones
+    int held;             // additional connections that stay open throughout the test
     size_t size;          // bytes of a message, or of a bulk transfer
     size_t chunk;         // bytes of one write of the server in a bulk transfer
     size_t piece;         // bytes that the client gives the kernel at once; 0: all

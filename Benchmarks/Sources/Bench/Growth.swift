@@ -17,7 +17,7 @@ struct Growth: Sendable {
                 name: "\(kind)-connections", title: "\(title) echo of 64 B", horizontal: "connections",
                 sizes: [1, 10, 100, 1000, 10_000], limit: 0.25
             ) { .echo(size: 64, connections: $0, isSecure: isSecure) },
-            // At most 1.5 times the cost with twenty times the connections.
+            // With twenty times as many connections, the cost may grow by half.
             Growth(
                 name: "\(kind)-ends", title: "\(title): accept, one byte echoed, close", horizontal: "connections open",
                 sizes: [1000, 5000, 19_900], limit: 0.135
