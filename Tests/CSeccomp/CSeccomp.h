@@ -1,8 +1,8 @@
 #ifndef CSECCOMP_H
 #define CSECCOMP_H
 
-// System calls that the kernel refuses from a moment on, as in a container whose filter lacks them or beside a
-// security module: for probes in processes of their own, since a filter stays.
+// Makes the kernel refuse system calls, as a container's filter or a security module does. A filter cannot be
+// removed, so these functions are for probe processes and for threads that end.
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -25,16 +25,17 @@ static const long CSeccomp_epoll_wait = SYS_epoll_wait;
 static const long CSeccomp_epoll_wait = SYS_epoll_pwait;
 #endif
 
-/// Installs a filter: on the calling thread, and on all others if `everywhere` is set.
+/// Installs a filter on the calling thread, and on all other threads if `everywhere` is set.
 static inline int CSeccomp_install(struct sock_filter *filter, size_t count, int everywhere) {
     struct sock_fprog program = {.len = (unsigned short)count, .filter = filter};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return -1;
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, everywhere ? SECCOMP_FILTER_FLAG_TSYNC : 0, &program);
 }
 
-/// Has `call` fail with `error` from here on: on the calling thread, and on all others if `everywhere` is set.
+/// Makes `call` fail with `error` from now on: on the calling thread, and on all other threads if
+/// `everywhere` is set.
 ///
-/// Returns 0, or -1 and `errno`.
+/// Returns 0, or -1 with `errno` set.
 static inline int CSeccomp_refuse(long call, int error, int everywhere) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -45,12 +46,12 @@ static inline int CSeccomp_refuse(long call, int error, int everywhere) {
     return CSeccomp_install(filter, sizeof filter / sizeof filter[0], everywhere);
 }
 
-/// Has `call` fail with `error` when its argument number `argument` is less than `limit`.
+/// Makes `call` fail with `error` if its argument number `argument` is less than `limit`.
 static inline int CSeccomp_refuse_below(long call, int argument, unsigned int limit, int error) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned int)call, 0, 3),
-        // The lower half of the argument, on a machine with the lower half first.
+        // The lower half of the argument, on a little-endian machine.
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned int)(offsetof(struct seccomp_data, args) + 8 * (size_t)argument)),
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, limit, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((unsigned int)error & SECCOMP_RET_DATA)),

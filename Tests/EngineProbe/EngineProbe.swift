@@ -1,4 +1,4 @@
-// Measurements in a process of their own: the test process has other threads, and libdispatch traps when it
+// Measurements in separate processes, because the test process has other threads, and libdispatch traps if it
 // has no descriptor to count the workers of the global queues with. Only `BusyProbe`, `DiskProbe` and
 // `ResourceProbe` use a global queue and Swift concurrency.
 

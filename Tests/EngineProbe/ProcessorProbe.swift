@@ -5,8 +5,8 @@ internal import SocketCore
 
 /// Prints how many processors the process may use.
 enum ProcessorProbe {
-    /// - Parameter kernelSize: The bytes of the kernel's set of processors, as on a machine that may have
-    ///   more than 1,024: smaller sets are refused.
+    /// - Parameter kernelSize: The size of the kernel's processor set in bytes, as on a machine with more
+    ///   than 1,024 possible processors. Smaller sets are refused.
     static func run(kernelSize: CInt?) throws {
         if let kernelSize, CSeccomp_refuse_below(CSeccomp_sched_getaffinity, 1, UInt32(kernelSize), EINVAL) != 0 {
             throw ProbeFailure(description: "seccomp: errno \(errno)")

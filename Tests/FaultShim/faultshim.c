@@ -243,7 +243,7 @@ ssize_t sendfile(int fd, int file, off_t *offset, size_t count) {
 
 // MARK: - Datagrams
 
-// How many of `count` datagrams may pass; 0: none, and `errno` says why. Afterwards the caller settles.
+// How many of `count` datagrams may pass. If 0, `errno` has the reason. The caller settles afterwards.
 static unsigned int datagram_allowance(int fd, struct watched *socket, unsigned int count, int is_receiving) {
     static const int shortages[] = {ENOBUFS, ENOMEM};
     uint64_t luck = chance(socket->serial, ++socket->calls);
@@ -251,7 +251,8 @@ static unsigned int datagram_allowance(int fd, struct watched *socket, unsigned 
         socket->is_owed = 0;
         return count;
     }
-    // Each costs a pause: often at first, then seldom. There is no event, as for `nobufs`.
+    // Each of these causes a pause, so they are frequent at first and rare later. No event follows, as with
+    // `nobufs`.
     if (luck % (socket->calls < 64 ? 8 : 1024) == 0) {
         note(DATAGRAMS);
         socket->is_owed = 1;

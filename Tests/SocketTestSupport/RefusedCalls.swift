@@ -1,7 +1,7 @@
 internal import CSeccomp
 internal import Foundation
 
-/// A system call that a test may have the kernel refuse.
+/// A system call that a test can make the kernel refuse.
 package enum RefusedCall: Sendable {
     case recvmmsg, sendmmsg, sendmsg
 
@@ -24,13 +24,13 @@ package func refusing<Result: Sendable>(
     let thread = Thread {
         let isInstalled = calls.allSatisfy { CSeccomp_refuse($0.number, errno, 0) == 0 }
         outcome = Swift.Result {
-            guard isInstalled else { throw Unexpected(description: "the kernel takes no filter of system calls") }
+            guard isInstalled else { throw Unexpected(description: "the kernel accepts no system call filters") }
             return try body()
         }
         done.signal()
     }
     thread.start()
     done.wait()
-    guard let outcome else { throw Unexpected(description: "the thread has ended without a result") }
+    guard let outcome else { throw Unexpected(description: "the thread returned no result") }
     return try outcome.get()
 }

@@ -57,7 +57,8 @@ import Testing
         withExtendedLifetime(delegate) {}
     }
 
-    /// Another thread releases it after the listener has looked, and before the connection begins.
+    /// Another thread releases the socket after the listener has checked it, and before the connection
+    /// begins.
     @Test func aSocketThatIsReleasedBeforeItBeginsIsLostAndHasAnEndToo() async throws {
         let observer = ObservationRecorder()
         let loop = try EventLoop()

@@ -131,7 +131,7 @@ import Testing
         #expect(places.all == [false])
     }
 
-    /// It would wait for its own end.
+    /// The task would wait for itself.
     @Test func theTaskOfAConnectionMayShutTheListenerDown() async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1")
         let serving = Task {
@@ -160,7 +160,7 @@ import Testing
         try await answering.value
     }
 
-    /// Such a listener would serve no connection.
+    /// With such a limit the listener would serve no connections.
     @Test(arguments: [0, -1]) func aLimitBelowOneIsRefused(_ limit: Int) throws {
         let makings: [(name: String, make: () throws -> Any)] = [
             ("maximumConnections", { try SocketListener(port: 0, maximumConnections: limit) }),

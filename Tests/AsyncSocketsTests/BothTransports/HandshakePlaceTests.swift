@@ -6,22 +6,22 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The permits for handshakes of a listener: each handshake returns its permit, whether it succeeds or fails.
+/// The handshake permits of a listener. Each handshake returns its permit, whether it succeeds or fails.
 @Suite(.timeLimit(.patient)) struct HandshakePlaceTests {
-    /// The course of a handshake.
+    /// How a handshake goes.
     private enum Course: CaseIterable {
         case complete, untrusted, refused, cancelled
     }
 
     /// The listener has one permit: if a handshake kept it, the next client would be refused.
-    @Test(arguments: Transport.allCases) func everyHandshakeGivesItsPlaceBack(_ transport: Transport) async throws {
+    @Test(arguments: Transport.allCases) func everyHandshakeReturnsItsPermit(_ transport: Transport) async throws {
         switch transport {
         case .stream:
             let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
             listener.maximumHandshakes = 1
             try await serving(listener, { try await $0.echo() }) { _ in
                 try await goThroughAll(transport, listener.localPort)
-                try await eventually("all places are free") { listener.preparation.slots.takenCount == 0 }
+                try await eventually("all permits are free") { listener.preparation.slots.takenCount == 0 }
             }
         case .datagrams:
             let listener = try DatagramListener(
@@ -33,7 +33,7 @@ import Testing
                 }
             }
             try await goThroughAll(transport, listener.localPort)
-            try await eventually("all peers have gone") { listener.peerCount == 0 }
+            try await eventually("all peers have closed") { listener.peerCount == 0 }
             await listener.shutdown(within: .zero)
             try await running.value
         }

@@ -7,8 +7,8 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A closure of the program that does not return holds up no deadline, no cancellation, and no place of a
-/// listener.
+/// A closure of the program that does not return delays no deadline and no cancellation, and does not use up
+/// a listener's handshakes.
 @Suite(.timeLimit(.patient)) struct HangingClosureTests {
     enum Transport: CaseIterable, Sendable { case stream, datagrams }
 
@@ -129,10 +129,10 @@ import Testing
             guard hanging.begunCount > 0 else { continue }
             return try await hanging.cancelled.wait(within: .patient)
         }
-        Issue.record("the decision was never asked for")
+        Issue.record("the trust closure was never called")
     }
 
-    /// Hangs for the first two peers.
+    /// A decision that hangs for the first two peers.
     private func decision(_ hanging: Hanging) -> SocketListener.TrustDecision {
         { _ in
             if hanging.begunCount < 2 { await hanging.hang() }
@@ -151,7 +151,7 @@ import Testing
         let serving = Task { try await listener.run { try await $0.echo() } }
         for _ in 0..<2 {
             let client = AsyncSocket()
-            // With TLS 1.3 the client is done before the server decides.
+            // With TLS 1.3 the client's handshake is complete before the server decides.
             await #expect(throws: AsyncSocketError.self) {
                 try await client.connect(to: "127.0.0.1", port: listener.localPort, tls: clientSettings)
                 _ = try await client.read(exactly: 1, timeout: .patient)
@@ -193,7 +193,7 @@ import Testing
         try await serving.value
     }
 
-    /// The function that chooses a server's settings is cancelled at the end of the handshake's time.
+    /// The function that chooses a server's settings is cancelled when the handshake times out.
     @Test func aFunctionForServerNamesThatHangsEndsWithTheHandshake() async throws {
         for timeout in [0.2, 10, 80] {
             let hanging = try Hanging()
@@ -212,6 +212,6 @@ import Testing
             guard hanging.begunCount > 0 else { continue }
             return try await hanging.cancelled.wait(within: .patient)
         }
-        Issue.record("the function was never asked")
+        Issue.record("the function was never called")
     }
 }

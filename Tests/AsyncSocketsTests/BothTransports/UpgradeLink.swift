@@ -4,11 +4,11 @@ import SocketTestSupport
 
 @testable import AsyncSockets
 
-/// The transport of an upgrade: `startTLS` and `startDTLS` make the same promises.
+/// The transport of an upgrade. `startTLS` and `startDTLS` make the same promises.
 enum Transport: CaseIterable, Sendable {
     case stream, datagrams
 
-    /// The operation that its errors name.
+    /// The name of the operation in its errors.
     var operation: String { self == .stream ? "startTLS" : "startDTLS" }
 }
 
@@ -38,7 +38,7 @@ enum UpgradeEnd: Sendable {
 
     // MARK: - The upgrade
 
-    /// The delegate's upgrade.
+    /// Starts an upgrade with the delegate methods.
     func begin(_ settings: TLSSettings<some TLSSide>) throws {
         switch self {
         case .stream(let socket, _): try socket.beginTLS(settings: settings)
@@ -46,7 +46,7 @@ enum UpgradeEnd: Sendable {
         }
     }
 
-    /// A task's upgrade.
+    /// Upgrades in a task.
     func upgrade(
         _ settings: TLSSettings<some TLSSide>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
     ) async throws {

@@ -73,7 +73,7 @@ import Testing
             case .refusal: return false
             case .error: throw Refused()
             case .noVerdict:
-                try await eventually("the connection is over") { end.isOver }
+                try await eventually("the connection is closed") { end.isOver }
                 return true
             case .disconnectedMeanwhile:
                 end.close()
@@ -84,14 +84,14 @@ import Testing
                 try? await waitUntilCancelled()
                 end.close()
                 return true
-            case .silence, .badSettings, .noOneDecides: Issue.record("asked in vain")
+            case .silence, .badSettings, .noOneDecides: Issue.record("no verdict is needed")
             }
             return false
         }
     }
 
     @Test(arguments: Transport.allCases, Failure.allCases)
-    func aFailedUpgradeAnswersEveryoneAndClosesTheConnection(_ transport: Transport, _ failure: Failure) async throws {
+    func aFailedUpgradeCompletesEveryOperationAndClosesTheConnection(_ transport: Transport, _ failure: Failure) async throws {
         let link = try await UpgradeLink(transport, clientHasDelegate: false)
         let (client, isAsked, settings) = (link.client, try TestSignal(), try failure.settings())
         if failure.serverBegins { try link.server.begin(TestCertificates.server().only(.tls12)) }
@@ -120,7 +120,7 @@ import Testing
             #expect(Outcome(error) == .failed(failure.code))
             #expect((error as? AsyncSocketError)?.message.contains(failure.words) == true, "\(error)")
         }
-        try await eventually("it is over") { client.isOver }
+        try await eventually("it is closed") { client.isOver }
         #expect(!client.isSecure && !link.server.isSecure)
         #expect(await outcome { try await client.send("secret") } == .failed(failure.code))
         #expect(await outcome { try await client.upgrade(settings) } != .served)
@@ -162,7 +162,7 @@ import Testing
 
     // MARK: - Before the handshake
 
-    /// The lookup fails after the upgrade was queued: later data must not be sent in plaintext.
+    /// The lookup fails after the upgrade was queued. Later data must not be sent in plaintext.
     @Test(arguments: Transport.allCases) func aConnectThatFailsBeforeTheUpgradeEndsTheSocket(_ transport: Transport) async throws
     {
         let mayFail = DispatchSemaphore(value: 0)
@@ -191,7 +191,7 @@ import Testing
 
     // MARK: - Slow steps
 
-    /// The queue of the private key is full: the handshake fails with an error.
+    /// The queue of the private key is full, so the handshake fails with an error.
     @Test(arguments: Transport.allCases, [true, false])
     func aHandshakeWhoseKeyIsBusyIsRefused(_ transport: Transport, isClient: Bool) async throws {
         var (client, server) = try UpgradeLink.settings(asking: isClient)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Verdicts of delegates and clocks of upgrades: the same over streams and over datagrams.
+/// Verdicts of delegates and time limits of upgrades, over streams and over datagrams.
 @Suite(.timeLimit(.patient)) struct VerdictTests {
     // MARK: - Verdicts
 
@@ -46,7 +46,7 @@ import Testing
         let answer = try await asked.asked()
         let error = try #require(try await asked.ended())
         #expect(error.code == .trustTimeout && error.blame == .caller)
-        // A late answer.
+        // This verdict is too late.
         answer(true)
         #expect(try await other.ended()?.tls?.code == .peerAlert)
         #expect(!asked.wasOpened && !asked.isSecure && !other.isSecure)
@@ -91,14 +91,14 @@ import Testing
         }
     }
 
-    /// A task decides on one side. The delegate of the opposite side receives the alert.
+    /// A task decides on one side. The delegate on the opposite side receives the alert.
     @Test(arguments: Transport.allCases) func aTasksVerdictTakesTheClockOfItsSide(_ transport: Transport) async throws {
         let link = try await UpgradeLink(transport)
         let (client, server) = try UpgradeLink.settings(asking: true, within: .seconds(0.05))
         try link.server.begin(server)
         let error = await #expect(throws: AsyncSocketError.self) {
             try await link.client.upgrade(client) { _ in
-                try await eventually("it is over") { link.client.isOver }
+                try await eventually("it is closed") { link.client.isOver }
                 return true
             }
         }

@@ -8,11 +8,11 @@ import Testing
 @testable import AsyncSockets
 @testable import SocketCore
 
-/// The sending half of a UDP socket over a channel that does what a script says: the kernel takes some, fails
-/// some and has no room, hosts are found late, and filters answer late. Each datagram is answered once, in
-/// order, with its own result.
+/// The sending half of a UDP socket over a scripted channel: the kernel accepts some datagrams, fails some
+/// and runs out of room, and host lookups and filters are slow. Each datagram completes once, in order, with
+/// its own result.
 @Suite struct OutputModelTests {
-    @Test(arguments: UInt64(0)..<60) func eachDatagramIsAnsweredOnceInOrder(seed: UInt64) throws {
+    @Test(arguments: UInt64(0)..<60) func eachDatagramCompletesOnceInOrder(seed: UInt64) throws {
         let model = try OutputModel(seed: seed)
         try model.run()
         #expect(model.answers == model.expected, "seed \(seed)")
@@ -20,8 +20,8 @@ import Testing
         #expect(model.output.isEmpty && model.answers.count == model.enqueuedCount)
     }
 
-    /// A turn sends a limited number, and says that there are more.
-    @Test func moreDatagramsThanATurnSendsGoOn() throws {
+    /// A turn sends a limited number of datagrams, and reports that more are waiting.
+    @Test func sendingContinuesInTheNextTurn() throws {
         let model = try OutputModel(seed: 0, isObstructed: false)
         for _ in 0..<1_300 { model.enqueue() }
         var pumps = 0
@@ -30,7 +30,7 @@ import Testing
     }
 }
 
-/// The answer to a datagram.
+/// The result of a datagram.
 private struct SendAnswer: Equatable {
     let tag: Int
     let errno: Int32?
@@ -44,9 +44,9 @@ private final class OutputModel {
     private(set) var enqueuedCount = 0
     private(set) var answers: [SendAnswer] = []
     private let target: InternetAddress
-    /// Hosts that are not found yet.
+    /// Lookups that have not completed.
     private var queries: [HostQuery] = []
-    /// What the filter's queue has posted.
+    /// The verdicts that the filter's queue has posted.
     private let posted = Locked<[DatagramMessage]>([])
     private let filterQueue = DispatchQueue(label: "test.filter")
 
@@ -56,7 +56,7 @@ private final class OutputModel {
         target = InternetAddress(try .loopback("192.0.2.1", port: 9))
         output = DatagramOutput(outbox, DatagramCounts()) { [posted] message in posted.withLock { $0.append(message) } }
         var configuration = DatagramConfiguration()
-        // The model finds the hosts.
+        // The model resolves the hosts itself.
         configuration.resolver = Resolver(concurrency: 1) { .failure(ResolveError($0, code: EAI_AGAIN)) }
         output.configuration = DatagramConfiguration.Shared(configuration)
         guard isObstructed, Bool.random(using: &dice) else { return }
@@ -64,10 +64,10 @@ private final class OutputModel {
         output.setFilter(SendFilter(on: queue) { !Self.isDropped($0.tag) })
     }
 
-    /// A datagram that a filter drops counts as sent, and never reaches the channel.
+    /// A datagram that the filter drops is reported as sent, and does not reach the channel.
     private static func isDropped(_ tag: Int) -> Bool { tag % 7 == 3 }
 
-    /// What the channel did with each datagram.
+    /// The results that the channel's script implies.
     var expected: [SendAnswer] {
         (0..<enqueuedCount).map { SendAnswer(tag: $0, errno: channel.results[$0] ?? nil) }
     }
@@ -131,14 +131,14 @@ private final class OutputModel {
     }
 }
 
-/// A kernel that takes some of the datagrams, and fails some of them.
+/// A kernel that accepts some datagrams and fails others.
 private final class ScriptedChannel: DatagramChannel {
     private var dice: SeededGenerator
     let isObstructed: Bool
-    /// The errors of the datagrams that it has handled, by their tags; nil: taken.
+    /// The error of each handled datagram by its tag; nil if it was accepted.
     private(set) var results: [Int: Int32?] = [:]
     private var lastTag = -1
-    /// Each was handled once, after those before it, and has the right bytes.
+    /// Whether each datagram was handled once, in order, with the right bytes.
     private(set) var isInOrder = true
 
     init(seed: UInt64, isObstructed: Bool) throws {

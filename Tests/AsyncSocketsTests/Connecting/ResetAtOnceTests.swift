@@ -6,8 +6,8 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// A peer that sends a few bytes and resets the connection at once. The reset may come between any two system
-/// calls of the client, and each attempt to connect ends all the same.
+/// A peer that sends a few bytes and resets the connection immediately. The reset may arrive between any two
+/// system calls of the client, and each attempt to connect must still complete.
 @Suite(.timeLimit(.patient)) struct ResetAtOnceTests {
     private static let rounds = 2000
 
@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    @Test func aTaskConnectsOrLearnsOfTheReset() async throws {
+    @Test func aTaskConnectsOrGetsTheReset() async throws {
         let listener = try RawSocket.listening(waitLimit: .patient)
         let address = try listener.localAddress
         let peer = serve(listener, sending: "hello\n")
@@ -68,7 +68,7 @@ import Testing
         try await peer.value
     }
 
-    @Test func theSameThroughAProxy() async throws {
+    @Test func aTaskConnectsThroughAProxyOrGetsTheReset() async throws {
         let listener = try RawSocket.listening(waitLimit: .patient)
         let address = try listener.localAddress
         let peer = serve(listener, afterRequest: "\r\n\r\n", sending: "HTTP/1.1 200 OK\r\n\r\nhello\n")

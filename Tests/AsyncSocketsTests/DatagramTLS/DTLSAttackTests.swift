@@ -106,7 +106,7 @@ import Testing
 }
 
 @Suite(.timeLimit(.patient)) struct DTLSEndTests {
-    /// RFC 5246, section 7.2.1. The program has not read the last message yet.
+    /// RFC 5246, section 7.2.1. The last message is still unread when the close_notify arrives.
     @Test(arguments: Style.allCases) func closeNotifyIsAnsweredWithCloseNotify(_ style: Style) async throws {
         let socket = try StyledDatagramSocket(style)
         let peer = try ManualDTLS(TestCertificates.server())

@@ -69,8 +69,8 @@ import Testing
         #expect(try await client.receive() == "new")
     }
 
-    /// A datagram of a stranger that arrived before `connect` does not go to the engine.
-    @Test(arguments: Style.allCases) func aStrangersDatagramFromBeforeIsIgnored(_ style: Style) async throws {
+    /// A stranger's datagram that arrived before `connect` is not passed to the engine.
+    @Test(arguments: Style.allCases) func aStrangersEarlierDatagramIsIgnored(_ style: Style) async throws {
         let (client, server) = (try StyledDatagramSocket(style), try StyledDatagramSocket(style))
         let stranger = try AsyncUDPSocket.bound()
         for target in [client, server] {
@@ -83,7 +83,7 @@ import Testing
     }
 
     /// The delegate queue is suspended while a datagram arrives and the upgrade starts.
-    @Test func aDatagramOnItsWayToADelegateIsNotDelivered() async throws {
+    @Test func aDatagramQueuedForADelegateIsNotDelivered() async throws {
         let (queue, recorder) = (DispatchQueue(label: "delegate"), DatagramRecorder())
         let client = AsyncUDPSocket(delegate: recorder, delegateQueue: queue)
         let server = try AsyncUDPSocket.bound()

@@ -8,7 +8,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The handshakes of a `DatagramListener` at their limit: no source shuts out the others.
+/// A `DatagramListener` at its limit of handshakes: no source can shut out other sources.
 @Suite(.timeLimit(.patient)) struct HandshakeLimitTests {
     private static func listener(
         maximumPeers: Int = 10_000, configure: (AsyncUDPSocket) throws -> Void = { _ in }
@@ -18,13 +18,13 @@ import Testing
             configure: configure)
     }
 
-    /// A client that sends its cookie back, and then falls silent.
+    /// A client that returns the cookie and then stops sending.
     private static func beginSilently(_ listener: DatagramListener, from host: String) async throws -> AsyncUDPSocket {
         let (socket, client) = (try AsyncUDPSocket.bound(host), try DTLSHello())
         try await socket.send(Data(client.hello()), to: "127.0.0.1", port: listener.localPort)
         let request = try await socket.receive()
         try await socket.send(Data(client.hello(answering: request.data)), to: "127.0.0.1", port: listener.localPort)
-        // The server goes on with the handshake.
+        // The server continues the handshake.
         _ = try await socket.receive()
         return socket
     }
@@ -36,7 +36,7 @@ import Testing
         return client
     }
 
-    /// One source has all handshakes, and begins more of them than there may be.
+    /// One source fills the limit, and begins more handshakes.
     @Test func aSourceWithManyHandshakesDoesNotShutOutOthers() async throws {
         let listener = try Self.listener() { $0.firstRetransmission = .seconds(60) }
         listener.maximumHandshakes = 8
@@ -55,10 +55,11 @@ import Testing
         let client = try await Self.secureClient(of: listener, from: "127.0.0.4")
         #expect(try await client.ask("hello") == "hello")
         #expect(listener.refusedCount == 14 && listener.hub.handshakeCount == 7)
-        try await eventually("those that gave way know") { errors.withLock { $0.count } == 14 }
+        try await eventually("the replaced handshakes have failed") { errors.withLock { $0.count } == 14 }
         #expect(errors.withLock { $0.allSatisfy { $0 == .tooManyHandshakes } })
         #expect(listener.peerCount == 8)
-        // The one of another source is still there: a port that is closed would get an error.
+        // The other source's handshake was not replaced. Otherwise its port would be closed, and cause an
+        // error.
         #expect(other.isOpen)
         await listener.shutdown(within: .zero)
         try await serving.value
@@ -66,7 +67,7 @@ import Testing
         withExtendedLifetime(silent) {}
     }
 
-    /// Handshakes that fill the table of peers give way too, and peers that are established never do.
+    /// Handshakes that fill the table of peers are replaced too. Established peers are not.
     @Test func aHandshakeGivesWayAtTheLimitOfPeers() async throws {
         let listener = try Self.listener(maximumPeers: 2) { $0.firstRetransmission = .seconds(60) }
         let serving = listener.echoing()
@@ -89,7 +90,7 @@ import Testing
         withExtendedLifetime(silent) {}
     }
 
-    /// Someone at the same address has used up its rate.
+    /// Another socket at the same address has used up the rate.
     @Test func anEstablishedPeerIsNotRateLimited() async throws {
         let listener = try Self.listener() {
             $0.rateLimit = DatagramRateLimit(perSource: .init(perSecond: 0.001, burst: 40))
@@ -109,7 +110,7 @@ import Testing
             try await client.send(client.encrypt("\(number)"))
             #expect(try await client.receive() == "\(number)")
         }
-        // A ClientHello from the port of the peer is a stranger's.
+        // A ClientHello from the peer's port is treated as a stranger's.
         let limited = listener.rateLimitedCount
         for count in 1...3 {
             try await client.send([DTLSHello().hello()])

@@ -5,7 +5,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Which handshake gives way, against a list that is searched.
+/// Compares the choice of the handshake to replace with a model that searches a list.
 @Suite struct HandshakeTableTests {
     /// The handshakes in the order in which they began, and when each source reached its count.
     private struct Model {
@@ -43,7 +43,7 @@ import Testing
         InternetAddress(try .loopback(host, port: port))
     }
 
-    @Test(arguments: UInt64(0)..<20) func theOldestOfTheLargestSourceGivesWay(seed: UInt64) throws {
+    @Test(arguments: UInt64(0)..<20) func theOldestOfTheLargestSourceIsReplaced(seed: UInt64) throws {
         var (dice, table, model) = (SeededGenerator(seed: seed), HandshakeTable<UInt64>(), Model())
         let sources = ["10.0.0.1", "10.0.0.2", "2001:db8::", "2001:db8:0:1::", "10.0.0.3"]
         var numbers: [UInt64] = []
@@ -51,14 +51,14 @@ import Testing
             switch Int.random(in: 0..<5, using: &dice) {
             case 0...2:
                 let source = sources[min(Int.random(in: 0..<8, using: &dice), 4)]
-                // A network of IPv6 is one source.
+                // An IPv6 network is one source.
                 let host = source.hasSuffix("::") ? source + "\(step)" : source
                 let number = table.begin(from: try Self.address(host, port: UInt16(step + 1)))
                 table.setClient(number, of: number)
                 model.begin(number, source)
                 numbers.append(number)
             case 3:
-                // Also one that is over.
+                // The number may belong to a handshake that has already been removed.
                 guard let number = numbers.randomElement(using: &dice) else { continue }
                 #expect(table.end(number) == model.end(number), "seed \(seed), step \(step)")
                 #expect(!table.contains(number))
@@ -72,8 +72,8 @@ import Testing
         #expect(table.count == 0 && table.endOldestOfLargestSource() == nil)
     }
 
-    /// With a handshake for each of many sources, none is preferred but the oldest.
-    @Test func amongEqualSourcesTheOldestHandshakeGivesWay() throws {
+    /// If each of many sources has one handshake, the oldest is replaced.
+    @Test func amongEqualSourcesTheOldestHandshakeIsReplaced() throws {
         var table = HandshakeTable<UInt64>()
         let numbers = try (1...200).map { table.begin(from: try Self.address("10.0.0.\($0)", port: 1)) }
         for number in numbers { table.setClient(number, of: number) }

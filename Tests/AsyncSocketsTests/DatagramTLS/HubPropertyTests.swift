@@ -8,12 +8,12 @@ import Testing
 
 @testable import AsyncSockets
 
-/// Arrivals, replacements, refusals, restarts at the limit and ends in any order: the counts of a listener
-/// agree with a model after each step, and at the end no handshake and no peer is left.
+/// Arrivals, replacements, refusals, restarts at the limit and closes in random order. After each step the
+/// counts of a listener agree with a model, and finally no handshake or peer is left.
 ///
 /// `HUB_SEED` is the first seed of `HUB_SCHEDULES`, 4 by default.
 @Suite(.timeLimit(.patient)) struct HubPropertyTests {
-    @Test func noSequenceOfPeersLosesCount() async throws {
+    @Test func theCountsAgreeWithTheModel() async throws {
         let environment = ProcessInfo.processInfo.environment
         let count = environment["HUB_SCHEDULES"].flatMap { UInt64($0) } ?? 4
         let first = environment["HUB_SEED"].flatMap { UInt64($0) } ?? .random(in: 0..<1 << 40)
@@ -30,7 +30,7 @@ import Testing
 }
 
 private final class HubSchedule {
-    /// A client that has begun a handshake, and is silent.
+    /// A client that has begun a handshake and stopped sending.
     private struct SilentClient {
         let socket: AsyncUDPSocket
         let source: Int
@@ -47,7 +47,7 @@ private final class HubSchedule {
     private let bodies = Locked((begun: 0, ended: 0))
     private(set) var steps: [String] = []
 
-    // The model. The silent clients are in the order in which they began.
+    // The model. Silent clients are in the order in which their handshakes began.
     private var silent: [SilentClient] = []
     private var established: [ServedClient] = []
     private var establishedCount = 0
@@ -82,7 +82,7 @@ private final class HubSchedule {
         #expect(bodies.withLock { $0.begun == establishedCount && $0.ended == establishedCount })
     }
 
-    /// The ends of sockets take a moment; what has arrived was answered.
+    /// Sockets take a moment to close, so this waits for the counts.
     private func check() async throws {
         try await eventually(
             "the counts agree: \(listener.hub.handshakeCount) of \(silent.count) handshakes, \(listener.peerCount) peers"
@@ -113,7 +113,7 @@ private final class HubSchedule {
         silent.count >= listener.maximumHandshakes || silent.count + established.count >= listener.maximumPeers
     }
 
-    /// Whether a new client gets a place.
+    /// Whether a new client is admitted.
     private var isAdmitted: Bool {
         if !isAtLimit { return true }
         let excess = max(
@@ -135,7 +135,7 @@ private final class HubSchedule {
         return silent.remove(at: index)
     }
 
-    /// The oldest handshake of the source with the most gives way.
+    /// Removes the oldest handshake of the source with the most handshakes.
     private func evictIfFull() {
         guard isAtLimit else { return }
         func count(_ source: Int) -> Int { silent.count { $0.source == source } }
@@ -146,11 +146,11 @@ private final class HubSchedule {
 
     // MARK: - Clients
 
-    /// Sends a ClientHello with a cookie, and returns it. The server answers it unless it refuses the client.
+    /// Sends a ClientHello with a cookie, and returns it. The server replies unless it refuses the client.
     private func sayHello(on socket: AsyncUDPSocket, isAdmitted: Bool) async throws -> [UInt8] {
         let client = try DTLSHello()
         try await socket.send(Data(client.hello()))
-        // Datagrams of a handshake before may wait.
+        // Datagrams of an earlier handshake may still be waiting.
         var request: Data
         repeat { request = try await socket.receive().data } while request.count < 14 || request[13] != 3
         let hello = client.hello(answering: request)
@@ -181,7 +181,7 @@ private final class HubSchedule {
         add(SilentClient(socket: socket, source: source, hello: hello))
     }
 
-    /// A silent client begins again from its port, also at the limit.
+    /// A silent client starts a new handshake from the same port, possibly at the limit.
     private func restart() async throws {
         guard let index = silent.indices.randomElement(using: &dice), silent.count <= listener.maximumHandshakes else { return }
         var client = remove(at: index)
@@ -206,7 +206,7 @@ private final class HubSchedule {
         establishedCount += 1
     }
 
-    /// A client that is served begins anew from its port, and falls silent.
+    /// An established client starts a new handshake from the same port, and then stops sending.
     private func restartEstablished() async throws {
         guard let index = established.indices.randomElement(using: &dice), silent.count < listener.maximumHandshakes else {
             return
@@ -219,12 +219,12 @@ private final class HubSchedule {
 
     private func leave() async throws {
         guard let index = established.indices.randomElement(using: &dice) else { return }
-        steps.append("one leaves")
+        steps.append("a peer closes")
         let served = established.remove(at: index)
         try await served.client.send(served.client.close())
     }
 
-    /// The network repeats a datagram, which changes nothing.
+    /// The network repeats a datagram. The counts do not change.
     private func repeatHello() async throws {
         guard let client = silent.randomElement(using: &dice) else { return }
         steps.append("\(client.source) repeats itself")

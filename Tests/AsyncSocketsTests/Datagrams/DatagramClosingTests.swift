@@ -9,9 +9,9 @@ import Testing
 @testable import AsyncSockets
 @testable import SocketCore
 
-/// What a queue of datagrams waits for, and where they go.
+/// Closing a socket whose datagrams are waiting, and the addresses of datagrams.
 @Suite(.timeLimit(.patient)) struct DatagramClosingTests {
-    /// Sends, closes after sending, and then lets what holds up the datagrams go on.
+    /// Sends, closes after sending, and then calls `letGo` so that the datagrams can be sent.
     private func expectDelivery(
         _ socket: AsyncUDPSocket, _ recorder: DatagramRecorder, to other: AsyncUDPSocket, host: String? = nil,
         letGo: () -> Void
@@ -25,7 +25,7 @@ import Testing
             }
         }
         socket.closeAfterSending()
-        // The message after it has been served too.
+        // The failure of a later send shows that the close has been processed.
         socket.send(Data([9]), toAddress: try other.address, withTimeout: -1, tag: 9)
         let (tag, error) = try await recorder.notSent()
         #expect(tag == 9 && error.code == .closed)
@@ -64,7 +64,7 @@ import Testing
     }
 
     /// More datagrams than one turn sends.
-    @Test func thousandsOfDatagramsThatWaitedAreAllAnswered() async throws {
+    @Test func thousandsOfWaitingDatagramsAllComplete() async throws {
         let (recorder, other, mayAnswer) = (DatagramRecorder(), try AsyncUDPSocket.bound(), DispatchSemaphore(value: 0))
         let (socket, address) = (AsyncUDPSocket(inlineDelegate: recorder), try other.address)
         socket.resolver = Resolver(concurrency: 1) { _ in
@@ -93,7 +93,8 @@ import Testing
         #expect(try await other.receive().sender.family == family)
     }
 
-    /// Also of a reply that waits in the queue, and of several with one destination and several sources.
+    /// Includes replies that wait in the queue, and several replies from different sources to one
+    /// destination.
     @Test(arguments: [false, true]) func aReplyLeavesFromTheAddressThatWasAsked(isDelegate: Bool) async throws {
         let recorder = DatagramRecorder()
         let server = AsyncUDPSocket(inlineDelegate: recorder)
@@ -117,8 +118,8 @@ import Testing
         }
     }
 
-    /// Runs of equal size, which the kernel cuts up, between others.
-    @Test func runsKeepTheirPlaceAmongOthers() async throws {
+    /// Runs of equal size, which the kernel splits, among datagrams of other sizes.
+    @Test func runsStayInOrder() async throws {
         var options = SocketOptionSet()
         try options.set(.receiveBufferSize, to: 1_000_000)
         let (peer, recorder, mayAnswer) = (try DatagramParty(options: options), DatagramRecorder(), DispatchSemaphore(value: 0))
@@ -127,7 +128,7 @@ import Testing
             mayAnswer.wait()
             return .success([address])
         }
-        // All of them wait, and leave in batches.
+        // All of them are queued, and sent in batches.
         let sizes = [7: 30, 13: 900]
         let payloads = (0..<120).map { number in [UInt8](repeating: UInt8(number), count: sizes[number % 20] ?? 500) }
         for (tag, payload) in payloads.enumerated() {

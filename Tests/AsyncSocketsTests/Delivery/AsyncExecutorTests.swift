@@ -11,7 +11,7 @@ import Testing
 
 /// Where tasks run: the socket works on every executor, and each task goes on where it was.
 @Suite(.timeLimit(.patient)) struct AsyncExecutorTests {
-    /// Every operation once; `check` is called after each, and `decide` by the decision about the peer.
+    /// Performs every operation once. `check` is called after each, and the trust closure calls `decide`.
     private nonisolated(nonsending) func useEverything(
         deciding decide: @escaping @Sendable () -> Void = {}, _ check: @escaping (AsyncSocket) -> Void
     ) async throws {

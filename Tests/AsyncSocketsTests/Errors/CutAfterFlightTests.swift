@@ -7,12 +7,12 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A TLS server that ends the connection without an alert once it has the client's last flight, as slapd with
-/// GnuTLS does with a client that shows no certificate. With TLS 1.3 the client is secure by then.
+/// A TLS server that closes the connection without an alert after the client's last flight, as slapd with
+/// GnuTLS does if a client sends no certificate. With TLS 1.3 the client is secure by then.
 @Suite(.timeLimit(.patient)) struct CutAfterFlightTests {
     private static let rounds = 100
 
-    /// Forwards between clients and a server until the flight of the client has come, and ends the
+    /// Forwards between clients and a server until the client's last flight has arrived, and then closes the
     /// connection.
     private func cut(_ listener: RawSocket, serverPort: UInt16) -> Task<Void, any Error> {
         Task.detached(executorPreference: TestThreads()) {
@@ -24,7 +24,7 @@ import Testing
                     if server.hasInput { try client.send(server.receive()) } else { sched_yield() }
                 }
                 _ = try client.receive()
-                // The FIN comes before the reset that answers what the client sends next.
+                // The FIN arrives before the reset that the client's next bytes cause.
                 client.finish()
             }
         }

@@ -55,9 +55,9 @@ import Testing
         #expect(recorder.unread.isEmpty)
     }
 
-    /// Another holder of a listening socket shuts it down, and accept4(2) fails from then on: the listener
+    /// If another holder of a listening socket shuts it down, accept4(2) fails from then on. The listener
     /// does not continue with its other address.
-    @Test func aListenerThatCanAcceptNoMoreSaysWhy() async throws {
+    @Test func aListenerThatCanNoLongerAcceptThrowsTheError() async throws {
         let listener = try SocketListener(port: 0)
         #expect(listener.listener.localAddresses.count == 2)
         let copy = try #require(listener.listener.duplicateDescriptor())
@@ -70,7 +70,7 @@ import Testing
         #expect(!listener.isListening && !listener.listener.isOpen)
     }
 
-    @Test(arguments: Link.Delivery.allCases) func theDelegateLearnsWhyAcceptingHasFailed(_ delivery: Link.Delivery) async throws {
+    @Test(arguments: Link.Delivery.allCases) func theDelegateGetsTheErrorOfAccepting(_ delivery: Link.Delivery) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
         try listener.accept(onInterface: "127.0.0.1", port: 0)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// The tasks of a listener's connections, which have no task group.
+/// The tasks of a listener's connections, which are not in a task group.
 @Suite(.timeLimit(.patient)) struct ServingTasksTests {
     /// A task that runs until it is cancelled.
     private func startWaiting(_ tasks: ServingTasks, count: Int = 1, ended: Locked<Int> = Locked(0)) {
@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    @Test func placesAreUsedAgainAndFreedWithTheLast() async throws {
+    @Test func placesAreReusedAndFreedAfterTheLastTask() async throws {
         let tasks = ServingTasks()
         startWaiting(tasks)
         for _ in 0..<1000 {
@@ -33,7 +33,7 @@ import Testing
         #expect(tasks.count == 0 && tasks.storedCount == 0)
     }
 
-    @Test func theEndComesAfterAllTasks() async throws {
+    @Test func endedReturnsAfterAllTasks() async throws {
         let tasks = ServingTasks()
         let ended = Locked(0)
         startWaiting(tasks, count: 500, ended: ended)
@@ -42,14 +42,14 @@ import Testing
         await tasks.ended()
         #expect(ended.withLock { $0 } == 500)
         await canceller.value
-        // Those that come later are cancelled too.
+        // Tasks that are started later are cancelled too.
         startWaiting(tasks, count: 10, ended: ended)
         await tasks.ended()
         #expect(ended.withLock { $0 } == 510 && tasks.count == 0 && tasks.storedCount == 0)
     }
 
-    /// Tasks end while others are started, and each is counted once.
-    @Test func manyThreadsEndTheirsWhileOthersBegin() async throws {
+    /// Tasks finish while other tasks are started, and each is counted once.
+    @Test func tasksFinishWhileOtherTasksStart() async throws {
         let tasks = ServingTasks()
         let ended = Locked(0)
         for _ in 0..<20_000 {

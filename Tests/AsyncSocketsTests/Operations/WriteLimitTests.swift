@@ -60,13 +60,13 @@ import Testing
         #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
     }
 
-    /// Millions of tiny writes take memory beside their bytes.
+    /// Millions of tiny writes take much more memory than their bytes.
     @Test func manyTinyWritesAreBoundedToo() async throws {
         let link = try await Link.make()
         link.client.maximumPendingWriteBytes = .bytes(Self.more + (4 << 20))
         link.client.write(Data(count: Self.more), tag: -1)
-        // The kernels take a part of the first write. The others have a third of a mebibyte, and take 24
-        // times that.
+        // The kernels accept part of the first write. The other writes have a third of a mebibyte of data,
+        // and take 24 times that.
         for tag in 0..<300_000 { link.client.write(Data(count: 1), tag: tag) }
         #expect(try await link.atClient.disconnected()?.code == .writeQueueFull)
         let few = try await Link.make()

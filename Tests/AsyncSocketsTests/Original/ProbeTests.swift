@@ -18,10 +18,10 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
-    /// The process uses as many descriptors, registrations, pool blocks, OpenSSL buffers and heap bytes after
-    /// many connections as before.
+    /// After many connections, the process uses no more descriptors, registrations, pool blocks, OpenSSL
+    /// buffers or heap bytes than before.
     @Test(arguments: ["streams", "tls", "datagrams", "dtls", "peers", "strangers"])
-    func nothingIsLeftOfManyUses(_ scenario: String) async throws {
+    func manyUsesLeakNothing(_ scenario: String) async throws {
         let (status, output) = try await run("resources", scenario)
         #expect(status == 0, "\(output)")
     }
@@ -64,7 +64,8 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
-    /// A call that the process lacks ends its socket immediately, and one that is denied after some seconds.
+    /// The socket closes immediately if the system call does not exist, and after some seconds if it is
+    /// denied.
     @Test(
         arguments: ["run", "connections", "delegate", "receive", "peers", "serve-peers", "peer"],
         [ENOSYS, EACCES, EPERM, EIO])
@@ -73,31 +74,31 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
-    /// The peer is not to blame.
+    /// The error does not blame the peer.
     @Test(arguments: ["receive-soon", "peer-soon"], [ENOSYS, EACCES])
-    func aReceiveThatIsRefusedNamesTheCallAtItsLimit(user: String, errno: Int32) async throws {
+    func aRefusedReceiveNamesTheCallWhenItTimesOut(user: String, errno: Int32) async throws {
         let (status, output) = try await ProbeProcess.run(["refused", user, "\(errno)"])
         #expect(status == 0, "\(output)")
     }
 
-    @Test func connectionsWithErrorsOfTheirOwnDoNotSpinTheLoop() async throws {
+    @Test func failedConnectionsDoNotSpinTheLoop() async throws {
         let (status, output) = try await ProbeProcess.run(["skips"])
         #expect(status == 0, "\(output)")
     }
 
-    @Test func aLoopThatCannotWaitForEventsSaysSo() async throws {
+    @Test func aLoopThatCannotReceiveEventsLogsAnError() async throws {
         let (status, output) = try await ProbeProcess.run(["refused-wait"])
         #expect(status == 0, "\(output)")
     }
 
-    /// Linux has a set of 1,024 processors unless it may have more: then smaller sets are refused.
+    /// Linux rejects a set of 1,024 processors if the kernel is built for more.
     @Test func aMachineMayHaveMoreThan1024Processors() async throws {
         let (_, usual) = try await ProbeProcess.run(["processors"])
         let (status, output) = try await ProbeProcess.run(["processors", "1024"])
         #expect(status == 0 && output == usual && Int(output.dropLast()) != nil, "\(output)")
     }
 
-    /// Version 1 or 2, whichever the machine lets this process make a group of. Others parse files alone.
+    /// Uses version 1 or 2, whichever lets this process create a group. `ProcessorQuotaTests` covers both.
     @Test(arguments: [("50000", "50000 100000", "1\n"), ("-1", "max 100000", nil)])
     func theQuotaOfAControlGroupCounts(older: String, unified: String, expected: String?) async throws {
         let (_, usual) = try await ProbeProcess.run(["processors"])

@@ -195,8 +195,8 @@ import Testing
         #expect(codes.all == [.hostNotFound, .hostNotFound])
     }
 
-    /// Waiting would not change them.
-    @Test(arguments: [false, true]) func theProgramsOwnErrorEndsIt(ofTrust: Bool) async throws {
+    /// Retrying would not change such errors.
+    @Test(arguments: [false, true]) func theProgramsOwnErrorEndsTheLoop(ofTrust: Bool) async throws {
         let peers = try (0..<2).map { _ in try ScriptedPeer.listening([.startTLS(try TestCertificates.server())]) }
         let failures = Findings<Duration>()
         var settings = try TestCertificates.client()
@@ -209,8 +209,8 @@ import Testing
         for peer in peers { peer.stop() }
     }
 
-    /// Without `onFailure` the log has a line about each kind of error: here a certificate that is not
-    /// trusted, and a port without a listener.
+    /// Without `onFailure`, each kind of error is logged: here an untrusted certificate, and a port without a
+    /// listener.
     @Test func failuresWithoutAHandlerAreLogged() async throws {
         let name = "failuresWithoutAHandlerAreLogged"
         let stranger = try TestCertificates.stranger.issue(.server(names: ["localhost"])).identity()
@@ -232,8 +232,8 @@ import Testing
         peer.stop()
     }
 
-    /// A function of the program that does not return.
-    @Test(arguments: [false, true]) func aHangingOnFailureHoldsUpNothing(isCancelled: Bool) async throws {
+    /// The program's `onFailure` does not return.
+    @Test(arguments: [false, true]) func aHangingOnFailureDoesNotBlockTheLoop(isCancelled: Bool) async throws {
         let refusing = try RawSocket.refusing()
         let port = try refusing.localPort
         let (begun, release) = (try TestSignal(), try TestSignal())

@@ -8,7 +8,7 @@ import Testing
 
 @testable import CocoaAsyncSocket
 
-/// A UDP socket that is opened again after its end: each use has its own core, which inherits the
+/// A UDP socket that is opened again after it has closed. Each use has its own core, which inherits the
 /// configuration and is released afterwards.
 @Suite(.timeLimit(.patient)) struct SecondUseTests {
     private final class Cores {
@@ -31,16 +31,16 @@ import Testing
             if !hasQueue { socket.setDelegateQueue(nil) }
             socket.close()
         }
-        if hasQueue { try await eventually("all ends are told") { diary.lines.filter { $0 == "closed" }.count == rounds } }
+        if hasQueue { try await eventually("all closes are delivered") { diary.lines.filter { $0 == "closed" }.count == rounds } }
         socket.setDelegateQueue(queue)
         try socket.bind(toPort: 0, interface: "127.0.0.1")
         cores.note(socket)
-        try await eventually("the others are gone") { cores.liveCount == 1 }
+        try await eventually("the earlier cores are released") { cores.liveCount == 1 }
         #expect(cores.count == rounds + 1)
         socket.close()
     }
 
-    /// The end of the first use is delivered after the second has begun.
+    /// The close of the first use is delivered after the second use has begun.
     @Test func aCoreIsKeptUntilItsEndIsDelivered() async throws {
         let (diary, cores) = (DatagramDiary(), Cores())
         let queue = DispatchQueue(label: "delegate")
@@ -58,8 +58,8 @@ import Testing
         socket.close()
     }
 
-    /// Sessions of a limited number of peers are kept, and those of the oldest give way.
-    @Test func theSessionsOfAnOldPeerGiveWay() {
+    /// The sessions of a limited number of peers are kept, and the oldest are dropped first.
+    @Test func theSessionsOfTheOldestPeerAreDropped() {
         func peer(_ number: Int) -> Data { Data("SecondUseTests \(number)".utf8) }
         let first = PeerSessions.store(for: peer(0))
         #expect(PeerSessions.store(for: peer(0)) === first)
@@ -109,7 +109,7 @@ import Testing
 
     // MARK: - Errors
 
-    /// A resolver that knows no such host, and one that could not be reached.
+    /// A host that does not exist, and a resolver that cannot be reached.
     @Test(arguments: [(Blame.caller, EAI_NONAME), (.system, EAI_AGAIN)])
     func aLookupHasTheCodeOfItsCause(_ blame: Blame, _ code: Int32) {
         let error = AsyncSocketError(.hostNotFound, blame: blame, operation: "resolve", message: "no such host")

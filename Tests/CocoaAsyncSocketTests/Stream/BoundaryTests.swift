@@ -6,7 +6,7 @@ import SocketTestSupport
 import SocketTestTraits
 import Testing
 
-/// Reads with arguments at their limits. They are served, dropped without a callback, or end the connection.
+/// Reads with arguments at their limits. Each read completes, is dropped without a callback, or fails.
 @Suite(.timeLimit(.patient)) struct BoundaryTests {
     enum Kind: Sendable {
         case any(maxLength: UInt)
@@ -85,7 +85,7 @@ import Testing
         Case("a little below zero", .length(2), .reads("ab"), timeout: -0.001),
         Case("the least time", .length(2), .reads("ab"), timeout: -.greatestFiniteMagnitude),
         Case("the most time", .length(2), .reads("ab"), timeout: .greatestFiniteMagnitude),
-        Case("no end of time", .any(maxLength: 0), .reads("ab\r\ncd"), timeout: .infinity),
+        Case("unlimited time", .any(maxLength: 0), .reads("ab\r\ncd"), timeout: .infinity),
         Case("a time that passes", .length(7), .ends(.readTimeoutError), timeout: 0.01),
         Case("no time", .length(7), .ends(.readTimeoutError), timeout: 0),
         Case("the least tag", .length(1), .reads("a"), tag: .min),
@@ -201,7 +201,7 @@ import Testing
         wire.client.readData(to: GCDAsyncSocket.crlfData(), withTimeout: -1, tag: -5)
         wire.server.write(Data("abc".utf8), withTimeout: -1, tag: 1)
         var (tag, done, total): (Int, UInt, UInt) = (0, 0, 7)
-        try await eventually("three bytes are there") {
+        try await eventually("three bytes have arrived") {
             wire.client.progress(ofReadReturningTag: &tag, bytesDone: &done, total: &total) == 1 && done == 3
         }
         #expect(tag == -5 && total == 0)
@@ -209,8 +209,8 @@ import Testing
 
     // MARK: - Accepting
 
-    /// The queue that the delegate returns applies to one connection only.
-    @Test func aQueueForAConnectionIsForThatOneAlone() async throws {
+    /// The queue that the delegate returns applies to one connection.
+    @Test func aQueueForAConnectionIsNotUsedForTheNext() async throws {
         let (listener, diary) = try Wire.listening()
         let queue = DispatchQueue(label: "the first connection's")
         diary.nextSocketQueue = queue

@@ -6,9 +6,9 @@ internal import Logging
 internal import SocketBuffers
 internal import SocketCore
 
-/// System calls that the kernel refuses from a moment on, as in a container whose filter lacks them or beside
-/// a security module: the caller gets an error that names the call, the log has a line, and no processor time
-/// is burnt.
+/// System calls that the kernel starts to refuse, as a container's filter or a security module does. The
+/// caller must get an error that names the call, the log must have one line, and no processor time may be
+/// wasted.
 enum RefusalProbe {
     /// - Parameters:
     ///   - user: What makes the call.
@@ -23,7 +23,7 @@ enum RefusalProbe {
         guard call != nil, error.errno == number, error.code == .system, error.blame == .system else {
             throw ProbeFailure(description: "\(error), errno \(error.errno ?? 0), \(error.code), \(error.blame)")
         }
-        // A loop that spins takes all of the time.
+        // A spinning loop would use all of the time.
         guard busy < 1 + seconds / 4 else { throw ProbeFailure(description: "\(busy) s of processor time in \(seconds) s") }
         let lines = LogCounter.lines.withLock { $0 }
         print("\(user): \(error) after \(seconds) s, \(busy) s of processor time; log: \(lines)")
@@ -32,7 +32,7 @@ enum RefusalProbe {
         }
     }
 
-    /// The error with which the user ends.
+    /// Returns the error that the user gets.
     private static func end(of user: String, _ number: CInt) throws -> AsyncSocketError {
         switch user {
         case "run":
@@ -99,8 +99,8 @@ enum RefusalProbe {
         }
     }
 
-    /// Each connection seems to have an error of its own, and none leaves the backlog: accepting pauses for
-    /// longer and longer, and continues.
+    /// Each connection seems to have failed, but stays in the backlog. Accepting must pause for longer and
+    /// longer, and continue.
     static func runSkips() throws {
         let (observer, party) = (PauseObserver(), Party())
         let (listener, beginTime, begin) = (AsyncSocket(inlineDelegate: party), clock(), ContinuousClock.now)
@@ -108,7 +108,7 @@ enum RefusalProbe {
         try refuse(CSeccomp_accept4, ECONNABORTED)
         try listener.accept(onInterface: "127.0.0.1", port: 0)
         let client = try RawSocket.connected(to: .loopback(port: listener.localPort))
-        // More pauses than refusals of the process would get.
+        // More pauses than a refused call would be allowed.
         let pauses = try (0..<15).map { _ in try observer.pauses.next() }
         let busy = Double(clock() - beginTime) / Double(CLOCKS_PER_SEC)
         let seconds = (ContinuousClock.now - begin) / .seconds(1)
@@ -125,7 +125,7 @@ enum RefusalProbe {
         func acceptingDidPause(_ pause: AcceptPause) { pauses.put(pause) }
     }
 
-    /// The thread of a loop cannot wait for events: that is logged once, and the thread does not spin.
+    /// The thread of a loop cannot wait for events. This must be logged once, and the thread must not spin.
     static func runLoop() throws {
         LogCounter.install()
         let loop = try EventLoop()
@@ -134,7 +134,7 @@ enum RefusalProbe {
             for call in [CSeccomp_epoll_wait, CSeccomp_epoll_pwait] { results.put(CSeccomp_refuse(call, EPERM, 0)) }
         }
         for _ in 0..<2 where try results.next() != 0 { throw ProbeFailure(description: "seccomp") }
-        // Each errand may need a thread that may still wait, or the end of a pause.
+        // Each call may need a thread that is not refused yet, or the end of a pause.
         for _ in 0..<20 {
             loop.run { results.put(0) }
             _ = try results.next()
@@ -172,7 +172,7 @@ enum RefusalProbe {
     }
 
     private static func required(_ error: (any Error)?) throws -> AsyncSocketError {
-        guard let error else { throw ProbeFailure(description: "it has ended without an error") }
+        guard let error else { throw ProbeFailure(description: "it closed without an error") }
         guard let error = error as? AsyncSocketError else { throw error }
         return error
     }
@@ -184,7 +184,7 @@ enum RefusalProbe {
     }
 }
 
-/// Keeps the lines of the log from the level `warning` on.
+/// Records the lines of the log at level `warning` and above.
 private struct LogCounter: LogHandler {
     static let lines = Locked<[String]>([])
 

@@ -2,7 +2,7 @@ internal import AsyncSockets
 internal import CSeccomp
 internal import Foundation
 
-/// A file is sent where the kernel refuses sendfile(2), as some file systems do.
+/// Sends a file although the kernel refuses sendfile(2), as some file systems do.
 enum SendfileProbe {
     /// - Parameter number: The `errno` of sendfile.
     static func run(_ number: CInt) throws {
@@ -21,7 +21,7 @@ enum SendfileProbe {
         }
         let data = try received.next().get()
         guard data == content.dropFirst(3).dropLast(5) else { throw ProbeFailure(description: "\(data.count) other bytes") }
-        print("the file has come whole")
+        print("the file arrived complete")
     }
 
     private static func exchange(_ path: String) async throws -> Data {

@@ -20,8 +20,8 @@ enum ResourceProbe {
     private static let bytesPerRound = 1000
     /// The allowed number of additional blocks of at least 128 KiB, such as spare blocks of a pool.
     private static let largeBlocks = 8
-    /// Disables the heap cache of each thread, whose freed memory would count as used (up to 200 KB). Keeps
-    /// large blocks out of the heap.
+    /// Disables the per-thread heap caches, because their freed memory would count as used (up to 200 KB).
+    /// Keeps large blocks out of the heap.
     private static let tunables =
         "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0:glibc.malloc.mmap_threshold=131072"
 

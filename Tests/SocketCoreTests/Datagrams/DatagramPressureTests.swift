@@ -6,13 +6,13 @@ import Testing
 
 @testable import SocketCore
 
-/// A kernel without room, without memory, or with an error for each call: real sockets, on a thread for which
-/// the kernel refuses the calls.
+/// A kernel that has no room or no memory, or fails each call with an error. The sockets are real, and the
+/// calls are refused on their thread.
 @Suite(.timeLimit(.patient), .ownThreads) struct DatagramPressureTests {
     private static let payloads = (0..<100).map { [UInt8](repeating: UInt8($0), count: 40 + $0 / 10) }
 
     private struct Parties: @unchecked Sendable {
-        // Unchecked: one thread at a time uses them; the test waits for the other.
+        // Unchecked: one thread uses them at a time, because the test waits for the other thread.
         let (own, peer): (DatagramParty, DatagramParty)
 
         init() throws {
@@ -34,12 +34,12 @@ import Testing
         }
     }
 
-    /// Nothing is sent, nothing fails, and all of it leaves later, in order.
+    /// No datagram is sent or fails. All of them are sent later, in order.
     @Test(
         arguments: [
             (EAGAIN, DatagramSendReport.Rest.wouldBlock), (ENOBUFS, .exhausted), (ENOMEM, .exhausted),
         ], [1, 2, 100])
-    func aKernelWithoutRoomTakesThemLater(refusal: (errno: Int32, rest: DatagramSendReport.Rest), count: Int) throws {
+    func datagramsWaitUntilTheKernelHasRoom(refusal: (errno: Int32, rest: DatagramSendReport.Rest), count: Int) throws {
         let parties = try Parties()
         let payloads = Array(Self.payloads.prefix(count))
         let report = try refusing([.sendmsg, .sendmmsg], with: refusal.errno) {
@@ -51,7 +51,7 @@ import Testing
         #expect(try parties.peer.take(count).map(\.bytes) == payloads)
     }
 
-    /// Each datagram has the error itself, and none is tried for ever.
+    /// Each datagram fails with the error, and no datagram is retried forever.
     @Test(arguments: [EPERM, EACCES, ECONNREFUSED, ENOSYS, EINVAL, EIO, EBADF, ENETUNREACH])
     func anErrorOfEachCallFailsEachDatagram(errno: Int32) throws {
         let parties = try Parties()
@@ -63,7 +63,7 @@ import Testing
         #expect(!parties.peer.hasInput)
     }
 
-    /// What has arrived stays in the kernel.
+    /// Datagrams that have arrived stay in the kernel.
     @Test(arguments: [EAGAIN, ENOBUFS, ENOMEM, EACCES, EPERM, EIO]) func aRefusedReceiveLosesNothing(errno: Int32) throws {
         let parties = try Parties()
         #expect(parties.own.send(Self.payloads, to: try parties.peer.address).isComplete(100))

@@ -36,7 +36,7 @@ import Testing
             try transcript(&limiter, [(0, "192.0.2.1"), (0, "192.0.2.1"), (0, "192.0.2.2"), (0, "::1"), (0, "::1")]) == "+s++s")
     }
 
-    /// A source that lost its place shares nothing with the source that got it.
+    /// A forgotten source does not share a bucket with the source that replaced it.
     @Test func aForgottenSourceDoesNotUseTheBucketOfItsSuccessor() throws {
         var limiter = DatagramRateLimiter(.init(perSource: .init(perSecond: 1, burst: 1), trackedSources: 1))
         let (a, b) = ("192.0.2.1", "192.0.2.2")

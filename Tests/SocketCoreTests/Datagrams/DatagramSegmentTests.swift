@@ -51,7 +51,7 @@ import Testing
         #expect(OutgoingDatagram.largestSize(to: nil) == 65_507)
     }
 
-    /// More datagrams than one send can hold do not make the sender give up runs of their size.
+    /// If there are more datagrams than one send can hold, the sender does not give up runs of their size.
     @Test func aRunThatWouldBeTooLargeIsDivided() throws {
         var options = SocketOptionSet()
         try options.set(.receiveBufferSize, to: 1_000_000)

@@ -10,7 +10,7 @@ import Testing
         var pauses: [Double] = []
         for number in 1..<FailingCall.failureLimit {
             guard case .pause(let seconds, let isFirst) = call.note(error) else {
-                Issue.record("it ends after \(number) failures")
+                Issue.record("it gives up after \(number) failures")
                 return
             }
             #expect(isFirst == (number == 1))
@@ -18,7 +18,7 @@ import Testing
         }
         #expect(pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1, 1, 1, 1, 1, 1])
         guard case .end(let last) = call.note(error) else {
-            Issue.record("it goes on for ever")
+            Issue.record("it retries forever")
             return
         }
         #expect(last.errno == EACCES && last.description == "accept4: permission denied (12 times in a row)")
@@ -33,7 +33,7 @@ import Testing
             #expect(call.error == nil)
         }
         #expect(call.note(error) == .pause(seconds: 0.05, isFirst: true))
-        // Another reason is another line in the log.
+        // A different error is logged again.
         #expect(call.note(SystemError("accept4", errno: EACCES)) == .pause(seconds: 0.1, isFirst: true))
     }
 
@@ -41,14 +41,15 @@ import Testing
         var call = FailingCall()
         for number in 0..<100 {
             guard case .pause(let seconds, _) = call.note(SystemError("accept4", errno: EMFILE), isShortage: true) else {
-                Issue.record("it ends after \(number) failures")
+                Issue.record("it gives up after \(number) failures")
                 return
             }
             #expect(seconds <= 1)
         }
     }
 
-    /// Errors that routers and peers cause end nothing, and must not be mistaken for others.
+    /// Errors that routers and peers cause do not close the socket, and must not be mistaken for other
+    /// errors.
     @Test(arguments: [
         (EAGAIN, DatagramReceiver.Failure.wouldBlock), (ENOBUFS, .exhausted), (ENOMEM, .exhausted),
         (ECONNREFUSED, .ofEarlierDatagram), (EHOSTUNREACH, .ofEarlierDatagram), (ENETUNREACH, .ofEarlierDatagram),

@@ -1,7 +1,7 @@
 import SocketCore
 import Testing
 
-/// The quotas of control groups, from files as machines and containers have them.
+/// The quotas of control groups, read from files like those of machines and containers.
 @Suite struct ProcessorQuotaTests {
     /// The files of a machine.
     struct Machine: CustomTestStringConvertible, Sendable {

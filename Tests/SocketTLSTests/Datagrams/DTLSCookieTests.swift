@@ -48,10 +48,10 @@ struct DTLSCookieTests {
         #expect(pair.server.messages == [[1, 2]])
     }
 
-    /// Has the client's timer run out, and returns the ClientHello that it sends again.
+    /// Lets the client's timer expire, and returns the ClientHello that the client sends again.
     private func helloAgain(of client: DatagramPair.End) throws -> [UInt8] {
         let left = try #require(client.engine.secondsToTimeout)
-        // The timer is OpenSSL's, on the clock of the system.
+        // OpenSSL's timer uses the system clock.
         poll(nil, 0, Int32(left * 1e3) + 1)
         #expect(client.engine.handleTimeout() == nil)
         return try hello(of: client)
@@ -61,8 +61,9 @@ struct DTLSCookieTests {
         try #require(datagram.withUnsafeBytes { RecordHeader($0) }).sequence
     }
 
-    /// RFC 6347, section 4.2.1: the request has the number of the ClientHello without a cookie, and the
-    /// ServerHello the number of the ClientHello with it. A client drops a record whose number it has seen.
+    /// RFC 6347, section 4.2.1: the HelloVerifyRequest has the number of the ClientHello without a cookie,
+    /// and the ServerHello the number of the ClientHello with it. A client drops a record whose number it has
+    /// seen.
     @Test(arguments: 0...2, 0...2) func theServerTakesTheNumbersOfTheClientHellos(lostRequests: Int, lostHellos: Int) throws {
         let pair = try DatagramPair(Fixture.forDatagrams())
         let cookies = try DTLSCookies()

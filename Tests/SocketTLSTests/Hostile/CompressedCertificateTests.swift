@@ -6,8 +6,8 @@ import Testing
 
 @testable import SocketTLS
 
-/// Compressed certificates (RFC 8879), which OpenSSL has since 3.2. The limits for certificates do not see
-/// them. The library that is loaded may be newer than the headers of this build.
+/// Compressed certificates (RFC 8879), which OpenSSL has since 3.2. The limits for certificates do not apply
+/// to them. The loaded library may be newer than the headers of this build.
 @Suite struct CompressedCertificateTests {
     private static let compressCertificate = 27
 
@@ -20,7 +20,7 @@ import Testing
         return isWhole ? numbers : []
     }
 
-    /// Whether the loaded OpenSSL compresses certificates: a client that has no options says so.
+    /// Whether the loaded OpenSSL compresses certificates: if so, a client without our options offers it.
     private func isSupported() throws -> Bool {
         let peer = try RawPeer(.tls13)
         OpenSSLError.clearQueue()
@@ -44,11 +44,11 @@ import Testing
         peer.noteExtensions()
         peer.shakeHands(with: server)
         let isOffered = peer.extensions.contains(Int32(Self.compressCertificate))
-        // Without the options it would.
+        // Without the options, the server would offer it.
         #expect(try isOffered == (!hasOptions && isSupported()))
     }
 
-    /// Of a side that offers to take them all the same, which the options of its context prevent.
+    /// This side offers compression, which the options of its context normally prevent.
     @Test(arguments: Side.allCases) func theyAreRefusedBeforeTheyAreDecompressed(role: Side) throws {
         guard try isSupported() else { return }
         var fixture = try Fixture(.tls13)
@@ -65,7 +65,8 @@ import Testing
         #expect(engine.session == nil && !engine.isAwaitingTrust)
     }
 
-    /// Calls `SSL_compress_certs`, which the headers may lack: a server compresses its certificate ahead.
+    /// Calls `SSL_compress_certs`, which the headers may lack. A server compresses its certificate in
+    /// advance.
     private func compressCertificate(of peer: RawPeer) throws {
         typealias Compress = @convention(c) (OpaquePointer?, Int32) -> Int32
         let function = try #require(dlsym(nil, "SSL_compress_certs"))

@@ -3,8 +3,8 @@ import Testing
 
 @testable import SocketTLS
 
-/// A change of one property of a security domain changes its digest, and so does each kind of proof. The
-/// names come from the type: the tests fail for a property that the table lacks.
+/// Each property of a security domain affects its digest, and so does each kind of proof. The property names
+/// are read from the type, so a property without a test case fails the tests.
 @Suite struct DomainDigestTests {
     private let identity: TLSIdentity
 
@@ -37,7 +37,7 @@ import Testing
             keyLogFile: keyLogFile ?? base.keyLogFile)
     }
 
-    /// For each property, domains that differ from the base and from one another in it.
+    /// For each property, domains that differ from the base, and from one another, in this property.
     private func changes(of base: SecurityDomain) throws -> [String: [SecurityDomain]] {
         let rules = { (change: (inout TLSCertificateRules) -> Void) in
             var settings = TLSSettings.client(serverName: "a").values
@@ -69,7 +69,7 @@ import Testing
         ]
     }
 
-    /// All proofs but certificates. Those with raw public keys differ in one property each.
+    /// All proofs except certificates. Proofs with raw public keys differ in one property each.
     private func proofs() throws -> [TLSProof] {
         let digests: [Set<[UInt8]>] = [[], [[UInt8](repeating: 1, count: 32)], [[UInt8](repeating: 2, count: 32)]]
         var proofs = digests.map { TLSProof.rawPublicKeys(TLSRawPublicKeys($0, .required, false)) }
@@ -89,12 +89,12 @@ import Testing
         Mirror(reflecting: value).children.map { ($0.label ?? "", $0.value as? AnyHashable) }
     }
 
-    /// With the stamps of files, and with their contents: without files they are the same.
+    /// The digests by file stamps and by file contents. Without files they are the same.
     private func digests(_ domain: SecurityDomain) throws -> Set<[UInt8]> {
         [domain.clientScope.digest, try domain.serverScope().digest]
     }
 
-    /// A server resumes nothing of a version that it does not accept, so the newest one may differ.
+    /// A server resumes no session of a version that it does not accept, so `maximumVersion` may differ.
     private static let leftOutOnServers: Set<String> = ["maximumVersion"]
 
     @Test(arguments: [SecurityDomain.Side.client, .server]) func eachPropertyCounts(side: SecurityDomain.Side) throws {

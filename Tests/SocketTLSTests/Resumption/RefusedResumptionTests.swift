@@ -153,7 +153,7 @@ import Testing
         #expect(text.isEmpty && end.error?.alert == alert, "\(end)")
     }
 
-    /// In TLS 1.2 a server that resumes is the first to say Finished, and its alert is encrypted.
+    /// In TLS 1.2, a server that resumes sends its Finished first, so its alert is encrypted.
     @Test(arguments: [
         "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305",
         "ECDHE-ECDSA-AES128-CCM", "ECDHE-ECDSA-AES256-CCM", "ECDHE-ECDSA-ARIA256-GCM-SHA384",
@@ -162,8 +162,8 @@ import Testing
         try expectRefusal(clients(.tls12) { $0.useSuite(suite) }.pair(), .badCertificate)
     }
 
-    /// Another alert then, but fatal: the client learns that its connection has failed, and gives up the
-    /// session.
+    /// The alert is a different one, but it is fatal too: the client's connection fails, and the client
+    /// discards the session.
     @Test func withCBCTheAlertIsAnotherOne() throws {
         try expectRefusal(clients(.tls12) { $0.useSuite("ECDHE-ECDSA-AES128-SHA256") }.pair(), .decodeError)
     }

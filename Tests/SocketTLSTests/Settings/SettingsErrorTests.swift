@@ -4,7 +4,7 @@ import Testing
 
 @testable import SocketTLS
 
-/// Every rule for settings with its error message, so that a test fails if a different rule refuses the
+/// Every rule for settings, with its error message, so that a test fails if a different rule refuses the
 /// settings. The nearest valid settings are accepted.
 @Suite struct SettingsErrorTests {
     private typealias Change = (inout TLSSettingValues) -> Void
