@@ -8,10 +8,11 @@
 //   interrupt  recv, send, accept4, connect, epoll_wait and close answer EINTR.
 //   accept     accept4 answers ECONNABORTED and its like (accept(2)), and EMFILE, ENFILE, ENOBUFS and ENOMEM.
 //   nobufs     send answers ENOBUFS, and no event follows.
-//   datagrams  sendmmsg, sendmsg and recvmmsg take some of the datagrams, or answer EAGAIN, ENOBUFS or ENOMEM.
+//   datagrams  sendmmsg, sendmsg and recvmmsg handle some of the datagrams, or fail with EAGAIN, ENOBUFS or ENOMEM.
 //
 // Rules:
-//  1. Only the sockets of the library are meant: stream and datagram sockets in an epoll set. Before it is there (connect): those that do not block.
+//  1. Only the library's sockets are affected: stream and datagram sockets in an epoll set and, before they are in one (connect), sockets that do not
+//     block.
 //  2. A fault is one that the kernel could have answered, and nothing is claimed that the kernel would never do:
 //     a. An edge-triggered reader takes a short read or EAGAIN as "empty", and waits for the next edge. So a fault that leaves bytes (or room)
 //        behind is followed by one: EPOLL_CTL_MOD makes epoll look at the socket again and report what is still there. To the reader it is as

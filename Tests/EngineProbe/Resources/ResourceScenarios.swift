@@ -160,7 +160,7 @@ enum ResourceScenarios {
             let refusing = AsyncUDPSocket()
             try await refusing.connect(to: "127.0.0.1", port: listener.localPort)
             _ = try? await refusing.startDTLS(settings: certificates.stranger)
-            try await eventually("the peers have gone") { listener.peerCount == 0 }
+            try await eventually("the peers have closed") { listener.peerCount == 0 }
         }
     }
 
@@ -178,7 +178,7 @@ enum ResourceScenarios {
                 _ = try await peer.receive()
                 peer.close()
             }
-            try await eventually("the peers have gone") { listener.peerCount == 0 }
+            try await eventually("the peers have closed") { listener.peerCount == 0 }
         }
     }
 

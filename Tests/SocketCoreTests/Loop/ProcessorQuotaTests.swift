@@ -65,7 +65,7 @@ import Testing
                 "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
             ], expected: nil),
         Machine(
-            testDescription: "version 1 in a container, whose mount is its group", groups: "4:cpu,cpuacct:/docker/abc\n",
+            testDescription: "version 1 in a container that mounts its own group", groups: "4:cpu,cpuacct:/docker/abc\n",
             mounts: "32 25 0:27 /docker/abc /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n",
             files: [
                 "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "100000\n",
