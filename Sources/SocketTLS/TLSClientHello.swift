@@ -37,3 +37,41 @@ public struct TLSClientHello: Sendable, Hashable {
         serverName == other.serverName && applicationProtocols == other.applicationProtocols
     }
 }
+
+extension TLSClientHello {
+    /// Nil for a message that is not well formed.
+    ///
+    /// - Parameter message: The message with its header of four bytes.
+    init?(_ message: UnsafeRawBufferPointer) {
+        var (name, protocols): (String?, [String]) = (nil, [])
+        var keys: [[UInt8]] = []
+        let isWhole = ClientHelloMessage(message).forEachExtension { type, contents in
+            switch type {
+            case 0: name = Self.serverName(in: contents)
+            case 16: protocols = Self.applicationProtocols(in: contents)
+            case 41: keys = PreSharedKeyList(contents).identities
+            default: break
+            }
+        }
+        guard isWhole else { return nil }
+        self.init(serverName: name, applicationProtocols: protocols, preSharedKeyIdentities: keys)
+    }
+
+    /// The list has one name of the type host_name (0), without NUL, as OpenSSL takes it. All that it takes
+    /// is a name, even if no host can have it: a server must not treat its client as one that asks for none.
+    private static func serverName(in contents: Slice<UnsafeRawBufferPointer>) -> String? {
+        var reader = FieldReader(contents)
+        guard var list = reader.field(lengthOf: 2).map({ FieldReader($0) }), reader.isAtEnd, list.number(of: 1) == 0,
+            let name = list.field(lengthOf: 2), list.isAtEnd
+        else { return nil }
+        guard name.count <= 255, !name.contains(0) else { return nil }
+        return String(decoding: name, as: UTF8.self)
+    }
+
+    private static func applicationProtocols(in contents: Slice<UnsafeRawBufferPointer>) -> [String] {
+        var reader = FieldReader(contents.dropFirst(2))
+        var names: [String] = []
+        while let name = reader.field(lengthOf: 1), !name.isEmpty { names.append(String(decoding: name, as: UTF8.self)) }
+        return names
+    }
+}

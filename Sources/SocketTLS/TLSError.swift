@@ -94,8 +94,6 @@ extension TLSError {
         public static let certificateRevoked = Code("certificateRevoked", blame: .certificate)
         /// OpenSSL refused the peer's chain for another reason: see `verifyCode`.
         public static let certificateRejected = Code("certificateRejected", blame: .certificate)
-        /// The peer's chain is trusted, but has none of the keys in `TLSCertificateRules.pins`.
-        public static let pinMismatch = Code("pinMismatch", blame: .certificate)
         /// The peer's chain, or a key in it, is larger than this side verifies: see
         /// `TLSSettings.maximumCertificateChainLength`.
         public static let certificateTooLarge = Code("certificateTooLarge", blame: .certificate)

@@ -1,3 +1,5 @@
+internal import COpenSSL
+
 /// The result of a handshake: what the two sides agreed on.
 public struct TLSSession: Sendable, Hashable {
     /// The protocol version.
@@ -83,5 +85,143 @@ public struct TLSSession: Sendable, Hashable {
         self.earlyData = earlyData
         self.earlyByteCount = earlyByteCount
         source = Source()
+    }
+}
+
+extension TLSVersion {
+    /// The version of a connection, or the one that it tries.
+    init(of ssl: OpaquePointer) { self.init(wireNumber: SSL_version(ssl)) }
+}
+
+extension TLSSession {
+    /// The facts of an `SSL` whose handshake is complete.
+    init(of ssl: OpaquePointer, _ judge: Judge, _ early: EarlyDataFacts) {
+        matchesPins = judge.matchesPins
+        preSharedKeyIdentity = judge.gate.accepted(.preSharedKey)
+        peerPublicKey = judge.gate.accepted(.rawPublicKey)
+        source = Source(resumption: judge.resumption)
+        protocolVersion = TLSVersion(of: ssl)
+        cipherSuite = Self.cipherSuite(of: ssl)
+        group = SSL_group_to_name(ssl, COpenSSL_negotiatedGroup(ssl)).map { String(cString: $0) }
+        applicationProtocol = Self.applicationProtocol(of: ssl)
+        // A session from a store has come without its chain.
+        peerCertificates =
+            judge.resumption?.offered?.peerCertificates ?? Certificate.certificates(ofPeerOn: ssl, isServer: judge.isServer)
+        serverName = Self.serverName(of: ssl)
+        // OpenSSL makes a session of an external key too.
+        isResumed = SSL_session_reused(ssl) == 1 && preSharedKeyIdentity == nil
+        peerSignatureAlgorithm = Self.peerSignatureAlgorithm(of: ssl)
+        earlyData = early.isWithheld ? .withheld : Self.earlyData(of: ssl)
+        earlyByteCount = early.byteCount
+    }
+
+    private static func earlyData(of ssl: OpaquePointer) -> TLSEarlyDataOutcome {
+        switch SSL_get_early_data_status(ssl) {
+        case SSL_EARLY_DATA_ACCEPTED: .accepted
+        case SSL_EARLY_DATA_REJECTED: .rejected
+        default: .notOffered
+        }
+    }
+
+    static func serverName(of ssl: OpaquePointer) -> String? {
+        SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name).map { String(cString: $0) }
+    }
+
+    private static func peerSignatureAlgorithm(of ssl: OpaquePointer) -> String? {
+        var kind: Int32 = NID_undef
+        guard SSL_get_peer_signature_type_nid(ssl, &kind) == 1, kind != NID_undef else { return nil }
+        let name: String? =
+            switch kind {
+            case EVP_PKEY_RSA: "RSA"
+            case EVP_PKEY_RSA_PSS: "RSA-PSS"
+            case EVP_PKEY_EC: "ECDSA"
+            case EVP_PKEY_ED25519: "Ed25519"
+            case EVP_PKEY_ED448: "Ed448"
+            default: OBJ_nid2sn(kind).map { String(cString: $0) }
+            }
+        let digest = COpenSSL_peerSignatureDigest(ssl)
+        guard digest != NID_undef, let digestName = OBJ_nid2sn(digest) else { return name }
+        return name.map { "\($0)-\(String(cString: digestName))" }
+    }
+
+    private static func cipherSuite(of ssl: OpaquePointer) -> String {
+        let cipher = SSL_get_current_cipher(ssl)
+        return (SSL_CIPHER_standard_name(cipher) ?? SSL_CIPHER_get_name(cipher)).map { String(cString: $0) } ?? ""
+    }
+
+    static func applicationProtocol(of ssl: OpaquePointer) -> String? {
+        var name: UnsafePointer<UInt8>?
+        var length: UInt32 = 0
+        SSL_get0_alpn_selected(ssl, &name, &length)
+        guard let name, length > 0 else { return nil }
+        return String(decoding: UnsafeBufferPointer(start: name, count: Int(length)), as: UTF8.self)
+    }
+}
+
+extension TLSSession: CustomStringConvertible {
+    /// One line for people, such as "TLSv1.3, TLS_AES_256_GCM_SHA384, x25519, ALPN h2, resumed, peer
+    /// mail.example.org". Missing values are left out. It may change; programs use the properties, or
+    /// `json`.
+    public var description: String {
+        [
+            protocolVersion.description, cipherSuite, group, applicationProtocol.map { "ALPN \($0.printable)" },
+            isResumed ? "resumed" : nil, preSharedKeyText.map { "pre-shared key \($0.printable)" },
+            peerCertificates.first.map { "peer \($0.displayName)" }, publicKeyText.map { "peer key \($0)" },
+        ].compactMap(\.self).joined(separator: ", ")
+    }
+
+    /// A JSON object on one line, for logs that programs read. Its keys stay what they are, and come in this
+    /// order; new ones may follow.
+    ///
+    /// - `version`: `protocolVersion`, such as "TLSv1.3".
+    /// - `cipherSuite`, `group`, `applicationProtocol`, `serverName`: the properties.
+    /// - `isResumed`: true or false.
+    /// - `peerName`: the common name of the peer's certificate, or else its first host name or its subject.
+    /// - `peerFingerprint`: the SHA-256 digest of the peer's certificate, in hexadecimal.
+    /// - `peerSignatureAlgorithm`: the property.
+    /// - `preSharedKeyIdentity`: the property, read as UTF-8.
+    /// - `peerPublicKey`: the SHA-256 digest of the property, in hexadecimal.
+    ///
+    /// Strings, except for `isResumed`; null for what is not there.
+    public var json: String {
+        let peer = peerCertificates.first
+        let members: KeyValuePairs<String, String?> = [
+            "version": protocolVersion.description, "cipherSuite": cipherSuite, "group": group,
+            "applicationProtocol": applicationProtocol, "serverName": serverName, "isResumed": nil,
+            "peerName": peer?.displayName, "peerFingerprint": peer?.sha256Fingerprint.hexadecimal,
+            "peerSignatureAlgorithm": peerSignatureAlgorithm, "preSharedKeyIdentity": preSharedKeyText,
+            "peerPublicKey": publicKeyText,
+        ]
+        let texts = members.map { key, value in
+            "\"\(key)\":\(key == "isResumed" ? "\(isResumed)" : value?.quotedForJSON ?? "null")"
+        }
+        return "{\(texts.joined(separator: ","))}"
+    }
+
+    private var publicKeyText: String? { peerPublicKey.map { PublicKeyInfo.sha256(of: $0).hexadecimal } }
+
+    private var preSharedKeyText: String? { preSharedKeyIdentity.map { String(decoding: $0, as: UTF8.self) } }
+}
+
+extension [UInt8] {
+    var hexadecimal: String {
+        map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+}
+
+extension String {
+    /// A string of JSON (RFC 8259, section 7).
+    fileprivate var quotedForJSON: String {
+        var quoted = "\""
+        for scalar in unicodeScalars {
+            switch scalar {
+            case "\"", "\\": quoted += "\\\(scalar)"
+            case "\u{0}"..<" ", "\u{7F}", "\u{2028}", "\u{2029}":
+                let digits = String(scalar.value, radix: 16)
+                quoted += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            default: quoted.unicodeScalars.append(scalar)
+            }
+        }
+        return quoted + "\""
     }
 }

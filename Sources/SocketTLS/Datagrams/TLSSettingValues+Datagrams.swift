@@ -14,14 +14,6 @@ extension TLSSettingValues {
                 "DTLS ends at version 1.2, and minimumVersion or the policy asks for \(oldest): set minimumVersion to .dtls12")
         }
         if let maximumVersion, maximumVersion < .tls12 { throw Self.invalid("\(maximumVersion) is older than DTLS 1.2") }
-        let demands = [
-            ("earlyData", earlyData != nil), ("clients set to .anyoneWithEarlyData", earlyDataAcceptance != nil),
-            ("allowsPostHandshakeAuthentication", allowsPostHandshakeAuthentication),
-            ("clients set to .certificatesOnRequest", clientCertificates == .onRequest),
-        ]
-        if let (name, _) = demands.first(where: \.1) {
-            throw Self.invalid("\(name) needs TLS 1.3, and DTLS ends at version 1.2")
-        }
-        if serverNames != nil { throw Self.invalid("serverNames are for TLS over streams, and not for DTLS") }
+        try validateFeaturesForDatagrams()
     }
 }

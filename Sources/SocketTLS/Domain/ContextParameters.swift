@@ -15,7 +15,7 @@ internal import COpenSSL
 /// Sets the cipher suites, groups, signatures and security level of a context, by a policy.
 struct ContextParameters {
     let policy: TLSPolicy
-    var preSharedKeys: TLSPreSharedKeys?
+    var proof = TLSProof.certificates
 
     /// With the ML-KEM hybrid, which needs OpenSSL 3.5. A client sends key shares for the two marked with
     /// `*`.
@@ -41,10 +41,6 @@ struct ContextParameters {
 
     // MARK: - Cipher suites
 
-    /// The only one of TLS 1.2 with a pre-shared key, an ephemeral key and an AEAD that OpenSSL has (RFC
-    /// 7905). Those with AES-GCM (RFC 8442) it does not have, and those with CBC are left out.
-    private static let suiteOfKeys = "ECDHE-PSK-CHACHA20-POLY1305"
-
     private func setCipherSuites(on context: OpaquePointer) throws(TLSError) {
         var suites: [CipherSuite] = []
         for name in policy.cipherSuites { suites.append(try CipherSuite(name)) }
@@ -54,33 +50,25 @@ struct ContextParameters {
         if Self.oldest(of: context).isForDatagrams {
             // OpenSSL ends a connection of DTLS at a record whose code is wrong, and anyone can forge one.
             suites.removeAll { !$0.hasAEAD }
-            guard suites.contains(where: { !$0.isOfTLS13 }) || preSharedKeys != nil else {
+            guard suites.contains(where: { !$0.isOfTLS13 }) || proof.bringsCipherSuites else {
                 throw Self.invalid("cipherSuites has none with an AEAD for DTLS 1.2: it does not use those with CBC")
             }
         }
-        var names13 = suites.filter(\.isOfTLS13).map(\.name)
-        var names12 = suites.filter { !$0.isOfTLS13 }.map(\.name)
-        if names12.isEmpty, Self.oldest(of: context) < .tls13 {
+        var names = CipherSuiteNames(
+            tls13: suites.filter(\.isOfTLS13).map(\.name), tls12: suites.filter { !$0.isOfTLS13 }.map(\.name),
+            allowsTLS13: Self.allowsTLS13(context), allowsTLS12: Self.oldest(of: context) < .tls13)
+        if names.tls12.isEmpty, Self.oldest(of: context) < .tls13 {
             throw Self.invalid("cipherSuites has none for TLS 1.2, which minimumVersion allows")
         }
-        if names13.isEmpty, Self.allowsTLS13(context) {
+        if names.tls13.isEmpty, Self.allowsTLS13(context) {
             throw Self.invalid("cipherSuites has none for TLS 1.3, which maximumVersion allows")
         }
-        if let preSharedKeys {
-            names13.removeAll { !$0.hasSuffix(preSharedKeys.hash.suffix) }
-            names12 =
-                (Self.oldest(of: context) < .tls13 ? [Self.suiteOfKeys] : [])
-                + (preSharedKeys.use == .required ? [] : names12)
-            if names13.isEmpty, Self.allowsTLS13(context) {
-                throw Self.invalid(
-                    "cipherSuites has none for TLS 1.3 with \(preSharedKeys.hash.suffix), as the pre-shared keys need")
-            }
-        }
+        try proof.restrict(&names)
         // OpenSSL wants one, also where none is used.
-        let old = names12.isEmpty ? "ECDHE-ECDSA-AES256-GCM-SHA384" : names12.joined(separator: ":")
+        let old = names.tls12.isEmpty ? "ECDHE-ECDSA-AES256-GCM-SHA384" : names.tls12.joined(separator: ":")
         try OpenSSLCall.requireSuccess("SSL_CTX_set_cipher_list") { SSL_CTX_set_cipher_list(context, old) }
         try OpenSSLCall.requireSuccess("SSL_CTX_set_ciphersuites") {
-            SSL_CTX_set_ciphersuites(context, names13.joined(separator: ":"))
+            SSL_CTX_set_ciphersuites(context, names.tls13.joined(separator: ":"))
         }
     }
 

@@ -14,6 +14,7 @@ struct SecurityDomain: Hashable, Sendable {
     let identities: [TLSIdentity]
     let roots: TrustedRoots
     let rules: TrustRules
+    let stapling: TLSOCSPStapling
     let policy: TLSPolicy
     let minimumVersion: TLSVersion
     let maximumVersion: TLSVersion?
@@ -40,7 +41,8 @@ extension SecurityDomain {
             side: settings.role == .server ? .server : .client,
             identities: settings.showsCertificates ? [settings.identity].compactMap(\.self) + settings.additionalIdentities : [],
             roots: verifiesCertificates ? TrustedRoots(settings.trustRoots) : .unused,
-            rules: verifiesCertificates ? TrustRules(settings) : .none, policy: settings.policy,
+            rules: verifiesCertificates ? TrustRules(settings) : .none,
+            stapling: verifiesCertificates ? settings.ocspStapling : .none, policy: settings.policy,
             // DTLS has one version here, so that it shares no sessions with TLS.
             minimumVersion: transport == .datagrams
                 ? .dtls12 : max(settings.minimumVersion, settings.policy.minimumVersion),
@@ -56,6 +58,7 @@ extension SecurityDomain: Digestible {
     func append(to fields: inout DigestFields) {
         _ = SecurityDomain(
             side: fields.add(side), identities: fields.add(identities), roots: fields.add(roots), rules: fields.add(rules),
+            stapling: fields.add(stapling),
             // OpenSSL resumes with any suite that a client offers, even one that this side would not choose.
             policy: fields.add(policy), minimumVersion: fields.add(minimumVersion),
             // A server resumes nothing of a version that it does not accept.
@@ -130,16 +133,6 @@ extension TLSTrustEvaluation: Digestible {
         case .builtIn: fields.append(10)
         case .delegate: fields.append(11)
         case .manual: fields.append(12)
-        }
-    }
-}
-
-extension TLSOCSPStapling: Digestible {
-    func append(to fields: inout DigestFields) {
-        switch self {
-        case .none: fields.append(20)
-        case .requested: fields.append(21)
-        case .required: fields.append(22)
         }
     }
 }

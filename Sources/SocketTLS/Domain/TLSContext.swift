@@ -41,20 +41,15 @@ package final class TLSContext: Sendable {
     let workKey: WorkKey
     /// The scope that sessions of this context's clients share; nil when the clients resume none.
     let resumptionScope: ResumptionScope?
-    /// The rules that this library checks itself in the peer's verified chain.
-    let rules: TrustRules
-    let preSharedKeys: TLSPreSharedKeys?
-    let rawPublicKeys: TLSRawPublicKeys?
+    let domain: SecurityDomain
 
     init(
         _ key: ContextKey, record: EarlyDataRecord = EarlyDataRecord(), ticketClock: (@Sendable () -> Int)? = nil
     ) throws(TLSError) {
         transport = key.domain.transport
         handle = try ContextHandle(key)
-        rules = key.domain.rules
         workKey = WorkKey(key.domain.identities.first { $0.privateKey.signsSlowly }?.certificateChain.first)
-        preSharedKeys = key.domain.proof.preSharedKeys
-        rawPublicKeys = key.domain.proof.rawPublicKeys
+        domain = key.domain
         applicationProtocols =
             key.domain.applicationProtocols.isEmpty ? nil : ApplicationProtocols(key.domain.applicationProtocols)
         tickets =
@@ -68,18 +63,14 @@ package final class TLSContext: Sendable {
         acceptsEarlyData = key.earlyDataAcceptance != nil
         earlyDataResponder = key.earlyDataAcceptance?.responder
         ticketCount = key.tickets.count
-        var named: [TLSContext] = []
-        for settings in key.serverNames?.all ?? [] {
-            named.append(try TLSContext(ContextKey(settings), ticketClock: ticketClock))
-        }
-        self.named = named
+        named = try Self.named(key.serverNames, ticketClock)
         resumptionScope = key.resumesSessions ? key.domain.clientScope : nil
         keyLog = try key.domain.keyLogFile.map { path throws(TLSError) in try KeyLogFile(path: path) }
         stapledResponses = key.isServer ? StapledResponses(of: key.domain.identities) : nil
         let context = handle.context
         try Self.setVersions(key, on: context)
         try Self.setOptions(key, on: context)
-        try ContextParameters(policy: key.domain.policy, preSharedKeys: preSharedKeys).set(
+        try ContextParameters(policy: key.domain.policy, proof: domain.proof).set(
             on: context, verifiesPeer: key.verifiesPeer)
         for identity in key.domain.identities { try Self.show(identity, on: context) }
         try stapledResponses?.staple(on: context)
@@ -91,9 +82,19 @@ package final class TLSContext: Sendable {
         if key.acknowledgesServerName { COpenSSL_CTX_acknowledgeServerName(context) }
         if key.resumesSessions { EngineCallbacks.reportSessions(of: context) }
         if key.signsSlowly { EngineCallbacks.stopBeforeSigning(on: context) }
-        PreSharedKeyCallbacks.install(key, on: context)
-        try rawPublicKeys?.negotiate(on: context, isServer: key.isServer)
+        switch domain.proof {
+        case .certificates: break
+        case .rawPublicKeys(let keys): try keys.negotiate(on: context, isServer: key.isServer)
+        case .preSharedKeys:
+            PreSharedKeyCallbacks.install(on: context, isServer: key.isServer, allowsTLS12: domain.minimumVersion < .tls13)
+        }
         try EngineCallbacks.install(on: context, judgesClients: key.isServer && key.verifiesPeer)
+    }
+
+    private static func named(_ names: TLSServerNames?, _ clock: (@Sendable () -> Int)?) throws(TLSError) -> [TLSContext] {
+        var contexts: [TLSContext] = []
+        for settings in names?.all ?? [] { contexts.append(try TLSContext(ContextKey(settings), ticketClock: clock)) }
+        return contexts
     }
 
     /// The context's `SSL_OP_*`.
@@ -140,7 +141,7 @@ package final class TLSContext: Sendable {
         let store = try key.domain.roots.trustStore(isChanged: key.domain.rules.revocation != nil)
         try key.domain.rules.revocation?.add(to: store)
         store.share(with: context)
-        if key.domain.rules.ocspStapling != .none { try EngineCallbacks.requestStatus(on: context) }
+        if key.domain.stapling != .none { try StapledStatus.request(on: context) }
         try key.domain.rules.apply(to: context)
         let requires = !key.isServer || key.domain.clientCertificates == .required
         // In TLS 1.2, which knows no later request, OpenSSL would ask in the handshake.

@@ -1,6 +1,6 @@
 // The C callbacks of a context. Each finds its engine's facts from the SSL, records a fact, and returns. It
 // makes no other call on the same SSL, and runs no user code. (Keys are looked up in callbacks of their own:
-// `SessionTickets`, `PreSharedKeyCallbacks`.)
+// see `SessionTickets` and `TLSProof.negotiate`.)
 
 internal import COpenSSL
 
@@ -41,27 +41,13 @@ enum EngineCallbacks {
         let ssl = OpaquePointer(data)
         guard let facts = facts(of: ssl) else { return 0 }
         let judge = facts.judge
-        if let ruling = judge.gate.ruling ?? judge.judgeRawPublicKey(in: store) ?? judge.gate.rulingWithoutKey {
+        if let ruling = judge.gate.ruling ?? judge.judgeKey(in: store) ?? judge.gate.rulingWithoutKey {
             return judge.apply(ruling, to: store, on: ssl)
         }
         if !judge.isServer, VerificationCost.isHigh(X509_STORE_CTX_get0_untrusted(store), judge.rules), !facts.mayCompute() {
             return judge.apply(.undecided, to: store, on: ssl)
         }
         return judge.apply(judge.judgeChain(in: store), to: store, on: ssl)
-    }
-
-    /// Has clients ask for an OCSP response. OpenSSL calls back later than for the certificate, because in
-    /// TLS 1.2 the response comes later. A refusal has the alert bad_certificate_status_response.
-    static func requestStatus(on context: OpaquePointer) throws(TLSError) {
-        try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_type") { COpenSSL_CTX_requestStatus(context) }
-        try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_cb") {
-            COpenSSL_CTX_setStatusCallback(context) { ssl, _ in
-                guard let ssl, let judge = EngineCallbacks.facts(of: ssl)?.judge else { return 0 }
-                var start: UnsafePointer<UInt8>?
-                let count = COpenSSL_statusResponse(ssl, &start)
-                return judge.judgeStatus(count > 0 ? UnsafeBufferPointer(start: start, count: count) : nil) ? 1 : 0
-            }
-        }
     }
 
     // MARK: - Resumption
@@ -110,12 +96,12 @@ enum EngineCallbacks {
             switch type {
             case UInt8(SSL3_MT_CLIENT_HELLO):
                 facts.bio.handshakeByteCount = 0
-                if facts.isServer, facts.bio.records == nil { facts.preSharedKeys?.binders.sawHello(message) }
+                facts.noteHello(message)
                 EngineCallbacks.limitHello(message, facts)
             case UInt8(SSL3_MT_SERVER_HELLO):
                 facts.serverHelloCount += 1
                 if facts.judge.stopsAtServerHello { facts.bio.isHeld = true }
-            case UInt8(SSL3_MT_ENCRYPTED_EXTENSIONS): EngineCallbacks.refuseLateEarlyData(message, facts)
+            case UInt8(SSL3_MT_ENCRYPTED_EXTENSIONS): facts.noteEncryptedExtensions(message)
             case UInt8(SSL3_MT_CERTIFICATE):
                 EngineCallbacks.limitCertificates(in: message, isTLS13: version == TLS1_3_VERSION, of: ssl, facts)
             case EngineCallbacks.compressedCertificate: EngineCallbacks.refuseCompression(message)
@@ -137,7 +123,7 @@ enum EngineCallbacks {
 
     private static func noteAnswer(_ bytes: UnsafeRawPointer, _ count: Int, _ contentType: Int32, _ ssl: OpaquePointer?) {
         guard contentType == SSL3_RT_HANDSHAKE, bytes.load(as: UInt8.self) == UInt8(SSL3_MT_SERVER_HELLO) else { return }
-        facts(of: ssl)?.preSharedKeys?.binders.sawAnswer(UnsafeRawBufferPointer(start: bytes, count: count))
+        facts(of: ssl)?.noteServerHello(UnsafeRawBufferPointer(start: bytes, count: count))
     }
 
     private static func limitHello(_ message: UnsafeRawBufferPointer, _ facts: Facts) {
@@ -149,25 +135,11 @@ enum EngineCallbacks {
         facts.complaintAboutHello = complaint
     }
 
-    /// A server that has asked for another ClientHello cannot have accepted early data (RFC 8446, 4.2.10).
-    /// OpenSSL's client would believe it. With another number the extension is one that may not be here.
-    private static func refuseLateEarlyData(_ message: UnsafeRawBufferPointer, _ facts: Facts) {
-        guard !facts.isServer, facts.serverHelloCount > 1, let place = EncryptedExtensions(message).placeOfEarlyData else {
-            return
-        }
-        UnsafeMutableRawBufferPointer(mutating: message)[place + 1] = UInt8(TLSEXT_TYPE_key_share)
-    }
-
-    /// A client that has to begin again says the same again (RFC 8446, 4.1.2). OpenSSL does not compare, and
-    /// goes by the second message: the settings of one name would serve another.
     private static func complaint(about hello: UnsafeRawBufferPointer, _ facts: Facts) -> String? {
         if let excess = ClientHelloMessage(hello, hasCookie: facts.bio.records != nil).excess {
             return "it has too many \(excess)"
         }
-        guard facts.choosesByHello, !facts.isEstablished else { return nil }
-        guard let chosen = facts.chosenHello else { return "the settings for its name could not be chosen" }
-        if TLSClientHello(hello)?.asksForTheSame(as: chosen) == true { return nil }
-        return "its server name or its protocols differ from the first one's"
+        return facts.complaintAboutChange(in: hello)
     }
 
     /// Refuses too many certificates, and a key on a curve that is described instead of named: decoding one

@@ -31,7 +31,7 @@ struct EngineFailure {
     var isInHandshake: Bool { !facts.isEstablished }
 
     var error: TLSError {
-        var error = refusalError ?? floodError ?? preSharedKeyError ?? alertError ?? endError ?? notTLSError ?? reasonError
+        var error = refusalError ?? floodError ?? sharedKeyError ?? alertError ?? endError ?? notTLSError ?? reasonError
         error.sentAlert = facts.sentAlert
         if !isAboutOurDamage { error.openSSLStack = entries.map(\.text) }
         return error
@@ -104,7 +104,7 @@ struct EngineFailure {
         if has(SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
             return error(.clientCertificateMissing, "The client sent no certificate, but this server requires one.")
         }
-        if let error = missingPreSharedKeyError { return error }
+        if let error = missingKeyError { return error }
         if Self.nothingInCommon.contains(where: has) {
             return error(.noSharedParameters, "The two sides have no TLS parameters in common: \(words).")
         }

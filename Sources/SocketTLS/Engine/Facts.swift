@@ -9,7 +9,7 @@ final class Facts {
     let isServer: Bool
     let judge: Judge
     /// Nil without pre-shared keys.
-    var preSharedKeys: PreSharedKeyNegotiation?
+    private(set) var preSharedKeys: PreSharedKeyNegotiation?
     /// The fatal alert that was sent.
     private(set) var sentAlert: TLSAlert?
     /// The peer has cancelled the handshake (RFC 8446, 6.1).
@@ -49,6 +49,11 @@ final class Facts {
         self.work = work
         self.clock = clock
         isServer = judge.isServer
+    }
+
+    /// The context of the connection has this proof from here on.
+    func adopt(_ proof: TLSProof) {
+        preSharedKeys = proof.preSharedKeys.map { PreSharedKeyNegotiation($0) }
     }
 
     var isFlooded: Bool { allowance.isSpent }

@@ -110,7 +110,7 @@ package struct KeyExporter: Sendable {
     private func serverEndPoint() throws(Failure) -> [UInt8] {
         let certificate = try asking { ssl throws(Failure) in
             // The certificate of a server that has not shown it binds nothing.
-            let isShown = !PreSharedKeyNegotiation.isUsed(on: ssl) && COpenSSL_serverShowsRawKey(ssl) == 0
+            let isShown = TLSProof.showsCertificate(ssl)
             let x509 = !isShown ? nil : SSL_is_server(ssl) == 1 ? SSL_get_certificate(ssl) : SSL_get0_peer_certificate(ssl)
             guard let x509 else { throw Self.unavailable("The server has no certificate.", "SSL_get_certificate") }
             return Certificate(sharing: x509)

@@ -25,7 +25,7 @@ extension TLSEngine {
         }
         exporter.lend(ssl)
         bio.forgetFirstBytes()
-        return early == nil ? .complete : settleEarlyData()
+        return settled
     }
 
     var isResumed: Bool { SSL_session_reused(ssl) == 1 }

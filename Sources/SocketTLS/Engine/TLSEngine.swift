@@ -112,10 +112,10 @@ package final class TLSEngine {
                 nil
             }
         judge = Judge(
-            isServer: isServer, expectedName: serverName?.text, gate: TrustGate(settings), context: context,
+            isServer: isServer, expectedName: serverName?.text, gate: TrustGate(settings), domain: context.domain,
             resumption: resumption)
         facts = Facts(bio: bio, judge: judge, work: defersWork ? .none : .inPlace, clock: clock)
-        facts.preSharedKeys = context.preSharedKeys.map { PreSharedKeyNegotiation($0) }
+        facts.adopt(context.domain.proof)
         facts.choosesByHello = settings.serverNames != nil
         course = Handshake(isServer: isServer, selection: settings.serverNames.map { ServerSelection(names: $0) })
         ssl = try OpenSSLCall.require("SSL_new", or: .internalError, "OpenSSL cannot make a TLS connection.") {
@@ -144,8 +144,8 @@ package final class TLSEngine {
         }
         detach()
         (context, ssl) = (new, replacement)
-        judge.adopt(new)
-        facts.preSharedKeys = new.preSharedKeys.map { PreSharedKeyNegotiation($0) }
+        judge.adopt(new.domain)
+        facts.adopt(new.domain.proof)
         try attach()
         SSL_set_accept_state(ssl)
         acceptEarlyData()
@@ -201,6 +201,15 @@ extension TLSEngine {
         }
     }
 
+    /// The answer to `.awaitingSettings`; call `handshake()` after it. Without an open question, nothing
+    /// happens.
+    package func choose(_ choice: TLSServerChoice) {
+        switch choice {
+        case .settings(let settings): choose(settings)
+        case .early(let answer): answerEarly(answer)
+        }
+    }
+
     private var situation: Handshake.Situation {
         var isDecidedAgainst = false
         if case .byDecision = judge.gate.refusal { isDecidedAgainst = judge.isServer || isResumed }
@@ -215,7 +224,7 @@ extension TLSEngine {
         let outcome = (mayStepElsewhere ? stepElsewhere() : nil) ?? stepHere()
         switch course.ended(outcome, isHeld: bio.isHeld) {
         case .judge:
-            judge.judgeEvidence(of: ssl, sharedKey: facts.preSharedKeys?.proof(on: ssl))
+            judge.judgeEvidence(of: ssl, sharedKey: facts.sharedKey(on: ssl))
             return question ?? establish()
         case .ask: return question ?? .incomplete
         case .askHeld:

@@ -79,22 +79,6 @@ public enum TLSRevocationScope: Sendable, Hashable {
     case chain
 }
 
-/// Whether a client asks the server for proof that its certificate is not revoked: an OCSP response that
-/// the server staples to the handshake (RFC 6066, section 8; RFC 8446, section 4.4.2.1).
-///
-/// A response counts if the issuer of the certificate has signed it, or someone to whom it has delegated
-/// that, and if it is for this certificate and for now. The trust callback is asked before, and cannot
-/// overrule it.
-public enum TLSOCSPStapling: Sendable, Hashable {
-    /// The client does not ask.
-    case none
-    /// The client asks, and refuses a bad response. Without a response it goes on, unless the certificate
-    /// says that there must be one (RFC 7633).
-    case requested
-    /// The client asks, and refuses a server without a good response.
-    case required
-}
-
 /// The roots that a peer's certificate chain must lead to.
 public enum TrustRoots: Sendable, Hashable {
     /// The system's roots, where OpenSSL finds them (`SSL_CERT_FILE` and `SSL_CERT_DIR` are honoured).

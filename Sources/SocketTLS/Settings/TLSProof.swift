@@ -14,12 +14,20 @@ package enum TLSProof: Sendable, Hashable {
         }
     }
 
-    func validate(in settings: TLSSettingValues) throws(TLSError) {
-        switch self {
-        case .certificates: break
-        case .rawPublicKeys(let keys): try keys.validate(in: settings)
-        case .preSharedKeys(let keys): try keys.validate(in: settings)
-        }
+    /// Whether there is a cipher suite for the keys that no policy names.
+    var bringsCipherSuites: Bool { if case .preSharedKeys = self { true } else { false } }
+
+    /// Leaves the cipher suites that go with the keys. An empty list has none for its version.
+    func restrict(_ suites: inout CipherSuiteNames) throws(TLSError) {
+        if case .preSharedKeys(let keys) = self { try keys.restrict(&suites) }
+    }
+
+    /// Whether the handshake of `ssl`, which is complete, was made with a key that both sides had before.
+    static func usesSharedKey(_ ssl: OpaquePointer) -> Bool { PreSharedKeyNegotiation.isUsed(on: ssl) }
+
+    /// Whether the server has shown a certificate in the handshake of `ssl`, which is complete.
+    static func showsCertificate(_ ssl: OpaquePointer) -> Bool {
+        !usesSharedKey(ssl) && !TLSRawPublicKeys.areShownByServer(on: ssl)
     }
 }
 

@@ -2,27 +2,7 @@ internal import COpenSSL
 internal import FoundationEssentials
 
 extension TLSSettingValues {
-    /// Throws `invalidSettings` for the first setting that cannot be used. Certificates and keys were checked
-    /// when they were made.
-    func validate(over transport: TLSTransport = .stream) throws(TLSError) {
-        switch transport {
-        case .stream: try validateForStreams()
-        case .datagrams: try validateForDatagrams()
-        }
-        try validateRole()
-        try validateVersions()
-        try validateApplicationProtocols()
-        try validateTickets()
-        try proof.validate(in: self)
-        try validateEarlyData()
-        try validateRules()
-        try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
-        try Self.validate(maximumCertificateChainLength, in: 1...100, "maximumCertificateChainLength")
-        try Self.validate(handshakeTimeout, "handshakeTimeout")
-        try Self.validate(trustTimeout, "trustTimeout")
-    }
-
-    private func validateRole() throws(TLSError) {
+    func validateRole() throws(TLSError) {
         switch role {
         case .client(let serverName):
             _ = try Self.name(serverName)
@@ -52,7 +32,7 @@ extension TLSSettingValues {
         }
     }
 
-    private func validateVersions() throws(TLSError) {
+    func validateVersions() throws(TLSError) {
         let oldest = max(minimumVersion, policy.minimumVersion)
         if let maximumVersion, oldest > maximumVersion {
             let setting = minimumVersion < oldest ? "policy.minimumVersion" : "minimumVersion"
@@ -60,7 +40,7 @@ extension TLSSettingValues {
         }
     }
 
-    private func validateApplicationProtocols() throws(TLSError) {
+    func validateApplicationProtocols() throws(TLSError) {
         var length = 0
         for name in applicationProtocols {
             guard (1...255).contains(name.utf8.count) else {
@@ -78,23 +58,8 @@ extension TLSSettingValues {
         }
     }
 
-    private func validateTickets() throws(TLSError) {
-        guard case .issued(let count, _) = tickets else { return }
-        try Self.validate(count, in: 1...8, "the number of tickets of clients")
-        if clientCertificates == .optional || clientCertificates == .required, trustEvaluation == .manual {
-            throw Self.invalid(
-                "trustEvaluation is .manual, so that no verdict could go with the tickets of clients: use .delegate, or no tickets"
-            )
-        }
-    }
-
-    private func validateRules() throws(TLSError) {
-        if let time = rules.verificationTime, !(abs(time.timeIntervalSince1970) < 1e11) {
-            throw Self.invalid("verificationTime is more than 3,000 years away from 1970")
-        }
-        if let pin = rules.pins.first(where: { $0.count != 32 }) {
-            throw Self.invalid("one of the pins has \(pin.count) bytes, and must have the 32 bytes of SHA-256")
-        }
+    func validateRules() throws(TLSError) {
+        try TrustRules.validate(rules)
         if case .certificates(let roots) = trustRoots, roots.isEmpty, verifiesCertificates {
             throw Self.invalid("trustRoots is an empty list, which trusts no certificate: give one or more")
         }
@@ -106,7 +71,7 @@ extension TLSSettingValues {
         }
     }
 
-    private static func validate(_ time: Duration, _ name: String) throws(TLSError) {
+    static func validate(_ time: Duration, _ name: String) throws(TLSError) {
         guard time > .zero else {
             throw invalid("\(name) is \(time), and must be more than zero")
         }

@@ -92,4 +92,44 @@ extension TLSSettingValues {
     }
 
     var requestsClientCertificates: Bool { role == .server && clientCertificates == .onRequest }
+
+    /// Whether that may be so for one of the names that a client sends.
+    var mayRequestClientCertificates: Bool { requestsClientCertificates || serverNames != nil }
+}
+
+// MARK: - Validation
+
+extension TLSSettingValues {
+    /// Throws `invalidSettings` for the first setting that cannot be used. Certificates and keys were checked
+    /// when they were made.
+    func validate(over transport: TLSTransport = .stream) throws(TLSError) {
+        switch transport {
+        case .stream: try validateForStreams()
+        case .datagrams: try validateForDatagrams()
+        }
+        try validateRole()
+        try validateVersions()
+        try validateApplicationProtocols()
+        try validateTickets()
+        try proof.validate(in: self)
+        try validateEarlyData()
+        try validateRules()
+        try Self.validate(maximumCertificateChainBytes, in: 1024...1_048_576, "maximumCertificateChainBytes")
+        try Self.validate(maximumCertificateChainLength, in: 1...100, "maximumCertificateChainLength")
+        try Self.validate(handshakeTimeout, "handshakeTimeout")
+        try Self.validate(trustTimeout, "trustTimeout")
+    }
+
+    /// Throws `invalidSettings` for a feature that DTLS 1.2 does not have.
+    func validateFeaturesForDatagrams() throws(TLSError) {
+        let demands = [
+            ("earlyData", earlyData != nil), ("clients set to .anyoneWithEarlyData", earlyDataAcceptance != nil),
+            ("allowsPostHandshakeAuthentication", allowsPostHandshakeAuthentication),
+            ("clients set to .certificatesOnRequest", clientCertificates == .onRequest),
+        ]
+        if let (name, _) = demands.first(where: \.1) {
+            throw Self.invalid("\(name) needs TLS 1.3, and DTLS ends at version 1.2")
+        }
+        if serverNames != nil { throw Self.invalid("serverNames are for TLS over streams, and not for DTLS") }
+    }
 }

@@ -90,7 +90,7 @@ extension TLSError.Code {
             X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, X509_V_ERR_CERT_UNTRUSTED:
             self = .unknownIssuer
         case X509_V_ERR_CERT_REVOKED: self = .certificateRevoked
-        case VerifiedChain.pinMismatch: self = .pinMismatch
+        case PinnedKeys.mismatch: self = .pinMismatch
         case X509_V_ERR_CERT_CHAIN_TOO_LONG: self = .certificateTooLarge
         default: self = .certificateRejected
         }

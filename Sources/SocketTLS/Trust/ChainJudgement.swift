@@ -4,7 +4,7 @@
 //  2. A chain without a pinned key is refused in every mode, and no callback is asked. Of a chain that is not
 //     trusted for more than its name or its dates, only the peer's own key counts: anyone can show the other
 //     certificates.
-//  3. A stapled response is judged later, in every mode (`StapledStatus`).
+//  3. The status of a certificate comes later, and is judged in every mode (`Judge.expectStatus`).
 
 internal import COpenSSL
 
@@ -18,11 +18,11 @@ extension Judge {
         let verified = VerifiedChain(of: store)
         let trusted = faults.allSatisfy(\.leavesPathTrusted) ? verified : verified.leaf
         faults += rules.faults(in: verified)
-        matchesPins = rules.matchesPins(trusted)
-        stapledStatus = rules.stapledStatus(for: verified)
+        matchesPins = rules.pins.match(trusted)
+        expectStatus(of: verified)
         if faults.isEmpty, let end = verified.end { evidenceEnds(end) }
         if let end = rules.revocation?.end(for: verified, in: store) { evidenceEnds(end) }
-        if let fault = rules.pinFault(in: trusted) {
+        if let fault = rules.pins.fault(in: trusted) {
             if faults.isEmpty || gate.evaluation == .manual { return refuseForPins(chain, fault) }
         }
         return judge(chain, faults)

@@ -13,7 +13,9 @@ final class Judge {
     /// The rules that this library checks itself; on a server by the settings of the name that the client
     /// asks for.
     private(set) var rules: TrustRules
-    private(set) var rawPublicKeys: TLSRawPublicKeys?
+    /// The proof that the settings ask of the peer.
+    private(set) var proof: TLSProof
+    private(set) var stapling: TLSOCSPStapling
     /// The sessions of a client; nil on a server, and on a client that resumes nothing.
     let resumption: ClientResumption?
     /// Whether a pinned key is in the verified chain; nil if it was not looked for.
@@ -27,19 +29,20 @@ final class Judge {
     private(set) var evidenceEnd: Int?
 
     init(
-        isServer: Bool, expectedName: String?, gate: TrustGate, context: TLSContext, resumption: ClientResumption?
+        isServer: Bool, expectedName: String?, gate: TrustGate, domain: SecurityDomain, resumption: ClientResumption?
     ) {
         self.isServer = isServer
         self.expectedName = expectedName
         self.gate = gate
-        rules = context.rules
-        rawPublicKeys = context.rawPublicKeys
+        rules = domain.rules
+        proof = domain.proof
+        stapling = domain.stapling
         self.resumption = resumption
     }
 
     /// A server goes on with the settings of a name.
-    func adopt(_ context: TLSContext) {
-        (rules, rawPublicKeys) = (context.rules, context.rawPublicKeys)
+    func adopt(_ domain: SecurityDomain) {
+        (rules, proof, stapling) = (domain.rules, domain.proof, domain.stapling)
     }
 
     /// Another certificate of the same peer is judged: the facts about the one before count no longer.
@@ -70,19 +73,6 @@ final class Judge {
     @discardableResult
     func refuse(_ chain: [Certificate], _ verdict: PeerTrust.Verdict) -> TrustGate.Ruling {
         gate.refuse(trust(chain, verdict))
-    }
-
-    /// Judges the OCSP response that the server has stapled, or that it has stapled none. Returns false to
-    /// refuse.
-    func judgeStatus(_ response: UnsafeBufferPointer<UInt8>?) -> Bool {
-        guard let status = stapledStatus else { return true }
-        stapledStatus = nil
-        guard let fault = status.fault(in: response) else {
-            if let response { evidenceEnds(status.end(of: Array(response))) }
-            return true
-        }
-        gate.overrule(trust([status.leaf], fault))
-        return false
     }
 
     /// A proof that counted for the verdict ends, in seconds since 1970.
@@ -117,7 +107,7 @@ final class Judge {
     /// passes a session that is resumed to the gate; without one it may go on.
     func stays(atServerHelloOf ssl: OpaquePointer) -> Bool {
         if isServer { return true }
-        if SSL_session_reused(ssl) == 1, !PreSharedKeyNegotiation.isUsed(on: ssl) { judgeResumedSession(of: ssl) }
+        if SSL_session_reused(ssl) == 1, !TLSProof.usesSharedKey(ssl) { judgeResumedSession(of: ssl) }
         return gate.isUndecided
     }
 
@@ -159,7 +149,7 @@ final class Judge {
         switch gate.refusal {
         case .byVerification(let trust), .byDecision(let trust, _):
             // OpenSSL has no code of its own for pins, and no alert for this one.
-            if case .untrusted(_, let code, _) = trust.verdict, code != VerifiedChain.pinMismatch { return code }
+            if case .untrusted(_, let code, _) = trust.verdict, code != PinnedKeys.mismatch { return code }
             return X509_V_ERR_CERT_REJECTED
         case .byExcess: return X509_V_ERR_CERT_REJECTED
         case .byKey(let fault): return fault.verifyCode

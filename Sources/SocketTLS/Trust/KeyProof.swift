@@ -1,4 +1,4 @@
-/// A key, other than that of a certificate, for which a peer is accepted.
+/// A key without a certificate for which a peer is accepted.
 struct KeyProof: Equatable {
     let kind: Kind
     /// The public key, or the identity of a secret one.

@@ -15,8 +15,8 @@
 // 10. Settings that are chosen by name do not skip the question that the settings around them ask.
 // 11. A peer that has proved to have a shared key is accepted for that, without a question: it shows no
 //     certificate. The proof counts only before anything else was judged.
-// 12. Where a key is required, certificates are refused before they are verified, in every mode. Where it is a
-//     shared one, a peer that shows nothing is refused too.
+// 12. Where a key is required, certificates are refused before they are verified, in every mode. Where both
+//     sides must have it, a peer that shows nothing is refused too.
 // 13. A public key without a certificate is expected or refused, in every mode: another one is never a
 //     question. About an expected one rules 2, 5, 6 and 10 hold, and `.manual` is like `.delegate`.
 

@@ -5,17 +5,15 @@ internal import FoundationEssentials
 struct TrustRules: Hashable, Sendable {
     private let acceptsPartialChains: Bool
     /// Seconds since 1970.
-    private let verificationTime: Int?
+    let verificationTime: Int?
     private let isStrict: Bool
-    private let pins: Set<[UInt8]>
-    private let onlyReportsPins: Bool
+    let pins: PinnedKeys
     private let acceptsAnyKeyUsage: Bool
     let revocation: Revocation?
-    let ocspStapling: TLSOCSPStapling
 
     static let none = TrustRules(
-        acceptsPartialChains: false, verificationTime: nil, isStrict: false, pins: [], onlyReportsPins: false,
-        acceptsAnyKeyUsage: false, revocation: nil, ocspStapling: .none)
+        acceptsPartialChains: false, verificationTime: nil, isStrict: false, pins: .none,
+        acceptsAnyKeyUsage: false, revocation: nil)
 
     /// Sets the rules that OpenSSL checks itself.
     func apply(to context: OpaquePointer) throws(TLSError) {
@@ -31,26 +29,10 @@ struct TrustRules: Hashable, Sendable {
         }
     }
 
-    /// Nil without pins.
-    func matchesPins(_ chain: VerifiedChain) -> Bool? {
-        pins.isEmpty ? nil : !pins.isDisjoint(with: chain.publicKeys)
-    }
-
-    /// The check of the response that a server staples; nil if none was asked for.
-    func stapledStatus(for chain: VerifiedChain) -> StapledStatus? {
-        ocspStapling == .none
-            ? nil : StapledStatus(chain, isRequired: ocspStapling == .required, at: verificationTime)
-    }
-
     /// The faults of a chain that OpenSSL does not look for.
     func faults(in chain: VerifiedChain) -> [PeerTrust.Verdict] {
         [chain.constraintFault, isStrict ? chain.authorityFault : nil, acceptsAnyKeyUsage ? nil : chain.keyUsageFault]
             .compactMap { $0 }
-    }
-
-    /// Nil when a pinned key is in the chain, and when nothing is to be refused for want of one.
-    func pinFault(in chain: VerifiedChain) -> PeerTrust.Verdict? {
-        !onlyReportsPins && matchesPins(chain) == false ? chain.pinFault : nil
     }
 }
 
@@ -61,10 +43,18 @@ extension TrustRules {
             acceptsPartialChains: rules.acceptsPartialChains,
             // `validate` has checked that it fits.
             verificationTime: rules.verificationTime.map { Int($0.timeIntervalSince1970.rounded(.down)) },
-            isStrict: rules.isStrict, pins: rules.pins, onlyReportsPins: rules.onlyReportsPins,
+            isStrict: rules.isStrict, pins: PinnedKeys(rules),
             acceptsAnyKeyUsage: settings.policy == .compatible,
-            revocation: rules.revocationLists.isEmpty ? nil : Revocation(rules.revocationLists, rules.revocationScope),
-            ocspStapling: settings.ocspStapling)
+            revocation: rules.revocationLists.isEmpty ? nil : Revocation(rules.revocationLists, rules.revocationScope))
+    }
+}
+
+extension TrustRules {
+    static func validate(_ rules: TLSCertificateRules) throws(TLSError) {
+        if let time = rules.verificationTime, !(abs(time.timeIntervalSince1970) < 1e11) {
+            throw TLSSettingValues.invalid("verificationTime is more than 3,000 years away from 1970")
+        }
+        try PinnedKeys(rules).validate()
     }
 }
 
@@ -72,8 +62,7 @@ extension TrustRules: Digestible {
     func append(to fields: inout DigestFields) {
         _ = TrustRules(
             acceptsPartialChains: fields.add(acceptsPartialChains), verificationTime: fields.add(verificationTime),
-            isStrict: fields.add(isStrict), pins: fields.add(pins), onlyReportsPins: fields.add(onlyReportsPins),
-            acceptsAnyKeyUsage: fields.add(acceptsAnyKeyUsage), revocation: fields.add(revocation),
-            ocspStapling: fields.add(ocspStapling))
+            isStrict: fields.add(isStrict), pins: fields.add(pins),
+            acceptsAnyKeyUsage: fields.add(acceptsAnyKeyUsage), revocation: fields.add(revocation))
     }
 }

@@ -7,9 +7,6 @@ struct VerifiedChain {
     /// The peer's own first.
     let certificates: [OpaquePointer]
 
-    /// OpenSSL has no code for pins; this one it never uses itself.
-    static let pinMismatch = X509_V_ERR_APPLICATION_VERIFICATION
-
     /// The chain of an `X509_STORE_CTX` that has been verified.
     init(of store: OpaquePointer) {
         let stack = X509_STORE_CTX_get0_chain(store)
@@ -25,9 +22,6 @@ struct VerifiedChain {
 
     /// The peer's own certificate alone.
     var leaf: VerifiedChain { VerifiedChain(Array(certificates.prefix(1))) }
-
-    /// The SHA-256 digests of the public keys.
-    var publicKeys: [[UInt8]] { certificates.map(Certificate.publicKeySHA256) }
 
     /// A peer that shows the certificate of an authority: the owner of such a key can issue certificates.
     var authorityFault: PeerTrust.Verdict? {
@@ -47,12 +41,6 @@ struct VerifiedChain {
             reason:
                 "The certificate of \"\(name(leaf))\" has a key that may not sign: its key usage lacks digitalSignature.",
             code: X509_V_ERR_KEYUSAGE_NO_DIGITAL_SIGNATURE, depth: 0)
-    }
-
-    var pinFault: PeerTrust.Verdict {
-        let subject = certificates.first.map { "The certificate of \"\(name($0))\"" } ?? "The peer's certificate"
-        return .untrusted(
-            reason: "\(subject) has none of the pinned keys in its chain.", code: Self.pinMismatch, depth: 0)
     }
 
     func name(_ certificate: OpaquePointer) -> String {

@@ -154,7 +154,9 @@ import Testing
         },
         // Older versions of OpenSSL have no raw keys.
         Way(.rawPublicKeyMissing, "raw public key") { KeyProof.Kind.rawPublicKey.missing.error },
-        Way(.rawPublicKeyMismatch, PublicKeyInfo.sha256(of: [1, 2]).hexadecimal) { ProofFault.unexpectedPublicKey([1, 2]).error },
+        Way(.rawPublicKeyMismatch, PublicKeyInfo.sha256(of: [1, 2]).hexadecimal) {
+            ProofFault.unexpectedPublicKey([1, 2]).error
+        },
     ]
 
     // MARK: - Requests for a client's certificate

@@ -21,14 +21,15 @@ import Testing
     /// The base with some properties replaced.
     private func domain(
         _ base: SecurityDomain, side: SecurityDomain.Side? = nil, identities: [TLSIdentity]? = nil, roots: TrustedRoots? = nil,
-        rules: TrustRules? = nil, policy: TLSPolicy? = nil, minimumVersion: TLSVersion? = nil,
+        rules: TrustRules? = nil, stapling: TLSOCSPStapling? = nil, policy: TLSPolicy? = nil, minimumVersion: TLSVersion? = nil,
         maximumVersion: TLSVersion?? = nil, applicationProtocols: [String]? = nil,
         clientCertificates: TLSCertificateRequest? = nil, proof: TLSProof? = nil, maximumCertificateChainBytes: Int? = nil,
         maximumCertificateChainLength: Int? = nil, keyLogFile: String?? = nil
     ) -> SecurityDomain {
         SecurityDomain(
             side: side ?? base.side, identities: identities ?? base.identities, roots: roots ?? base.roots,
-            rules: rules ?? base.rules, policy: policy ?? base.policy, minimumVersion: minimumVersion ?? base.minimumVersion,
+            rules: rules ?? base.rules, stapling: stapling ?? base.stapling, policy: policy ?? base.policy,
+            minimumVersion: minimumVersion ?? base.minimumVersion,
             maximumVersion: maximumVersion ?? base.maximumVersion,
             applicationProtocols: applicationProtocols ?? base.applicationProtocols,
             clientCertificates: clientCertificates ?? base.clientCertificates, proof: proof ?? base.proof,
@@ -54,6 +55,7 @@ import Testing
             "rules": [
                 domain(base, rules: rules { $0.isStrict = true }), domain(base, rules: rules { $0.acceptsPartialChains = true }),
             ],
+            "stapling": [domain(base, stapling: .requested), domain(base, stapling: .required)],
             "policy": [domain(base, policy: .modern), domain(base, policy: .compatible)],
             "minimumVersion": [domain(base, minimumVersion: .tls13)],
             "maximumVersion": [domain(base, maximumVersion: .tls12), domain(base, maximumVersion: .tls13)],

@@ -138,7 +138,9 @@ import Testing
         var gate = TrustGate(mode, requiredKey: .rawPublicKey)
         #expect(!gate.admits(isOptional: false) && gate.admissionError.code == .rawPublicKeyMissing)
         #expect(gate.judge(PeerTrust(chain: [])) == .refuse)
-        #expect(gate.refusal == .byKey(KeyProof.Kind.rawPublicKey.missing) && gate.takeQuestion() == nil && !gate.admits(isOptional: true))
+        #expect(
+            gate.refusal == .byKey(KeyProof.Kind.rawPublicKey.missing) && gate.takeQuestion() == nil
+                && !gate.admits(isOptional: true))
         var other = TrustGate(mode, requiredKey: .rawPublicKey)
         other.accept(KeyProof(kind: .preSharedKey, value: [1]))
         #expect(!other.admits(isOptional: true))

@@ -121,8 +121,11 @@ extension TLSEngine {
 
     // MARK: - After the handshake
 
+    /// The result of a handshake that is complete.
+    var settled: HandshakeAnswer { early == nil ? .complete : settleEarlyData() }
+
     /// Sends what was not accepted, on a client; has a server deliver what was.
-    func settleEarlyData() -> HandshakeAnswer {
+    private func settleEarlyData() -> HandshakeAnswer {
         switch early {
         case nil: break
         case .server(let data):
@@ -157,6 +160,9 @@ extension TLSEngine {
 }
 
 extension TLSResumableSession {
+    /// The most bytes of early data that the server takes with it, by its own word; 0 for none.
+    public var maximumEarlyDataBytes: Int { Int(SSL_SESSION_get_max_early_data(handle.session)) }
+
     /// Whether so many bytes of a protocol may go with the ClientHello.
     ///
     /// OpenSSL would end the connection where it finds the protocol or the name to be another one.

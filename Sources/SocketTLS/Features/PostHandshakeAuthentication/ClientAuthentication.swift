@@ -13,7 +13,7 @@ final class ClientAuthentication {
 
     /// Nil where the settings ask no client later, by whatever name.
     init?(_ settings: TLSSettingValues) {
-        guard settings.requestsClientCertificates || settings.serverNames != nil else { return nil }
+        guard settings.mayRequestClientCertificates else { return nil }
         (handshakeTimeout, trustTimeout) = (settings.handshakeTimeout.inSeconds, settings.trustTimeout.inSeconds)
     }
 }

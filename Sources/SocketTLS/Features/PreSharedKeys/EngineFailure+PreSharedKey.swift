@@ -4,7 +4,7 @@ internal import SocketBuffers
 /// How a handshake fails with pre-shared keys.
 extension EngineFailure {
     /// The two sides do not have the same key.
-    var preSharedKeyError: TLSError? {
+    var sharedKeyError: TLSError? {
         guard isInHandshake, let negotiation = facts.preSharedKeys, let key = negotiation.key else { return nil }
         let identity = "\"\(String(decoding: key.identity, as: UTF8.self).printable)\""
         if !facts.isServer {
@@ -35,7 +35,7 @@ extension EngineFailure {
     private static let refusalsOfTLS12: [TLSAlert] = [.unknownPSKIdentity, .decryptError, .badRecordMAC]
 
     /// A client without a key, where certificates do not count.
-    var missingPreSharedKeyError: TLSError? {
+    var missingKeyError: TLSError? {
         guard isInHandshake, facts.isServer, facts.preSharedKeys?.keys.use == .required,
             has(SSL_R_NO_SHARED_CIPHER) || has(SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM)
         else { return nil }

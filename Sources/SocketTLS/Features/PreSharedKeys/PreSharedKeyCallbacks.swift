@@ -13,10 +13,8 @@ internal import COpenSSL
 internal import Glibc
 
 enum PreSharedKeyCallbacks {
-    static func install(_ key: ContextKey, on context: OpaquePointer) {
-        guard key.domain.proof.preSharedKeys != nil else { return }
-        let allowsTLS12 = key.domain.minimumVersion < .tls13
-        if key.isServer {
+    static func install(on context: OpaquePointer, isServer: Bool, allowsTLS12: Bool) {
+        if isServer {
             readIdentities(on: context)
             SSL_CTX_set_psk_find_session_callback(context) { ssl, identity, count, session in
                 PreSharedKeyCallbacks.find(UnsafeBufferPointer(start: identity, count: count), ssl, session)

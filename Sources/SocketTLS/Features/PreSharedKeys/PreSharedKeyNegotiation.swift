@@ -101,20 +101,3 @@ final class PreSharedKeyNegotiation {
         return nil
     }
 }
-
-extension KeyProof.Kind {
-    static let preSharedKey = KeyProof.Kind(
-        number: 2, isShared: true,
-        missing: ProofFault(
-            error: TLSError(.preSharedKeyMissing, "The peer uses no pre-shared key, but the settings require one."),
-            // Becomes the alert handshake_failure.
-            verifyCode: X509_V_ERR_APPLICATION_VERIFICATION))
-}
-
-extension TLSError.Code {
-    /// The peer uses no pre-shared key, but the settings require one.
-    public static let preSharedKeyMissing = TLSError.Code("preSharedKeyMissing", blame: .peer)
-    /// The two sides do not have the same pre-shared key: the server does not know the identity, or one
-    /// of the keys is wrong.
-    public static let preSharedKeyMismatch = TLSError.Code("preSharedKeyMismatch", blame: .peer)
-}

@@ -72,3 +72,21 @@ extension TLSPreSharedKeys {
         }
     }
 }
+
+// MARK: - Cipher suites
+
+extension TLSPreSharedKeys {
+    /// The only one of TLS 1.2 with a pre-shared key, an ephemeral key and an AEAD that OpenSSL has (RFC
+    /// 7905). OpenSSL lacks those with AES-GCM (RFC 8442), and those with CBC are left out.
+    private static let suiteOfTLS12 = "ECDHE-PSK-CHACHA20-POLY1305"
+
+    /// Leaves the suites of TLS 1.3 with the hash algorithm of the keys.
+    func restrict(_ suites: inout CipherSuiteNames) throws(TLSError) {
+        suites.tls13.removeAll { !$0.hasSuffix(hash.suffix) }
+        suites.tls12 = (suites.allowsTLS12 ? [Self.suiteOfTLS12] : []) + (use == .required ? [] : suites.tls12)
+        if suites.tls13.isEmpty, suites.allowsTLS13 {
+            throw ContextParameters.invalid(
+                "cipherSuites has none for TLS 1.3 with \(hash.suffix), as the pre-shared keys need")
+        }
+    }
+}

@@ -11,6 +11,8 @@
 internal import COpenSSL
 
 extension TLSRawPublicKeys {
+    static func areShownByServer(on ssl: OpaquePointer) -> Bool { COpenSSL_serverShowsRawKey(ssl) != 0 }
+
     /// Sets the types of certificates for both directions, the preferred one first.
     func negotiate(on context: OpaquePointer, isServer: Bool) throws(TLSError) {
         let raw = UInt8(COPENSSL_CERTIFICATE_TYPE_RAW)
@@ -27,10 +29,10 @@ extension TLSRawPublicKeys {
 }
 
 extension Judge {
-    /// Passes the raw public key that OpenSSL verifies to the gate; nil for certificates.
-    func judgeRawPublicKey(in store: OpaquePointer) -> TrustGate.Ruling? {
+    /// Passes the key that OpenSSL verifies to the gate; nil for certificates.
+    func judgeKey(in store: OpaquePointer) -> TrustGate.Ruling? {
         // Without the setting no raw key is negotiated.
-        guard let rawPublicKeys, let key = COpenSSL_rawKey(store) else { return nil }
+        guard let rawPublicKeys = proof.rawPublicKeys, let key = COpenSSL_rawKey(store) else { return nil }
         let bytes = PublicKeyInfo.bytes(of: key) ?? []
         return gate.judge(
             KeyProof(kind: .rawPublicKey, value: bytes), rawPublicKeys.expects(bytes) ? nil : .unexpectedPublicKey(bytes),

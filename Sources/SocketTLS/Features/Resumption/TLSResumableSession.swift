@@ -53,9 +53,6 @@ public final class TLSResumableSession: Sendable {
     /// Whether `end` has not come yet, and OpenSSL takes the session.
     public var isUsable: Bool { isUsable(at: Date()) }
 
-    /// The most bytes of early data that the server takes with it, by its own word; 0 for none.
-    public var maximumEarlyDataBytes: Int { Int(SSL_SESSION_get_max_early_data(handle.session)) }
-
     func isUsable(at time: Date) -> Bool {
         // A clock that was set back must not make a verdict last longer.
         time < end && time >= verified - 60 && handle.isResumable

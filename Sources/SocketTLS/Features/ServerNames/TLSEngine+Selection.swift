@@ -34,14 +34,12 @@ extension TLSEngine {
         return nil
     }
 
-    /// The answer to `.awaitingSettings`; call `handshake()` after it. Without an open question, nothing
-    /// happens.
-    package func choose(_ choice: TLSServerChoice) {
-        if case .early(let answer) = choice { return answerEarly(answer) }
+    /// The settings that the program has chosen; without a question, nothing happens.
+    func choose(_ choice: TLSServerChoice.Settings) {
         guard case .choosing = phase else { return }
         course.chose()
         switch choice {
-        case .useDefault, .early: break
+        case .useDefault: break
         case .named(let named):
             do throws(TLSError) {
                 judge.gate = judge.gate.replaced(by: named.settings)

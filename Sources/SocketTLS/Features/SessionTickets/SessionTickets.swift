@@ -86,7 +86,7 @@ final class SessionTickets: Sendable {
             SSL_CTX_set_tlsext_ticket_key_evp_cb(context) { ssl, name, vector, cipher, authenticator, isSealing in
                 guard let ssl, let tickets = SessionTickets.of(ssl), let name, let vector else { return -1 }
                 // In TLS 1.2 the client then gets an empty ticket (RFC 5077, 3.3).
-                if isSealing == 1, PreSharedKeyNegotiation.isUsed(on: ssl) { return 0 }
+                if isSealing == 1, TLSProof.usesSharedKey(ssl) { return 0 }
                 return isSealing == 1
                     ? tickets.seal(name, vector, cipher, authenticator, tickets.keyForSealing(tickets.facts(ssl)))
                     : tickets.open(name, vector, cipher, authenticator)
@@ -120,7 +120,7 @@ final class SessionTickets: Sendable {
 
     /// The peer is accepted.
     func establish(_ ssl: OpaquePointer) {
-        guard TLSVersion(of: ssl) < .tls13, SSL_session_reused(ssl) == 0, !PreSharedKeyNegotiation.isUsed(on: ssl),
+        guard TLSVersion(of: ssl) < .tls13, SSL_session_reused(ssl) == 0, !TLSProof.usesSharedKey(ssl),
             let session = SSL_get_session(ssl), setEnd(of: ssl),
             let end = Stamp(of: session)?.end
         else { return }

@@ -1,0 +1,7 @@
+/// The names of cipher suites as OpenSSL takes them.
+struct CipherSuiteNames {
+    var tls13: [String]
+    var tls12: [String]
+    let allowsTLS13: Bool
+    let allowsTLS12: Bool
+}

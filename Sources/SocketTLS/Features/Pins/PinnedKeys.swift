@@ -1,0 +1,51 @@
+internal import COpenSSL
+
+/// The pins of `TLSCertificateRules`.
+struct PinnedKeys: Hashable, Sendable {
+    private let digests: Set<[UInt8]>
+    private let onlyReports: Bool
+
+    static let none = PinnedKeys(TLSCertificateRules())
+
+    /// OpenSSL has no code of its own for a chain without a pinned key.
+    static let mismatch = X509_V_ERR_APPLICATION_VERIFICATION
+
+    init(_ rules: TLSCertificateRules) {
+        digests = rules.pins
+        onlyReports = rules.onlyReportsPins
+    }
+
+    private init(digests: Set<[UInt8]>, onlyReports: Bool) {
+        self.digests = digests
+        self.onlyReports = onlyReports
+    }
+
+    func validate() throws(TLSError) {
+        if let pin = digests.first(where: { $0.count != 32 }) {
+            throw TLSSettingValues.invalid("one of the pins has \(pin.count) bytes, and must have the 32 bytes of SHA-256")
+        }
+    }
+
+    /// Whether the chain has a pinned key; nil without pins.
+    func match(_ chain: VerifiedChain) -> Bool? {
+        digests.isEmpty ? nil : !digests.isDisjoint(with: chain.certificates.map(Certificate.publicKeySHA256))
+    }
+
+    /// Nil when a pinned key is in the chain, and when a missing one is only reported.
+    func fault(in chain: VerifiedChain) -> PeerTrust.Verdict? {
+        guard !onlyReports, match(chain) == false else { return nil }
+        let subject = chain.certificates.first.map { "The certificate of \"\(chain.name($0))\"" } ?? "The peer's certificate"
+        return .untrusted(reason: "\(subject) has none of the pinned keys in its chain.", code: Self.mismatch, depth: 0)
+    }
+}
+
+extension PinnedKeys: Digestible {
+    func append(to fields: inout DigestFields) {
+        _ = PinnedKeys(digests: fields.add(digests), onlyReports: fields.add(onlyReports))
+    }
+}
+
+extension TLSError.Code {
+    /// The peer's chain is trusted, but has none of the keys in `TLSCertificateRules.pins`.
+    public static let pinMismatch = TLSError.Code("pinMismatch", blame: .certificate)
+}

@@ -1,0 +1,38 @@
+internal import COpenSSL
+
+extension StapledStatus {
+    /// Has clients ask for an OCSP response. OpenSSL calls back later than for the certificate, because in
+    /// TLS 1.2 the response comes later. A refusal has the alert bad_certificate_status_response.
+    static func request(on context: OpaquePointer) throws(TLSError) {
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_type") { COpenSSL_CTX_requestStatus(context) }
+        try OpenSSLCall.requireSuccess("SSL_CTX_set_tlsext_status_cb") {
+            COpenSSL_CTX_setStatusCallback(context) { ssl, _ in
+                guard let ssl, let judge = EngineCallbacks.facts(of: ssl)?.judge else { return 0 }
+                var start: UnsafePointer<UInt8>?
+                let count = COpenSSL_statusResponse(ssl, &start)
+                return judge.judgeStatus(count > 0 ? UnsafeBufferPointer(start: start, count: count) : nil) ? 1 : 0
+            }
+        }
+    }
+}
+
+extension Judge {
+    /// Prepares the check of the response that the server staples, if one was requested.
+    func expectStatus(of chain: VerifiedChain) {
+        stapledStatus =
+            stapling == .none ? nil : StapledStatus(chain, isRequired: stapling == .required, at: rules.verificationTime)
+    }
+
+    /// Judges the OCSP response that the server has stapled, or that it has stapled none. Returns false to
+    /// refuse.
+    func judgeStatus(_ response: UnsafeBufferPointer<UInt8>?) -> Bool {
+        guard let status = stapledStatus else { return true }
+        stapledStatus = nil
+        guard let fault = status.fault(in: response) else {
+            if let response { evidenceEnds(status.end(of: Array(response))) }
+            return true
+        }
+        gate.overrule(trust([status.leaf], fault))
+        return false
+    }
+}
