@@ -173,9 +173,7 @@ import Testing
     @Test func datagramsThatWaitForASignatureHaveALimitInBytes() throws {
         var fixture = try Fixture.forDatagrams()
         fixture.server.identity = try fixture.authority.issue(.server(names: [Fixture.host]), keyType: .rsa3072).identity()
-        let settings = fixture.server.values
-        let server = try DTLSEngine(
-            context: TLSContext.context(for: settings, over: .datagrams), settings: settings, size: 1400, defersWork: true)
+        let server = try fixture.datagramEngine(.server, defersWork: true)
         let client = try fixture.datagramEngine(.client)
         _ = client.handshake()
         client.sendOutput { datagrams in

@@ -68,6 +68,29 @@ final class DatagramPair {
         func write(_ message: [UInt8]) -> TLSEngine.WriteAnswer { message.withUnsafeBytes { engine.write($0) } }
 
         func receive(_ datagram: [UInt8]) { datagram.withUnsafeBytes { engine.receive($0) } }
+
+        /// Removes the datagrams that are to be sent, so that they do not arrive.
+        func takeOutput() -> [[UInt8]] {
+            var datagrams: [[UInt8]] = []
+            engine.sendOutput { output in
+                datagrams += output.map { Array($0) }
+                return output.count
+            }
+            sent += datagrams
+            return datagrams
+        }
+
+        /// Waits until the timer has expired once, and takes the flight that is sent again.
+        func flightAfterTimeout() throws -> [[UInt8]] {
+            var datagrams: [[UInt8]] = []
+            for _ in 0..<60_000 where datagrams.isEmpty {
+                #expect(engine.handleTimeout() == nil)
+                datagrams = takeOutput()
+                if datagrams.isEmpty { poll(nil, 0, 1) }
+            }
+            try #require(!datagrams.isEmpty, "nothing was sent again")
+            return datagrams
+        }
     }
 
     let client: End
@@ -77,12 +100,14 @@ final class DatagramPair {
     /// Datagrams that come later than those behind them.
     private var delayed: [(End, [UInt8])] = []
 
-    init(_ fixture: Fixture, size: Int = 1400, harm: Harm = Harm(), seed: UInt64 = 1) throws {
+    init(
+        _ fixture: Fixture, size: Int = 1400, isSizeGiven: Bool = false, harm: Harm = Harm(), seed: UInt64 = 1
+    ) throws {
         // OpenSSL gives up when its timer has run out twelve times, as it may on a busy machine while it
         // reads one flight. A wire that loses messages is waited for often.
         let firstTimeout = harm.loss == 0 ? 0.05 : 0.001
-        client = End(try fixture.datagramEngine(.client, size: size), firstTimeout: firstTimeout)
-        server = End(try fixture.datagramEngine(.server, size: size), firstTimeout: firstTimeout)
+        client = End(try fixture.datagramEngine(.client, size: size, isSizeGiven: isSizeGiven), firstTimeout: firstTimeout)
+        server = End(try fixture.datagramEngine(.server, size: size, isSizeGiven: isSizeGiven), firstTimeout: firstTimeout)
         self.harm = harm
         generator = SeededGenerator(seed: seed)
     }
@@ -177,10 +202,12 @@ extension Fixture {
         return fixture
     }
 
-    func datagramEngine(_ side: Side, size: Int = 1400, isSizeGiven: Bool = false) throws -> DTLSEngine {
+    func datagramEngine(
+        _ side: Side, size: Int = 1400, isSizeGiven: Bool = false, defersWork: Bool = false
+    ) throws -> DTLSEngine {
         let settings = side == .client ? client.values : server.values
         return try DTLSEngine(
             context: TLSContext.context(for: settings, over: .datagrams), settings: settings, size: size,
-            isSizeGiven: isSizeGiven)
+            isSizeGiven: isSizeGiven, defersWork: defersWork)
     }
 }
