@@ -27,7 +27,9 @@ package final class DTLSEngine {
     /// Datagrams that have come while work was lent.
     @exclusivity(unchecked) private var waiting: [[UInt8]]?
     @exclusivity(unchecked) private var waitingByteCount = 0
-    private let records: RecordQueues
+    /// Set when work is taken back, until the next call of `handshake()`.
+    private var hasReceivedDuringWork = false
+    let records: RecordQueues
     private var timeoutCount = 0
     /// The most bytes of a datagram, without the headers of UDP and IP.
     @exclusivity(unchecked) private var size: Int
@@ -248,7 +250,11 @@ extension DTLSEngine {
     package func handshake() -> TLSEngine.HandshakeAnswer {
         guard waiting == nil else { return .incomplete }
         let unread = records.received.count
-        let answer = engine.handshake()
+        var answer = engine.handshake()
+        // The first call after lent work only returns the result of that work, which did not have these
+        // datagrams.
+        if hasReceivedDuringWork, case .incomplete = answer { answer = engine.handshake() }
+        hasReceivedDuringWork = false
         if records.received.count < unread { timeoutCount = 0 }
         switch answer {
         case .awaitingWork: waiting = []
@@ -275,6 +281,7 @@ extension DTLSEngine {
         engine = work.finish()
         let arrived = waiting ?? []
         (waiting, waitingByteCount) = (nil, 0)
+        hasReceivedDuringWork = !arrived.isEmpty
         setSize()
         for datagram in arrived { datagram.withUnsafeBytes { receive($0) } }
     }

@@ -114,6 +114,15 @@ import Testing
         }
     }
 
+    /// An idle connection would otherwise keep it, with an entry for each message of the handshake.
+    @Test func theStateOfFragmentsIsFreedAfterTheHandshake() throws {
+        let pair = try DatagramPair(.forDatagrams())
+        #expect(pair.client.engine.records.fragments != nil && pair.server.engine.records.fragments != nil)
+        pair.shakeHands()
+        try #require(pair.client.isComplete && pair.server.isComplete)
+        #expect(pair.client.engine.records.fragments == nil && pair.server.engine.records.fragments == nil)
+    }
+
     @Test func buffersComeBackWhenTheyAreNeeded() throws {
         let pair = try established()
         for number in 0..<4 {

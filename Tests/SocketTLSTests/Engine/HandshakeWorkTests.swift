@@ -79,7 +79,7 @@ private final class WorkingPair {
 /// What takes long leaves the thread of the engine's owner.
 @Suite(.ownThreads) struct HandshakeWorkTests {
     /// A root, seven authorities and a leaf, all on P-384: four milliseconds.
-    private static func longChain(_ extensions: HandmadeCertificate.Extensions) throws -> (
+    static func longChain(_ extensions: HandmadeCertificate.Extensions) throws -> (
         root: HandmadeCertificate, leaf: HandmadeCertificate
     ) {
         let root = try HandmadeCertificate("Root", HandmadeCertificate.authority, curve: "P-384")
