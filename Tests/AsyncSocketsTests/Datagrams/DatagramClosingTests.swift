@@ -93,6 +93,16 @@ import Testing
         #expect(try await other.receive().sender.family == family)
     }
 
+    /// The name has an address of IPv6 first, and the socket has IPv4 alone.
+    @Test func anAddressThatNoDescriptorReachesIsPassedOver() async throws {
+        let (socket, other) = (try AsyncUDPSocket.bound(), try AsyncUDPSocket.bound())
+        let port = other.localPort
+        let addresses = try ["::1", "127.0.0.1"].map { try SocketAddress.loopback($0, port: port) }
+        socket.resolver = Resolver(concurrency: 1) { _ in .success(addresses) }
+        try await socket.send(Data([1]), to: "some.example", port: port)
+        #expect(try await other.receive().sender.family == .ipv4)
+    }
+
     /// Includes replies that wait in the queue, and several replies from different sources to one
     /// destination.
     @Test(arguments: [false, true]) func aReplyLeavesFromTheAddressThatWasAsked(isDelegate: Bool) async throws {
