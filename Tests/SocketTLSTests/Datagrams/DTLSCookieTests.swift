@@ -48,6 +48,18 @@ struct DTLSCookieTests {
         #expect(pair.server.messages == [[1, 2]])
     }
 
+    /// OpenSSL's own requests for cookies, which need state for each client, are not used.
+    @Test func aHelloThatIsNotTakenGetsNoReply() throws {
+        let whole = try hello(of: DatagramPair.End(try Fixture.forDatagrams().datagramEngine(.client), firstTimeout: 60))
+        var cut = whole
+        cut.removeLast(20)
+        for datagram in [whole, cut, [], [1, 2, 3]] {
+            let server = DatagramPair.End(try Fixture.forDatagrams().datagramEngine(.server))
+            #expect(!datagram.withUnsafeBytes { server.engine.listen($0) })
+            #expect(!server.engine.hasOutput && !server.engine.isEstablished)
+        }
+    }
+
     /// Lets the client's timer expire, and returns the ClientHello that the client sends again.
     private func helloAgain(of client: DatagramPair.End) throws -> [UInt8] {
         let left = try #require(client.engine.secondsToTimeout)
