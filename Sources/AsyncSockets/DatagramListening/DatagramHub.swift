@@ -292,7 +292,7 @@ final class DatagramHub: EventHandler {
         earlier?.connection.post(.replaced)
         if let evicted { evict(evicted) }
         let channel = PeerChannel(
-            port.descriptor, key, from: port.source(for: datagram.arrival), mailbox, handshake: handshake,
+            port.descriptor, key, from: port.source(for: datagram.arrival), mailbox, hasHello: handshake != nil,
             denial: port.denial,
             secured: { [weak self] in if let handshake { self?.noteHandshake(handshake) } },
             left: { [weak self] in self?.forget(key, mailbox, handshake) })

@@ -37,7 +37,7 @@ extension DatagramListener {
         let (preparation, hub) = (preparation, hub)
         await withTaskCancellationHandler {
             await reception.serveArrivals(on: executor, allOnOneLoop: true) { arrival, _ in
-                guard await preparation.makeReady(arrival, hub, onError) else { return }
+                guard await preparation.makeReady(arrival, onError) else { return }
                 let socket = arrival.socket
                 do {
                     try await body(socket)
@@ -106,9 +106,9 @@ extension DatagramListener {
     private func acceptForQueue() throws(AsyncSocketError) {
         guard try reception.begin(.connections) else { return }
         try begin()
-        Task.detached { [reception, preparation, queue, hub] in
+        Task.detached { [reception, preparation, queue] in
             await reception.serveArrivals(on: .eventLoop, after: { _ in await queue.room() }, allOnOneLoop: true) { arrival, _ in
-                if await preparation.makeReady(arrival, hub, nil) { queue.put(arrival.socket) }
+                if await preparation.makeReady(arrival, nil) { queue.put(arrival.socket) }
             }
             queue.end()
         }

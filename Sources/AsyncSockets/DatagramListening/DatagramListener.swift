@@ -94,8 +94,7 @@ public final class DatagramListener: Sendable {
             coalesces: configuration.reception.contains(.coalescing),
             accept: { channel, key in
                 let arrival = PeerArrival(
-                    preparation.makeSocket(over: channel, to: key, on: loop), key.peer.socketAddress,
-                    handshake: channel.handshake)
+                    preparation.makeSocket(over: channel, to: key, on: loop), key.peer.socketAddress)
                 reception.arrive(arrival)
                 return arrival.connection
             },

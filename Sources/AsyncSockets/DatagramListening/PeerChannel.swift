@@ -22,8 +22,6 @@ final class PeerChannel: DatagramChannel {
     private let mailbox: PeerMailbox
     /// The last datagram that was handed out.
     @exclusivity(unchecked) private var current: PeerDatagram?
-    /// The number of the peer's handshake; `nil` without DTLS.
-    let handshake: HandshakeNumber?
     private var hasHello: Bool
     private let listenersDenial: Locked<SystemError?>
     private let secured: @Sendable () -> Void
@@ -31,21 +29,19 @@ final class PeerChannel: DatagramChannel {
 
     /// - Parameters:
     ///   - source: The address from which it sends.
-    ///   - handshake: The number of the handshake; `nil` without DTLS. With DTLS, the first datagram is a
-    ///     ClientHello with a cookie.
+    ///   - hasHello: Whether the first datagram is a ClientHello with a cookie.
     ///   - denial: Why the listener has paused receiving.
     ///   - secured: Called on the loop when the handshake is complete.
     ///   - left: Called when the socket has closed.
     init(
         _ descriptor: DatagramDescriptor, _ key: PeerKey, from source: DatagramSource?, _ mailbox: PeerMailbox,
-        handshake: HandshakeNumber?, denial: Locked<SystemError?>, secured: @escaping @Sendable () -> Void,
+        hasHello: Bool, denial: Locked<SystemError?>, secured: @escaping @Sendable () -> Void,
         left: @escaping @Sendable () -> Void
     ) {
         self.key = key
         self.source = source
         self.mailbox = mailbox
-        self.handshake = handshake
-        hasHello = handshake != nil
+        self.hasHello = hasHello
         (listenersDenial, self.secured, self.left) = (denial, secured, left)
         super.init(descriptor, maximumSize: 1, coalesces: false)
     }

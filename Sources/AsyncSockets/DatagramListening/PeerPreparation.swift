@@ -8,16 +8,10 @@ struct PeerArrival: Sendable {
     let socket: AsyncUDPSocket
     let connection: DatagramConnection
     let peer: SocketAddress
-    /// `nil` without DTLS.
-    let handshake: HandshakeNumber?
 
-    init(
-        _ made: (socket: AsyncUDPSocket, connection: DatagramConnection), _ peer: SocketAddress,
-        handshake: HandshakeNumber?
-    ) {
+    init(_ made: (socket: AsyncUDPSocket, connection: DatagramConnection), _ peer: SocketAddress) {
         (socket, connection) = made
         self.peer = peer
-        self.handshake = handshake
     }
 }
 
@@ -59,10 +53,9 @@ final class PeerPreparation: Sendable {
 
     /// All that comes before the first datagram of the user. False when that has failed, which is reported.
     func makeReady(
-        _ arrival: PeerArrival, _ hub: DatagramHub, _ onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?
+        _ arrival: PeerArrival, _ onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?
     ) async -> Bool {
         guard isSecure else { return true }
-        defer { if let handshake = arrival.handshake { hub.noteHandshake(handshake) } }
         do {
             let handshake = try askForDTLS(on: arrival.socket)
             _ = try await handshake?.session(trust)
