@@ -80,21 +80,23 @@ struct DTLSCookieTests {
         let pair = try DatagramPair(Fixture.forDatagrams())
         let cookies = try DTLSCookies()
         var first = try hello(of: pair.client)
-        for lost in 0..<lostRequests {
-            #expect(try number(request(judge(cookies, first, from: address))) == lost)
+        for _ in 0..<lostRequests {
+            #expect(try number(request(judge(cookies, first, from: address))) == number(first))
             first = try helloAgain(of: pair.client)
         }
         let asked = try request(judge(cookies, first, from: address))
-        #expect(try number(asked) == number(first) && number(first) == lostRequests)
+        // OpenSSL sends a ClientHello once more if its timer expires while it is being sent.
+        #expect(try number(asked) == number(first) && number(first) >= lostRequests)
         pair.client.receive(asked)
         var second = try hello(of: pair.client)
         for _ in 0..<lostHellos { second = try helloAgain(of: pair.client) }
-        #expect(try number(second) == lostRequests + 1 + lostHellos)
+        let number = try number(second)
+        #expect(number >= lostRequests + 1 + lostHellos)
         #expect(second.withUnsafeBytes { pair.server.engine.listen($0) })
         pair.shakeHands(waits: false)
         #expect(pair.client.isComplete && pair.server.isComplete, "nothing had to be sent again")
         let plain = try numbers(ofPlainRecordsIn: pair.server.sent)
-        #expect(plain == plain.indices.map { UInt64(lostRequests + 1 + lostHellos + $0) })
+        #expect(plain == plain.indices.map { number + UInt64($0) })
     }
 
     /// The numbers of all records of the first epoch.
@@ -130,7 +132,7 @@ struct DTLSCookieTests {
         pair.shakeHands()
         #expect(pair.client.isComplete && pair.server.isComplete)
         let plain = try numbers(ofPlainRecordsIn: lost + pair.server.sent)
-        #expect(plain.first == 2 && Set(plain).count == plain.count)
+        #expect(try plain.first == number(second) && Set(plain).count == plain.count)
     }
 
     /// The first ClientHello is lost.
