@@ -204,9 +204,9 @@ extension AsyncSocket {
         onFailure: (@Sendable (any Error, Duration) async throws -> Void)? = nil
     ) -> ReconnectingSockets {
         ReconnectingSockets(backOff: backOff, onFailure: onFailure) { socket in
-            try configure(socket)
+            try ProgramError.mark { try configure(socket) }
             try await socket.connect(
-                to: host, port: port, via: interface, proxy: proxy, tls: tls, trust: trust, timeout: timeout)
+                to: host, port: port, via: interface, proxy: proxy, tls: tls, trust: ProgramError.mark(trust), timeout: timeout)
         }
     }
 

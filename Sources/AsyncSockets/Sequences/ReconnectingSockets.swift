@@ -53,6 +53,7 @@ public struct ReconnectingSockets: AsyncSequence, Sendable {
                 } catch {
                     socket.disconnect()
                     try OperationLimit(nil).check(.connect)
+                    if let error = error as? ProgramError { throw error.thrown }
                     guard let failure = error as? AsyncSocketError, !failure.isForGood else { throw error }
                     failures += 1
                     let delay = sockets.backOff.delay(afterFailures: failures)
@@ -70,6 +71,26 @@ extension ReconnectingSockets {
         failures.note(error, of: socket.connectedAddress, in: .connecting, isHandled: onFailure != nil, socket.logger)
         guard let onFailure else { return }
         try await OperationLimit(nil).run(.connect) { try await onFailure(error, delay) }
+    }
+}
+
+/// An error that `configure` or `trust` has thrown. It ends the loop even if it is an `AsyncSocketError`, for
+/// example of a lookup that `trust` makes over the network.
+struct ProgramError: Error {
+    let thrown: any Error
+
+    static func mark(_ call: () throws -> Void) throws {
+        do { try call() } catch { throw ProgramError(thrown: error) }
+    }
+
+    /// The same decision, whose errors are marked.
+    static func mark(
+        _ decide: (@Sendable (PeerTrust) async throws -> Bool)?
+    ) -> (@Sendable (PeerTrust) async throws -> Bool)? {
+        guard let decide else { return nil }
+        return { peer in
+            do { return try await decide(peer) } catch { throw ProgramError(thrown: error) }
+        }
     }
 }
 

@@ -209,6 +209,23 @@ import Testing
         for peer in peers { peer.stop() }
     }
 
+    /// An error of a socket is the program's own too if `configure` or `trust` throws it: here one that the
+    /// loop would wait out if the connection had it.
+    @Test(arguments: [false, true]) func aSocketErrorOfTheProgramEndsIt(ofTrust: Bool) async throws {
+        let peer = try ScriptedPeer.listening([.startTLS(try TestCertificates.server())])
+        let (failures, error) = (Findings<Duration>(), AsyncSocketError.closedByPeer)
+        let sockets = AsyncSocket.reconnecting(
+            to: "127.0.0.1", port: peer.port, tls: try TestCertificates.client(), trust: { _ in throw error }, backOff: fast,
+            configure: { _ in if !ofTrust { throw error } },
+            onFailure: { _, delay in
+                failures.add(delay)
+                throw Enough()
+            })
+        let thrown = await #expect(throws: AsyncSocketError.self) { for try await _ in sockets {} }
+        #expect(thrown?.code == error.code && failures.all.isEmpty)
+        peer.stop()
+    }
+
     /// Without `onFailure`, each kind of error is logged: here an untrusted certificate, and a port without a
     /// listener.
     @Test func failuresWithoutAHandlerAreLogged() async throws {
