@@ -98,6 +98,7 @@ public final class DatagramListener: Sendable {
                 reception.arrive(arrival)
                 return arrival.connection
             },
+            waitingCount: { reception.waitingCount },
             failed: { [queue] in
                 reception.stop()
                 queue.stop()
@@ -149,7 +150,8 @@ public final class DatagramListener: Sendable {
     ///
     /// At the limit, datagrams from strangers are dropped and counted in `refusedCount` until a peer's socket
     /// closes. With DTLS, a new client replaces an incomplete handshake instead, if there is one: see
-    /// `maximumHandshakes`. Lowering the limit does not close the sockets of existing peers.
+    /// `maximumHandshakes`. At most this many sockets wait until `run` or `peers` takes them, including those
+    /// of replaced handshakes. Lowering the limit does not close the sockets of existing peers.
     public var maximumPeers: Int {
         get { hub.maximumPeers }
         set { hub.maximumPeers = newValue }
@@ -206,8 +208,9 @@ public final class DatagramListener: Sendable {
     /// cancelled at once, and it returns. Sockets that `peers` has delivered are yours, and go on. The port
     /// is free once the last socket is closed.
     ///
-    /// You may call this any number of times: the earliest deadline counts. The task of a peer calls
-    /// `beginShutdown(within:)` instead: it would wait for its own end.
+    /// You may call this any number of times: the earliest deadline counts. In a task that serves one of the
+    /// listener's peers, this returns immediately, like `beginShutdown(within:)`, because the task would wait
+    /// for its own end. In a child task of such a task, call `beginShutdown(within:)`.
     ///
     /// - Parameter time: How long the peers may take from now on; nil: as long as they need.
     public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {

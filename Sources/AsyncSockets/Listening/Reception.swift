@@ -72,6 +72,9 @@ final class Reception<Arrival: Sendable>: Sendable {
     /// True once a task has begun to accept.
     var isBegun: Bool { state.withLock { $0.use.operation != nil } }
 
+    /// How many connections have arrived, and have no task yet.
+    var waitingCount: Int { state.withLock { $0.arrived.count } }
+
     /// How many connections have a task.
     var servedCount: Int { state.withLock { $0.servedCount } }
 

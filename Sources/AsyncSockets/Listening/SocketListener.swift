@@ -221,7 +221,7 @@ public final class SocketListener: Sendable {
     ///
     /// You may call this any number of times: the earliest deadline counts. In a task that serves one of the
     /// listener's connections, this returns immediately, like `beginShutdown(within:)`, because otherwise the
-    /// task would wait for itself.
+    /// task would wait for itself. In a child task of such a task, call `beginShutdown(within:)` instead.
     ///
     /// - Parameter time: How long the connections may take from now on; nil: as long as they need.
     public nonisolated(nonsending) func shutdown(within time: Duration? = nil) async {

@@ -19,13 +19,15 @@ import Testing
     }
 
     /// A client that returns the cookie and then stops sending.
-    private static func beginSilently(_ listener: DatagramListener, from host: String) async throws -> AsyncUDPSocket {
+    private static func beginSilently(
+        _ listener: DatagramListener, from host: String, isServed: Bool = true
+    ) async throws -> AsyncUDPSocket {
         let (socket, client) = (try AsyncUDPSocket.bound(host), try DTLSHello())
         try await socket.send(Data(client.hello()), to: "127.0.0.1", port: listener.localPort)
         let request = try await socket.receive()
         try await socket.send(Data(client.hello(answering: request.data)), to: "127.0.0.1", port: listener.localPort)
         // The server continues the handshake.
-        _ = try await socket.receive()
+        if isServed { _ = try await socket.receive() }
         return socket
     }
 
@@ -64,6 +66,26 @@ import Testing
         await listener.shutdown(within: .zero)
         try await serving.value
         #expect(listener.hub.handshakeCount == 0 && listener.peerCount == 0)
+        withExtendedLifetime(silent) {}
+    }
+
+    /// No task takes the clients, for example because the program has stopped reading `peers`. Meanwhile a source
+    /// replaces its own handshakes repeatedly.
+    @Test func clientsThatWaitForATaskAreLimited() async throws {
+        let listener = try Self.listener(maximumPeers: 16) { $0.firstRetransmission = .seconds(60) }
+        listener.maximumHandshakes = 4
+        try listener.hub.start()
+        var silent: [AsyncUDPSocket] = []
+        for count in 1...40 {
+            silent.append(try await Self.beginSilently(listener, from: "127.0.0.2", isServed: false))
+            try await eventually("the listener has handled it") { listener.refusedCount == max(0, count - 4) }
+        }
+        #expect(listener.reception.waitingCount == 16 && listener.peerCount == 4)
+        let serving = listener.echoing()
+        let client = try await Self.secureClient(of: listener, from: "127.0.0.4")
+        #expect(try await client.ask("hello") == "hello")
+        await listener.shutdown(within: .zero)
+        try await serving.value
         withExtendedLifetime(silent) {}
     }
 
