@@ -59,6 +59,10 @@ extension DatagramListener {
         do throws(SystemError) {
             try hub.start()
         } catch {
+            // No task accepts: nothing else would end what waits for the listener.
+            close()
+            reception.end()
+            queue.end()
             throw AsyncSocketError(error, operation: "watch")
         }
     }

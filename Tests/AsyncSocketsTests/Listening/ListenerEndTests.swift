@@ -70,6 +70,46 @@ import Testing
         #expect(!listener.isListening && !listener.listener.isOpen)
     }
 
+    /// If the descriptor of a datagram listener cannot be watched, here because it has become /dev/null, the
+    /// listener ends, and so does each call that waits for it.
+    @Test(arguments: [false, true]) func aListenerThatCannotBeWatchedHasEnded(runs: Bool) async throws {
+        let listener = try DatagramListener(address: .loopback())
+        let null = open("/dev/null", O_RDWR | O_CLOEXEC)
+        defer { close(null) }
+        let bound = try #require((0..<1024).first { Self.localPort(of: $0) == listener.localPort })
+        #expect(dup2(null, bound) == bound)
+        let error = await #expect(throws: AsyncSocketError.self) {
+            if runs {
+                try await listener.run { _ in }
+            } else {
+                for try await _ in listener.peers {}
+            }
+        }
+        #expect(error?.code == .system && error?.errno == EPERM)
+        #expect(!listener.isListening)
+        let hasEnded = try TestSignal()
+        let end = Task {
+            await listener.shutdown()
+            if !runs { for try await _ in listener.peers {} }
+            hasEnded.fire()
+        }
+        try await hasEnded.wait(within: .patient)
+        try await end.value
+    }
+
+    /// The port of a UDP socket.
+    private static func localPort(of descriptor: Int32) -> UInt16? {
+        var (address, length) = (sockaddr_in(), socklen_t(MemoryLayout<sockaddr_in>.size))
+        let isNamed = withUnsafeMutableBytes(of: &address) { bytes in
+            bytes.withMemoryRebound(to: sockaddr.self) { getsockname(descriptor, $0.baseAddress, &length) == 0 }
+        }
+        var (type, size) = (Int32(0), socklen_t(MemoryLayout<Int32>.size))
+        guard isNamed, address.sin_family == sa_family_t(AF_INET),
+            getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0, type == Int32(SOCK_DGRAM.rawValue)
+        else { return nil }
+        return UInt16(bigEndian: address.sin_port)
+    }
+
     @Test(arguments: Link.Delivery.allCases) func theDelegateGetsTheErrorOfAccepting(_ delivery: Link.Delivery) async throws {
         let recorder = Recorder()
         let listener = AsyncSocket(recorder, calledOn: delivery.delegateQueue, socketQueue: delivery.socketQueue)
