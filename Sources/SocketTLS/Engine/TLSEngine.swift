@@ -201,15 +201,6 @@ extension TLSEngine {
         }
     }
 
-    /// The answer to `.awaitingSettings`; call `handshake()` after it. Without an open question, nothing
-    /// happens.
-    package func choose(_ choice: TLSServerChoice) {
-        switch choice {
-        case .settings(let settings): choose(settings)
-        case .early(let answer): answerEarly(answer)
-        }
-    }
-
     private var situation: Handshake.Situation {
         var isDecidedAgainst = false
         if case .byDecision = judge.gate.refusal { isDecidedAgainst = judge.isServer || isResumed }

@@ -69,8 +69,8 @@ import Testing
         withExtendedLifetime(silent) {}
     }
 
-    /// No task takes the clients, for example because the program has stopped reading `peers`. Meanwhile a source
-    /// replaces its own handshakes repeatedly.
+    /// No task takes the clients, for example because the program has stopped reading `peers`. Meanwhile a
+    /// source replaces its own handshakes repeatedly.
     @Test func clientsThatWaitForATaskAreLimited() async throws {
         let listener = try Self.listener(maximumPeers: 16) { $0.firstRetransmission = .seconds(60) }
         listener.maximumHandshakes = 4

@@ -69,6 +69,15 @@ extension TLSEngine {
 
     // MARK: - The responder
 
+    /// The answer to `.awaitingSettings`; call `handshake()` after it. Without an open question, nothing
+    /// happens.
+    package func choose(_ choice: TLSServerChoice) {
+        switch choice {
+        case .settings(let settings): choose(settings)
+        case .early(let answer): answerEarly(answer)
+        }
+    }
+
     /// The responder of a server is at work.
     var isAwaitingEarlyAnswer: Bool {
         if case .server(let data) = early { data.isAsking } else { false }
