@@ -53,7 +53,10 @@ final class DataPath {
         needsPump = true
     }
 
-    /// True, once, when there is more to do than one turn should do.
+    /// There is more to do than this turn should do.
+    func wishForTurn() { wantsTurn = true }
+
+    /// True, once, when another turn is wanted.
     func takeWish() -> Bool {
         defer { wantsTurn = false }
         return wantsTurn

@@ -10,6 +10,9 @@
 //  5. A message posted from inside the turn is handled after the one that is being handled, never within it.
 //     Where the owner calls user code, none is being handled: what that code posts is handled at once, unless
 //     other messages came before it.
+//  6. Work for a later turn is left to the owner's loop, which is woken after the thread has left. Woken
+//     earlier, it would find the turn taken and leave a message; the thread inside would then take that
+//     message, and wake the loop again.
 
 package import Dispatch
 internal import Glibc
@@ -22,12 +25,15 @@ package protocol TurnOwner: AnyObject, Sendable {
 
     /// Inside the turn: does what the message says.
     func receive(_ message: Message)
-    /// Inside the turn, when no message is left for the moment.
-    func finishTurn(on executor: TurnExecutor)
+    /// Inside the turn, when no message is left for the moment. True when the loop is to give it another
+    /// turn.
+    func finishTurn(on executor: TurnExecutor) -> Bool
     /// Inside the turn: true while user code is called that may post messages.
     var isCallingUser: Bool { get }
     /// Outside: messages are left. Have the loop post another one soon.
     func leaveRestToLoop()
+    /// Anywhere: has the loop give it another turn.
+    func askForTurn()
     /// Anywhere: calls `drain(_:on:)` of the turn, which is the owner's field.
     func drainTurn(on executor: TurnExecutor)
 }
@@ -92,8 +98,7 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
         if queue == nil, move(from: Gate.free, to: Gate.taken) {
             holder.store(pthread_self(), ordering: .relaxed)
             owner.receive(message)
-            owner.finishTurn(on: executor)
-            if !leave() { drain(owner, on: executor) }
+            leaveOrDrain(owner, asking: owner.finishTurn(on: executor), on: executor)
         } else if isOpen(within: owner) {
             owner.receive(message)
         } else if mustDrain(afterLeaving: message) {
@@ -105,7 +110,7 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
     /// True when all turns happen on a queue of the caller's.
     var isOnQueue: Bool { queue != nil }
 
-    /// Enters the turn if it is free now: `leaveOrDrain(_:)` follows. False, and nothing has happened, when
+    /// Enters the turn if it is free now: `leaveOrDrain` follows. False, and nothing has happened, when
     /// someone else is inside, or when turns belong on a queue.
     @inline(__always)
     func enterIfFree() -> Bool {
@@ -116,8 +121,11 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
 
     /// After `enterIfFree()`: leaves the turn of `owner`, whose field this is, and serves what was posted
     /// meanwhile.
-    func leaveOrDrain<Owner: TurnOwner>(_ owner: Owner, on executor: TurnExecutor = .caller) where Owner.Message == Message {
-        if !leave() { drain(owner, on: executor) }
+    ///
+    /// - Parameter mustAsk: The loop is to give the owner another turn.
+    func leaveOrDrain<Owner: TurnOwner>(_ owner: Owner, asking mustAsk: Bool = false, on executor: TurnExecutor = .caller)
+    where Owner.Message == Message {
+        if !leave() { drain(owner, asking: mustAsk, on: executor) } else if mustAsk { owner.askForTurn() }
     }
 
     /// True for user code that `owner` calls inside the turn, as long as no message waits: it may act at
@@ -171,15 +179,23 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
     }
 
     /// Called by the owner's `drainTurn(on:)`, and inside: takes the messages that wait.
-    package func drain<Owner: TurnOwner>(_ owner: Owner, on executor: TurnExecutor) where Owner.Message == Message {
+    package func drain<Owner: TurnOwner>(_ owner: Owner, asking mustAsk: Bool = false, on executor: TurnExecutor)
+    where Owner.Message == Message {
+        var mustAsk = mustAsk
         holder.store(pthread_self(), ordering: .relaxed)
         for _ in 0..<Self.roundLimit {
             for message in Self.open(gate.exchange(Gate.taken, ordering: .acquiringAndReleasing)) { owner.receive(message) }
-            owner.finishTurn(on: executor)
-            if leave() { return }
+            if owner.finishTurn(on: executor) { mustAsk = true }
+            guard leave() else { continue }
+            if mustAsk { owner.askForTurn() }
+            return
         }
         holder.store(0, ordering: .relaxed)
-        if let queue { return queue.async { owner.drainTurn(on: executor) } }
+        if let queue {
+            if mustAsk { owner.askForTurn() }
+            return queue.async { owner.drainTurn(on: executor) }
+        }
+        // This wakes the loop in any case.
         while case let mail = gate.load(ordering: .acquiring), !move(from: mail, to: mail | Gate.isFree) {}
         owner.leaveRestToLoop()
     }

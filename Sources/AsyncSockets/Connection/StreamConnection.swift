@@ -102,8 +102,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         // Mostly nothing else is under way, and a message would cost more than what it says.
         guard !events.contains(.deadline), turn.enterIfFree() else { return turn.post(.events(events), to: self, from: .loop) }
         if !isOver { data.note(events) }
-        finishTurn(on: .loop)
-        turn.leaveOrDrain(self, on: .loop)
+        turn.leaveOrDrain(self, asking: finishTurn(on: .loop), on: .loop)
     }
 
     var logMetadata: Logger.Metadata { log.name(peer: record.remoteAddress) }
@@ -226,26 +225,28 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         refuse(error)
     }
 
-    func finishTurn(on executor: TurnExecutor) {
+    func finishTurn(on executor: TurnExecutor) -> Bool {
+        defer { publishProgress() }
         // Nothing to do yet: what is asked for now waits.
-        if case .idle = phase { return publishProgress() }
+        if case .idle = phase { return false }
         pumpIfNeeded()
         outlet.deliver(on: executor, for: self)
-        publishProgress()
         if isOver { retireIfSilent() } else { armDeadline() }
+        return data.takeWish()
     }
 
     /// For a task that has entered the turn, perhaps for an operation with a limit. Mostly nothing is to do.
     func leaveTurn(_ limit: OperationLimit?) {
-        if data.needsPump || !outlet.isEmpty { finishTurn(on: .caller) } else if limit?.deadline != nil { armDeadline() }
-        turn.leaveOrDrain(self)
+        let isQuiet = !data.needsPump && outlet.isEmpty
+        if isQuiet, limit?.deadline != nil { armDeadline() }
+        turn.leaveOrDrain(self, asking: !isQuiet && finishTurn(on: .caller))
     }
 
     func serveRequests() { pumpIfNeeded() }
     func endCallbacks() {
         outlet.collector.close()
         sendWritten()
-        if data.needsPump { askForTurn() }
+        if data.needsPump { wishForTurn() }
     }
     /// On the loop: the job of a task is over.
     func codeHasReturned() {
@@ -255,7 +256,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     private func sendWritten() { if phase.isEstablished, isOpenForData { data.flush() } }
     func publishProgress() { board.publish(data.progress) }
 
-    /// Asks the loop for another turn: there is more to do than one should do, or it belongs on the loop.
+    func wishForTurn() { data.wishForTurn() }
     func askForTurn() { if let registration { loop.resume(registration) } }
 
     /// Leaves the loop once nothing waits to be delivered on it.
@@ -272,7 +273,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     private func follow(_ outcome: Establishing.Outcome?) {
         switch outcome {
         case .goesOn, nil: break
-        case .more: askForTurn()
+        case .more: wishForTurn()
         case .established(let event, let peer): establish(with: peer, event)
         case .adopted: establish(with: record.remoteAddress, nil)
         case .fails(let error): close(error)
@@ -296,7 +297,6 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         while data.needsPump {
             data.needsPump = false
             if phase.isEstablished { pump() } else { follow(phase.establishing?.negotiate(data)) }
-            if data.takeWish() { askForTurn() }
             data.watchMark()
         }
         if data.isCollecting { outlet.noteCollecting(self) }
@@ -319,7 +319,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         switch upgrade.advance(data, self) {
         case .waits: break
         case .moved: return true
-        case .more: askForTurn()
+        case .more: wishForTurn()
         case .fails(let error): close(error)
         }
         return false

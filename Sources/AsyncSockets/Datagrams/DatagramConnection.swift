@@ -93,7 +93,7 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
     }
 
     func askForTurn() {
-        service.askForTurn()
+        if let registration = service.registration { loop.resume(registration) }
     }
 
     // MARK: - Inside the turn
@@ -117,12 +117,17 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
         service.pump()
     }
 
+    func wishForTurn() {
+        service.wishForTurn()
+    }
+
     func publishProgress() {}
 
-    func finishTurn(on executor: TurnExecutor) {
+    func finishTurn(on executor: TurnExecutor) -> Bool {
         service.pump()
         outlet.deliver(on: executor, for: self)
         if service.isOver { retireIfSilent() } else { service.armDeadline() }
+        return service.takeWish()
     }
 
     /// Leaves the loop once nothing waits to be delivered on it.
@@ -185,7 +190,6 @@ final class DatagramConnection: EventHandler, EventSource, OperationOwner, TurnO
     }
 
     private func leaveTurn() {
-        finishTurn(on: .caller)
-        turn.leaveOrDrain(self)
+        turn.leaveOrDrain(self, asking: finishTurn(on: .caller))
     }
 }

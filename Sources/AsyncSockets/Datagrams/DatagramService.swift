@@ -52,6 +52,7 @@ final class DatagramService {
     /// nothing.
     @exclusivity(unchecked) private var mayHaveDeadline = true
     @exclusivity(unchecked) private var needsPump = false
+    @exclusivity(unchecked) private var wantsTurn = false
     /// The listener counts the drops of the kernel.
     @exclusivity(unchecked) var sharesDescriptor = false
     let journal: DatagramJournal
@@ -227,7 +228,7 @@ final class DatagramService {
         }
         if isClosing, output.isEmpty { return close(nil) }
         if !mayReceive, !maySend { upgrade?.layer?.rest() }
-        if mayReceive || maySend || hasErrors { askForTurn() }
+        if mayReceive || maySend || hasErrors { wishForTurn() }
     }
 
     /// The pump would find nothing to do: no message has come, and no receive or send has left anything.
@@ -237,9 +238,15 @@ final class DatagramService {
         return true
     }
 
-    /// Asks the loop for another turn.
-    func askForTurn() {
-        if let registration { loop.resume(registration) }
+    /// There is more to do than this turn should do, or it belongs on the loop.
+    func wishForTurn() {
+        wantsTurn = true
+    }
+
+    /// True, once, when another turn is wanted.
+    func takeWish() -> Bool {
+        defer { wantsTurn = false }
+        return wantsTurn
     }
 
     /// A task's datagram, sent here and now; nil when it has to be queued.

@@ -115,7 +115,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
         } else if executor != .caller {
             deliverInline(source)
         } else {
-            source.askForTurn()
+            source.wishForTurn()
         }
     }
 
@@ -159,7 +159,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
         }
         source.endCallbacks()
         recipient.endCallbacks()
-        if !waiting.isEmpty { source.askForTurn() }
+        if !waiting.isEmpty { source.wishForTurn() }
     }
 
     /// Inside the turn: `source` collects writes. A block of callbacks has it send them in the end.
@@ -386,7 +386,9 @@ protocol EventSource: AnyObject, Sendable {
     func publishProgress()
     /// Inside the turn: it has not ended, and its socket has taken up nothing else.
     var isCurrent: Bool { get }
-    /// Asks for another turn soon.
+    /// Inside the turn: the loop is to give it another one when this is over.
+    func wishForTurn()
+    /// Anywhere: has the loop give it another turn.
     func askForTurn()
 }
 

@@ -114,6 +114,11 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
         runner.withTable { $0.deadlineCount }
     }
 
+    /// The number of turns that were requested by `resume(_:)` and given.
+    package var turnCount: Int {
+        runner.withTable { $0.turnCount }
+    }
+
     // MARK: - Tasks
 
     /// Has `job` run on the loop. Swift calls it, on any thread, for tasks that prefer this executor.

@@ -19,6 +19,8 @@ struct LoopTable {
     private var freeIndices: [UInt32] = []
     private var deadlines = DeadlineHeap()
     private var resumed: [LoopRegistration] = []
+    /// The number of turns that were requested and given.
+    private(set) var turnCount = 0
     /// The most registrations since many of them left last.
     private var peak = 0
     /// Fewer than this leave little memory to return: less than six megabytes, since a half-open handshake
@@ -78,6 +80,7 @@ struct LoopTable {
 
     /// Moves those that wait for a turn to the back of `ready`.
     mutating func takeResumed(into ready: inout Ring<Ready>) {
+        turnCount &+= resumed.count
         for registration in resumed where isCurrent(registration) {
             slots[Int(registration.index)].isResumed = false
             if let handler = slots[Int(registration.index)].handler { ready.append(Ready(handler: handler, events: .resumed)) }

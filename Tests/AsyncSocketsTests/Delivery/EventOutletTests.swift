@@ -280,6 +280,7 @@ private final class CountingSource: EventSource, @unchecked Sendable {
     var counts: Counts { state.withLock { $0 } }
     var isCurrent: Bool { true }
 
+    func wishForTurn() { askForTurn() }
     func askForTurn() { state.withLock { $0.askedForTurn += 1 } }
     func publishProgress() { state.withLock { $0.published += 1 } }
 

@@ -61,12 +61,14 @@ private final class DatagramSocket: EventSocket {
 
 /// Its source, with the turn that every source has.
 private final class DatagramSource: EventHandler, EventSource, TurnOwner, @unchecked Sendable {
-    // Unchecked: `registration` is set before the first message, and the rest is for any thread.
+    // Unchecked: `registration` is set before the first message, `wantsTurn` is confined to the turn, and the
+    // rest is for any thread.
     let loop: EventLoop
     let outlet: EventOutlet<DatagramSocket>
     let turn = SocketTurn<DatagramEvent>(queue: nil)
     private let arrivals = Locked<[DatagramEvent]>([])
     private var registration: LoopRegistration?
+    private var wantsTurn = false
 
     init(of socket: DatagramSocket, on loop: EventLoop) {
         self.loop = loop
@@ -86,7 +88,13 @@ private final class DatagramSource: EventHandler, EventSource, TurnOwner, @unche
     }
 
     func receive(_ message: DatagramEvent) { outlet.append(message) }
-    func finishTurn(on executor: TurnExecutor) { outlet.deliver(on: executor, for: self) }
+    func finishTurn(on executor: TurnExecutor) -> Bool {
+        outlet.deliver(on: executor, for: self)
+        defer { wantsTurn = false }
+        return wantsTurn
+    }
+
+    func wishForTurn() { wantsTurn = true }
     var isCallingUser: Bool { outlet.isDelivering }
     var isCurrent: Bool { true }
     func drainTurn(on executor: TurnExecutor) { turn.drain(self, on: executor) }

@@ -1,9 +1,10 @@
-import AsyncSockets
 import Dispatch
 import Foundation
 import SocketBuffers
 import SocketTestTraits
 import Testing
+
+@testable import AsyncSockets
 
 /// Counts without any protection but the turn's.
 private final class Counter: TurnOwner, @unchecked Sendable {
@@ -21,6 +22,10 @@ private final class Counter: TurnOwner, @unchecked Sendable {
     var lastOfThread: [Int: Int] = [:]
     var outOfOrder = 0
     var leftovers = 0
+    /// The loop is to give another turn.
+    var wantsTurn = false
+    var asks = 0
+    var asksOfFreeTurn = 0
     /// What the owner calls when no message is left.
     var userCode: [() -> Void] = []
     var isCallingUser = false
@@ -48,16 +53,28 @@ private final class Counter: TurnOwner, @unchecked Sendable {
         }
     }
 
-    func finishTurn(on executor: TurnExecutor) {
-        guard !userCode.isEmpty else { return }
-        let calls = userCode
-        userCode = []
-        isCallingUser = true
-        for call in calls { call() }
-        isCallingUser = false
+    func finishTurn(on executor: TurnExecutor) -> Bool {
+        if !userCode.isEmpty {
+            let calls = userCode
+            userCode = []
+            isCallingUser = true
+            for call in calls { call() }
+            isCallingUser = false
+        }
+        return wantsTurn
     }
 
     func leaveRestToLoop() { leftovers += 1 }
+
+    /// Where the loop would begin at once, on another thread.
+    func askForTurn() {
+        asks += 1
+        if turn.enterIfFree() {
+            asksOfFreeTurn += 1
+            wantsTurn = false
+            turn.leaveOrDrain(self)
+        }
+    }
 
     func drainTurn(on executor: TurnExecutor) { turn.drain(self, on: executor) }
 
@@ -128,6 +145,19 @@ private final class Counter: TurnOwner, @unchecked Sendable {
         #expect(counter.total == 1)
     }
 
+    /// Woken earlier, it would find the turn taken, and leave a message.
+    @Test func theLoopIsWokenOnceWhenTheTurnIsFreeAgain() {
+        let counter = Counter()
+        counter.wantsTurn = true
+        counter.turn.post(.addAgain, to: counter)
+        #expect(counter.total == 2)
+        #expect(counter.asks == 1 && counter.asksOfFreeTurn == 1)
+        let isFree = counter.turn.enterIfFree()
+        #expect(isFree)
+        counter.turn.leaveOrDrain(counter, asking: true)
+        #expect(counter.asks == 2 && counter.asksOfFreeTurn == 2)
+    }
+
     /// The executor does not run the turn without end: what is left waits for the owner's loop.
     @Test func aTurnThatFillsItselfIsLeftToTheLoop() {
         let chain = Chain()
@@ -152,9 +182,10 @@ private final class Chain: TurnOwner, @unchecked Sendable {
         if message > 0 { turn.post(message - 1, to: self) }
     }
 
-    func finishTurn(on executor: TurnExecutor) {}
+    func finishTurn(on executor: TurnExecutor) -> Bool { false }
     var isCallingUser: Bool { false }
     func leaveRestToLoop() { leftovers += 1 }
+    func askForTurn() {}
 
     func drainTurn(on executor: TurnExecutor) { turn.drain(self, on: executor) }
 }
