@@ -19,7 +19,7 @@ extension DataPath {
     ///
     /// - Parameter isOpen: More bytes may be fetched.
     func readAtOnce(_ packet: inout ReadPacket, isOpen: Bool) -> ReadHalf.Answer? {
-        guard let channel, reads.isEmpty else { return nil }
+        guard let channel, reads.packets.isEmpty else { return nil }
         for _ in 0..<ByteChannel.roundsPerTurn {
             if let answer = reads.serveAtOnce(&packet) {
                 // Room is free again, and what was unread may have held up the end.
@@ -34,7 +34,7 @@ extension DataPath {
 
     /// Calls `body` with the bytes that are there, and takes them. False: no byte is there, or a read waits.
     func takeBytes(_ body: (RawSpan) -> Void) -> Bool {
-        guard let channel, ending.intent == nil, reads.isEmpty else { return false }
+        guard let channel, ending.intent == nil, reads.packets.isEmpty else { return false }
         if reads.preBuffer.isEmpty, isCollecting { flush() }
         if reads.preBuffer.isEmpty, channel.mayHaveBytes { _ = fill(from: channel) }
         guard !reads.preBuffer.isEmpty else { return false }

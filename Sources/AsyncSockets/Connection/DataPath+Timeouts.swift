@@ -12,8 +12,8 @@ extension DataPath {
             events.append(.writeTimedOut(late))
         }
         // Each waiter has its own time, wherever its operation is in the queue.
-        while let waiter = reads.lateWaiter(at: now) { _ = cancel(waiter, waiter.lateError) }
-        while let waiter = writes.lateWaiter(at: now) { _ = cancel(waiter, waiter.lateError) }
+        while let waiter = reads.packets.lateWaiter(at: now) { _ = cancel(waiter, waiter.lateError) }
+        while let waiter = writes.packets.lateWaiter(at: now) { _ = cancel(waiter, waiter.lateError) }
     }
 
     /// The question about a late operation, whose answer is a message.
@@ -25,7 +25,7 @@ extension DataPath {
 
     /// The delegate's answer, which counts for the operation that was asked about and for no other.
     func extendRead(_ number: UInt32, by seconds: Double) -> Fate {
-        guard let timeout = reads.extend(number, by: seconds) else { return .goesOn }
+        guard let timeout = reads.packets.extend(number, by: seconds) else { return .goesOn }
         let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: timeout)
         guard configuration.value.keepsConnectionOnReadTimeout else { return .ends(error) }
         abandonRead(error)
@@ -35,7 +35,7 @@ extension DataPath {
 
     /// The delegate's answer, which counts for the operation that was asked about and for no other.
     func extendWrite(_ number: UInt32, by seconds: Double) -> Fate {
-        guard let timeout = writes.extend(number, by: seconds) else { return .goesOn }
+        guard let timeout = writes.packets.extend(number, by: seconds) else { return .goesOn }
         return .ends(.timeout(.writeTimeout, "write", seconds: timeout))
     }
 }

@@ -161,8 +161,8 @@ final class DataPath {
         }
         if channel.hasNews { channel.report(to: &ending) }
         if ending.mayDecide, case .ends(let error) = decide(channel) { return .ends(error) }
-        reads.startClock()
-        writes.startClock()
+        reads.packets.startClock()
+        writes.packets.startClock()
         return .goesOn
     }
 
@@ -212,7 +212,7 @@ final class DataPath {
     /// Queues a read; the pump is for the caller.
     @inline(__always)
     func queue(_ packet: consuming ReadPacket) {
-        reads.append(consume packet)
+        reads.packets.append(consume packet)
         ending.note(.readAsked)
     }
 
@@ -322,7 +322,7 @@ final class DataPath {
 
     /// Operations that were queued so far come before TLS, and the rest after it.
     func appendStartTLS() {
-        reads.appendStartTLS()
+        reads.packets.appendStartTLS()
         writes.appendStartTLS()
         needsPump = true
     }
@@ -351,11 +351,11 @@ final class DataPath {
 
     /// False on most connections most of the time.
     var hasDeadline: Bool {
-        reads.hasDeadline || writes.hasDeadline || channel?.retry != nil || ending.wakeTime != nil
+        reads.packets.hasDeadline || writes.packets.hasDeadline || channel?.retry != nil || ending.wakeTime != nil
     }
 
     var deadline: Deadline? {
-        .earlier(.earlier(reads.deadline, writes.deadline), .earlier(channel?.retry, ending.wakeTime))
+        .earlier(.earlier(reads.packets.deadline, writes.packets.deadline), .earlier(channel?.retry, ending.wakeTime))
     }
 
     // MARK: - The end
@@ -378,7 +378,7 @@ final class DataPath {
         if waiting > 0 { HeapTrimmer.shared.noteFreed(waiting) }
         var loss = ConnectionLoss(hasBytes: !reads.preBuffer.isEmpty)
         reads.preBuffer.reset()
-        while let completion = reads.drop() { completion.refuse(error ?? .closed) }
+        while let completion = reads.packets.drop()?.completion { completion.refuse(error ?? .closed) }
         while let completion = writes.drop() {
             loss.add(completion, error ?? .writesLost)
             completion.refuse(error ?? .closed)

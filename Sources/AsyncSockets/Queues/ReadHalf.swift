@@ -8,8 +8,9 @@ internal import SocketCore
 /// A class, so that the connection may use one part of it while another is in use. Exclusivity is not checked
 /// at run time: the turn ensures it.
 final class ReadHalf {
-    // Private: another module would check the exclusivity of each access at run time.
-    @exclusivity(unchecked) private var packets = WaitingPackets<ReadPacket>()
+    // In this module: another one would check the exclusivity of each access at run time.
+    /// The reads that wait.
+    @exclusivity(unchecked) var packets = WaitingPackets<ReadPacket>()
     /// Bytes that were received (and decrypted) and that no read has taken yet.
     let preBuffer = PreBuffer()
 
@@ -38,8 +39,6 @@ final class ReadHalf {
 
     // MARK: - The queue
 
-    var isEmpty: Bool { packets.isEmpty }
-
     /// True while a task waits in a read. A task that was served is gone.
     var hasWaiter: Bool {
         var found = false
@@ -50,23 +49,6 @@ final class ReadHalf {
     var front: Front {
         if packets.front != nil { return .read }
         return packets.isAtStartTLS ? .startTLS : .nothing
-    }
-
-    func append(_ packet: consuming ReadPacket) {
-        packets.append(consume packet)
-    }
-
-    func appendStartTLS() {
-        packets.appendStartTLS()
-    }
-
-    func removeStartTLS() {
-        packets.removeStartTLS()
-    }
-
-    /// Gives up the oldest read and returns its completion; nil when no read waits.
-    func drop() -> Completion<Data>? {
-        packets.drop()?.completion
     }
 
     /// Removes the read of `waiter`. The bytes that it had collected go back to the front of the buffer.
@@ -206,24 +188,9 @@ final class ReadHalf {
 
     // MARK: - Time
 
-    /// Starts the clock of the oldest read, unless it runs.
-    func startClock() { packets.startClock() }
-
-    var hasDeadline: Bool { packets.hasDeadline }
-
-    /// When the oldest read has taken too long, or a waiter's time may end.
-    var deadline: Deadline? { packets.deadline }
-
-    /// A waiter whose time has come; nil when none is left.
-    func lateWaiter(at now: Deadline) -> (any OperationWaiter<Data>)? { packets.lateWaiter(at: now) }
-
     /// The oldest read, when it has taken too long, once.
     func takeLate(at now: Deadline) -> LateOperation? {
         let progress = progress
         return packets.takeLate(at: now, progress)
     }
-
-    /// Lets a late read go on for `seconds` more; returns the time it had when it is to end now. Nil, and
-    /// nothing changes, when it is no longer the oldest.
-    func extend(_ number: UInt32, by seconds: Double) -> Double? { packets.extend(number, by: seconds) }
 }

@@ -9,8 +9,8 @@ internal import SocketCore
 /// A packet passes two marks: its last byte is *handed on* (to the kernel, or to the TLS engine), and then it
 /// is *complete* (nothing of it waits in this process any more). A class for the same reason as `ReadHalf`.
 final class WriteHalf {
-    // Private: another module would check the exclusivity of each access at run time.
-    @exclusivity(unchecked) private var packets = WaitingPackets<WritePacket>()
+    /// The writes that wait. Here they are added and removed, since their bytes are counted.
+    @exclusivity(unchecked) var packets = WaitingPackets<WritePacket>()
     // In an order that takes little room: every connection has one of these.
 
     @exclusivity(unchecked) private var handedOn: UInt32 = 0
@@ -63,9 +63,6 @@ final class WriteHalf {
         Position(operation: packets.number, byteCount: packets.front?.pointee.handedOn ?? 0)
     }
 
-    /// True when everything before the marker of `startTLS` is complete.
-    var isAtStartTLS: Bool { packets.isAtStartTLS }
-
     /// False, and nothing has changed, when more bytes would wait than an `Int` counts: files need no memory,
     /// and may be of any size.
     @discardableResult
@@ -105,10 +102,6 @@ final class WriteHalf {
     func appendStartTLS() {
         packCollected()
         packets.appendStartTLS()
-    }
-
-    func removeStartTLS() {
-        packets.removeStartTLS()
     }
 
     /// Gives up the oldest write and returns its completion; nil when no write waits.
@@ -257,26 +250,11 @@ final class WriteHalf {
 
     // MARK: - Time
 
-    /// Starts the clock of the oldest write, unless it runs.
-    func startClock() { packets.startClock() }
-
-    var hasDeadline: Bool { packets.hasDeadline }
-
-    /// When the oldest write has taken too long, or a waiter's time may end.
-    var deadline: Deadline? { packets.deadline }
-
-    /// A waiter whose time has come; nil when none is left.
-    func lateWaiter(at now: Deadline) -> (any OperationWaiter<Void>)? { packets.lateWaiter(at: now) }
-
     /// The oldest write, when it has taken too long, once.
     func takeLate(at now: Deadline) -> LateOperation? {
         let progress = progress
         return packets.takeLate(at: now, progress)
     }
-
-    /// Lets a late write go on for `seconds` more; returns the time it had when it is to end now. Nil, and
-    /// nothing changes, when it is no longer the oldest.
-    func extend(_ number: UInt32, by seconds: Double) -> Double? { packets.extend(number, by: seconds) }
 
     // MARK: - Parts
 

@@ -46,9 +46,9 @@ extension TLSUpgrade {
     private mutating func beginIfDrained(_ channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf) -> Step {
         var drained: DrainedQueues = []
         if case .startTLS = reads.front { drained.insert(.startingReadTLS) }
-        if writes.isAtStartTLS { drained.insert(.startingWriteTLS) }
+        if writes.packets.isAtStartTLS { drained.insert(.startingWriteTLS) }
         guard !drained.isEmpty, let request = note(drained) else {
-            guard let seconds = taskTimeout, !writes.isAtStartTLS else { return .waiting }
+            guard let seconds = taskTimeout, !writes.packets.isAtStartTLS else { return .waiting }
             return .waitsForWrites(seconds: seconds)
         }
         if request.settings.bytesBufferedAtUpgrade == .reject {
@@ -80,8 +80,8 @@ extension TLSUpgrade {
         case .complete(let session, let exporter):
             succeed()
             if isSecure, let session { return .authenticated(session) }
-            reads.removeStartTLS()
-            writes.removeStartTLS()
+            reads.packets.removeStartTLS()
+            writes.packets.removeStartTLS()
             return .secured(session, exporter)
         case .awaitingTrust(let trust):
             return .asks(trust, awaitTrust())

@@ -246,7 +246,7 @@ final class Upgrade {
         case .earlierWrites(let position):
             let current = data.writes.position
             // It waits for a read now.
-            if data.writes.isAtStartTLS {
+            if data.writes.packets.isAtStartTLS {
                 self.clock = nil
             } else if current == position {
                 return .ends(.stuckBeforeTLS(seconds: clock.seconds))

@@ -223,13 +223,13 @@ import Testing
         queue.append(packet("ab", tag: 1))
         queue.appendStartTLS()
         queue.append(packet("cd", tag: 2))
-        #expect(queue.isAtStartTLS == false)
+        #expect(queue.packets.isAtStartTLS == false)
         queue.handOn(2)
-        #expect(queue.isAtStartTLS == false)
+        #expect(queue.packets.isAtStartTLS == false)
         #expect(queue.removeHandedOn()?.tag == 1)
-        #expect(queue.isAtStartTLS == true)
+        #expect(queue.packets.isAtStartTLS == true)
         #expect(nextBytes(queue, limit: 10) == nil)
-        queue.removeStartTLS()
+        queue.packets.removeStartTLS()
         #expect(nextBytes(queue, limit: 10) == "cd")
     }
 
@@ -245,18 +245,18 @@ import Testing
             return true
         }
         for number in 0..<1_000 {
-            queue.append(ReadPacket.make(.length(0), timeout: -1, tag: number))
-            if number == 500 { queue.appendStartTLS() }
+            queue.packets.append(ReadPacket.make(.length(0), timeout: -1, tag: number))
+            if number == 500 { queue.packets.appendStartTLS() }
             if number % 3 == 0 { _ = serve() }
         }
         while serve() {}
         #expect(next == 501)
         #expect(queue.front == .startTLS)
-        queue.removeStartTLS()
+        queue.packets.removeStartTLS()
         while serve() {}
         #expect(next == 1_000)
         #expect(outOfOrder == 0)
-        #expect(queue.isEmpty == true)
+        #expect(queue.packets.isEmpty == true)
     }
 
     /// The original compared the whole buffer again for each piece. Quadratic, these would be four million

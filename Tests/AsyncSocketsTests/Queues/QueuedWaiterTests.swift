@@ -22,17 +22,17 @@ import Testing
         let (reads, writes) = (ReadHalf(), WriteHalf())
         let readers = times.map { Waiter<Data>(after: $0) }
         let writers = times.map { Waiter<Void>(after: $0) }
-        for reader in readers { reads.append(ReadPacket.make(.anyBytes, timeout: -1, completion: .waiter(reader))) }
+        for reader in readers { reads.packets.append(ReadPacket.make(.anyBytes, timeout: -1, completion: .waiter(reader))) }
         for writer in writers { writes.append(WritePacket(data: Data("x"), timeout: -1, completion: .waiter(writer))) }
         for seconds in [60.0, 3600] {
             let index = try #require(times.firstIndex(of: seconds))
-            let isEarliest = reads.deadline == readers[index].deadline && writes.deadline == writers[index].deadline
+            let isEarliest = reads.packets.deadline == readers[index].deadline && writes.packets.deadline == writers[index].deadline
             #expect(isEarliest)
             let now = try #require(Deadline(after: seconds + 1))
-            let isLate = reads.lateWaiter(at: now) === readers[index] && writes.lateWaiter(at: now) === writers[index]
+            let isLate = reads.packets.lateWaiter(at: now) === readers[index] && writes.packets.lateWaiter(at: now) === writers[index]
             #expect(isLate)
             _ = (reads.cancel(readers[index]), writes.cancel(writers[index]))
-            let isNextLate = reads.lateWaiter(at: now) != nil || writes.lateWaiter(at: now) != nil
+            let isNextLate = reads.packets.lateWaiter(at: now) != nil || writes.packets.lateWaiter(at: now) != nil
             #expect(!isNextLate)
         }
     }
@@ -59,11 +59,11 @@ import Testing
     @Test func aMarkerAloneWaitsToo() {
         let (reads, writes) = (ReadHalf(), WriteHalf())
         var found: [Bool] = []
-        for change in [{}, { reads.appendStartTLS() }, { reads.removeStartTLS() }] {
+        for change in [{}, { reads.packets.appendStartTLS() }, { reads.packets.removeStartTLS() }] {
             change()
-            found.append(reads.isEmpty)
+            found.append(reads.packets.isEmpty)
         }
-        for change in [{}, { writes.appendStartTLS() }, { writes.removeStartTLS() }] {
+        for change in [{}, { writes.appendStartTLS() }, { writes.packets.removeStartTLS() }] {
             change()
             found.append(writes.isEmpty)
         }

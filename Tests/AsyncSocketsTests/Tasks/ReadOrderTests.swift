@@ -60,7 +60,7 @@ import Testing
     /// A read that could be served at once waits behind those that wait.
     @Test func aReadIsServedAtOnceOnlyIfNoOtherWaits() {
         let reads = ReadHalf()
-        reads.append(ReadPacket.make(.delimiter(Data("\n")), timeout: -1, tag: 1))
+        reads.packets.append(ReadPacket.make(.delimiter(Data("\n")), timeout: -1, tag: 1))
         Data("abc").withUnsafeBytes { reads.preBuffer.append($0) }
         var second = ReadPacket.make(.anyBytes, timeout: -1, completion: .answered)
         #expect(reads.serveAtOnce(&second) == nil)
