@@ -163,6 +163,21 @@ static inline void COpenSSL_CTX_keepSessionIdentifiers(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_SERVER | SSL_SESS_CACHE_NO_INTERNAL);
 }
 
+typedef void COpenSSL_MessageCallback(int, int, int, const void *, size_t, SSL *, void *);
+
+static inline void COpenSSL_passMessage(
+    int isOurs, int version, int contentType, const void *bytes, size_t count, SSL *ssl, void *callback) {
+    if (contentType != SSL3_RT_HANDSHAKE && version != SSL2_VERSION) return;
+    ((COpenSSL_MessageCallback *)callback)(isOurs, version, contentType, bytes, count, ssl, NULL);
+}
+
+// Has `callback` called for each handshake message, and for what SSL 2.0 would begin with. OpenSSL also calls back
+// for the header and for the type of each record: those end here.
+static inline void COpenSSL_CTX_setMessageCallback(SSL_CTX *context, COpenSSL_MessageCallback *callback) {
+    SSL_CTX_set_msg_callback(context, COpenSSL_passMessage);
+    SSL_CTX_set_msg_callback_arg(context, (void *)callback);
+}
+
 // Has a client's sessions reported to the callback of `SSL_CTX_sess_set_new_cb`, and OpenSSL keep none.
 static inline void COpenSSL_CTX_reportClientSessions(SSL_CTX *context) {
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);

@@ -58,7 +58,9 @@ enum EngineCallbacks {
         COpenSSL_CTX_reportClientSessions(context)
         // 1 means that the callback keeps the reference.
         SSL_CTX_sess_set_new_cb(context) { ssl, session in
-            guard let ssl, let session, let resumption = EngineCallbacks.facts(of: ssl)?.judge.resumption else { return 0 }
+            guard let ssl, let session, let facts = EngineCallbacks.facts(of: ssl), let resumption = facts.judge.resumption
+            else { return 0 }
+            facts.hasNewSession = true
             resumption.received(session, from: ssl)
             return 1
         }
@@ -84,7 +86,7 @@ enum EngineCallbacks {
             let alert = TLSAlert(rawValue: UInt8(truncatingIfNeeded: value))
             facts.sawAlert(alert, isFatal: value >> 8 == SSL3_AL_FATAL, isOurs: place & SSL_CB_WRITE != 0)
         }
-        SSL_CTX_set_msg_callback(context) { isOurs, version, contentType, bytes, count, ssl, _ in
+        COpenSSL_CTX_setMessageCallback(context) { isOurs, version, contentType, bytes, count, ssl, _ in
             guard count > 0, let bytes else { return }
             guard isOurs == 0 else { return EngineCallbacks.noteAnswer(bytes, count, contentType, ssl) }
             if version == SSL2_VERSION { return EngineCallbacks.refuseOldHello(bytes, ssl) }

@@ -29,6 +29,8 @@ final class Facts {
     /// The digest of the name by which a server's settings were chosen (`TLSClientHello.nameDigest`); 0 if
     /// they were not.
     private var nameDigest = 0
+    /// A server has sent a client a session.
+    @exclusivity(unchecked) var hasNewSession = false
     /// The key for the tickets that are being made; nil: the context knows.
     var ticketKey: TLSTicketKey?
     /// The next session ticket becomes this alert instead: see `EngineCallbacks.installRefusal(on:)`.
@@ -57,6 +59,14 @@ final class Facts {
     }
 
     var isFlooded: Bool { allowance.isSpent }
+
+    /// True, once, when a session has come.
+    @inline(__always)
+    func takeNewSession() -> Bool {
+        guard hasNewSession else { return false }
+        hasNewSession = false
+        return true
+    }
 
     /// About the tickets of the connection.
     var tickets: TicketFacts {

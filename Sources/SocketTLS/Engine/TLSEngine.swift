@@ -389,7 +389,7 @@ extension TLSEngine {
     func perform(_ body: () -> Int32) -> OpenSSLCall.Outcome {
         let outcome = exporter.excluding { OpenSSLCall.perform(on: ssl, body) }
         // Not earlier: a store is code of the user, and no such code runs with a lock.
-        judge.resumption?.storeReceived()
+        if facts.takeNewSession() { judge.resumption?.storeReceived() }
         return outcome
     }
 }
