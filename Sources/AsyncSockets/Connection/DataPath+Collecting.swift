@@ -22,7 +22,7 @@ extension DataPath {
     /// Serves the reads with the bytes that are there, when that may lead to more writes. False when the
     /// bytes have to move.
     func collects(_ fate: inout Fate) -> Bool {
-        guard writes.waitingByteCount > 0, let code = events.collector.code else { return false }
+        guard writes.waitingByteCount > 0, let code = events.collectingCode else { return false }
         guard code == .block || !reads.preBuffer.isEmpty, mayCollect(0) else { return false }
         isCollecting = true
         fate = serveReads()
@@ -36,7 +36,7 @@ extension DataPath {
     /// - Parameter timeout: The seconds that its bytes may wait for the kernel; negative: no limit.
     func collect(_ bytes: UnsafeRawBufferPointer, timeout: Double) {
         writes.collect(bytes, timeout: timeout)
-        isCollecting = true
+        (isWriting, isCollecting) = (true, true)
     }
 
     /// Gives the kernel what was written so far. An error here no longer matters.
@@ -44,12 +44,10 @@ extension DataPath {
         guard needsPump || isCollecting, let channel else { return }
         // Reading has waited with the writes.
         needsPump = true
-        endCollecting()
         pumpWrites(channel)
     }
 
     func endCollecting() {
-        guard isCollecting else { return }
         writes.packCollected()
         isCollecting = false
     }

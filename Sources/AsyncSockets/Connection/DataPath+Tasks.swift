@@ -8,13 +8,6 @@ extension DataPath {
     /// False when a read could be served or fail now, or has the connection go on to its end.
     func isQuiet(for goal: ReadPacket.Goal) -> Bool { isQuiet && !reads.wantsNothing(goal) }
 
-    /// False when the reads that are queued could be served or fail now, or have the connection go on to its
-    /// end.
-    var isQuiet: Bool {
-        guard let openChannel, !reads.mayServe, !ending.mayDecide else { return false }
-        return openChannel._withUnsafeGuaranteedRef { !$0.mayHaveBytes && !$0.hasNews }
-    }
-
     /// Serves a read that is not queued; nil when it has to wait.
     ///
     /// - Parameter isOpen: More bytes may be fetched.
@@ -71,12 +64,14 @@ extension DataPath {
             // All of them: the progress of a write counts from its first byte.
             writes.append(WritePacket(data: Data(bytes), timeout: timeout, completion: .delegate(tag: tag)))
             writes.handOn(count)
+            isWriting = true
         }
         return true
     }
 
     /// Queues what is left of a write that has begun; nil: nothing but what the channel keeps.
     func queueRest(_ rest: Data?, _ completion: Completion<Void>) {
+        isWriting = true
         guard let rest else { return writes.appendHandedOn(completion) }
         writes.append(WritePacket(data: rest, timeout: -1, completion: completion, isBegun: true))
     }

@@ -4,7 +4,8 @@
 //  2. A step that ends the connection says so (`Fate`); one that needs another turn notes that (`takeWish`).
 //  3. Every packet that is accepted is answered once: served, refused, cancelled, or dropped at the end.
 //  4. Each change that may let bytes move sets `needsPump`: what is queued together is served together.
-//  5. `isCollecting`: writes wait for more, by the rules of `WriteCollector`, and so does receiving. A pump
+//  5. `isWriting` is set whenever there may be something to write, and cleared by a pump that finds nothing.
+//  6. `isCollecting`: writes wait for more, by the rules of `WriteCollector`, and so does receiving. A pump
 //     follows.
 
 internal import FoundationEssentials
@@ -34,6 +35,8 @@ final class DataPath {
     @exclusivity(unchecked) var needsPump = false
     @exclusivity(unchecked) private var wantsTurn = false
     @exclusivity(unchecked) var isCollecting = false
+    /// False, as most reads find it: nothing is to be written, and our side does not end.
+    @exclusivity(unchecked) var isWriting = false
 
     init(_ events: EventOutbox<DelegateEvent>) { self.events = events }
 
@@ -71,13 +74,14 @@ final class DataPath {
     /// The caller wants to write nothing after what is queued.
     func closeWriting() {
         writes.close()
-        needsPump = true
+        (isWriting, needsPump) = (true, true)
     }
 
     /// Nothing new is accepted.
     var isClosing: Bool { ending.intent != nil }
     var progress: ProgressBoard.Snapshot {
-        .init(read: reads.progress, write: writes.progress, waitingByteCount: writes.waitingByteCount)
+        guard isWriting else { return .init(read: reads.progress) }
+        return .init(read: reads.progress, write: writes.progress, waitingByteCount: writes.waitingByteCount)
     }
 
     // MARK: - Exchanging
@@ -88,7 +92,7 @@ final class DataPath {
         guard let openChannel else { return .goesOn }
         return openChannel._withUnsafeGuaranteedRef { channel in
             var fate = Fate.goesOn
-            if !collects(&fate) { fate = exchange(channel) }
+            if !isWriting || !collects(&fate) { fate = exchange(channel) }
             if case .goesOn = fate { return settle(channel) }
             return fate
         }
@@ -99,7 +103,6 @@ final class DataPath {
     func settle() -> Fate { channel.map { settle($0) } ?? .goesOn }
 
     private func exchange(_ channel: ByteChannel) -> Fate {
-        endCollecting()
         pumpWrites(channel)
         let fate = pumpReads(channel)
         // A half-received message of the peer holds up writes; reading may have completed it.
@@ -108,7 +111,9 @@ final class DataPath {
     }
 
     func pumpWrites(_ channel: ByteChannel) {
-        guard !writes.isEmpty || channel.hasUnsentBytes else { return }
+        guard isWriting || channel.hasUnsentBytes else { return }
+        if isCollecting { endCollecting() }
+        defer { isWriting = !writes.isEmpty || writes.isClosing }
         for _ in 0..<ByteChannel.roundsPerTurn {
             let before = writes.waitingByteCount
             let answer = channel.submit(writes)
@@ -156,13 +161,13 @@ final class DataPath {
 
     /// After an exchange: says whether the connection ends, and starts the clocks of the current operations.
     private func settle(_ channel: ByteChannel) -> Fate {
-        if writes.isClosing, writes.isEmpty, !ending.isWritingFinished, channel.finishWriting() {
+        if isWriting, writes.isClosing, writes.isEmpty, !ending.isWritingFinished, channel.finishWriting() {
             ending.note(.finishedWriting)
         }
         if channel.hasNews { channel.report(to: &ending) }
         if ending.mayDecide, case .ends(let error) = decide(channel) { return .ends(error) }
         reads.packets.startClock()
-        writes.packets.startClock()
+        if isWriting { writes.packets.startClock() }
         return .goesOn
     }
 
@@ -207,6 +212,13 @@ final class DataPath {
         queue(consume packet)
         // Mostly nothing is there, and the read only has to wait.
         if !needsPump, hasLimit || isCollecting || !isQuiet { needsPump = true }
+    }
+
+    /// False when the reads that are queued could be served or fail now, or have the connection go on to its
+    /// end.
+    var isQuiet: Bool {
+        guard let openChannel, !reads.mayServe, !ending.mayDecide else { return false }
+        return openChannel._withUnsafeGuaranteedRef { !$0.mayHaveBytes && !$0.hasNews }
     }
 
     /// Queues a read; the pump is for the caller.
@@ -290,7 +302,7 @@ final class DataPath {
             return completion
         }
         waiter?.complete(.success(()))
-        needsPump = true
+        (isWriting, needsPump) = (true, true)
         return nil
     }
 
@@ -324,7 +336,7 @@ final class DataPath {
     func appendStartTLS() {
         reads.packets.appendStartTLS()
         writes.appendStartTLS()
-        needsPump = true
+        (isWriting, needsPump) = (true, true)
     }
 
     /// TLS has begun: the last bytes that came, so many, belong to the handshake and not to the reader.
@@ -351,7 +363,7 @@ final class DataPath {
 
     /// False on most connections most of the time.
     var hasDeadline: Bool {
-        reads.packets.hasDeadline || writes.packets.hasDeadline || channel?.retry != nil || ending.wakeTime != nil
+        reads.packets.hasDeadline || (isWriting && writes.packets.hasDeadline) || channel?.retry != nil || ending.wakeTime != nil
     }
 
     var deadline: Deadline? {

@@ -244,8 +244,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     func serveRequests() { pumpIfNeeded() }
     func endCallbacks() {
-        outlet.collector.close()
-        sendWritten()
+        if data.needsPump || data.isCollecting { sendWritten() }
         if data.needsPump { wishForTurn() }
     }
     /// On the loop: the job of a task is over.

@@ -13,24 +13,6 @@
 
 internal import SocketBuffers
 
-/// An event for a delegate: a plain value.
-protocol SocketEvent: Sendable {
-    /// The last event of its source.
-    var isEnd: Bool { get }
-    /// For the last event: false when it has been delivered on another way.
-    func claimEnd() -> Bool
-    /// Adds the progress in `next` to its own; false when the two are not about the same operation.
-    mutating func absorb(_ next: Self) -> Bool
-    var isProgress: Bool { get }
-    /// The most events of one inline delivery.
-    static var deliveryLimit: Int { get }
-}
-
-extension SocketEvent {
-    static var deliveryLimit: Int { 16 }
-    func claimEnd() -> Bool { true }
-}
-
 /// The events of one source that wait for a delegate queue. Any thread may use it.
 struct EventBacklog<Event: SocketEvent>: Sendable {
     private struct State {

@@ -22,11 +22,16 @@ internal import Synchronization
 class EventOutbox<Event: SocketEvent> {
     // In an order that takes little room, here and in the subclass: every connection has one of these.
 
-    /// The thread whose code may have its writes leave together.
+    /// The thread whose code may have its writes leave together, except for an inline delivery.
     final let collector = WriteCollector()
     /// The queue that events have to be sent to; nil when they are delivered inline.
     @exclusivity(unchecked) fileprivate(set) final var queue: DispatchQueue?
     @exclusivity(unchecked) final var waiting = Ring<Event>()
+    /// An inline delivery is under way, inside the turn: the writes of its callbacks may leave together.
+    @exclusivity(unchecked) fileprivate(set) final var isInDelivery = false
+
+    /// The code that runs, if its writes may leave together.
+    final var collectingCode: WriteCollector.Code? { isInDelivery ? .delivery : collector.code }
 
     final var isEmpty: Bool { waiting.isEmpty }
 
@@ -141,7 +146,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
         var more = DeliveryAllowance(Socket.Event.deliveryLimit - Self.deliveryLimit)
         var recipient = EventRecipient(socket)
         recipient.beginCallbacks(of: source)
-        collector.open(for: .delivery)
+        isInDelivery = true
         while left > 0, !waiting.isEmpty {
             // Held for all events: to count references to a weakly referenced object is expensive.
             let delegate = recipient.findDelegate()
@@ -157,6 +162,7 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
                 if waiting.isEmpty { source.serveRequests() }
             } while left > 0 && !recipient.isOutdated
         }
+        isInDelivery = false
         source.endCallbacks()
         recipient.endCallbacks()
         if !waiting.isEmpty { source.wishForTurn() }
@@ -371,29 +377,4 @@ extension EventOutlet: BatchedWork {
     func run(upTo ticket: Int, on queue: DispatchQueue) {
         Socket.deliverBacklog(of: self, upTo: ticket, on: queue)
     }
-}
-
-/// The source of events, which also gets the delegate's requests while it is called inline.
-protocol EventSource: AnyObject, Sendable {
-    var loop: EventLoop { get }
-    /// Does what the delegate has asked for in callbacks.
-    func serveRequests()
-    /// Inside the turn: the callbacks of a delivery are over.
-    func endCallbacks()
-    /// Anywhere: sends what it has collected.
-    func flush()
-    /// Publishes the progress, before the delegate can ask for it on its queue.
-    func publishProgress()
-    /// Inside the turn: it has not ended, and its socket has taken up nothing else.
-    var isCurrent: Bool { get }
-    /// Inside the turn: the loop is to give it another one when this is over.
-    func wishForTurn()
-    /// Anywhere: has the loop give it another turn.
-    func askForTurn()
-}
-
-// For a source that collects nothing.
-extension EventSource {
-    func endCallbacks() {}
-    func flush() {}
 }

@@ -24,7 +24,8 @@ struct WriteCollector: ~Copyable, Sendable {
     enum Code: UInt {
         /// A job of a task.
         case job = 1
-        /// A delivery to an inline delegate.
+        /// A delivery to an inline delegate. It is inside the turn, so the outlet knows of it without the
+        /// thread.
         case delivery = 2
         /// A callback of a block, in which another one follows.
         case block = 3

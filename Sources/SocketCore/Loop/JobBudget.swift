@@ -26,8 +26,8 @@ package final class JobBudget {
     /// The operations between the last look and the next.
     @exclusivity(unchecked) private var interval: UInt64 = 1
     @exclusivity(unchecked) private var waiting: [UnsafeContinuation<Void, Never>] = []
-    /// The address of the handler that runs, or whose operation a task has used last; zero: unknown. Another
-    /// thread compares it with those that it knows.
+    /// The address of the handler that the job used last; zero if unknown. Another thread compares it with
+    /// the addresses that it knows.
     let user = Atomic<UInt>(0)
 
     private static let key: pthread_key_t = {
@@ -62,7 +62,7 @@ package final class JobBudget {
 
     @inline(__always)
     private func charge(_ handler: AnyObject) -> Bool {
-        note(handler)
+        user.store(LoopTable.address(of: handler), ordering: .relaxed)
         operationsLeft &-= 1
         return operationsLeft < 0 && look()
     }
@@ -103,16 +103,6 @@ package final class JobBudget {
     func beginJob() {
         (operationsLeft, lastLook, interval) = (Self.freeOperations, 0, 1)
         user.store(0, ordering: .relaxed)
-    }
-
-    @inline(__always)
-    func note(_ handler: AnyObject) {
-        user.store(Self.address(of: handler), ordering: .relaxed)
-    }
-
-    @inline(__always)
-    static func address(of handler: AnyObject) -> UInt {
-        UInt(bitPattern: Unmanaged.passUnretained(handler).toOpaque())
     }
 
     /// True when the batch has had its time. The first look begins it.

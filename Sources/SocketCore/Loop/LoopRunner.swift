@@ -36,8 +36,8 @@ internal import Synchronization
 /// release costs three times as much.
 final class LoopRunner: @unchecked Sendable {
     // Unchecked: `ready`, `jobs`, `arrived`, `departures`, `waitingForReturn`, `events`, `hasServed`,
-    // `isIdle`, `failing` and `budget` are used only in `run()`, which a serial queue runs, and in what it
-    // calls; all else is immutable, atomic or locked.
+    // `hasRunJobs`, `isIdle`, `failing` and `budget` are used only in `run()`, which a serial queue runs, and
+    // in what it calls; all else is immutable, atomic or locked.
     private let epoll: OwnedDescriptor
     private let timer: OwnedDescriptor
     private let wake: OwnedDescriptor
@@ -51,6 +51,8 @@ final class LoopRunner: @unchecked Sendable {
     private let rounds = Atomic<UInt>(0)
     /// Code that runs on the loop has not returned for long: the `LoopWatch` says so.
     let isHeldUp = Atomic(false)
+    /// The address of the handler that runs or has run last; zero while jobs run.
+    private let running = Atomic<UInt>(0)
     private let budget = JobBudget()
     @exclusivity(unchecked) private var ready = Ring<LoopTable.Ready>()
     @exclusivity(unchecked) private var jobs = LoopJobs()
@@ -61,6 +63,8 @@ final class LoopRunner: @unchecked Sendable {
     @exclusivity(unchecked) private var waitingForReturn: [any EventHandler] = []
     /// Something has come since the idle timer last fired.
     @exclusivity(unchecked) private var hasServed = false
+    /// Jobs have run, and what they use is not put away yet.
+    @exclusivity(unchecked) private var hasRunJobs = false
     @exclusivity(unchecked) private var isIdle = false
     @exclusivity(unchecked) private var failing = FailingCall()
     private let events = UnsafeMutablePointer<epoll_event>.allocate(capacity: LoopRunner.batchSize)
@@ -115,7 +119,10 @@ final class LoopRunner: @unchecked Sendable {
 
     /// The address of the handler that runs, or whose operation a task on the loop has used last; zero:
     /// unknown.
-    var user: UInt { budget.user.load(ordering: .relaxed) }
+    var user: UInt {
+        let handler = running.load(ordering: .relaxed)
+        return handler != 0 ? handler : budget.user.load(ordering: .relaxed)
+    }
 
     func handler(at address: UInt) -> (any EventHandler)? {
         withTable { $0.handler(at: address) }
@@ -228,11 +235,11 @@ final class LoopRunner: @unchecked Sendable {
             if !state.arrivals.isEmpty { swap(&state.arrivals, &arrived) }
         }
         if !arrived.isEmpty { jobs.append(&arrived) }
-        budget.beginBatch()
+        if hasRunJobs { budget.beginBatch() }
         var jobsLeft = Self.jobsPerBatch
         // Room for a full batch and as many turns is kept, so that it is not allocated again each time.
         while let next = ready.popFirst(keepingCapacity: 2 * Self.batchSize) {
-            budget.note(next.handler)
+            running.store(next.address, ordering: .relaxed)
             next.handler.handle(next.events)
             if !waitingForReturn.isEmpty { reportReturn() }
             if !jobs.isEmpty { runJobs(&jobsLeft) }
@@ -242,16 +249,21 @@ final class LoopRunner: @unchecked Sendable {
         if !waitingForReturn.isEmpty { reportReturn() }
         let (isServing, isWoken) = state.withLock { state in
             state.wakefulness.isServing =
-                state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty || budget.hasWaiting
+                state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty || (hasRunJobs && budget.hasWaiting)
             return (state.wakefulness.isServing, state.wakefulness.isWoken)
         }
-        if !isServing, !isWoken { jobs.dropExecutor() }
+        if hasRunJobs, !isServing, !isWoken {
+            hasRunJobs = false
+            jobs.dropExecutor()
+        }
         return isServing
     }
 
     /// Runs jobs, also those that come meanwhile, until no job waits, or `limit` or the time is used up.
     private func runJobs(_ limit: inout Int) {
         guard let executor = jobs.unownedExecutor else { return }
+        running.store(0, ordering: .relaxed)
+        hasRunJobs = true
         hasServed = true
         isIdle = false
         while limit > 0, let job = jobs.popFirst() {

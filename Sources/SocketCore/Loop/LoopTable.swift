@@ -6,6 +6,10 @@ struct LoopTable {
     struct Ready {
         let handler: any EventHandler
         let events: LoopEvents
+
+        /// The address of the handler.
+        @inline(__always)
+        var address: UInt { LoopTable.address(of: handler) }
     }
 
     private struct Slot {
@@ -65,7 +69,12 @@ struct LoopTable {
 
     /// The handler with this address, if it is still registered.
     func handler(at address: UInt) -> (any EventHandler)? {
-        slots.lazy.compactMap(\.handler).first { JobBudget.address(of: $0) == address }
+        slots.lazy.compactMap(\.handler).first { Self.address(of: $0) == address }
+    }
+
+    @inline(__always)
+    static func address(of handler: AnyObject) -> UInt {
+        UInt(bitPattern: Unmanaged.passUnretained(handler).toOpaque())
     }
 
     // MARK: - Turns

@@ -26,11 +26,11 @@ import Testing
         for writer in writers { writes.append(WritePacket(data: Data("x"), timeout: -1, completion: .waiter(writer))) }
         for seconds in [60.0, 3600] {
             let index = try #require(times.firstIndex(of: seconds))
-            let isEarliest = reads.packets.deadline == readers[index].deadline && writes.packets.deadline == writers[index].deadline
-            #expect(isEarliest)
+            let deadlines = (reads.packets.deadline, writes.packets.deadline)
+            #expect(deadlines.0 == readers[index].deadline && deadlines.1 == writers[index].deadline)
             let now = try #require(Deadline(after: seconds + 1))
-            let isLate = reads.packets.lateWaiter(at: now) === readers[index] && writes.packets.lateWaiter(at: now) === writers[index]
-            #expect(isLate)
+            let late = (reads.packets.lateWaiter(at: now), writes.packets.lateWaiter(at: now))
+            #expect(late.0 === readers[index] && late.1 === writers[index])
             _ = (reads.cancel(readers[index]), writes.cancel(writers[index]))
             let isNextLate = reads.packets.lateWaiter(at: now) != nil || writes.packets.lateWaiter(at: now) != nil
             #expect(!isNextLate)

@@ -14,7 +14,7 @@ import Testing
     @Test func aHandlerMayLeaveWhileItIsLookedUp() throws {
         let runner = try LoopRunner()
         let handler = Handler()
-        let address = JobBudget.address(of: handler)
+        let address = LoopTable.address(of: handler)
         let isOver = Locked(false)
         let isIdle = DispatchSemaphore(value: 0)
         DispatchQueue.global().async {
