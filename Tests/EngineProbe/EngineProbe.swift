@@ -28,6 +28,7 @@ enum EngineProbe {
             case "path-server": try PathProbe.runServer(CommandLine.arguments.dropFirst(2).first ?? "")
             case "path-client": try PathProbe.runClient(CommandLine.arguments.dropFirst(2).map { $0 })
             case "memory": try MemoryProbe.run()
+            case "trims": try MemoryProbe.trimTwice()
             case "resources": try ResourceProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "loops": try LoopProbe.run()
             case "shortage": try ShortageProbe.run()

@@ -76,7 +76,6 @@ public final class EventLoop: TaskExecutor, @unchecked Sendable {
         // The handler is released here, outside the lock.
         let (handler, hasEmptied) = runner.withTable { ($0.remove(registration), $0.noteDeparture()) }
         withExtendedLifetime(handler) {}
-        HeapTrimmer.shared.noteDeparture()
         if hasEmptied { HeapTrimmer.shared.ask() }
     }
 

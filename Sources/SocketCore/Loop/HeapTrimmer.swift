@@ -9,8 +9,9 @@
 //  3. A queue of its own trims a second after the request, so that what is freed together is returned
 //     together; at most once in five seconds, and once in a hundred times as long as the last trim took. A
 //     loop waits only if it allocates in the very arena that is being trimmed.
-//  4. The last of a burst may leave after the trim, and be too few to ask for another one. So each trim that
-//     was asked for is followed by a second one after that pause, if any registrations have ended meanwhile.
+//  4. The last connections of a burst may end after the trim, and be too few to ask for another one. A
+//     connection also frees its memory a little later than its registration ends. So each trim that was asked
+//     for is followed by a second one after that pause.
 //  5. Only free memory is returned. M_ARENA_MAX and its like (mallopt(3)) change the whole program, and are
 //     for the program to set.
 
@@ -35,8 +36,6 @@ package final class HeapTrimmer: Sendable {
     private let queue = DispatchQueue(label: "AsyncSockets.HeapTrimmer", qos: .utility)
 
     private let freed = Atomic(0)
-    /// Registrations that have ended.
-    private let departures = Atomic(0)
 
     private static let bytesForTrim = 16 << 20
     private static let delay = 1.0
@@ -57,13 +56,8 @@ package final class HeapTrimmer: Sendable {
         ask()
     }
 
-    /// A registration has ended.
-    func noteDeparture() {
-        departures.add(1, ordering: .relaxed)
-    }
-
     /// Asks for a trim.
-    func ask() {
+    package func ask() {
         let wait = state.withLock { state -> Double? in
             guard !state.isAskedFor else { return nil }
             state.isAskedFor = true
@@ -73,10 +67,9 @@ package final class HeapTrimmer: Sendable {
         }
         guard let wait else { return }
         queue.asyncAfter(deadline: .now() + wait) {
-            let seen = self.departures.load(ordering: .relaxed)
             self.trim()
             let pause = self.state.withLock { Self.pause(after: $0.lastSeconds) }
-            self.queue.asyncAfter(deadline: .now() + pause) { self.trimAgain(since: seen) }
+            self.queue.asyncAfter(deadline: .now() + pause) { self.trimAgain() }
         }
     }
 
@@ -84,8 +77,8 @@ package final class HeapTrimmer: Sendable {
     private static func pause(after seconds: Double) -> Double { max(interval, 100 * seconds) }
 
     /// By rule 4.
-    private func trimAgain(since seen: Int) {
-        guard departures.load(ordering: .relaxed) != seen, !state.withLock({ $0.isAskedFor }) else { return }
+    private func trimAgain() {
+        guard !state.withLock({ $0.isAskedFor }) else { return }
         trim()
     }
 

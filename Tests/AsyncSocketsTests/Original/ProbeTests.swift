@@ -134,6 +134,11 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    @Test func aTrimIsFollowedByASecondOne() async throws {
+        let (status, output) = try await run("trims")
+        #expect(status == 0, "\(output)")
+    }
+
     @Test func anEventLoopThatLacksADescriptorFailsAndLeavesNothingBehind() async throws {
         let (status, output) = try await run("loops")
         #expect(status == 0, "\(output)")
