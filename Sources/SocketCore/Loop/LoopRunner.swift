@@ -235,7 +235,7 @@ final class LoopRunner: @unchecked Sendable {
             if !state.arrivals.isEmpty { swap(&state.arrivals, &arrived) }
         }
         if !arrived.isEmpty { jobs.append(&arrived) }
-        if hasRunJobs { budget.beginBatch() }
+        budget.beginBatch()
         var jobsLeft = Self.jobsPerBatch
         // Room for a full batch and as many turns is kept, so that it is not allocated again each time.
         while let next = ready.popFirst(keepingCapacity: 2 * Self.batchSize) {
@@ -249,7 +249,7 @@ final class LoopRunner: @unchecked Sendable {
         if !waitingForReturn.isEmpty { reportReturn() }
         let (isServing, isWoken) = state.withLock { state in
             state.wakefulness.isServing =
-                state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty || (hasRunJobs && budget.hasWaiting)
+                state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty || budget.hasWaiting
             return (state.wakefulness.isServing, state.wakefulness.isWoken)
         }
         if hasRunJobs, !isServing, !isWoken {

@@ -320,6 +320,22 @@ import Testing
 
     // MARK: - The end of a loop
 
+    /// A handler may run the beginning of a task, as a callback does with `Task.immediate`. If that code
+    /// gives up its turn, it continues, even on a loop that has run no job.
+    @Test func aTaskThatBeginsInAHandlerContinuesAfterItsTurn() async throws {
+        let loop = try EventLoop()
+        for _ in 1...3 {
+            let hasContinued = try TestSignal()
+            loop.run {
+                Task.immediate {
+                    await JobBudget.renew()
+                    hasContinued.fire()
+                }
+            }
+            try await hasContinued.wait()
+        }
+    }
+
     @Test func aLoopThatIsReleasedRunsTheJobsThatWait() async throws {
         var loop: EventLoop? = try EventLoop()
         weak let end = loop
