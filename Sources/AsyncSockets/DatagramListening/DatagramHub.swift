@@ -5,8 +5,7 @@
 //     cookie of ours. Until then the hub stores no data about it. If there are too many peers, or no space
 //     for the datagram, the datagram is dropped. With DTLS, a new client at a limit replaces an incomplete
 //     handshake instead: the oldest handshake of the source with the most handshakes. This way no source can
-//     shut out other sources. The socket of a replaced handshake uses memory until a task takes it, so at
-//     most `maximumPeers` sockets wait for a task.
+//     shut out other sources. Sockets that close before a task has taken them are released (`Reception`).
 //  3. A ClientHello of a peer's address that is not the one of its connection is a stranger's (RFC 6347,
 //     section 4.2.8): when it has a cookie, it takes the place of the peer before, whose socket closes
 //     without a word to the new one. A repetition of an earlier one does not.
@@ -35,8 +34,8 @@ final class DatagramHub: EventHandler {
         let coalesces: Bool
         /// Makes the socket of a peer. On the loop.
         let accept: @Sendable (PeerChannel, PeerKey) -> DatagramConnection
-        /// How many of those sockets have no task yet, including closed ones.
-        let waitingCount: @Sendable () -> Int
+        /// Called when the socket of a peer has closed, possibly before a task has taken it.
+        let closed: @Sendable () -> Void
         /// Called on the loop when receiving has failed permanently. No new peers appear after this.
         let failed: @Sendable () -> Void
     }
@@ -285,8 +284,7 @@ final class DatagramHub: EventHandler {
         _ key: PeerKey, _ datagram: ReceivedDatagram, _ port: DatagramPort, digest: Int?, insteadOf earlier: ListenerPeer? = nil
     ) {
         // Still valid when `begin` is called: only the loop adds peers, and other threads only remove them.
-        let waitingCount = setup.waitingCount()
-        guard state.withLock({ $0.admits(hasHello: digest != nil, insteadOf: earlier, waitingCount: waitingCount) }),
+        guard state.withLock({ $0.admits(hasHello: digest != nil, insteadOf: earlier) }),
             let mailbox = PeerMailbox(in: mailboxes, with: datagram.bytes, datagram.arrival)
         else {
             counts.refused.add(1, ordering: .relaxed)
@@ -299,7 +297,10 @@ final class DatagramHub: EventHandler {
             port.descriptor, key, from: port.source(for: datagram.arrival), mailbox, hasHello: handshake != nil,
             denial: port.denial,
             secured: { [weak self] in if let handshake { self?.noteHandshake(handshake) } },
-            left: { [weak self] in self?.forget(key, mailbox, handshake) })
+            left: { [weak self, setup] in
+                self?.forget(key, mailbox, handshake)
+                setup.closed()
+            })
         let connection = setup.accept(channel, key)
         let digests = (earlier.map { $0.earlierDigests + [$0.helloDigest].compactMap(\.self) } ?? []).suffix(Self.digestLimit)
         let peer = ListenerPeer(

@@ -98,7 +98,7 @@ public final class DatagramListener: Sendable {
                 reception.arrive(arrival)
                 return arrival.connection
             },
-            waitingCount: { reception.waitingCount },
+            closed: { reception.noteClosed { $0.connection.record.withLock { $0.isClosed } } },
             failed: { [queue] in
                 reception.stop()
                 queue.stop()
@@ -150,8 +150,7 @@ public final class DatagramListener: Sendable {
     ///
     /// At the limit, datagrams from strangers are dropped and counted in `refusedCount` until a peer's socket
     /// closes. With DTLS, a new client replaces an incomplete handshake instead, if there is one: see
-    /// `maximumHandshakes`. At most this many sockets wait until `run` or `peers` takes them, including those
-    /// of replaced handshakes. Lowering the limit does not close the sockets of existing peers.
+    /// `maximumHandshakes`. Lowering the limit does not close the sockets of existing peers.
     public var maximumPeers: Int {
         get { hub.maximumPeers }
         set { hub.maximumPeers = newValue }

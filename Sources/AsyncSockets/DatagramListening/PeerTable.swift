@@ -54,11 +54,9 @@ struct PeerTable {
 
     /// Whether a new peer is admitted, possibly in place of an incomplete handshake.
     ///
-    /// - Parameters:
-    ///   - earlier: The peer that the new peer replaces.
-    ///   - waitingCount: How many sockets of peers wait for a task, including closed ones.
-    func admits(hasHello: Bool, insteadOf earlier: ListenerPeer?, waitingCount: Int) -> Bool {
-        guard isAccepting, waitingCount < maximumPeers else { return false }
+    /// - Parameter earlier: The peer that the new peer replaces.
+    func admits(hasHello: Bool, insteadOf earlier: ListenerPeer?) -> Bool {
+        guard isAccepting else { return false }
         let excess = excess(hasHello: hasHello, insteadOf: earlier)
         if excess <= 0 { return true }
         // After a limit was lowered, handshakes above the limit are not replaced.

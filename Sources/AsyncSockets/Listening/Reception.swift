@@ -45,6 +45,8 @@ final class Reception<Arrival: Sendable>: Sendable {
         /// Connections have no more time.
         var isCut = false
         var arrived: [Arrival] = []
+        /// How many connections have closed since `arrived` was last swept.
+        var closedCount = 0
         var servedCount = 0
         /// The task that waits in `arrivals()`.
         var taker: UnsafeContinuation<Void, Never>?
@@ -107,6 +109,24 @@ final class Reception<Arrival: Sendable>: Sendable {
         }
         taker?.resume()
     }
+
+    /// A connection has closed, with or without a task. Releases those that closed before a task took them,
+    /// once they may be a third of all that wait: their number is bounded, and a closing costs constant time
+    /// on average.
+    func noteClosed(_ isClosed: (Arrival) -> Bool) {
+        let closed = state.withLock { state -> [Arrival] in
+            state.closedCount += 1
+            guard state.closedCount > max(Self.leastSweep, state.arrived.count / 2) else { return [] }
+            state.closedCount = 0
+            let closed = state.arrived.filter(isClosed)
+            if !closed.isEmpty { state.arrived.removeAll(where: isClosed) }
+            return closed
+        }
+        // Released outside the lock.
+        if !closed.isEmpty { quota.noteTaken(closed.count) }
+    }
+
+    private static var leastSweep: Int { 16 }
 
     /// Everything that has arrived, at least one, which counts as served from now on; nil when accepting is
     /// over.
