@@ -58,8 +58,8 @@ import Testing
             }
         }
 
-        func settings() throws -> TLSClientSettings {
-            var settings = try TestCertificates.client().only(.tls12)
+        func settings(_ version: TLSVersion) throws -> TLSClientSettings {
+            var settings = try TestCertificates.client().only(version)
             if self == .noVerdict { settings.trustTimeout = .seconds(0.05) }
             if self == .silence { settings.handshakeTimeout = .seconds(0.05) }
             if self == .badSettings { (settings.minimumVersion, settings.maximumVersion) = (.tls13, .tls12) }
@@ -90,11 +90,16 @@ import Testing
         }
     }
 
-    @Test(arguments: Transport.allCases, Failure.allCases)
-    func aFailedUpgradeCompletesEveryOperationAndClosesTheConnection(_ transport: Transport, _ failure: Failure) async throws {
-        let link = try await UpgradeLink(transport, clientHasDelegate: false)
-        let (client, isAsked, settings) = (link.client, try TestSignal(), try failure.settings())
-        if failure.serverBegins { try link.server.begin(TestCertificates.server().only(.tls12)) }
+    /// Each transport with each version that it has.
+    private static let versions: [(Transport, TLSVersion)] = [(.stream, .tls13), (.stream, .tls12), (.datagrams, .tls12)]
+
+    @Test(arguments: versions, Failure.allCases)
+    func aFailedUpgradeCompletesEveryOperationAndClosesTheConnection(
+        _ way: (Transport, TLSVersion), _ failure: Failure
+    ) async throws {
+        let link = try await UpgradeLink(way.0, clientHasDelegate: false)
+        let (client, isAsked, settings) = (link.client, try TestSignal(), try failure.settings(way.1))
+        if failure.serverBegins { try link.server.begin(TestCertificates.server().only(way.1)) }
         let upgrade = Task.immediate {
             guard failure != .noOneDecides else { return try await client.upgrade(settings) }
             try await client.upgrade(settings) { _ in try await failure.decide(isAsked, client) }
