@@ -9,6 +9,7 @@ enum ConnectionPhase {
     /// It has ended; nothing changes any more.
     case closed(AsyncSocketError?)
 
+    var isIdle: Bool { if case .idle = self { true } else { false } }
     var isEstablished: Bool { if case .established = self { true } else { false } }
     var isClosed: Bool { if case .closed = self { true } else { false } }
     var establishing: Establishing? { if case .establishing(let establishing) = self { establishing } else { nil } }

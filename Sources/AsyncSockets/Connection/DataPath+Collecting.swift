@@ -21,6 +21,7 @@ extension DataPath {
 
     /// Serves the reads with the bytes that are there, when that may lead to more writes. False when the
     /// bytes have to move.
+    @inline(__always)
     func collects(_ fate: inout Fate) -> Bool {
         guard writes.waitingByteCount > 0, let code = events.collectingCode else { return false }
         guard code == .block || !reads.preBuffer.isEmpty, mayCollect(0) else { return false }

@@ -1,6 +1,6 @@
 internal import SocketCore
 
-// Operations that take too long.
+// Operations that take too long, or that are given up.
 extension DataPath {
     /// Asks the delegate about its late operations, and cancels late ones of waiters.
     func expire(at now: Deadline, _ owner: any PartOwner) {
@@ -37,5 +37,19 @@ extension DataPath {
     func extendWrite(_ number: UInt32, by seconds: Double) -> Fate {
         guard let timeout = writes.packets.extend(number, by: seconds) else { return .goesOn }
         return .ends(.timeout(.writeTimeout, "write", seconds: timeout))
+    }
+
+    /// Answers a waiter with `error`, if it waits here.
+    func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
+        if let completion = reads.cancel(waiter).completion {
+            completion.refuse(error)
+        } else if let completion = writes.cancel(waiter).completion {
+            completion.refuse(error)
+            if writes.isAboveHighWater { reportLowWater() }
+        } else {
+            return false
+        }
+        needsPump = true
+        return true
     }
 }

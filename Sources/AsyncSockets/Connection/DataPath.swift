@@ -79,6 +79,7 @@ final class DataPath {
 
     /// Nothing new is accepted.
     var isClosing: Bool { ending.intent != nil }
+    @inline(__always)
     var progress: ProgressBoard.Snapshot {
         guard isWriting else { return .init(read: reads.progress) }
         return .init(read: reads.progress, write: writes.progress, waitingByteCount: writes.waitingByteCount)
@@ -128,7 +129,7 @@ final class DataPath {
     private func pumpReads(_ channel: ByteChannel) -> Fate {
         guard channel.mayHaveBytes || reads.mayServe else { return .goesOn }
         for _ in 0..<ByteChannel.roundsPerTurn {
-            let fate = serveReads()
+            let fate = reads.mayServe ? serveReads() : .goesOn
             guard case .goesOn = fate, channel.mayHaveBytes, reads.wantsBytes else { return fate }
             switch fill(from: channel) {
             case .bytes: break
@@ -160,6 +161,7 @@ final class DataPath {
     }
 
     /// After an exchange: says whether the connection ends, and starts the clocks of the current operations.
+    @inline(__always)
     private func settle(_ channel: ByteChannel) -> Fate {
         if isWriting, writes.isClosing, writes.isEmpty, !ending.isWritingFinished, channel.finishWriting() {
             ending.note(.finishedWriting)
@@ -206,6 +208,8 @@ final class DataPath {
 
     // MARK: - Reads
 
+    // Inlined, so that the packet of a call is not copied.
+    @inline(__always)
     func enqueue(_ packet: consuming ReadPacket) {
         guard ending.intent == nil else { return packet.completion.refuse(AsyncSocketError.closing("read")) }
         let hasLimit = packet.timeout >= 0
@@ -213,6 +217,10 @@ final class DataPath {
         // Mostly nothing is there, and the read only has to wait.
         if !needsPump, hasLimit || isCollecting || !isQuiet { needsPump = true }
     }
+
+    /// The same, for the packet of a message, which the inlined function would copy.
+    @inline(never)
+    func accept(_ packet: consuming ReadPacket) { enqueue(consume packet) }
 
     /// False when the reads that are queued could be served or fail now, or have the connection go on to its
     /// end.
@@ -319,7 +327,7 @@ final class DataPath {
         if writes.isAboveHighWater { reportLowWater() }
     }
 
-    private func reportLowWater() {
+    func reportLowWater() {
         if let count = writes.takeLowWater(configuration.value.writeHighWaterMark) { events.append(.lowWater(count)) }
     }
 
@@ -345,21 +353,7 @@ final class DataPath {
         ending.note(.secured)
     }
 
-    // MARK: - Giving up
-
-    /// Answers a waiter with `error`, if it waits here.
-    func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
-        if let completion = reads.cancel(waiter).completion {
-            completion.refuse(error)
-        } else if let completion = writes.cancel(waiter).completion {
-            completion.refuse(error)
-            if writes.isAboveHighWater { reportLowWater() }
-        } else {
-            return false
-        }
-        needsPump = true
-        return true
-    }
+    // MARK: - Time
 
     /// False on most connections most of the time.
     var hasDeadline: Bool {

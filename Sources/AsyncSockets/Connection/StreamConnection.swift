@@ -66,7 +66,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     func post(_ message: Message) { turn.post(message, to: self) }
     @inline(never) func giveUp(_ waiter: any AnyObject & Sendable) { post(.cancel(waiter)) }
 
-    func read(_ packet: consuming ReadPacket) {
+    @inline(__always) func read(_ packet: consuming ReadPacket) {
         guard isOpenToCallback else { return post(.read(consume packet)) }
         let wasDelivering = outlet.leaveCallback()
         data.enqueue(packet)
@@ -151,7 +151,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         case .events(let events):
             if events.contains(.deadline) { expire() }
             data.note(events)
-        case .read(let packet): data.enqueue(consume packet)
+        case .read(let packet): data.accept(consume packet)
         case .write(let packet): enqueue(consume packet)
         case .startTLS(let request): follow(Upgrade.begin(request, &upgrade, data))
         case .requestClient(let request): Upgrade.begin(request, after: upgrade, data, self)
@@ -226,12 +226,13 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     func finishTurn(on executor: TurnExecutor) -> Bool {
-        defer { publishProgress() }
-        // Nothing to do yet: what is asked for now waits.
-        if case .idle = phase { return false }
-        pumpIfNeeded()
-        outlet.deliver(on: executor, for: self)
-        if isOver { retireIfSilent() } else { armDeadline() }
+        // While it is idle there is nothing to do yet: what is asked for now waits.
+        if !phase.isIdle {
+            pumpIfNeeded()
+            outlet.deliver(on: executor, for: self)
+        }
+        board.publish(data.progress)
+        if isOver { retireIfSilent() } else if !phase.isIdle { armDeadline() }
         return data.takeWish()
     }
 
@@ -242,7 +243,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         turn.leaveOrDrain(self, asking: !isQuiet && finishTurn(on: .caller))
     }
 
-    func serveRequests() { pumpIfNeeded() }
+    @inline(__always) func serveRequests() { pumpIfNeeded() }
     func endCallbacks() {
         if data.needsPump || data.isCollecting { sendWritten() }
         if data.needsPump { wishForTurn() }
@@ -292,7 +293,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     // MARK: - The pump
     /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
-    func pumpIfNeeded() {
+    @inline(__always) func pumpIfNeeded() {
         while data.needsPump {
             data.needsPump = false
             if phase.isEstablished { pump() } else { follow(phase.establishing?.negotiate(data)) }
@@ -301,7 +302,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         if data.isCollecting { outlet.noteCollecting(self) }
     }
 
-    private func pump() {
+    @inline(__always) private func pump() {
         // First without a reference that is counted.
         guard upgrade != nil, let upgrade, !upgrade.state.isSettled else { return follow(data.pump()) }
         repeat {

@@ -169,8 +169,9 @@ final class EventOutlet<Socket: EventSocket>: EventOutbox<Socket.Event>, @unchec
     }
 
     /// Inside the turn: `source` collects writes. A block of callbacks has it send them in the end.
+    @inline(__always)
     func noteCollecting(_ source: Socket.Source) {
-        if collector.code == .block { collecting = source }
+        if !isInDelivery, collector.code == .block { collecting = source }
     }
 
     /// On the thread of a block, whose callbacks are over.
