@@ -34,6 +34,10 @@ import Testing
             try await eventually("it is accepted") { arrived.withLock { $0.count } == count }
             quota.noteTaken(1)
             client.close()
+            // The listener takes a permit now, and finds no connection.
+            let hasTurned = try TestSignal()
+            loop.run { hasTurned.fire() }
+            try await hasTurned.wait()
         }
         acceptor.close()
         taking.cancel()
