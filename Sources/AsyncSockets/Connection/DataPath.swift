@@ -56,7 +56,7 @@ final class DataPath {
         needsPump = true
     }
 
-    /// There is more to do than this turn should do.
+    /// Requests another turn, because there is more work than one turn should do.
     func wishForTurn() { wantsTurn = true }
 
     /// True, once, when another turn is wanted.

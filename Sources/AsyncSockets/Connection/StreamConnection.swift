@@ -226,7 +226,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     func finishTurn(on executor: TurnExecutor) -> Bool {
-        // While it is idle there is nothing to do yet: what is asked for now waits.
+        // An idle connection has nothing to do yet: operations stay in their queues.
         if !phase.isIdle {
             pumpIfNeeded()
             outlet.deliver(on: executor, for: self)

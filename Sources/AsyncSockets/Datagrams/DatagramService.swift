@@ -238,7 +238,7 @@ final class DatagramService {
         return true
     }
 
-    /// There is more to do than this turn should do, or it belongs on the loop.
+    /// Requests another turn, for work that is too much for this one or belongs on the loop.
     func wishForTurn() {
         wantsTurn = true
     }

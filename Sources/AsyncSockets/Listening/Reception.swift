@@ -45,7 +45,7 @@ final class Reception<Arrival: Sendable>: Sendable {
         /// Connections have no more time.
         var isCut = false
         var arrived: [Arrival] = []
-        /// How many connections have closed since `arrived` was last swept.
+        /// How many connections have closed since closed ones were last removed from `arrived`.
         var closedCount = 0
         var servedCount = 0
         /// The task that waits in `arrivals()`.
@@ -110,9 +110,8 @@ final class Reception<Arrival: Sendable>: Sendable {
         taker?.resume()
     }
 
-    /// A connection has closed, with or without a task. Releases those that closed before a task took them,
-    /// once they may be a third of all that wait: their number is bounded, and a closing costs constant time
-    /// on average.
+    /// Called when a connection has closed, with or without a task. Once closed connections may be a third of
+    /// the queue, it releases them. This bounds their number, and costs constant time per call on average.
     func noteClosed(_ isClosed: (Arrival) -> Bool) {
         let closed = state.withLock { state -> [Arrival] in
             state.closedCount += 1

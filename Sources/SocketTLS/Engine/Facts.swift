@@ -29,7 +29,7 @@ final class Facts {
     /// The digest of the name by which a server's settings were chosen (`TLSClientHello.nameDigest`); 0 if
     /// they were not.
     private var nameDigest = 0
-    /// A server has sent a client a session.
+    /// Set on a client when the server has sent a session.
     @exclusivity(unchecked) var hasNewSession = false
     /// The key for the tickets that are being made; nil: the context knows.
     var ticketKey: TLSTicketKey?
@@ -53,14 +53,14 @@ final class Facts {
         isServer = judge.isServer
     }
 
-    /// The context of the connection has this proof from here on.
+    /// Uses the keys of another context, or of the first one.
     func adopt(_ proof: TLSProof) {
         preSharedKeys = proof.preSharedKeys.map { PreSharedKeyNegotiation($0) }
     }
 
     var isFlooded: Bool { allowance.isSpent }
 
-    /// True, once, when a session has come.
+    /// Whether a new session has arrived since the last call.
     @inline(__always)
     func takeNewSession() -> Bool {
         guard hasNewSession else { return false }

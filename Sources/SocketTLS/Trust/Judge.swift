@@ -13,7 +13,7 @@ final class Judge {
     /// The rules that this library checks itself; on a server by the settings of the name that the client
     /// asks for.
     private(set) var rules: TrustRules
-    /// The proof that the settings ask of the peer.
+    /// The proof that the settings require of the peer.
     private(set) var proof: TLSProof
     private(set) var stapling: TLSOCSPStapling
     /// The sessions of a client; nil on a server, and on a client that resumes nothing.

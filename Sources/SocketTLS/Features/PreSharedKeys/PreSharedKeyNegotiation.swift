@@ -56,7 +56,7 @@ final class PreSharedKeyNegotiation {
         isDecoy = true
     }
 
-    /// The key that the two sides have used in the complete handshake of `ssl`; nil if they have used none.
+    /// The key that both sides used in the complete handshake of `ssl`; nil without one.
     func proof(on ssl: OpaquePointer) -> KeyProof? {
         binders.forget()
         guard Self.isUsed(on: ssl), let key, !isDecoy else { return nil }
