@@ -29,6 +29,7 @@ enum EngineProbe {
             case "path-client": try PathProbe.runClient(CommandLine.arguments.dropFirst(2).map { $0 })
             case "memory": try MemoryProbe.run()
             case "trims": try MemoryProbe.trimTwice()
+            case "arena": try MemoryProbe.trimTheEndOfAnArena()
             case "resources": try ResourceProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")
             case "loops": try LoopProbe.run()
             case "shortage": try ShortageProbe.run()

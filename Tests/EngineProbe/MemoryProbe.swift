@@ -76,12 +76,63 @@ enum MemoryProbe {
     /// connection frees its memory a little later than its registration ends.
     static func trimTwice() throws {
         HeapTrimmer.shared.ask()
+        try awaitTrims(2)
+    }
+
+    private static func awaitTrims(_ count: Int) throws {
         let start = Deadline.now
-        while HeapTrimmer.shared.count < 2 {
+        while HeapTrimmer.shared.count < count {
             guard Deadline.now.seconds(since: start) < .patient else {
                 throw ProbeFailure(description: "\(HeapTrimmer.shared.count) trims")
             }
             pause()
+        }
+    }
+
+    /// Small blocks that a thread frees merge with the free end of its arena, which malloc_trim leaves alone.
+    static func trimTheEndOfAnArena() throws {
+        let count = 400_000
+        let before = try residentBytes()
+        let reached = DispatchSemaphore(value: 0)
+        let next = DispatchSemaphore(value: 0)
+        func awaitThread() throws {
+            guard reached.wait(timeout: .now() + Patience.seconds) == .success else {
+                throw ProbeFailure(description: "the thread hangs")
+            }
+        }
+        Thread {
+            HeapTrimmer.shared.keepBlock()
+            let blocks = UnsafeMutableBufferPointer<UnsafeMutableRawPointer>.allocate(capacity: count)
+            // The first round makes what the runtime needs, the second leaves nothing but the blocks.
+            for count in [8, count] {
+                for index in 0..<count {
+                    blocks[index] = .allocate(byteCount: 96, alignment: 16)
+                    blocks[index].initializeMemory(as: UInt8.self, repeating: 1, count: 96)
+                }
+                reached.signal()
+                next.wait()
+                for index in 0..<count { blocks[index].deallocate() }
+                reached.signal()
+                next.wait()
+            }
+            blocks.deallocate()
+        }.start()
+        for _ in 1...2 {
+            try awaitThread()
+            next.signal()
+        }
+        try awaitThread()
+        let full = try residentBytes()
+        guard full > before + 32 << 20 else { throw ProbeFailure(description: "the blocks need no memory: \(full)") }
+        next.signal()
+        try awaitThread()
+        HeapTrimmer.shared.ask()
+        try awaitTrims(1)
+        let after = try residentBytes()
+        // The end of a thread frees more blocks.
+        next.signal()
+        guard after < before + 16 << 20 || isSanitized else {
+            throw ProbeFailure(description: "\(before >> 20) MB before, \(full >> 20) filled, \(after >> 20) after a trim")
         }
     }
 

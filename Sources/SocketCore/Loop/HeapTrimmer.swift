@@ -12,7 +12,12 @@
 //  4. The last connections of a burst may end after the trim, and be too few to ask for another one. A
 //     connection also frees its memory a little later than its registration ends. So each trim that was asked
 //     for is followed by a second one after that pause.
-//  5. Only free memory is returned. M_ARENA_MAX and its like (mallopt(3)) change the whole program, and are
+//  5. malloc_trim does not return the free end of an arena, except that of the main arena, and what it merges
+//     with that end stays too. A large block that is freed there returns it (`heap_trim` in glibc's
+//     arena.c). So a loop whose connections become more keeps a block of its thread's arena here, one for
+//     every `LoopTable.growthPerBlock`, and each trim frees these blocks. The kernel gives such a block no
+//     memory but the page of its header.
+//  6. Only free memory is returned. M_ARENA_MAX and its like (mallopt(3)) change the whole program, and are
 //     for the program to set.
 
 internal import CLinux
@@ -33,11 +38,16 @@ package final class HeapTrimmer: Sendable {
     }
 
     private let state = Locked(State())
+    /// By rule 5.
+    private let blocks = Locked<[UnsafeMutableRawPointer]>([])
     private let queue = DispatchQueue(label: "AsyncSockets.HeapTrimmer", qos: .utility)
 
     private let freed = Atomic(0)
 
     private static let bytesForTrim = 16 << 20
+    /// glibc merges what is free in an arena, and returns its end, whenever it frees 64 KiB or more
+    /// (FASTBIN_CONSOLIDATION_THRESHOLD); blocks of 128 KiB or more are in no arena (M_MMAP_THRESHOLD).
+    private static let blockSize = 72 << 10
     private static let delay = 1.0
     private static let interval = 5.0
 
@@ -48,6 +58,12 @@ package final class HeapTrimmer: Sendable {
 
     /// How long the longest trim took.
     package var longestSeconds: Double { state.withLock { $0.longestSeconds } }
+
+    /// Keeps a block of the calling thread's arena until the next trim.
+    package func keepBlock() {
+        let block = UnsafeMutableRawPointer.allocate(byteCount: Self.blockSize, alignment: 16)
+        blocks.withLock { $0.append(block) }
+    }
 
     /// `count` bytes that waited to be sent were freed with their connection.
     package func noteFreed(_ count: Int) {
@@ -82,10 +98,18 @@ package final class HeapTrimmer: Sendable {
         trim()
     }
 
+    private func takeBlocks() -> [UnsafeMutableRawPointer] {
+        blocks.withLock { blocks in
+            defer { blocks = [] }
+            return blocks
+        }
+    }
+
     private func trim() {
         state.withLock { $0.isAskedFor = false }
         let start = Deadline.now
         CLinux_give_free_memory_back()
+        for block in takeBlocks() { block.deallocate() }
         let end = Deadline.now
         state.withLock { state in
             state.last = end

@@ -30,6 +30,9 @@ struct LoopTable {
     /// Fewer than this leave little memory to return: less than six megabytes, since a half-open handshake
     /// needs the most.
     static let leastDeparture = 128
+    /// Registrations have become more, by rule 5 of `HeapTrimmer`.
+    private var hasGrown = false
+    static let growthPerBlock = 256
 
     var hasResumed: Bool { !resumed.isEmpty }
     var earliestDeadline: Deadline? { deadlines.earliest }
@@ -39,7 +42,10 @@ struct LoopTable {
         let index = freeIndices.popLast() ?? UInt32(slots.count)
         if index == slots.count { slots.append(Slot()) }
         slots[Int(index)].handler = handler
-        peak = max(peak, registrationCount)
+        if registrationCount > peak {
+            peak = registrationCount
+            if peak % Self.growthPerBlock == 0 { hasGrown = true }
+        }
         return LoopRegistration(index: index, generation: slots[Int(index)].generation)
     }
 
@@ -58,6 +64,12 @@ struct LoopTable {
         guard peak - count >= Self.leastDeparture, count <= peak - peak / 8 else { return false }
         peak = count
         return true
+    }
+
+    /// True, once, when the registrations have become `growthPerBlock` more.
+    mutating func takeGrowth() -> Bool {
+        defer { hasGrown = false }
+        return hasGrown
     }
 
     func handler(of registration: LoopRegistration) -> (any EventHandler)? {

@@ -139,6 +139,11 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    @Test func theFreeEndOfAnArenaIsGivenBack() async throws {
+        let (status, output) = try await run("arena")
+        #expect(status == 0, "\(output)")
+    }
+
     @Test func anEventLoopThatLacksADescriptorFailsAndLeavesNothingBehind() async throws {
         let (status, output) = try await run("loops")
         #expect(status == 0, "\(output)")
