@@ -9,6 +9,17 @@ extension AsyncSocket {
     /// connect the socket again at once: the old connection then delivers nothing but its end, and the new
     /// one nothing before that.
     public func disconnect() {
+        disconnect(abandoning: false)
+    }
+
+    /// Ends the connection as `disconnect()` does, after a deadline, a cancellation, or an error that left the
+    /// program's closure. If bytes wait to be sent, a secure connection sends no close_notify, and the peer
+    /// sees a truncation.
+    func abandon() {
+        disconnect(abandoning: true)
+    }
+
+    private func disconnect(abandoning: Bool) {
         let occupation = state.withLock { $0.occupation }
         switch occupation {
         case .nothing: break
@@ -18,7 +29,7 @@ extension AsyncSocket {
                 record.claims.isDisconnected = true
                 record.claims.closing = []
             }
-            occupation.close()
+            occupation.close(abandoning: abandoning)
         }
     }
 

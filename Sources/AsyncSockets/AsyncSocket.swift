@@ -129,7 +129,7 @@ public final class AsyncSocket: Sendable {
     }
 
     deinit {
-        state.withLock { $0.occupation }.close()
+        state.withLock { $0.occupation }.close(abandoning: true)
     }
 
     // MARK: - The delegate
@@ -277,10 +277,11 @@ extension AsyncSocket.Occupation {
         }
     }
 
-    func close() {
+    func close(abandoning: Bool) {
         switch self {
         case .nothing: break
-        case .connection(let connection): if !connection.isRetired { connection.post(.close([])) }
+        case .connection(let connection):
+            if !connection.isRetired { connection.post(abandoning ? .abandon : .close([])) }
         case .listening(let listener, _): listener.close()
         }
     }

@@ -48,4 +48,30 @@ import Testing
             registrations[index % 1000] = table.insert(Handler())
         }
     }
+
+    /// `HeapTrimmer`, rule 5.
+    @Test func growthIsNotedOnceForEachBlock() {
+        var table = LoopTable()
+        var notes: [Int] = []
+        var registrations: [LoopRegistration] = []
+        func fill(to count: Int) {
+            while registrations.count < count {
+                registrations.append(table.insert(Handler()))
+                if table.takeGrowth() { notes.append(registrations.count) }
+            }
+        }
+        fill(to: 1000)
+        #expect(notes == [256, 512, 768])
+        // The same number again is no growth, except after a departure.
+        for registration in registrations.suffix(100) { _ = table.remove(registration) }
+        registrations.removeLast(100)
+        fill(to: 1000)
+        #expect(notes == [256, 512, 768])
+        for registration in registrations.suffix(800) { _ = table.remove(registration) }
+        registrations.removeLast(800)
+        let haveLeft = table.noteDeparture()
+        #expect(haveLeft)
+        fill(to: 600)
+        #expect(notes == [256, 512, 768, 256, 512])
+    }
 }

@@ -1,0 +1,109 @@
+import AsyncSocketsTesting
+import Foundation
+import SocketTestSupport
+import SocketTestTraits
+import Testing
+
+@testable import AsyncSockets
+
+/// A secure connection that ends before everything is sent. A close_notify would say that nothing is missing
+/// (RFC 8446, 6.1), so only the program's own `disconnect()` sends one.
+@Suite(.timeLimit(.patient)) struct CutWriteTests {
+    enum End: CaseIterable, Sendable {
+        case timeout, timeoutOfDelegate, cancellation, cancelledBody, error, fullQueue, release
+    }
+
+    private struct Stop: Error {}
+
+    /// More than the kernels of both sides take.
+    private static let bytes = Data(count: 64 << 20)
+
+    @Test(arguments: TLSVersion.tested, End.allCases)
+    func thePeerSeesATruncation(version: TLSVersion, end: End) async throws {
+        let recorder = Recorder()
+        let listener = AsyncSocket(recorder, calledOn: .main)
+        try listener.accept(onInterface: "127.0.0.1", port: 0)
+        let atServer = Recorder()
+        let server = try await cut(by: end) { client in
+            try await client.connect(to: "127.0.0.1", port: listener.localPort)
+            let server = try await recorder.accepted()
+            server.changeDelegate(to: atServer)
+            try server.beginTLS(settings: TestCertificates.server())
+            try await client.startTLS(settings: TestCertificates.client().only(version))
+            try await atServer.secured()
+            return server
+        } whenBegun: {
+            $0.readData(toLength: 1, withTimeout: .patient, tag: 1)
+            _ = try await atServer.readData()
+        }
+        server.readData(toLength: Self.bytes.count, withTimeout: .patient, tag: 2)
+        #expect(try await atServer.disconnected()?.code == .truncated)
+    }
+
+    private func cut(
+        by end: End, connect: (AsyncSocket) async throws -> AsyncSocket,
+        whenBegun: @escaping @Sendable (AsyncSocket) async throws -> Void
+    ) async throws -> AsyncSocket {
+        let client = AsyncSocket()
+        let server = try await connect(client)
+        switch end {
+        case .timeout:
+            await #expect(throws: AsyncSocketError.self) { try await client.write(Self.bytes, timeout: .milliseconds(50)) }
+        case .timeoutOfDelegate:
+            let atClient = Recorder()
+            client.changeDelegate(to: atClient)
+            client.write(Self.bytes, withTimeout: 0.05, tag: 1)
+            #expect(try await atClient.disconnected()?.code == .writeTimeout)
+        case .cancellation:
+            let closing = Task {
+                client.write(Self.bytes, tag: 1)
+                try await client.close(timeout: .seconds(3600))
+            }
+            try await whenBegun(server)
+            closing.cancel()
+            await #expect(throws: CancellationError.self) { try await closing.value }
+        case .cancelledBody:
+            let writing = Task { try await client.closing { try await $0.write(Self.bytes) } }
+            try await whenBegun(server)
+            writing.cancel()
+            await #expect(throws: CancellationError.self) { try await writing.value }
+        case .error:
+            await #expect(throws: Stop.self) {
+                try await client.closing {
+                    $0.write(Self.bytes, tag: 1)
+                    try await whenBegun(server)
+                    throw Stop()
+                }
+            }
+        case .fullQueue:
+            client.maximumPendingWriteBytes = .bytes(Self.bytes.count)
+            client.write(Self.bytes, tag: 1)
+            try await whenBegun(server)
+            client.write(Self.bytes, tag: 2)
+        case .release:
+            client.write(Self.bytes, tag: 1)
+            try await whenBegun(server)
+        }
+        return server
+    }
+
+    @Test(arguments: TLSVersion.tested, [false, true])
+    func aShutdownAtItsDeadlineIsATruncation(version: TLSVersion, isQueued: Bool) async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+        let body: @Sendable (AsyncSocket) async throws -> Void = { socket in
+            guard isQueued else { return try await socket.write(Self.bytes) }
+            socket.writeHighWaterMark = Self.bytes.count + 1
+            // It returns while the bytes wait in memory.
+            try await socket.write(Self.bytes)
+            _ = try await socket.read()
+        }
+        try await serving(listener, body) { _ in
+            let client = AsyncSocket()
+            try await client.connect(to: "127.0.0.1", port: listener.localPort, tls: TestCertificates.client().only(version))
+            _ = try await client.read(exactly: 1)
+            await listener.shutdown(within: .zero)
+            let error = await #expect(throws: AsyncSocketError.self) { try await client.read(exactly: 64 << 20) }
+            #expect(error?.code == .truncated)
+        }
+    }
+}
