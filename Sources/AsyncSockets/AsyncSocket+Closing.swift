@@ -9,28 +9,7 @@ extension AsyncSocket {
     /// connect the socket again at once: the old connection then delivers nothing but its end, and the new
     /// one nothing before that.
     public func disconnect() {
-        disconnect(abandoning: false)
-    }
-
-    /// Ends the connection as `disconnect()` does, after a deadline, a cancellation, or an error that left the
-    /// program's closure. If bytes wait to be sent, a secure connection sends no close_notify, and the peer
-    /// sees a truncation.
-    func abandon() {
-        disconnect(abandoning: true)
-    }
-
-    private func disconnect(abandoning: Bool) {
-        let occupation = state.withLock { $0.occupation }
-        switch occupation {
-        case .nothing: break
-        case .listening(let listener, let outlet): if listener.close() { sendEnd(of: listener, outlet) }
-        case .connection(let connection):
-            connection.record.withLock { record in
-                record.claims.isDisconnected = true
-                record.claims.closing = []
-            }
-            occupation.close(abandoning: abandoning)
-        }
+        disconnect([])
     }
 
     /// Ends the connection once the reads queued now are complete. Later reads and writes are dropped.
@@ -63,10 +42,15 @@ extension AsyncSocket {
         connection?.post(.fail(error))
     }
 
-    private func disconnect(_ intent: CloseIntent) {
-        guard let connection else { return }
-        connection.record.withLock { $0.claims.close(intent) }
-        connection.post(.close(intent))
+    func disconnect(_ intent: CloseIntent) {
+        let occupation = state.withLock { $0.occupation }
+        switch occupation {
+        case .nothing: break
+        case .listening(let listener, let outlet): if intent.isAtOnce, listener.close() { sendEnd(of: listener, outlet) }
+        case .connection(let connection):
+            connection.record.withLock { $0.claims.close(intent) }
+            occupation.close(intent)
+        }
     }
 
     /// Closes our side of the connection once the writes that are queued now are complete; reading goes on.

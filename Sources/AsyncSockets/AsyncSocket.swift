@@ -129,7 +129,7 @@ public final class AsyncSocket: Sendable {
     }
 
     deinit {
-        state.withLock { $0.occupation }.close(abandoning: true)
+        state.withLock { $0.occupation }.close(.abandoned)
     }
 
     // MARK: - The delegate
@@ -277,11 +277,10 @@ extension AsyncSocket.Occupation {
         }
     }
 
-    func close(abandoning: Bool) {
+    func close(_ intent: CloseIntent) {
         switch self {
         case .nothing: break
-        case .connection(let connection):
-            if !connection.isRetired { connection.post(abandoning ? .abandon : .close([])) }
+        case .connection(let connection): if !connection.isRetired { connection.post(.close(intent)) }
         case .listening(let listener, _): listener.close()
         }
     }

@@ -20,7 +20,6 @@ enum ConnectionMessage: Sendable {
     case extendWrite(operation: UInt32, seconds: Double)
     indirect case cancel(any AnyObject & Sendable)
     case close(CloseIntent)
-    case abandon
     case closeWriteStream
     case flush
     case configure(SocketConfiguration.Shared)
@@ -40,7 +39,7 @@ enum ConnectionMessage: Sendable {
         case .upgrading(.awaited(let waiter)): waiter.complete(.failure(error))
         case .awaitEnd(let waiter): waiter.complete(.failure(error))
         case .predecessorIsClosed, .predecessorHasEnded, .establishing, .adopt, .events, .upgrading, .extendRead,
-            .extendWrite, .cancel, .close, .abandon, .closeWriteStream, .flush, .configure, .changeDelegateQueue, .fail, .perform, .retire:
+            .extendWrite, .cancel, .close, .closeWriteStream, .flush, .configure, .changeDelegateQueue, .fail, .perform, .retire:
             break
         }
     }

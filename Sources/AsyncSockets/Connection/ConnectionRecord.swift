@@ -52,6 +52,7 @@ struct CallerClaims {
     var isUpgradeClaimed = false
 
     mutating func close(_ intent: CloseIntent) {
+        if intent.isAtOnce { isDisconnected = true }
         closing = isDisconnected ? [] : intent.union(closing ?? [])
     }
 }

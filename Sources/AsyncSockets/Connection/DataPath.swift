@@ -367,11 +367,11 @@ final class DataPath {
     // MARK: - The end
 
     /// Closes the channel, if there is one.
-    func closeChannel(_ error: AsyncSocketError?, isEstablished: Bool, mayCutWrites: Bool, on loop: EventLoop) {
+    func closeChannel(_ error: AsyncSocketError?, isEstablished: Bool, isAbandoned: Bool, on loop: EventLoop) {
         guard let channel = channel.take() else { return }
         guard isEstablished else { return channel.close(.atOnce, on: loop) }
         if channel.hasNews { channel.report(to: &ending) }
-        channel.close(ending.parting(with: error), cutsWrites: mayCutWrites && writes.waitingByteCount > 0, on: loop)
+        channel.close(ending.parting(with: error), cutsWrites: isAbandoned && writes.waitingByteCount > 0, on: loop)
     }
 
     /// Gives up everything that waits: each waiter is refused.

@@ -160,8 +160,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         case .extendRead(let number, let seconds): follow(data.extendRead(number, by: seconds))
         case .extendWrite(let number, let seconds): follow(data.extendWrite(number, by: seconds))
         case .cancel(let waiter): cancel(waiter)
-        case .close(let intent): if intent.isEmpty { close(nil, isProgrammed: true) } else { data.close(intent) }
-        case .abandon: close(nil)
+        case .close(let intent): if intent.isAtOnce { close(nil, isAbandoned: !intent.isEmpty) } else { data.close(intent) }
         case .closeWriteStream: data.closeWriting()
         case .flush: sendWritten()
         case .configure(let configuration): configure(configuration)
@@ -192,7 +191,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         case .perform(let body): AsyncSocket.call(body, with: nil)
         case .retire: retireIfSilent()
         case .connect, .establishing, .events, .read, .write, .startTLS, .requestClient, .upgrading, .extendRead,
-            .extendWrite, .cancel, .close, .abandon, .closeWriteStream, .flush, .configure, .fail:
+            .extendWrite, .cancel, .close, .closeWriteStream, .flush, .configure, .fail:
             message.refuse(phase.endError)
         }
     }
@@ -360,12 +359,9 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     // MARK: - The end
-    /// Ends everything, once: the descriptor, the queues, the buffers, the engine. `didDisconnect` is the
-    /// last event.
-    ///
-    /// - Parameter isProgrammed: The program has called `disconnect()`, which sends close_notify. Any other end
-    ///   leaves it out while bytes wait to be sent: the peer must learn that they are missing.
-    private func close(_ error: AsyncSocketError?, isProgrammed: Bool = false) {
+    /// Ends the descriptor, the queues, the buffers and the engine, once. `didDisconnect` is the last event.
+    /// - Parameter isAbandoned: False after `disconnect()`, which always sends close_notify.
+    private func close(_ error: AsyncSocketError?, isAbandoned: Bool = true) {
         let ended = phase
         guard !ended.isClosed else { return }
         sendWritten()
@@ -379,7 +375,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
             ConnectionObservation.deliverFailure(error, to: configuration.value.observer)
         }
         ended.establishing?.cancel()
-        data.closeChannel(error, isEstablished: ended.isEstablished, mayCutWrites: !isProgrammed, on: loop)
+        data.closeChannel(error, isEstablished: ended.isEstablished, isAbandoned: isAbandoned, on: loop)
         withExtendedLifetime(withdrawn) {}
         if let loss = data.drop(error) { record.withLock { $0.snapshot.loss = CopyOnWrite(loss) } }
         waiters.answerEnd(phase.endError)

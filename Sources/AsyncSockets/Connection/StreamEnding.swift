@@ -263,6 +263,12 @@ struct CloseIntent: OptionSet, Sendable {
     /// Once every queued write is complete.
     static let afterWrites = CloseIntent(rawValue: 1 << 1)
 
+    /// At once, after a deadline, a cancellation or an error that left the program's closure. A secure
+    /// connection then sends no close_notify while bytes wait to be sent: the peer sees a truncation.
+    static let abandoned = CloseIntent(rawValue: 1 << 2)
+
+    var isAtOnce: Bool { isSubset(of: .abandoned) }
+
     /// True when what it waits for is done.
     func isMet(readsDone: Bool, writesDone: Bool) -> Bool {
         (!contains(.afterReads) || readsDone) && (!contains(.afterWrites) || writesDone)

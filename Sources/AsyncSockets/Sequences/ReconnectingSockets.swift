@@ -107,12 +107,12 @@ private final class CurrentSocket {
     /// Returns how long it has lasted; nil when there was none.
     func end() -> Duration? {
         guard let socket else { return nil }
-        socket.abandon()
+        socket.disconnect(.abandoned)
         self.socket = nil
         return start.duration(to: .now)
     }
 
-    deinit { socket?.abandon() }
+    deinit { socket?.disconnect(.abandoned) }
 }
 
 extension OperationLimit {

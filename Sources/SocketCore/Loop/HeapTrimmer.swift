@@ -12,8 +12,8 @@
 //  4. The last connections of a burst may end after the trim, and be too few to ask for another one. A
 //     connection also frees its memory a little later than its registration ends. So each trim that was asked
 //     for is followed by a second one after that pause.
-//  5. malloc_trim does not return the free end of an arena, except that of the main arena, and what it merges
-//     with that end stays too. A large block that is freed there returns it (`heap_trim` in glibc's
+//  5. malloc_trim returns the free end of the main arena alone. In other arenas what it merges with the end
+//     stays too. A large block that is freed there returns it (`heap_trim` in glibc's
 //     arena.c). So a loop whose connections become more keeps a block of its thread's arena here, one for
 //     every `LoopTable.growthPerBlock`, and each trim frees these blocks. The kernel gives such a block no
 //     memory but the page of its header.

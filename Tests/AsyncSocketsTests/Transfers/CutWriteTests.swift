@@ -106,4 +106,23 @@ import Testing
             #expect(error?.code == .truncated)
         }
     }
+
+    /// In mid-write too.
+    @Test(arguments: TLSVersion.tested)
+    func aCloseNotifyOfATaskIsNotCutByAFullSendBuffer(version: TLSVersion) async throws {
+        let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+        let body: @Sendable (AsyncSocket) async throws -> Void = { socket in
+            socket.write(Self.bytes, tag: 1)
+            _ = try await socket.read(exactly: 1)
+            socket.disconnect()
+        }
+        try await serving(listener, body) { _ in
+            let client = AsyncSocket()
+            try await client.connect(to: "127.0.0.1", port: listener.localPort, tls: TestCertificates.client().only(version))
+            _ = try await client.read(exactly: 1)
+            try await client.write("!")
+            let error = await #expect(throws: AsyncSocketError.self) { try await client.read(exactly: Self.bytes.count) }
+            #expect(error?.code == .closedByPeer)
+        }
+    }
 }
