@@ -90,6 +90,7 @@ enum MemoryProbe {
     }
 
     /// Small blocks that a thread frees merge with the free end of its arena, which malloc_trim leaves alone.
+    /// The first trim comes when half of them are free, as in a burst that ends slowly.
     static func trimTheEndOfAnArena() throws {
         let count = 400_000
         let before = try residentBytes()
@@ -101,7 +102,7 @@ enum MemoryProbe {
             }
         }
         Thread {
-            HeapTrimmer.shared.keepBlock()
+            HeapTrimmer.shared.keepBlocks()
             let blocks = UnsafeMutableBufferPointer<UnsafeMutableRawPointer>.allocate(capacity: count)
             // The first round makes what the runtime needs, the second leaves nothing but the blocks.
             for count in [8, count] {
@@ -111,13 +112,15 @@ enum MemoryProbe {
                 }
                 reached.signal()
                 next.wait()
-                for index in 0..<count { blocks[index].deallocate() }
-                reached.signal()
-                next.wait()
+                for part in [0..<count / 2, count / 2..<count] {
+                    for index in part { blocks[index].deallocate() }
+                    reached.signal()
+                    next.wait()
+                }
             }
             blocks.deallocate()
         }.start()
-        for _ in 1...2 {
+        for _ in 1...3 {
             try awaitThread()
             next.signal()
         }
@@ -128,12 +131,35 @@ enum MemoryProbe {
         try awaitThread()
         HeapTrimmer.shared.ask()
         try awaitTrims(1)
+        next.signal()
+        try awaitThread()
+        try awaitTrims(2)
         let after = try residentBytes()
         // The end of a thread frees more blocks.
         next.signal()
         guard after < before + 16 << 20 || isSanitized else {
-            throw ProbeFailure(description: "\(before >> 20) MB before, \(full >> 20) filled, \(after >> 20) after a trim")
+            throw ProbeFailure(description: "\(before >> 20) MB before, \(full >> 20) filled, \(after >> 20) after two trims")
         }
+        try keepBlocksOfALoop()
+    }
+
+    private final class Idler: EventHandler {
+        func handle(_ events: LoopEvents) {}
+    }
+
+    private static func keepBlocksOfALoop() throws {
+        guard HeapTrimmer.shared.blockCount == 0 else { throw ProbeFailure(description: "a block is left after two trims") }
+        let loop = try EventLoop()
+        let registrations = (0..<128).map { _ in loop.register(Idler()) }
+        loop.run {}
+        let start = Deadline.now
+        while HeapTrimmer.shared.blockCount == 0 {
+            guard Deadline.now.seconds(since: start) < .patient else {
+                throw ProbeFailure(description: "the loop keeps no block")
+            }
+            pause()
+        }
+        for registration in registrations { loop.deregister(registration) }
     }
 
     /// Connects, and returns the resident bytes when all are at work; then all are gone.

@@ -12,11 +12,12 @@
 //  4. The last connections of a burst may end after the trim, and be too few to ask for another one. A
 //     connection also frees its memory a little later than its registration ends. So each trim that was asked
 //     for is followed by a second one after that pause.
-//  5. malloc_trim returns the free end of the main arena alone. In other arenas what it merges with the end
-//     stays too. A large block that is freed there returns it (`heap_trim` in glibc's
-//     arena.c). So a loop whose connections become more keeps a block of its thread's arena here, one for
-//     every `LoopTable.growthPerBlock`, and each trim frees these blocks. The kernel gives such a block no
-//     memory but the page of its header.
+//  5. malloc_trim shrinks only the main arena. In other arenas free memory at the end stays, including what
+//     malloc_trim has just merged into it. glibc returns it when it frees a chunk that is 64 KiB long or
+//     longer after merging (`heap_trim` in arena.c), except for M_TRIM_THRESHOLD bytes, which grow with the
+//     largest block that the program has freed. So a loop keeps blocks of its thread's arena here when its
+//     registrations have grown by `LoopTable.leastDeparture`, and when it asks for a trim: one for each of
+//     the two trims, which free them. Nothing is ever written to them.
 //  6. Only free memory is returned. M_ARENA_MAX and its like (mallopt(3)) change the whole program, and are
 //     for the program to set.
 
@@ -37,17 +38,23 @@ package final class HeapTrimmer: Sendable {
         var lastSeconds = 0.0
     }
 
+    /// By rule 5: for the next trim, and for the one after it.
+    private struct Blocks {
+        var next: [UnsafeMutableRawPointer] = []
+        var later: [UnsafeMutableRawPointer] = []
+    }
+
     private let state = Locked(State())
-    /// By rule 5.
-    private let blocks = Locked<[UnsafeMutableRawPointer]>([])
+    private let blocks = Locked(Blocks())
     private let queue = DispatchQueue(label: "AsyncSockets.HeapTrimmer", qos: .utility)
 
     private let freed = Atomic(0)
 
     private static let bytesForTrim = 16 << 20
-    /// glibc merges what is free in an arena, and returns its end, whenever it frees 64 KiB or more
-    /// (FASTBIN_CONSOLIDATION_THRESHOLD); blocks of 128 KiB or more are in no arena (M_MMAP_THRESHOLD).
+    /// More than FASTBIN_CONSOLIDATION_THRESHOLD, and less than M_MMAP_THRESHOLD: longer blocks are in no
+    /// arena.
     private static let blockSize = 72 << 10
+    private static let blockLimit = 256
     private static let delay = 1.0
     private static let interval = 5.0
 
@@ -59,11 +66,20 @@ package final class HeapTrimmer: Sendable {
     /// How long the longest trim took.
     package var longestSeconds: Double { state.withLock { $0.longestSeconds } }
 
-    /// Keeps a block of the calling thread's arena until the next trim.
-    package func keepBlock() {
-        let block = UnsafeMutableRawPointer.allocate(byteCount: Self.blockSize, alignment: 16)
-        blocks.withLock { $0.append(block) }
+    /// The number of blocks that wait for the next trim.
+    package var blockCount: Int { blocks.withLock { $0.next.count } }
+
+    /// Keeps blocks of the calling thread's arena for the next two trims.
+    package func keepBlocks() {
+        guard blockCount < Self.blockLimit else { return }
+        let (first, second) = (Self.block(), Self.block())
+        blocks.withLock { blocks in
+            blocks.next.append(first)
+            blocks.later.append(second)
+        }
     }
+
+    private static func block() -> UnsafeMutableRawPointer { .allocate(byteCount: blockSize, alignment: 16) }
 
     /// `count` bytes that waited to be sent were freed with their connection.
     package func noteFreed(_ count: Int) {
@@ -100,8 +116,8 @@ package final class HeapTrimmer: Sendable {
 
     private func takeBlocks() -> [UnsafeMutableRawPointer] {
         blocks.withLock { blocks in
-            defer { blocks = [] }
-            return blocks
+            defer { blocks = Blocks(next: blocks.later) }
+            return blocks.next
         }
     }
 

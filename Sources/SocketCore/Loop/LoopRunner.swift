@@ -247,12 +247,12 @@ final class LoopRunner: @unchecked Sendable {
         if !jobs.isEmpty { runJobs(&jobsLeft) }
         if !departures.isEmpty { depart() }
         if !waitingForReturn.isEmpty { reportReturn() }
-        let (isServing, isWoken, hasGrown) = state.withLock { state in
+        let (isServing, isWoken, wantsBlocks) = state.withLock { state in
             state.wakefulness.isServing =
                 state.table.hasResumed || !state.arrivals.isEmpty || !jobs.isEmpty || budget.hasWaiting
-            return (state.wakefulness.isServing, state.wakefulness.isWoken, state.table.takeGrowth())
+            return (state.wakefulness.isServing, state.wakefulness.isWoken, state.table.takeWishForBlocks())
         }
-        if hasGrown { HeapTrimmer.shared.keepBlock() }
+        if wantsBlocks { HeapTrimmer.shared.keepBlocks() }
         if hasRunJobs, !isServing, !isWoken {
             hasRunJobs = false
             jobs.dropExecutor()

@@ -30,9 +30,8 @@ struct LoopTable {
     /// Fewer than this leave little memory to return: less than six megabytes, since a half-open handshake
     /// needs the most.
     static let leastDeparture = 128
-    /// Registrations have become more, by rule 5 of `HeapTrimmer`.
-    private var hasGrown = false
-    static let growthPerBlock = 256
+    /// Whether the loop is to keep blocks (`HeapTrimmer`, rule 5).
+    private var wantsBlocks = false
 
     var hasResumed: Bool { !resumed.isEmpty }
     var earliestDeadline: Deadline? { deadlines.earliest }
@@ -44,7 +43,7 @@ struct LoopTable {
         slots[Int(index)].handler = handler
         if registrationCount > peak {
             peak = registrationCount
-            if peak % Self.growthPerBlock == 0 { hasGrown = true }
+            if peak % Self.leastDeparture == 0 { wantsBlocks = true }
         }
         return LoopRegistration(index: index, generation: slots[Int(index)].generation)
     }
@@ -63,13 +62,14 @@ struct LoopTable {
         let count = registrationCount
         guard peak - count >= Self.leastDeparture, count <= peak - peak / 8 else { return false }
         peak = count
+        wantsBlocks = true
         return true
     }
 
-    /// True, once, when the registrations have become `growthPerBlock` more.
-    mutating func takeGrowth() -> Bool {
-        defer { hasGrown = false }
-        return hasGrown
+    /// True, once, after a growth of `leastDeparture` and after a departure that was noted.
+    mutating func takeWishForBlocks() -> Bool {
+        defer { wantsBlocks = false }
+        return wantsBlocks
     }
 
     func handler(of registration: LoopRegistration) -> (any EventHandler)? {

@@ -50,28 +50,30 @@ import Testing
     }
 
     /// `HeapTrimmer`, rule 5.
-    @Test func growthIsNotedOnceForEachBlock() {
+    @Test func blocksAreWantedOnceForEachGrowthAndEachDeparture() {
         var table = LoopTable()
         var notes: [Int] = []
         var registrations: [LoopRegistration] = []
         func fill(to count: Int) {
             while registrations.count < count {
                 registrations.append(table.insert(Handler()))
-                if table.takeGrowth() { notes.append(registrations.count) }
+                if table.takeWishForBlocks() { notes.append(registrations.count) }
             }
         }
-        fill(to: 1000)
-        #expect(notes == [256, 512, 768])
+        fill(to: 400)
+        #expect(notes == [128, 256, 384])
         // The same number again is no growth, except after a departure.
         for registration in registrations.suffix(100) { _ = table.remove(registration) }
         registrations.removeLast(100)
-        fill(to: 1000)
-        #expect(notes == [256, 512, 768])
-        for registration in registrations.suffix(800) { _ = table.remove(registration) }
-        registrations.removeLast(800)
+        fill(to: 400)
+        #expect(notes == [128, 256, 384])
+        for registration in registrations.suffix(300) { _ = table.remove(registration) }
+        registrations.removeLast(300)
         let haveLeft = table.noteDeparture()
+        let wants = (table.takeWishForBlocks(), table.takeWishForBlocks())
         #expect(haveLeft)
-        fill(to: 600)
-        #expect(notes == [256, 512, 768, 256, 512])
+        #expect(wants == (true, false))
+        fill(to: 200)
+        #expect(notes == [128, 256, 384, 128])
     }
 }
