@@ -3,7 +3,8 @@ internal import SocketBuffers
 extension AsyncSocket {
     /// Ends the connection, the attempt to connect, or the listener, at once.
     ///
-    /// It drops the queued reads and writes; a secure connection sends close_notify.
+    /// It drops the queued reads and writes; a secure connection sends close_notify, so the peer
+    /// takes the bytes already sent for all of them.
     /// `socketDidDisconnect(_:withError:)` follows, without an error; tasks that wait get an
     /// `AsyncSocketError` with the code `.closed`. On a socket that is not in use it does nothing. You may
     /// connect the socket again at once: the old connection then delivers nothing but its end, and the new

@@ -5,11 +5,13 @@ extension AsyncSocket {
     /// Closes the connection in order: once the writes that were asked for are complete.
     ///
     /// Returns when the connection has ended. The peer gets a FIN and, on a secure connection, a close_notify
-    /// before it. Reads that wait throw `.closed`. A cancelled task closes at once.
-    /// It does nothing on a socket that is not in use, and closes one that is still connecting at once.
-    /// With a `writeHighWaterMark`, bytes may wait whose `write` has returned.
+    /// before it. Reads that wait throw `.closed`. When the task is cancelled, the connection closes
+    /// immediately, without a close_notify if bytes wait to be sent. It does nothing on a socket that is not
+    /// in use, and closes one that is still connecting at once. With a `writeHighWaterMark`, bytes may wait
+    /// whose `write` has returned.
     ///
-    /// - Parameter timeout: How long the writes may take; then the connection closes at once, and they fail.
+    /// - Parameter timeout: How long the writes may take. After that they fail, and the connection closes as
+    ///   if the task had been cancelled.
     /// - Throws: Why bytes were given up that had been written: `.writeTimeout` after `timeout`, the error of
     ///   the connection, or `CancellationError` when the task is cancelled.
     public nonisolated(nonsending) func close(timeout: Duration = .seconds(30)) async throws {

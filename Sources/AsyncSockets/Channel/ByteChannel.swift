@@ -359,12 +359,12 @@ final class ByteChannel {
 
     /// Closes the descriptor, at once or by a lingering close.
     ///
-    /// - Parameter cutsWrites: Bytes that were written are not sent. A close_notify would say that nothing is
+    /// - Parameter cutsWrites: Whether queued bytes are dropped. A close_notify would say that nothing is
     ///   missing (RFC 8446, 6.1).
     func close(_ parting: StreamEnding.Parting, cutsWrites: Bool = false, on loop: EventLoop) {
         let engine: TLSEngine? = if case .tls(let engine) = layer { engine } else { nil }
         if case .lent(let work) = layer { work.cancel() }
-        if parting != .reset, !cutsWrites, let engine {
+        if parting != .reset, let engine, !cutsWrites || engine.owesCloseNotify {
             engine.shutdown()
             send(engine.output)
         }

@@ -52,8 +52,9 @@ struct CallerClaims {
     var isUpgradeClaimed = false
 
     mutating func close(_ intent: CloseIntent) {
-        if intent.isAtOnce { isDisconnected = true }
-        closing = isDisconnected ? [] : intent.union(closing ?? [])
+        guard !isDisconnected else { return }
+        isDisconnected = intent.isAtOnce
+        closing = isDisconnected ? intent : intent.union(closing ?? [])
     }
 }
 

@@ -311,7 +311,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         if !isOver { follow(data.settle()) }
     }
 
-    private func follow(_ fate: DataPath.Fate) { if case .ends(let error) = fate { close(error) } }
+    private func follow(_ fate: DataPath.Fate) { if case .ends(let error) = fate { close(error, isAbandoned: error != nil) } }
 
     /// Goes on towards TLS; true when that has changed what can be done.
     private func advanceUpgrade() -> Bool {
@@ -360,7 +360,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     // MARK: - The end
     /// Ends the descriptor, the queues, the buffers and the engine, once. `didDisconnect` is the last event.
-    /// - Parameter isAbandoned: False after `disconnect()`, which always sends close_notify.
+    /// - Parameter isAbandoned: Whether the program did not end the connection, and misses its queued bytes.
     private func close(_ error: AsyncSocketError?, isAbandoned: Bool = true) {
         let ended = phase
         guard !ended.isClosed else { return }

@@ -160,7 +160,7 @@ extension Preparation {
         _ accepted: AcceptedConnection, _ socket: AsyncSocket?, _ error: any Error,
         _ onError: (@Sendable (any Error, AsyncSocket) -> Void)?
     ) {
-        socket?.disconnect()
+        socket?.disconnect(.abandoned)
         report(error, of: accepted.peer, in: .handshake, socket, onError)
         if socket == nil, let error = error as? AsyncSocketError { accepted.deliver(.failed(error)) }
     }

@@ -51,7 +51,7 @@ public struct ReconnectingSockets: AsyncSequence, Sendable {
                     current.begin(socket)
                     return socket
                 } catch {
-                    socket.disconnect()
+                    socket.disconnect(.abandoned)
                     try OperationLimit(nil).check(.connect)
                     if let error = error as? ProgramError { throw error.thrown }
                     guard let failure = error as? AsyncSocketError, !failure.isForGood else { throw error }

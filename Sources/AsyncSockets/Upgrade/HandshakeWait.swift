@@ -97,7 +97,7 @@ struct AwaitedHandshake {
             connection?.post(.upgrading($0))
         }
         if let session { return session }
-        socket.disconnect()
+        socket.disconnect(.abandoned)
         throw AsyncSocketError.badConfiguration(operation.rawValue, "the handshake ended without a session")
     }
 }

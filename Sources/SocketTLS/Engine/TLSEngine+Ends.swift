@@ -45,6 +45,12 @@ extension TLSEngine {
         course.fail(TLSError(.closedDuringHandshake, "This side ended the TLS handshake before it was complete."))
     }
 
+    /// Whether the peer's close_notify must be followed by one of this side, which drops what it was writing
+    /// (RFC 5246, 7.2.1). TLS 1.3 has no such rule.
+    package var owesCloseNotify: Bool {
+        SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0 && SSL_version(ssl) < TLS1_3_VERSION
+    }
+
     /// Refuses a peer where OpenSSL does not fail: on a server, and on a client that resumes a session.
     func refusePeer() -> TLSError {
         sendRefusal()

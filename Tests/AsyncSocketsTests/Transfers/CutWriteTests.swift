@@ -48,7 +48,10 @@ import Testing
         let server = try await connect(client)
         switch end {
         case .timeout:
-            await #expect(throws: AsyncSocketError.self) { try await client.write(Self.bytes, timeout: .milliseconds(50)) }
+            let error = await #expect(throws: AsyncSocketError.self) {
+                try await client.closing { try await $0.write(Self.bytes, timeout: .milliseconds(50)) }
+            }
+            #expect(error?.code == .writeTimeout)
         case .timeoutOfDelegate:
             let atClient = Recorder()
             client.changeDelegate(to: atClient)
@@ -77,9 +80,12 @@ import Testing
             }
         case .fullQueue:
             client.maximumPendingWriteBytes = .bytes(Self.bytes.count)
+            let atClient = Recorder()
+            client.changeDelegate(to: atClient)
             client.write(Self.bytes, tag: 1)
             try await whenBegun(server)
             client.write(Self.bytes, tag: 2)
+            #expect(try await atClient.disconnected()?.code == .writeQueueFull)
         case .release:
             client.write(Self.bytes, tag: 1)
             try await whenBegun(server)
@@ -107,22 +113,61 @@ import Testing
         }
     }
 
-    /// In mid-write too.
+    /// Also in mid-write.
     @Test(arguments: TLSVersion.tested)
     func aCloseNotifyOfATaskIsNotCutByAFullSendBuffer(version: TLSVersion) async throws {
         let listener = try SocketListener(port: 0, interface: "127.0.0.1", tls: TestCertificates.server())
+        let hasEnded = AsyncStream<Void>.makeStream()
         let body: @Sendable (AsyncSocket) async throws -> Void = { socket in
             socket.write(Self.bytes, tag: 1)
             _ = try await socket.read(exactly: 1)
             socket.disconnect()
+            hasEnded.continuation.finish()
         }
         try await serving(listener, body) { _ in
             let client = AsyncSocket()
             try await client.connect(to: "127.0.0.1", port: listener.localPort, tls: TestCertificates.client().only(version))
             _ = try await client.read(exactly: 1)
             try await client.write("!")
-            let error = await #expect(throws: AsyncSocketError.self) { try await client.read(exactly: Self.bytes.count) }
-            #expect(error?.code == .closedByPeer)
+            for await _ in hasEnded.stream {}
+            let rest = try await client.readToEnd(maxLength: .bytes(Self.bytes.count))
+            #expect(rest.count < Self.bytes.count - 1)
         }
+    }
+
+    /// `disconnectAfterReading()` drops queued writes, as `disconnect()` does.
+    @Test(arguments: TLSVersion.tested)
+    func anEndAfterReadsIsThePrograms(version: TLSVersion) async throws {
+        let link = try await Link.make()
+        try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
+        link.client.readData(toLength: 1, withTimeout: .patient, tag: 1)
+        link.client.write(Self.bytes, tag: 2)
+        link.client.disconnectAfterReading()
+        link.server.readData(toLength: 1, withTimeout: .patient, tag: 3)
+        _ = try await link.atServer.readData()
+        link.server.write(Data("!"), tag: 4)
+        #expect(try await link.atServer.wrote() == 4)
+        _ = try await link.atClient.readData()
+        #expect(try await link.atClient.disconnected() == nil)
+        link.server.readData(toLength: Self.bytes.count, withTimeout: .patient, tag: 5)
+        #expect(try await link.atServer.disconnected()?.code == .closedByPeer)
+    }
+
+    /// RFC 5246, 7.2.1: the pending writes are dropped, and a close_notify is the answer. With TLS 1.3 the
+    /// peer may still want them, and sees that they are missing.
+    @Test(arguments: TLSVersion.tested)
+    func aCloseNotifyInMidWriteIsAnswered(version: TLSVersion) async throws {
+        let link = try await Link.make()
+        try await link.secure(client: TestCertificates.client().only(version), server: TestCertificates.server())
+        link.server.autoDisconnectOnClosedReadStream = false
+        link.client.write(Self.bytes, tag: 1)
+        link.server.readData(toLength: 1, withTimeout: .patient, tag: 2)
+        _ = try await link.atServer.readData()
+        link.client.readData(tag: 3)
+        link.server.closeWriteStream()
+        #expect(try await link.atClient.disconnected()?.code == .closedByPeer)
+        link.server.readData(toLength: Self.bytes.count, withTimeout: .patient, tag: 4)
+        let code = try await link.atServer.disconnected()?.code
+        #expect(code == (version == .tls12 ? .closedByPeer : .truncated))
     }
 }
