@@ -52,19 +52,35 @@ enum EstablishingNews: Sendable {
 }
 
 /// The connection as its parts see it: inside its turn, except for `post(_:)`.
-protocol PartOwner: AnyObject, Sendable {
+protocol PartOwner: UpgradeOwner, AnyObject, Sendable {
     /// Anywhere: has the connection receive a message.
     func post(_ message: ConnectionMessage)
     /// Has the loop watch the connection's descriptor.
     func watch(_ descriptor: SocketDescriptor) throws(SystemError)
-    /// Logs what happened, at the level `debug`, and never what was read or written.
-    func note(_ message: String, _ details: @autoclosure () -> [String: String])
     /// Events for the delegate.
     var events: EventOutbox<DelegateEvent> { get }
     /// The facts for callers.
     var record: Locked<ConnectionRecord> { get }
-    /// The way to the observer; nil when there is none.
-    var observation: ConnectionObservation? { get }
+}
+
+extension PartOwner {
+    var newsSender: @Sendable (UpgradeNews) -> Void {
+        { [weak self] in self?.post(.upgrading($0)) }
+    }
+
+    func publish(_ session: CopyOnWrite<TLSSession>?, _ exporter: KeyExporter) {
+        record.withLock { record in
+            record.snapshot.isSecure = true
+            record.snapshot.session = session
+            record.snapshot.exporter = exporter
+        }
+    }
+
+    func deliverSecured() { events.append(.didSecure) }
+
+    func deliver(_ trust: PeerTrust, _ decide: @escaping @Sendable (Bool) -> Void) {
+        events.append(.didReceiveTrust(trust, answer: decide))
+    }
 }
 
 extension Completion {

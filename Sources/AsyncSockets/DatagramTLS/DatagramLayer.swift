@@ -34,6 +34,11 @@ final class DatagramLayer {
 
     deinit { bufferRest.end() }
 
+    static var leastDatagramSize: Int { DTLSEngine.leastSize }
+
+    /// How many records counted for something.
+    var acceptedRecordCount: Int { engine.acceptedRecordCount }
+
     /// It goes on, and has nothing of its own to send.
     var isQuiet: Bool { end == nil && !engine.hasOutput }
 
@@ -148,6 +153,16 @@ final class DatagramLayer {
     func noteLimit() {
         guard engine.isEstablished else { return }
         counts.secureSendLimit.store(engine.maximumMessageSize, ordering: .relaxed)
+    }
+}
+
+extension DatagramLayer: UpgradeTransport {
+    func decideTrust(_ accepted: Bool, refusal: TrustRefusal) { engine.decideTrust(accepted, refusal: refusal) }
+    func takeBack(_ work: HandshakeWork) { engine.takeBack(work) }
+
+    func refuse(_ work: HandshakeWork) {
+        engine.refuse(work)
+        flush()
     }
 }
 

@@ -8,15 +8,14 @@
 //     peer.
 //  4. A task gives what comes before its upgrade as long as the handshake. A delegate's upgrade waits for it
 //     without a limit, as `beginTLS` does.
-//  5. Functions of the program, and what takes long, run elsewhere. Their answer is a message.
 
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 internal import Synchronization
 
-/// The upgrade of a UDP socket to DTLS: how far it is, its clocks, its waiters and its questions. Confined to
-/// the turn; a socket in plaintext has none.
+/// The upgrade of a UDP socket to DTLS: what comes before the handshake, and how its messages move. `Upgrade`
+/// has the rest. Confined to the turn; a socket in plaintext has none.
 final class DatagramUpgrade {
     /// The parts of its socket that it needs.
     struct Surroundings {
@@ -27,30 +26,26 @@ final class DatagramUpgrade {
         let post: @Sendable (DatagramMessage) -> Void
     }
 
-    @exclusivity(unchecked) private var state: TLSUpgrade
-    @exclusivity(unchecked) private var clock: PhaseClock?
-    @exclusivity(unchecked) private var waiters = UpgradeWaiters()
+    private let upgrade: Upgrade
     @exclusivity(unchecked) private(set) var layer: DatagramLayer?
     /// A step that another thread does.
     private var lentWork: HandshakeWork?
     private let around: Surroundings
-    private var settings: TLSSettingValues
+    private var peer: SocketAddress?
 
     /// How many datagrams of a handshake a turn takes.
     private static let datagramsPerTurn = 64
 
     init(_ request: TLSRequest, _ around: Surroundings) {
-        state = .queuedTLS(request, drained: [])
-        settings = request.settings
+        upgrade = Upgrade(request)
         self.around = around
-        waiters.add(request.waiter, decidesTrust: request.waiterDecidesTrust)
-        clock = state.taskTimeout.map { PhaseClock(.earlierDatagrams, seconds: $0) }
+        upgrade.clock = upgrade.state.taskTimeout.map { PhaseClock(.earlierDatagrams, seconds: $0) }
     }
 
     /// The handshake is complete. Kept beside the state, which each turn would have to take apart.
     @exclusivity(unchecked) private(set) var isSecure = false
     /// The role in a handshake that was refused before it began.
-    var refusedRole: TLSRole? { state.refusedRole }
+    var refusedRole: TLSRole? { upgrade.state.refusedRole }
 
     // MARK: - Going on
 
@@ -64,8 +59,11 @@ final class DatagramUpgrade {
         _ channel: DatagramChannel, _ peer: InternetAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput,
         _ output: DatagramOutput
     ) -> AsyncSocketError? {
-        if case .queuedTLS = state, let error = beginIfDrained(channel, configuration, input, output) { return error }
-        if case .handshaking = state, let error = shakeHands(channel, peer, input, output) { return error }
+        if case .queuedTLS = upgrade.state {
+            self.peer = peer.socketAddress
+            if let error = beginIfDrained(channel, configuration, input, output) { return error }
+        }
+        if case .handshaking = upgrade.state, let error = shakeHands(channel, peer, input, output) { return error }
         if let end = layer?.end, input.isDrained { return end }
         layer?.flush()
         noteDrops()
@@ -83,7 +81,7 @@ final class DatagramUpgrade {
         var drained: TLSUpgrade.DrainedQueues = []
         if input.isAtStartTLS { drained.insert(.startingReadTLS) }
         if output.isAtStartTLS { drained.insert(.startingWriteTLS) }
-        guard !drained.isEmpty, let request = state.note(drained) else { return nil }
+        guard !drained.isEmpty, let request = upgrade.state.note(drained) else { return nil }
         do throws(TLSError) {
             let size = configuration.maximumDatagramSize
             let engine = try DTLSEngine(
@@ -100,10 +98,8 @@ final class DatagramUpgrade {
         } catch {
             return AsyncSocketError(error, operation: "startDTLS")
         }
-        state.begin()
-        around.journal.handshake?.beginHandshake(as: settings.role)
-        clock = PhaseClock(
-            .handshake(thenTrust: settings.trustTimeout.inSeconds), seconds: settings.handshakeTimeout.inSeconds)
+        upgrade.state.begin()
+        upgrade.beginHandshake(request.settings, self)
         return nil
     }
 
@@ -112,8 +108,8 @@ final class DatagramUpgrade {
         _ channel: DatagramChannel, _ peer: InternetAddress, _ input: DatagramInput, _ output: DatagramOutput
     ) -> AsyncSocketError? {
         guard let layer else { return nil }
-        let recordLimit = layer.engine.acceptedRecordCount + DatagramInput.recordsPerTurn
-        for _ in 0..<Self.datagramsPerTurn where layer.engine.acceptedRecordCount < recordLimit {
+        let recordLimit = layer.acceptedRecordCount + DatagramInput.recordsPerTurn
+        for _ in 0..<Self.datagramsPerTurn where layer.acceptedRecordCount < recordLimit {
             let answer = layer.engine.handshake()
             layer.flush()
             switch answer {
@@ -121,14 +117,14 @@ final class DatagramUpgrade {
                 guard let received = channel.next() else { return nil }
                 if received.sender == peer { layer.receive(received) }
             case .awaitingTrust(let trust):
-                ask(trust)
+                upgrade.ask(trust, upgrade.state.awaitTrust(), self)
                 return nil
             case .awaitingWork(let work):
                 lentWork = work
-                return perform(work)
+                return upgrade.perform(work, layer, self)
             case .complete:
                 channel.noteSecured()
-                didSecure(layer, peer, input, output)
+                didSecure(layer, input, output)
                 return nil
             case .failed(let error): return AsyncSocketError(error, operation: "startDTLS")
             }
@@ -137,64 +133,19 @@ final class DatagramUpgrade {
         return nil
     }
 
-    private func didSecure(_ layer: DatagramLayer, _ peer: InternetAddress, _ input: DatagramInput, _ output: DatagramOutput) {
-        state.succeed()
-        isSecure = state.isSecure
-        clock = nil
-        let session = layer.engine.session
-        let security = DatagramSecurity(session: session.map(LatestSession.share), exporter: layer.engine.exporter)
-        around.record.withLock { $0.security = security }
+    private func didSecure(_ layer: DatagramLayer, _ input: DatagramInput, _ output: DatagramOutput) {
+        upgrade.state.succeed()
+        isSecure = upgrade.state.isSecure
         layer.noteLimit()
-        around.journal.note(
-            "DTLS established",
-            ["version": session?.protocolVersion.description ?? "", "cipherSuite": session?.cipherSuite ?? ""],
-            peer: peer.socketAddress)
-        if let session { around.journal.handshake?.succeed(session) }
         input.removeStartTLS()
         output.removeStartTLS()
-        if !waiters.answer(.secured(security.session)) { around.outbox.append(.didSecure) }
-    }
-
-    // MARK: - Questions
-
-    private func ask(_ trust: PeerTrust) {
-        let number = state.awaitTrust()
-        clock = clock?.pauseForTrust()
-        around.journal.handshake?.beginDecision()
-        if waiters.answer(.asksTrust(trust, number)) { return }
-        around.outbox.append(.didReceiveTrust(trust) { [post = around.post] in post(.upgrading(.verdict($0, of: number))) })
+        upgrade.secure(layer.engine.session, layer.engine.exporter, self)
     }
 
     /// News from elsewhere.
     func receive(_ news: UpgradeNews) {
-        switch news {
-        case .verdict(let accepted, let question): decide(accepted, of: question)
-        case .awaited(let waiter): waiters.add(waiter, decidesTrust: true)
-        case .worked(let work):
-            lentWork = nil
-            layer?.engine.takeBack(work)
-        case .chosen, .sendTickets: break
-        }
-    }
-
-    /// A verdict. A second one, or one that comes too late, finds its question answered.
-    private func decide(_ accepted: Bool, of question: TrustQuestionNumber, refusal: TrustRefusal = .rejected) {
-        guard state.question == question, let layer else { return }
-        layer.engine.decideTrust(accepted, refusal: refusal)
-        state.resume()
-        clock = clock?.resumeHandshake()
-        around.journal.handshake?.endDecision()
-    }
-
-    private func perform(_ work: HandshakeWork) -> AsyncSocketError? {
-        let isAccepted = HandshakeWorkers.shared.perform(work.key, isCancelled: { work.isCancelled }) { [post = around.post] in
-            work.perform()
-            post(.upgrading(.worked(work)))
-        }
-        if isAccepted { return nil }
-        layer?.engine.refuse(work)
-        layer?.flush()
-        return .tooManyHandshakes
+        if case .worked = news { lentWork = nil }
+        upgrade.receive(news, over: layer, self)
     }
 
     // MARK: - The end
@@ -208,40 +159,56 @@ final class DatagramUpgrade {
             if isSecure { layer.engine.shutdown() } else { layer.engine.abandonHandshake() }
             layer.flush()
         }
-        waiters.refuseAll(error)
+        upgrade.refuseAll(error)
     }
 
     /// Takes a waiter out, to be answered with an error; nil when it does not wait here.
-    func remove(_ waiter: AnyObject) -> ((any Error) -> Void)? { waiters.remove(waiter) }
+    func remove(_ waiter: AnyObject) -> ((any Error) -> Void)? { upgrade.remove(waiter) }
 
     // MARK: - Time
 
     var deadline: Deadline? {
-        if let layer, isSecure, waiters.isEmpty { return layer.restDeadline.isNever ? nil : layer.restDeadline }
-        let own = waiters.deadline(with: clock)
+        if let layer, isSecure, !upgrade.hasDeadline { return layer.restDeadline.isNever ? nil : layer.restDeadline }
+        let own = upgrade.deadline
         guard let seconds = layer?.engine.secondsToTimeout else { return own }
         return .earlier(own, Deadline(after: seconds))
     }
 
     /// A waiter whose time has come, and its answer.
-    func lateWaiter(at now: Deadline) -> (waiter: AnyObject, error: any Error)? { waiters.late(at: now) }
+    func lateWaiter(at now: Deadline) -> (waiter: AnyObject, error: any Error)? { upgrade.lateWaiter(at: now) }
 
     /// The error ends the socket.
     func expire(at now: Deadline) -> AsyncSocketError? {
         if let error = layer?.engine.handleTimeout() { return AsyncSocketError(error, operation: "startDTLS") }
         layer?.flush()
         layer?.expire(at: now)
-        guard let clock, let deadline = clock.deadline, deadline <= now else { return nil }
-        switch clock.limit {
-        case .earlierDatagrams: return .stuckBeforeDTLS(seconds: clock.seconds)
-        case .handshake:
-            return .timeout(.handshakeTimeout, "startDTLS", seconds: clock.seconds)
-        case .trust:
-            // No verdict came in time: that is a no.
-            if let question = state.question { decide(false, of: question, refusal: .timedOut) }
-        case .earlierWrites: break
+        switch upgrade.expire(at: now, in: "startDTLS", layer, self) {
+        case .nothing: return nil
+        case .handshake(let error): return error
+        case .beforeHandshake(let late): return .stuckBeforeDTLS(seconds: late.seconds)
         }
-        return nil
+    }
+}
+
+extension DatagramUpgrade: UpgradeOwner {
+    var observation: ConnectionObservation? { around.journal.handshake }
+
+    var newsSender: @Sendable (UpgradeNews) -> Void {
+        { [post = around.post] in post(.upgrading($0)) }
+    }
+
+    func note(_ message: String, _ details: @autoclosure () -> [String: String]) {
+        around.journal.note(message, details(), peer: peer)
+    }
+
+    func publish(_ session: CopyOnWrite<TLSSession>?, _ exporter: KeyExporter) {
+        around.record.withLock { $0.security = DatagramSecurity(session: session, exporter: exporter) }
+    }
+
+    func deliverSecured() { around.outbox.append(.didSecure) }
+
+    func deliver(_ trust: PeerTrust, _ decide: @escaping @Sendable (Bool) -> Void) {
+        around.outbox.append(.didReceiveTrust(trust, answer: decide))
     }
 }
 

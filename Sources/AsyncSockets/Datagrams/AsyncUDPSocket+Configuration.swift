@@ -79,7 +79,7 @@ extension AsyncUDPSocket {
     /// come. A message of the program is not cut: see `maximumSendSize`.
     public var maximumDatagramSize: Int? {
         get { configuration.maximumDatagramSize }
-        set { configure { $0.maximumDatagramSize = newValue.map { max(DTLSEngine.leastSize, min($0, 65_507)) } } }
+        set { configure { $0.maximumDatagramSize = newValue.map { max(DatagramLayer.leastDatagramSize, min($0, 65_507)) } } }
     }
 
     /// The logger of the socket. It logs binding, connecting, reports of losses and the end at the level

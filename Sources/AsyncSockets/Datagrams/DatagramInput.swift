@@ -152,7 +152,7 @@ final class DatagramInput {
         return wantsDatagram
     }
 
-    private var recordCount: Int { layer?.engine.acceptedRecordCount ?? 0 }
+    private var recordCount: Int { layer?.acceptedRecordCount ?? 0 }
 
     private var wantsDatagram: Bool {
         if isBetweenFilters { return false }

@@ -1,0 +1,172 @@
+internal import SocketBuffers
+internal import SocketCore
+internal import SocketTLS
+
+/// The upgrade of a connection, and a server's request for its client's certificate after it.
+extension Upgrade {
+    /// The outcome of a step.
+    enum Outcome {
+        /// Nothing can be done until something else happens.
+        case waits
+        /// Bytes may move now: exchange them, and go on.
+        case moved
+        /// Go on in another turn.
+        case more
+        case fails(AsyncSocketError)
+    }
+
+    // MARK: - Beginnings
+
+    /// Begins an upgrade behind all that is queued now.
+    static func begin(_ request: TLSRequest, _ upgrade: inout Upgrade?, _ data: DataPath) -> DataPath.Fate {
+        guard !data.isClosing, upgrade == nil else {
+            request.waiter?.complete(.failure(AsyncSocketError.closing("startTLS")))
+            return .goesOn
+        }
+        if request.waitsForNoTask, data.reads.hasWaiter {
+            // The read would wait for bytes, and TLS for the read. Bytes that follow must not leave in
+            // plaintext.
+            request.waiter?.complete(.failure(AsyncSocketError.readIsWaiting))
+            return .ends(.readIsWaiting)
+        }
+        data.appendStartTLS()
+        upgrade = Upgrade(request)
+        return .goesOn
+    }
+
+    /// Asks a client for its certificate. A failure here leaves the connection as it was.
+    ///
+    /// - Parameter upgrade: nil: the connection is in plaintext.
+    static func begin(
+        _ request: ClientCertificateRequest, after upgrade: Upgrade?, _ data: DataPath, _ owner: some PartOwner
+    ) {
+        do throws(AsyncSocketError) {
+            guard !data.isClosing, !data.writes.isClosing else { throw .closing(requestName) }
+            guard let upgrade, upgrade.state.isSecure, let channel = data.channel else {
+                throw .badConfiguration(requestName, "the connection is not secure: wait for the end of the handshake")
+            }
+            guard data.ending.readEnd == nil else { throw .closedByPeer }
+            let timeouts = try channel.requestClientCertificate(request)
+            upgrade.waiters.add(request.waiter, decidesTrust: request.waiterDecidesTrust)
+            upgrade.state.authenticate()
+            upgrade.clock = PhaseClock(.handshake(thenTrust: timeouts.trust), seconds: timeouts.handshake)
+            owner.note("client certificate requested", [:])
+        } catch {
+            if let waiter = request.waiter {
+                waiter.complete(.failure(error))
+            } else {
+                owner.events.append(.didRequestClientCertificate(.failure(error)))
+            }
+        }
+        data.needsPump = true
+    }
+
+    private static var requestName: String { OperationKind.requestClientCertificate.rawValue }
+
+    // MARK: - Going on
+
+    /// Goes on towards TLS, or with a request.
+    func advance(_ data: DataPath, _ owner: some PartOwner) -> Outcome {
+        guard let channel = data.channel else { return .waits }
+        switch state.advance(over: channel, data.reads, data.writes) {
+        case .waiting: return .waits
+        case .waitsForWrites(let seconds):
+            clock = clock ?? PhaseClock(.earlierWrites(data.writes.position), seconds: seconds)
+            return .waits
+        case .more: return .more
+        case .failed(let error): return .fails(error)
+        case .began(let settings, let earlyByteCount):
+            data.secure(earlyByteCount: earlyByteCount)
+            beginHandshake(settings, owner)
+        case .asksSettings(let question):
+            ask(question, owner)
+            return .waits
+        case .asksWork(let work): return perform(work, data, owner).map { .fails($0) } ?? .waits
+        case .asks(let trust, let number): ask(trust, number, owner)
+        case .secured(let session, let exporter):
+            if channel.hasTickets { owner.post(.upgrading(.sendTickets)) }
+            secure(session, exporter, owner)
+        case .authenticated(let session): didAuthenticate(session, owner)
+        case .unanswered(let error): return giveUpRequest(error, channel, owner)
+        }
+        return .moved
+    }
+
+    /// News from elsewhere.
+    func receive(_ news: UpgradeNews, _ data: DataPath, _ owner: some PartOwner) {
+        receive(news, over: data, owner)
+        switch news {
+        case .chosen(let choice):
+            data.channel?.choose(choice)
+            data.needsPump = true
+        case .sendTickets: data.channel?.sendTickets()
+        case .verdict, .awaited, .worked: break
+        }
+    }
+
+    /// The client has answered, and what it has shown is accepted.
+    private func didAuthenticate(_ session: TLSSession, _ owner: some PartOwner) {
+        clock = nil
+        let shared = LatestSession.share(session)
+        owner.record.withLock { $0.snapshot.session = shared }
+        owner.note("client certificate received", ["certificates": "\(session.peerCertificates.count)"])
+        if !waiters.answer(.secured(shared)) { owner.events.append(.didRequestClientCertificate(.success(session))) }
+    }
+
+    /// A request that will have no answer ends.
+    ///
+    /// With a client that has failed to prove who it is, the connection ends at once, and what it has sent
+    /// before its answer counts for nothing. Where only the client's side has ended, ours may go on.
+    private func giveUpRequest(_ error: AsyncSocketError, _ channel: ByteChannel, _ owner: some PartOwner) -> Outcome {
+        clock = nil
+        state.succeed()
+        let isAnswered = !waiters.isEmpty
+        waiters.refuseAll(error)
+        if channel.hasFailed { return .fails(error) }
+        if !isAnswered { owner.events.append(.didRequestClientCertificate(.failure(error))) }
+        return .waits
+    }
+
+    func expire(at now: Deadline, _ data: DataPath, _ owner: some PartOwner) -> DataPath.Fate {
+        switch expire(at: now, in: state.operation.rawValue, data, owner) {
+        case .nothing: return .goesOn
+        case .handshake(let error):
+            data.channel?.abandonHandshake()
+            return .ends(error)
+        case .beforeHandshake(let late):
+            let position = data.writes.position
+            // At the marker it waits for a read.
+            if data.writes.packets.isAtStartTLS {
+                clock = nil
+            } else if case .earlierWrites(position) = late.limit {
+                return .ends(.stuckBeforeTLS(seconds: late.seconds))
+            } else {
+                clock = PhaseClock(.earlierWrites(position), seconds: late.seconds)
+            }
+            return .goesOn
+        }
+    }
+}
+
+extension DataPath: UpgradeTransport {
+    func decideTrust(_ accepted: Bool, refusal: TrustRefusal) {
+        channel?.decideTrust(accepted, refusal: refusal)
+        needsPump = true
+    }
+
+    func takeBack(_ work: HandshakeWork) {
+        channel?.takeBack(work)
+        needsPump = true
+    }
+
+    func refuse(_ work: HandshakeWork) {
+        channel?.refuse(work)
+    }
+}
+
+extension AsyncSocketError {
+    fileprivate static var readIsWaiting: AsyncSocketError {
+        .badConfiguration(
+            "startTLS", "a read is waiting, and its bytes could come before or after the upgrade: let it finish first")
+    }
+}
