@@ -25,7 +25,7 @@ extension GCDAsyncUdpSocket {
     // MARK: - The core
 
     static func makeCore(
-        _ events: DatagramEvents, _ delegateQueue: DispatchQueue?, _ socketQueue: DispatchQueue?
+        _ events: CoreEvents<GCDAsyncUdpSocket>, _ delegateQueue: DispatchQueue?, _ socketQueue: DispatchQueue?
     ) -> AsyncUDPSocket {
         guard let delegateQueue else {
             return AsyncUDPSocket(inlineDelegate: nil as SilentDatagramDelegate?, socketQueue: socketQueue)

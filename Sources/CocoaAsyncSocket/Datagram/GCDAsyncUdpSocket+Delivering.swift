@@ -5,40 +5,45 @@ internal import AsyncSockets
 internal import Foundation
 internal import SocketBuffers
 
-extension GCDAsyncUdpSocket: DatagramEventReceiver {
-    /// The delegate, if there is a queue to call it on.
-    private var listener: (any GCDAsyncUdpSocketDelegate)? {
-        audience.withLock { $0.queue == nil ? nil : $0.delegate }
+extension CoreEvents: AsyncUDPSocketDelegate where Owner == GCDAsyncUdpSocket {
+    func udpSocket(_ socket: AsyncUDPSocket, didConnectToAddress address: SocketAddress) {
+        owner.map { $0.listener?.udpSocket($0, didConnectToAddress: address.data) }
     }
 
-    func didConnect(to address: SocketAddress) {
-        listener?.udpSocket(self, didConnectToAddress: address.data)
+    func udpSocket(_ socket: AsyncUDPSocket, didNotConnect error: AsyncSocketError) {
+        owner.map { $0.listener?.udpSocket($0, didNotConnect: error.asDatagramError) }
     }
 
-    func didNotConnect(_ error: AsyncSocketError) {
-        listener?.udpSocket(self, didNotConnect: error.asDatagramError)
+    func udpSocket(_ socket: AsyncUDPSocket, didSendDataWithTag tag: Int) {
+        owner.map { $0.listener?.udpSocket($0, didSendDataWithTag: tag) }
     }
 
-    func didSend(tag: Int) {
-        listener?.udpSocket(self, didSendDataWithTag: tag)
-    }
-
-    func didNotSend(tag: Int, _ error: AsyncSocketError) {
+    func udpSocket(_ socket: AsyncUDPSocket, didNotSendDataWithTag tag: Int, dueToError error: AsyncSocketError) {
         // The original drops what waits when the socket is closed.
         guard error.code != .closed else { return }
-        listener?.udpSocket(self, didNotSendDataWithTag: tag, dueToError: error.asDatagramError)
+        owner.map { $0.listener?.udpSocket($0, didNotSendDataWithTag: tag, dueToError: error.asDatagramError) }
     }
 
-    func didReceive(_ datagram: Datagram, context: AnyObject?) {
-        let limit = facts.withLock { $0.limit(of: datagram) }
+    func udpSocket(_ socket: AsyncUDPSocket, didReceive datagram: Datagram, withFilterContext context: (any Sendable)?) {
+        guard let owner else { return }
+        let limit = owner.facts.withLock { $0.limit(of: datagram) }
         let data = datagram.data.count > limit ? Data(datagram.data.prefix(limit)) : datagram.data
-        listener?.udpSocket(self, didReceive: data, fromAddress: datagram.sender.data, withFilterContext: context)
+        let context = (context as? FilterContext)?.object
+        owner.listener?.udpSocket(owner, didReceive: data, fromAddress: datagram.sender.data, withFilterContext: context)
     }
 
-    func didClose(_ socket: AsyncUDPSocket, _ error: AsyncSocketError?) {
-        let retired = facts.withLock { $0.noteEnd(of: socket) }
+    func udpSocketDidClose(_ socket: AsyncUDPSocket, withError error: AsyncSocketError?) {
+        guard let owner else { return }
+        let retired = owner.facts.withLock { $0.noteEnd(of: socket) }
         withExtendedLifetime(retired) {
-            listener?.udpSocketDidClose(self, withError: error.map(\.asDatagramError))
+            owner.listener?.udpSocketDidClose(owner, withError: error.map(\.asDatagramError))
         }
+    }
+}
+
+extension GCDAsyncUdpSocket {
+    /// The delegate, if there is a queue to call it on.
+    fileprivate var listener: (any GCDAsyncUdpSocketDelegate)? {
+        audience.withLock { $0.queue == nil ? nil : $0.delegate }
     }
 }

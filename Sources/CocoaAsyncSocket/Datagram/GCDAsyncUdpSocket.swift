@@ -55,7 +55,7 @@ open class GCDAsyncUdpSocket: NSObject {
 
     let audience = Locked(Audience())
     let facts: Locked<DatagramFacts>
-    let events = DatagramEvents()
+    let events = CoreEvents<GCDAsyncUdpSocket>()
     let marks: SocketQueueMarks
     let socketQueue: DispatchQueue?
 
@@ -72,7 +72,7 @@ open class GCDAsyncUdpSocket: NSObject {
         facts = Locked(DatagramFacts(core: Self.makeCore(events, dq, sq)))
         super.init()
         audience.withLock { ($0.delegate, $0.queue) = (aDelegate, dq) }
-        events.receiver = self
+        events.owner = self
     }
 
     // MARK: - The delegate

@@ -9,7 +9,9 @@ extension GCDAsyncSocket {
     static var pendingWriteLimit: ByteLimit { .mebibytes(1024) }
 
     /// A core that calls `events` on the delegate queue, or nothing without one.
-    static func makeCore(_ events: SocketEvents, _ delegateQueue: DispatchQueue?, _ socketQueue: DispatchQueue?) -> AsyncSocket {
+    static func makeCore(
+        _ events: CoreEvents<GCDAsyncSocket>, _ delegateQueue: DispatchQueue?, _ socketQueue: DispatchQueue?
+    ) -> AsyncSocket {
         guard let delegateQueue else {
             return AsyncSocket(inlineDelegate: nil as SilentDelegate?, socketQueue: socketQueue)
         }

@@ -5,84 +5,107 @@ internal import AsyncSockets
 internal import Foundation
 internal import SocketBuffers
 
-extension GCDAsyncSocket: SocketEventReceiver {
-    /// The delegate, if there is a queue to call it on.
-    private var listener: (any GCDAsyncSocketDelegate)? {
-        facts.withLock { $0.delegateQueue == nil ? nil : $0.delegate }
-    }
-
+extension CoreEvents: AsyncSocketDelegate where Owner == GCDAsyncSocket {
     // MARK: - Beginnings
 
-    func queueForConnection(from address: SocketAddress) -> DispatchQueue? {
-        listener?.newSocketQueueForConnection(fromAddress: address.data, on: self)
+    func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue? {
+        nextQueue = owner.flatMap { $0.listener?.newSocketQueueForConnection(fromAddress: address.data, on: $0) }
+        return nextQueue
     }
 
-    func didAccept(_ socket: AsyncSocket, on socketQueue: DispatchQueue?) {
+    func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {
+        defer { nextQueue = nil }
         // Without a delegate the core closes the connection, since nothing keeps it (D16).
-        guard let listener else { return }
-        let child = makeChild(socketQueue: socketQueue)
-        child.takeOver(socket)
-        listener.socket(self, didAcceptNewSocket: child)
+        guard let owner, let listener = owner.listener else { return }
+        let child = owner.makeChild(socketQueue: nextQueue)
+        child.takeOver(newSocket)
+        listener.socket(owner, didAcceptNewSocket: child)
     }
 
-    func didConnect(toHost host: String, port: UInt16) {
-        listener?.socket(self, didConnectToHost: host, port: port)
+    func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {
+        owner.map { $0.listener?.socket($0, didConnectToHost: host, port: port) }
     }
 
-    func didConnect(toPath path: String) {
-        listener?.socket(self, didConnectTo: URL(fileURLWithPath: path))
+    func socket(_ socket: AsyncSocket, didConnectToPath path: String) {
+        owner.map { $0.listener?.socket($0, didConnectTo: URL(fileURLWithPath: path)) }
     }
 
     // MARK: - Reading and writing
 
-    func didRead(_ data: Data, ticket: Int) {
+    /// - Parameter ticket: Of the read in the owner's `ReadLedger`.
+    func socket(_ socket: AsyncSocket, didRead data: Data, withTag ticket: Int) {
         // Nil: a read of an earlier connection.
-        guard let read = reads.take(ticket) else { return }
+        guard let owner, let read = owner.reads.take(ticket) else { return }
         read.store(data)
-        listener?.socket(self, didRead: data, withTag: read.tag)
+        owner.listener?.socket(owner, didRead: data, withTag: read.tag)
     }
 
-    func didReadPart(_ count: Int, ticket: Int) {
-        guard let tag = reads.tag(of: ticket) else { return }
-        listener?.socket(self, didReadPartialDataOfLength: UInt(count), tag: tag)
+    func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag ticket: Int) {
+        guard let owner, let tag = owner.reads.tag(of: ticket) else { return }
+        owner.listener?.socket(owner, didReadPartialDataOfLength: UInt(partialLength), tag: tag)
     }
 
-    func didNotRead(ticket: Int) {
+    func socket(
+        _ socket: AsyncSocket, didNotReadDataWithTag ticket: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError
+    ) {
         // The original has no callback for a read that the peer's end makes impossible (D18).
-        _ = reads.take(ticket)
+        _ = owner?.reads.take(ticket)
     }
 
-    func didWrite(tag: Int) {
-        listener?.socket(self, didWriteDataWithTag: tag)
+    func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int) {
+        owner.map { $0.listener?.socket($0, didWriteDataWithTag: tag) }
     }
 
-    func didWritePart(_ count: Int, tag: Int) {
-        listener?.socket(self, didWritePartialDataOfLength: UInt(count), tag: tag)
+    func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int) {
+        owner.map { $0.listener?.socket($0, didWritePartialDataOfLength: UInt(partialLength), tag: tag) }
     }
 
-    func extraTime(forRead ticket: Int, elapsed: TimeInterval, bytesDone: Int) -> TimeInterval {
-        guard let tag = reads.tag(of: ticket) else { return 0 }
-        return listener?.socket(self, shouldTimeoutReadWithTag: tag, elapsed: elapsed, bytesDone: UInt(bytesDone)) ?? 0
+    func socket(
+        _ socket: AsyncSocket, shouldTimeoutReadWithTag ticket: Int, elapsed: TimeInterval, bytesDone length: Int
+    ) -> TimeInterval {
+        guard let owner, let tag = owner.reads.tag(of: ticket) else { return 0 }
+        return owner.listener?.socket(owner, shouldTimeoutReadWithTag: tag, elapsed: elapsed, bytesDone: UInt(length)) ?? 0
     }
 
-    func extraTime(forWrite tag: Int, elapsed: TimeInterval, bytesDone: Int) -> TimeInterval {
-        listener?.socket(self, shouldTimeoutWriteWithTag: tag, elapsed: elapsed, bytesDone: UInt(bytesDone)) ?? 0
+    func socket(
+        _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
+    ) -> TimeInterval {
+        guard let owner else { return 0 }
+        return owner.listener?.socket(owner, shouldTimeoutWriteWithTag: tag, elapsed: elapsed, bytesDone: UInt(length)) ?? 0
     }
 
-    func didCloseReadStream() {
-        listener?.socketDidCloseReadStream(self)
+    func socketDidCloseReadStream(_ socket: AsyncSocket) {
+        owner.map { $0.listener?.socketDidCloseReadStream($0) }
     }
 
     // MARK: - TLS
 
-    func didSecure() {
-        listener?.socketDidSecure(self)
+    func socketDidSecure(_ socket: AsyncSocket) {
+        owner.map { $0.listener?.socketDidSecure($0) }
     }
 
-    func didReceive(_ trust: PeerTrust, answer: @escaping @Sendable (Bool) -> Void) {
-        guard let listener else { return answer(false) }
-        let evaluation = facts.withLock { $0.trust }
-        listener.socket(self, didReceive: SecTrust(trust.chain, evaluation), completionHandler: answer)
+    func socket(
+        _ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void
+    ) {
+        guard let owner, let listener = owner.listener else { return completionHandler(false) }
+        let evaluation = owner.facts.withLock { $0.trust }
+        listener.socket(owner, didReceive: SecTrust(trust.chain, evaluation), completionHandler: completionHandler)
+    }
+
+    // MARK: - The end
+
+    func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?) {
+        guard let owner else { return }
+        let epoch = owner.reads.epoch
+        if owner.core.isDisconnected { owner.reads.end(at: epoch) }
+        owner.listener?.socketDidDisconnect(owner, withError: error.map(\.asStreamError))
+    }
+}
+
+extension GCDAsyncSocket {
+    /// The delegate, if there is a queue to call it on.
+    fileprivate var listener: (any GCDAsyncSocketDelegate)? {
+        facts.withLock { $0.delegateQueue == nil ? nil : $0.delegate }
     }
 
     /// Asks the delegate's asynchronous method. On Apple platforms too it runs outside of the delegate queue.
@@ -91,13 +114,5 @@ extension GCDAsyncSocket: SocketEventReceiver {
     ) {
         nonisolated(unsafe) let (judge, socket) = (delegate, self)
         Task { answer(await judge.socket(socket, didReceive: trust)) }
-    }
-
-    // MARK: - The end
-
-    func didDisconnect(_ error: AsyncSocketError?) {
-        let epoch = reads.epoch
-        if core.isDisconnected { reads.end(at: epoch) }
-        listener?.socketDidDisconnect(self, withError: error.map(\.asStreamError))
     }
 }

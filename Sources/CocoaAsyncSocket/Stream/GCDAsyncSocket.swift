@@ -96,7 +96,7 @@ open class GCDAsyncSocket: NSObject {
     }
 
     let facts = Locked(Facts())
-    let events = SocketEvents()
+    let events = CoreEvents<GCDAsyncSocket>()
     let reads = ReadLedger()
     let marks: SocketQueueMarks
     /// Replaced only before anyone else knows this socket, when it takes over a connection.
@@ -119,7 +119,7 @@ open class GCDAsyncSocket: NSObject {
         core = Self.makeCore(events, dq, sq)
         super.init()
         facts.withLock { ($0.delegate, $0.delegateQueue) = (aDelegate, dq) }
-        events.receiver = self
+        events.owner = self
         core.maximumPendingWriteBytes = Self.pendingWriteLimit
     }
 
