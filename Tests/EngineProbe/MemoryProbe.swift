@@ -90,7 +90,7 @@ enum MemoryProbe {
     }
 
     /// Small blocks that a thread frees merge with the free end of its arena, which malloc_trim leaves alone.
-    /// The first trim comes when half of them are free, as in a burst that ends slowly.
+    /// The first trim happens when half of them are free, as in a burst that drains slowly.
     static func trimTheEndOfAnArena() throws {
         let count = 400_000
         let before = try residentBytes()
@@ -104,7 +104,7 @@ enum MemoryProbe {
         Thread {
             HeapTrimmer.shared.keepBlocks()
             let blocks = UnsafeMutableBufferPointer<UnsafeMutableRawPointer>.allocate(capacity: count)
-            // The first round makes what the runtime needs, the second leaves nothing but the blocks.
+            // In the first round the runtime allocates its metadata; the second allocates only blocks.
             for count in [8, count] {
                 for index in 0..<count {
                     blocks[index] = .allocate(byteCount: 96, alignment: 16)

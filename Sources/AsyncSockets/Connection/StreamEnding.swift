@@ -263,8 +263,8 @@ struct CloseIntent: OptionSet, Sendable {
     /// Once every queued write is complete.
     static let afterWrites = CloseIntent(rawValue: 1 << 1)
 
-    /// At once, and not because the program called `disconnect()`. If queued bytes are dropped, a secure
-    /// connection sends no close_notify, and the peer sees a truncation.
+    /// Immediately, although the program did not call `disconnect()`. If queued bytes are dropped, a secure
+    /// connection sends no close_notify, and the peer detects a truncation.
     static let abandoned = CloseIntent(rawValue: 1 << 2)
 
     var isAtOnce: Bool { isSubset(of: .abandoned) }

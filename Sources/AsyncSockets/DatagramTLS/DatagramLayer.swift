@@ -36,7 +36,7 @@ final class DatagramLayer {
 
     static var leastDatagramSize: Int { DTLSEngine.leastSize }
 
-    /// How many records counted for something.
+    /// The number of authentic records.
     var acceptedRecordCount: Int { engine.acceptedRecordCount }
 
     /// It goes on, and has nothing of its own to send.

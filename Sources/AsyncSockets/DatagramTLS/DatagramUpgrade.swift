@@ -14,8 +14,8 @@ internal import SocketCore
 internal import SocketTLS
 internal import Synchronization
 
-/// The upgrade of a UDP socket to DTLS: what comes before the handshake, and how its messages move. `Upgrade`
-/// has the rest. Confined to the turn; a socket in plaintext has none.
+/// The upgrade of a UDP socket to DTLS: the preparation of the handshake and the transport of its messages.
+/// `Upgrade` has the rest. Confined to the turn; a plaintext socket has none.
 final class DatagramUpgrade {
     /// The parts of its socket that it needs.
     struct Surroundings {

@@ -6,11 +6,11 @@ internal import SocketTLS
 extension Upgrade {
     /// The outcome of a step.
     enum Outcome {
-        /// Nothing can be done until something else happens.
+        /// No progress is possible until another event.
         case waits
-        /// Bytes may move now: exchange them, and go on.
+        /// Bytes may move now: exchange them, and advance again.
         case moved
-        /// Go on in another turn.
+        /// Advance again in another turn.
         case more
         case fails(AsyncSocketError)
     }
@@ -24,7 +24,7 @@ extension Upgrade {
             return .goesOn
         }
         if request.waitsForNoTask, data.reads.hasWaiter {
-            // The read would wait for bytes, and TLS for the read. Bytes that follow must not leave in
+            // The read would wait for bytes, and TLS for the read. Later writes must not be sent in
             // plaintext.
             request.waiter?.complete(.failure(AsyncSocketError.readIsWaiting))
             return .ends(.readIsWaiting)
@@ -34,7 +34,7 @@ extension Upgrade {
         return .goesOn
     }
 
-    /// Asks a client for its certificate. A failure here leaves the connection as it was.
+    /// Requests a certificate from a client. A failure here does not change the connection.
     ///
     /// - Parameter upgrade: nil: the connection is in plaintext.
     static func begin(
@@ -65,7 +65,7 @@ extension Upgrade {
 
     // MARK: - Going on
 
-    /// Goes on towards TLS, or with a request.
+    /// Advances the handshake or a request for a certificate.
     func advance(_ data: DataPath, _ owner: some PartOwner) -> Outcome {
         guard let channel = data.channel else { return .waits }
         switch state.advance(over: channel, data.reads, data.writes) {
@@ -104,7 +104,7 @@ extension Upgrade {
         }
     }
 
-    /// The client has answered, and what it has shown is accepted.
+    /// The client's certificate has been accepted.
     private func didAuthenticate(_ session: TLSSession, _ owner: some PartOwner) {
         clock = nil
         let shared = LatestSession.share(session)
@@ -113,10 +113,11 @@ extension Upgrade {
         if !waiters.answer(.secured(shared)) { owner.events.append(.didRequestClientCertificate(.success(session))) }
     }
 
-    /// A request that will have no answer ends.
+    /// Gives up a request that the client cannot answer any more.
     ///
-    /// With a client that has failed to prove who it is, the connection ends at once, and what it has sent
-    /// before its answer counts for nothing. Where only the client's side has ended, ours may go on.
+    /// If the client failed to prove its identity, the connection closes immediately, and bytes received
+    /// before the failure are discarded. If only the client's direction is closed, this side may continue to
+    /// write.
     private func giveUpRequest(_ error: AsyncSocketError, _ channel: ByteChannel, _ owner: some PartOwner) -> Outcome {
         clock = nil
         state.succeed()

@@ -1,18 +1,18 @@
 // Rules of performing an upgrade:
-//  1. `TLSUpgrade` decides; this does it: with a clock, for those who wait, and towards the delegate and the
-//     observer.
-//  2. It is the same for streams (`Upgrade+Streams`) and for datagrams (`DatagramUpgrade`), which differ in
-//     what comes before the handshake and in how its messages move.
-//  3. An error that ends the socket is returned, and the socket closes.
-//  4. One waiter waits at a time: a socket is upgraded once, and a request is refused while another one is
-//     outstanding.
-//  5. Functions of a server's program, and what takes long, run elsewhere. Their answer is a message.
+//  1. `TLSUpgrade` holds the state and decides. `Upgrade` acts on the decision: it keeps the clock and the
+//     waiters, and informs the delegate and the observer.
+//  2. Streams (`Upgrade+Streams`) and datagrams (`DatagramUpgrade`) share it. They differ in the preparation
+//     of the handshake and in the transport of its messages.
+//  3. A fatal error is returned to the socket, which then closes.
+//  4. There is one waiter at a time: a socket is upgraded once, and a second request for a certificate is
+//     refused while the first is outstanding.
+//  5. Closures of a server's program and long computations run elsewhere. Their result arrives as a message.
 
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// The engine of an upgrade, with what moves its messages.
+/// A TLS engine and the channel of its messages.
 protocol UpgradeTransport: AnyObject {
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal)
     /// A step of the handshake, done by another thread, is complete.
@@ -21,26 +21,26 @@ protocol UpgradeTransport: AnyObject {
     func refuse(_ work: HandshakeWork)
 }
 
-/// The socket that is upgraded, as its upgrade sees it: inside its turn.
+/// The socket that is being upgraded. Its upgrade uses it inside the socket's turn.
 protocol UpgradeOwner {
-    /// The way to the observer; nil when there is none.
+    /// The observer's view of the connection; nil without an observer.
     var observation: ConnectionObservation? { get }
-    /// Sends news to the upgrade, from any thread. It does not keep the socket alive.
+    /// Posts news to the upgrade from any thread, without keeping the socket alive.
     var newsSender: @Sendable (UpgradeNews) -> Void { get }
     /// Logs what happened.
     func note(_ message: String, _ details: @autoclosure () -> [String: String])
-    /// Makes the result of a handshake visible to callers.
+    /// Publishes the result of a handshake to callers.
     func publish(_ session: CopyOnWrite<TLSSession>?, _ exporter: KeyExporter)
-    /// The delegate learns that the socket is secure.
+    /// Reports to the delegate that the socket is secure.
     func deliverSecured()
-    /// The delegate decides about the peer's certificate.
+    /// Requests the delegate's decision about the peer's certificate.
     func deliver(_ trust: PeerTrust, _ decide: @escaping @Sendable (Bool) -> Void)
 }
 
-/// The upgrade of a connection or of a UDP socket, from the call on: how far it is, its clock, the task that
-/// waits for it, and the questions that it asks.
+/// The upgrade of a connection or of a UDP socket: its state, its clock, its waiters and its questions to the
+/// program.
 ///
-/// Confined to the turn of its socket. One in plaintext has none, and pays for a look at a reference.
+/// Confined to the turn of its socket. A plaintext socket has none, at the cost of one test of a reference.
 final class Upgrade {
     @exclusivity(unchecked) var state: TLSUpgrade
     @exclusivity(unchecked) var clock: PhaseClock?
@@ -75,7 +75,7 @@ final class Upgrade {
         if !waiters.answer(.secured(shared)) { owner.deliverSecured() }
     }
 
-    /// Has work of the handshake done by another thread. The error ends the socket.
+    /// Lends a step of the handshake to another thread. The socket closes with the error, if there is one.
     func perform(_ work: HandshakeWork, _ transport: some UpgradeTransport, _ owner: some UpgradeOwner) -> AsyncSocketError? {
         let send = owner.newsSender
         let isAccepted = HandshakeWorkers.shared.perform(work.key, isCancelled: { work.isCancelled }) {
@@ -89,7 +89,7 @@ final class Upgrade {
 
     // MARK: - Questions
 
-    /// Asks who decides about the peer's certificate.
+    /// Requests a decision about the peer's certificate.
     func ask(_ trust: PeerTrust, _ number: TrustQuestionNumber, _ owner: some UpgradeOwner) {
         clock = clock?.pauseForTrust()
         owner.observation?.beginDecision()
@@ -97,7 +97,7 @@ final class Upgrade {
         owner.deliver(trust) { [send = owner.newsSender] in send(.verdict($0, of: number)) }
     }
 
-    /// A verdict. A second one, or one that comes too late, finds its question answered.
+    /// Applies a verdict, unless its question was decided before.
     private func decide(
         _ accepted: Bool, of question: TrustQuestionNumber, refusal: TrustRefusal = .rejected,
         _ transport: some UpgradeTransport, _ owner: some UpgradeOwner
@@ -109,7 +109,7 @@ final class Upgrade {
         owner.observation?.endDecision()
     }
 
-    /// Asks a function of the server's program, off the loop: for settings, or about early data.
+    /// Runs a closure of the server's program off the loop: for settings, or about early data.
     func ask(_ question: TLSServerQuestion, _ owner: some UpgradeOwner) {
         responder = Task.detached { [send = owner.newsSender] in
             let choice = await question.answer()
@@ -137,7 +137,7 @@ final class Upgrade {
         waiters.refuseAll(error)
     }
 
-    /// Takes one out, to be answered with an error; nil when it does not wait here.
+    /// Removes a waiter, and returns a closure that completes it with an error; nil if it is not here.
     func remove(_ waiter: AnyObject) -> ((any Error) -> Void)? { waiters.remove(waiter) }
 
     // MARK: - Time
@@ -146,13 +146,13 @@ final class Upgrade {
 
     var deadline: Deadline? { waiters.deadline(with: clock) }
 
-    /// A waiter whose time has come, and its answer.
+    /// A waiter whose deadline has passed, and its error.
     func lateWaiter(at now: Deadline) -> (waiter: AnyObject, error: any Error)? { waiters.late(at: now) }
 
-    /// What the end of a clock means.
+    /// The meaning of a clock that has run out.
     enum Expiry {
         case nothing
-        /// What the upgrade waits for has taken so long.
+        /// Earlier writes or datagrams have taken too long.
         case beforeHandshake(PhaseClock)
         case handshake(AsyncSocketError)
     }
@@ -165,7 +165,7 @@ final class Upgrade {
         case .earlierWrites, .earlierDatagrams: return .beforeHandshake(clock)
         case .handshake: return .handshake(.timeout(.handshakeTimeout, operation, seconds: clock.seconds))
         case .trust:
-            // No verdict came in time: that is a no.
+            // A missing verdict is a refusal.
             if let question = state.question, let transport {
                 decide(false, of: question, refusal: .timedOut, transport, owner)
             } else {

@@ -45,8 +45,8 @@ extension TLSEngine {
         course.fail(TLSError(.closedDuringHandshake, "This side ended the TLS handshake before it was complete."))
     }
 
-    /// Whether the peer's close_notify must be followed by one of this side, which drops what it was writing
-    /// (RFC 5246, 7.2.1). TLS 1.3 has no such rule.
+    /// Whether this side must answer the peer's close_notify with its own and discard pending writes (RFC
+    /// 5246, 7.2.1). TLS 1.3 does not require that.
     package var owesCloseNotify: Bool {
         SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0 && SSL_version(ssl) < TLS1_3_VERSION
     }

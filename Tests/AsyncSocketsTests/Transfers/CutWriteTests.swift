@@ -6,7 +6,7 @@ import Testing
 
 @testable import AsyncSockets
 
-/// A secure connection that ends before everything is sent. A close_notify would say that nothing is missing
+/// Secure connections that close with unsent bytes. A close_notify would claim that the data is complete
 /// (RFC 8446, 6.1), so only the program's own `disconnect()` sends one.
 @Suite(.timeLimit(.patient)) struct CutWriteTests {
     enum End: CaseIterable, Sendable {
