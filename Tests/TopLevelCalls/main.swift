@@ -79,4 +79,6 @@ await listener.shutdown()
 
 let peers = try DatagramListener(port: 7)
 try await peers.run { _ in }
+try await peers.run(untilSignals: [SIGTERM]) { _ in }
+try await peers.reloadTLS(from: []) { try .server(identity: TLSIdentity(pem: "")) }
 await peers.shutdown()

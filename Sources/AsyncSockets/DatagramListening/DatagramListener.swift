@@ -84,7 +84,8 @@ public final class DatagramListener: Sendable {
         guard maximumPeers >= 1 else {
             throw .badParameter("bind", "maximumPeers must be at least 1, and is \(maximumPeers)")
         }
-        let preparation = try PeerPreparation(model: model, dtls: dtls, trust: trust, idleTimeout: idleTimeout)
+        let preparation = PeerPreparation(
+            model: model, tls: try ListenerTLS(dtls, over: .datagrams, trust: trust), idleTimeout: idleTimeout)
         let loop = try model.chooseLoop("bind")
         let reception = Reception<PeerArrival>(loop: loop, quota: AcceptQuota(loop: loop))
         let configuration = model.configuration

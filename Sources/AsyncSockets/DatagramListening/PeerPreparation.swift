@@ -19,26 +19,12 @@ struct PeerArrival: Sendable {
 final class PeerPreparation: Sendable {
     /// Every socket gets its configuration and logger. It is never in use itself.
     let model: AsyncUDPSocket
-    private let dtls: TLSServerSettings?
-    /// A task that looks at `dtls` itself would keep a copy of the settings until it ends.
-    private let isSecure: Bool
-    private let trust: (@Sendable (PeerTrust) async throws -> Bool)?
+    let tls: ListenerTLS
     private let idleTimeout: Duration?
     private let failures = FailureLog()
 
-    init(
-        model: AsyncUDPSocket, dtls: TLSServerSettings?, trust: (@Sendable (PeerTrust) async throws -> Bool)?,
-        idleTimeout: Duration?
-    ) throws(AsyncSocketError) {
-        if let dtls {
-            guard trust != nil || dtls.trustEvaluation == .builtIn else {
-                throw .badConfiguration(
-                    "bind", "the settings leave the certificates of clients to the program to decide about: pass trust")
-            }
-            try AsyncSocketError.check(dtls.values, over: .datagrams)
-        }
-        (self.model, self.dtls, self.trust, self.idleTimeout) = (model, dtls, trust, idleTimeout)
-        isSecure = dtls != nil
+    init(model: AsyncUDPSocket, tls: ListenerTLS, idleTimeout: Duration?) {
+        (self.model, self.tls, self.idleTimeout) = (model, tls, idleTimeout)
     }
 
     /// On the loop: the socket of a new peer.
@@ -55,10 +41,10 @@ final class PeerPreparation: Sendable {
     func makeReady(
         _ arrival: PeerArrival, _ onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?
     ) async -> Bool {
-        guard isSecure else { return true }
+        guard tls.isUsed else { return true }
         do {
             let handshake = try askForDTLS(on: arrival.socket)
-            _ = try await handshake?.session(trust)
+            _ = try await handshake?.session(tls.trust)
             return true
         } catch {
             arrival.socket.close()
@@ -69,8 +55,8 @@ final class PeerPreparation: Sendable {
 
     @inline(never)
     private func askForDTLS(on socket: AsyncUDPSocket) throws -> AwaitedDatagramHandshake? {
-        guard let dtls else { return nil }
-        return try socket.askForDTLS(dtls, hasTrust: trust != nil)
+        guard let settings = tls.current else { return nil }
+        return try socket.askForDTLS(settings, hasTrust: tls.trust != nil)
     }
 
     /// A peer has ended with an error, unless it was the listener that has ended it.

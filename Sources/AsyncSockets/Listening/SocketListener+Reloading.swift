@@ -1,5 +1,3 @@
-internal import Logging
-internal import SocketCore
 internal import SocketTLS
 
 extension SocketListener {
@@ -13,7 +11,7 @@ extension SocketListener {
     /// - Throws: `.tls` or `.badParameter` for unusable settings, and the old ones stay; `.badConfiguration`
     ///   when the listener was made without `tls`, or nothing decides about certificates.
     public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
-        try preparation.replaceTLS(settings)
+        try preparation.tls.replace(settings)
     }
 
     /// Watches files, and replaces the TLS settings when one of them changes: `replaceTLS(_:)`.
@@ -43,26 +41,10 @@ extension SocketListener {
         from files: [String], every interval: Duration = .seconds(5), onError: (@Sendable (any Error) -> Void)? = nil,
         _ makeSettings: @Sendable () throws -> TLSServerSettings
     ) async throws {
-        var known: [FileStamp]?
-        var hasFailed = false
-        while isListening {
-            let current = files.map { FileStamp(path: $0) }
-            if current != known || hasFailed {
-                do {
-                    try replaceTLS(makeSettings())
-                    hasFailed = false
-                    logger.info("TLS settings replaced")
-                } catch {
-                    // The same failure is told once.
-                    if current != known {
-                        logger.error("TLS settings not replaced", metadata: ["error": "\(error)"])
-                        onError?(error)
-                    }
-                    hasFailed = true
-                }
-            }
-            known = current
-            try await reception.pass(max(interval, .milliseconds(1)))
-        }
+        try await reload(from: files, every: interval, onError: onError, makeSettings)
     }
+}
+
+extension SocketListener: ServingListener {
+    func pass(_ interval: Duration) async throws { try await reception.pass(interval) }
 }

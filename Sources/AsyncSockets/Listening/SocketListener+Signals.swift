@@ -1,7 +1,3 @@
-internal import Logging
-internal import SocketBuffers
-internal import SocketCore
-
 extension SocketListener {
     /// Serves connections as `run(executor:idleTimeout:onError:_:)` does, until one of `signals` comes;
     /// then it ends as `shutdown(within:)` does.
@@ -42,49 +38,8 @@ extension SocketListener {
         onShutdown: (@Sendable () async -> Void)? = nil,
         _ body: @escaping @Sendable (AsyncSocket) async throws -> Void
     ) async throws {
-        let (shutdowns, shutdown) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingOldest(1))
-        let isAwaited = Locked(true)
-        let watch = try beginShutdown(onSignals: signals, within: time, isFirst: isAwaited.take) { shutdown.yield() }
-        async let notice: Void = call(onShutdown, after: shutdowns)
-        do {
-            defer {
-                watch.end()
-                // The thread of a signal may not have come so far yet: then the notice is on its way.
-                if isAwaited.take() { shutdown.finish() }
-            }
-            try await run(executor: executor, idleTimeout: idleTimeout, onError: onError, body)
-        }
-        await notice
-    }
-
-    private func call(_ onShutdown: (@Sendable () async -> Void)?, after shutdowns: AsyncStream<Void>) async {
-        for await _ in shutdowns { return await onShutdown?() ?? () }
-    }
-
-    private func beginShutdown(
-        onSignals signals: [Int32], within time: Duration?, isFirst takeFirst: @escaping @Sendable () -> Bool,
-        _ noteFirst: @escaping @Sendable () -> Void
-    ) throws(AsyncSocketError) -> SignalWatch {
-        do throws(SystemError) {
-            return try SignalWatch(signals) { [weak self] signal in
-                guard let self else { return }
-                logger.info("the listener ends", metadata: ["signal": "\(signal)"])
-                let isFirst = takeFirst()
-                beginShutdown(within: isFirst ? time : .zero)
-                if isFirst { noteFirst() }
-            }
-        } catch {
-            throw AsyncSocketError(refusal: error, operation: "accept")
-        }
-    }
-}
-
-extension Locked<Bool> {
-    /// True the first time: for the first signal, or for the end of a listener without one.
-    fileprivate func take() -> Bool {
-        withLock { isTrue in
-            defer { isTrue = false }
-            return isTrue
+        try await serve(untilSignals: signals, within: time, onShutdown: onShutdown) {
+            try await self.run(executor: executor, idleTimeout: idleTimeout, onError: onError, body)
         }
     }
 }

@@ -59,6 +59,30 @@ import Testing
         #expect(rest == .served || "\(rest)".contains("closedByPeer"))
     }
 
+    /// The same for datagrams: the first signal ends accepting, the second one cuts.
+    @Test func signalsEndADatagramListener() async throws {
+        let listener = try DatagramListener(address: .loopback())
+        let before = action(of: SIGURG)
+        let calls = Locked(0)
+        let running = Task {
+            try await listener.run(
+                untilSignals: [SIGURG], within: .seconds(3_600), onShutdown: { calls.withLock { $0 += 1 } }
+            ) { socket in
+                for try await datagram in socket.datagrams { try await socket.send(datagram.data) }
+            }
+        }
+        let client = AsyncUDPSocket()
+        try await client.connect(to: "127.0.0.1", port: listener.localPort)
+        #expect(try await client.ask("hello") == "hello")
+        kill(getpid(), SIGURG)
+        try await eventually("it accepts no more") { !listener.isListening && calls.withLock { $0 } == 1 }
+        #expect(try await client.ask("more") == "more")
+        kill(getpid(), SIGURG)
+        try await running.value
+        #expect(calls.withLock { $0 } == 1)
+        #expect(action(of: SIGURG) == before)
+    }
+
     /// The body waits for no peer: without the call it would never end.
     @Test func onShutdownTellsBodiesThatWaitForSomethingElse() async throws {
         let listener = try listener()
