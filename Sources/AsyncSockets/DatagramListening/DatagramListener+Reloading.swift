@@ -1,13 +1,15 @@
 internal import SocketTLS
 
 extension DatagramListener {
-    /// Has later peers use other settings: see `SocketListener.replaceTLS(_:)`. Peers that exist, or are
-    /// shaking hands, keep theirs.
+    /// Uses other settings for later handshakes: see `SocketListener.replaceTLS(_:)`.
     ///
     /// - Throws: `.tls` or `.badParameter` for unusable settings, and the old ones stay; `.badConfiguration`
     ///   when the listener was made without `dtls`, or nothing decides about certificates.
     public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
-        try preparation.tls.replace(settings)
+        guard let tls = preparation.tls else {
+            throw .badConfiguration("bind", "the listener was made without TLS: make one with the parameter dtls")
+        }
+        try tls.replace(settings)
     }
 
     /// Watches files, and replaces the settings when one of them changes: see

@@ -84,8 +84,8 @@ public final class DatagramListener: Sendable {
         guard maximumPeers >= 1 else {
             throw .badParameter("bind", "maximumPeers must be at least 1, and is \(maximumPeers)")
         }
-        let preparation = PeerPreparation(
-            model: model, tls: try ListenerTLS(dtls, over: .datagrams, trust: trust), idleTimeout: idleTimeout)
+        let tls = try dtls.map { (dtls) throws(AsyncSocketError) in try ListenerTLS(dtls, over: .datagrams, trust: trust) }
+        let preparation = PeerPreparation(model: model, tls: tls, idleTimeout: idleTimeout)
         let loop = try model.chooseLoop("bind")
         let reception = Reception<PeerArrival>(loop: loop, quota: AcceptQuota(loop: loop))
         let configuration = model.configuration

@@ -19,11 +19,11 @@ struct PeerArrival: Sendable {
 final class PeerPreparation: Sendable {
     /// Every socket gets its configuration and logger. It is never in use itself.
     let model: AsyncUDPSocket
-    let tls: ListenerTLS
+    let tls: ListenerTLS?
     private let idleTimeout: Duration?
     private let failures = FailureLog()
 
-    init(model: AsyncUDPSocket, tls: ListenerTLS, idleTimeout: Duration?) {
+    init(model: AsyncUDPSocket, tls: ListenerTLS?, idleTimeout: Duration?) {
         (self.model, self.tls, self.idleTimeout) = (model, tls, idleTimeout)
     }
 
@@ -41,10 +41,9 @@ final class PeerPreparation: Sendable {
     func makeReady(
         _ arrival: PeerArrival, _ onError: (@Sendable (any Error, AsyncUDPSocket) -> Void)?
     ) async -> Bool {
-        guard tls.isUsed else { return true }
+        guard let tls else { return true }
         do {
-            let handshake = try askForDTLS(on: arrival.socket)
-            _ = try await handshake?.session(tls.trust)
+            _ = try await askForDTLS(tls, on: arrival.socket).session(tls.trust)
             return true
         } catch {
             arrival.socket.close()
@@ -53,10 +52,10 @@ final class PeerPreparation: Sendable {
         }
     }
 
+    /// Apart: the task would keep a copy of the settings until it ends.
     @inline(never)
-    private func askForDTLS(on socket: AsyncUDPSocket) throws -> AwaitedDatagramHandshake? {
-        guard let settings = tls.current else { return nil }
-        return try socket.askForDTLS(settings, hasTrust: tls.trust != nil)
+    private func askForDTLS(_ tls: ListenerTLS, on socket: AsyncUDPSocket) throws -> AwaitedDatagramHandshake {
+        try socket.askForDTLS(tls.current, hasTrust: tls.trust != nil)
     }
 
     /// A peer has ended with an error, unless it was the listener that has ended it.

@@ -31,6 +31,7 @@ final class DatagramUpgrade {
     /// A step that another thread does.
     private var lentWork: HandshakeWork?
     private let around: Surroundings
+    /// For the log.
     private var peer: SocketAddress?
 
     /// How many datagrams of a handshake a turn takes.
@@ -59,9 +60,8 @@ final class DatagramUpgrade {
         _ channel: DatagramChannel, _ peer: InternetAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput,
         _ output: DatagramOutput
     ) -> AsyncSocketError? {
-        if case .queuedTLS = upgrade.state {
-            self.peer = peer.socketAddress
-            if let error = beginIfDrained(channel, configuration, input, output) { return error }
+        if case .queuedTLS = upgrade.state, let error = beginIfDrained(channel, peer, configuration, input, output) {
+            return error
         }
         if case .handshaking = upgrade.state, let error = shakeHands(channel, peer, input, output) { return error }
         if let end = layer?.end, input.isDrained { return end }
@@ -76,7 +76,8 @@ final class DatagramUpgrade {
     }
 
     private func beginIfDrained(
-        _ channel: DatagramChannel, _ configuration: DatagramConfiguration, _ input: DatagramInput, _ output: DatagramOutput
+        _ channel: DatagramChannel, _ peer: InternetAddress, _ configuration: DatagramConfiguration, _ input: DatagramInput,
+        _ output: DatagramOutput
     ) -> AsyncSocketError? {
         var drained: TLSUpgrade.DrainedQueues = []
         if input.isAtStartTLS { drained.insert(.startingReadTLS) }
@@ -98,6 +99,7 @@ final class DatagramUpgrade {
         } catch {
             return AsyncSocketError(error, operation: "startDTLS")
         }
+        self.peer = peer.socketAddress
         upgrade.state.begin()
         upgrade.beginHandshake(request.settings, self)
         return nil

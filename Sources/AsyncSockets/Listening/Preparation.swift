@@ -7,18 +7,18 @@ internal import SocketTLS
 final class Preparation: Sendable {
     /// Every accepted socket gets its configuration, options and logger. It is never in use itself.
     let model: AsyncSocket
-    let tls: ListenerTLS
+    let tls: ListenerTLS?
     /// Handshakes, and the headers before them.
     let slots = HandshakeSlots(limit: 4096)
     let failures = FailureLog()
     private let proxyProtocol: ProxyExpectation?
 
-    init(model: AsyncSocket, tls: ListenerTLS, proxyProtocol: ProxyExpectation?) {
+    init(model: AsyncSocket, tls: ListenerTLS?, proxyProtocol: ProxyExpectation?) {
         (self.model, self.tls, self.proxyProtocol) = (model, tls, proxyProtocol)
     }
 
     /// True when a socket is ready as soon as it is open.
-    var isEmpty: Bool { !tls.isUsed && proxyProtocol == nil }
+    var isEmpty: Bool { tls == nil && proxyProtocol == nil }
 
     /// A connected socket, in the task that will serve it.
     func open(_ accepted: AcceptedConnection, on loop: EventLoop) throws(AsyncSocketError) -> AsyncSocket {
@@ -32,13 +32,13 @@ final class Preparation: Sendable {
         await slots.enter()
         defer { slots.leave() }
         if let proxyProtocol { try await proxyProtocol.receiveHeader(on: socket) }
-        guard let handshake = try askForTLS(on: socket) else { return }
-        _ = try await handshake.session(tls.trust)
+        guard let tls else { return }
+        _ = try await askForTLS(tls, on: socket).session(tls.trust)
     }
 
+    /// Apart: the task would keep a copy of the settings until it ends.
     @inline(never)
-    private func askForTLS(on socket: AsyncSocket) throws -> AwaitedHandshake? {
-        guard let settings = tls.current else { return nil }
-        return try socket.askForTLS(settings, hasTrust: tls.trust != nil)
+    private func askForTLS(_ tls: ListenerTLS, on socket: AsyncSocket) throws -> AwaitedHandshake {
+        try socket.askForTLS(tls.current, hasTrust: tls.trust != nil)
     }
 }

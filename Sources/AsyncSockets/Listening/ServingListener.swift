@@ -10,7 +10,7 @@ protocol ServingListener: AnyObject, Sendable {
     var logger: Logger { get }
     func beginShutdown(within time: Duration?)
     func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError)
-    /// Waits for so long, or until the end of the listener.
+    /// Waits for so long, or until the task is cancelled.
     func pass(_ interval: Duration) async throws
 }
 
@@ -54,7 +54,7 @@ extension ServingListener {
                 if isFirst { noteFirst() }
             }
         } catch {
-            throw AsyncSocketError(refusal: error, operation: "accept")
+            throw AsyncSocketError(refusal: error, operation: "run")
         }
     }
 

@@ -4,14 +4,17 @@ extension SocketListener {
     /// Has the connections accepted from now on use other settings: a new certificate, other roots, other
     /// names.
     ///
-    /// Everything is read and checked before the change, which is one step: a connection gets the old
-    /// settings or the new ones. Those that are there, or shake hands now, keep theirs. Tickets stay good if
-    /// nothing but `TLSSettings.clients` decides about them.
+    /// Everything is checked before the change, and each handshake uses the old settings or the new ones.
+    /// Handshakes that have begun keep theirs. A session resumes only under settings with the same
+    /// identities, trust and policy; otherwise a full handshake follows.
     ///
     /// - Throws: `.tls` or `.badParameter` for unusable settings, and the old ones stay; `.badConfiguration`
     ///   when the listener was made without `tls`, or nothing decides about certificates.
     public func replaceTLS(_ settings: TLSServerSettings) throws(AsyncSocketError) {
-        try preparation.tls.replace(settings)
+        guard let tls = preparation.tls else {
+            throw .badConfiguration("accept", "the listener was made without TLS: make one with the parameter tls")
+        }
+        try tls.replace(settings)
     }
 
     /// Watches files, and replaces the TLS settings when one of them changes: `replaceTLS(_:)`.

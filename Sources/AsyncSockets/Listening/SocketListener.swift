@@ -113,8 +113,8 @@ public final class SocketListener: Sendable {
     private init(
         _ model: AsyncSocket, _ tls: TLSServerSettings?, _ trust: TrustDecision?, _ proxyProtocol: ProxyProtocol?, on place: Place
     ) throws(AsyncSocketError) {
-        preparation = Preparation(
-            model: model, tls: try ListenerTLS(tls, over: .stream, trust: trust), proxyProtocol: proxyProtocol)
+        let tls = try tls.map { (tls) throws(AsyncSocketError) in try ListenerTLS(tls, over: .stream, trust: trust) }
+        preparation = Preparation(model: model, tls: tls, proxyProtocol: proxyProtocol)
         let loop = try model.chooseLoop("accept")
         let quota = AcceptQuota(limit: model.maximumAcceptedConnections, aheadLimit: Self.aheadLimit, loop: loop)
         let reception = Reception<AcceptedConnection>(loop: loop, quota: quota)

@@ -2,46 +2,48 @@ internal import SocketBuffers
 internal import SocketTLS
 
 /// The TLS settings of a listener, which may be replaced while it runs, and the closure that decides about
-/// certificates.
+/// certificates. A listener without TLS has none.
 final class ListenerTLS: Sendable {
     let trust: (@Sendable (PeerTrust) async throws -> Bool)?
-    /// Apart from the settings: a task that tests those would keep a copy of them until it ends.
-    let isUsed: Bool
-    private let settings: Locked<TLSServerSettings?>
+    private let settings: Locked<TLSServerSettings>
     private let transport: TLSTransport
 
+    /// The name of the operation in errors.
+    private static func operation(over transport: TLSTransport) -> String { transport == .stream ? "accept" : "bind" }
+
     init(
-        _ settings: TLSServerSettings?, over transport: TLSTransport, trust: (@Sendable (PeerTrust) async throws -> Bool)?
+        _ settings: TLSServerSettings, over transport: TLSTransport, trust: (@Sendable (PeerTrust) async throws -> Bool)?
     ) throws(AsyncSocketError) {
-        (self.trust, self.transport, isUsed) = (trust, transport, settings != nil)
-        self.settings = Locked(nil)
-        if let settings { try replace(settings) }
+        (self.trust, self.transport) = (trust, transport)
+        self.settings = Locked(try Self.check(settings, over: transport, decides: trust != nil))
     }
 
-    /// The settings for the next peer; always nil without TLS.
-    var current: TLSServerSettings? { settings.withLock { $0 } }
+    /// The settings for the next handshake.
+    var current: TLSServerSettings { settings.withLock { $0 } }
 
-    /// Uses other settings for later peers.
+    /// Uses other settings for later handshakes.
     func replace(_ new: TLSServerSettings) throws(AsyncSocketError) {
-        let operation = transport == .stream ? "accept" : "bind"
-        guard isUsed else {
-            let parameter = transport == .stream ? "tls" : "dtls"
-            throw .badConfiguration(
-                operation, "the listener was made without TLS: make one with the parameter \(parameter)")
-        }
-        guard trust != nil || new.trustEvaluation == .builtIn else {
-            throw .badConfiguration(
-                operation, "the settings leave the certificates of clients to the program to decide about: pass trust")
-        }
-        try AsyncSocketError.check(new.values, over: transport)
-        var new = new
-        // Nothing comes in plaintext: what is there early is the handshake.
-        if transport == .stream { new.bytesBufferedAtUpgrade = .feedToTLS }
+        let checked = try Self.check(new, over: transport, decides: trust != nil)
         // The old ones may hold objects of the user's, which run code when they go: not under the lock.
         let old = settings.withLock { settings in
-            defer { settings = new }
+            defer { settings = checked }
             return settings
         }
         withExtendedLifetime(old) {}
+    }
+
+    private static func check(
+        _ settings: TLSServerSettings, over transport: TLSTransport, decides: Bool
+    ) throws(AsyncSocketError) -> TLSServerSettings {
+        guard decides || settings.trustEvaluation == .builtIn else {
+            throw .badConfiguration(
+                operation(over: transport),
+                "the settings leave the certificates of clients to the program to decide about: pass trust")
+        }
+        try AsyncSocketError.check(settings.values, over: transport)
+        var settings = settings
+        // No plaintext precedes the handshake: bytes that arrive early belong to it.
+        if transport == .stream { settings.bytesBufferedAtUpgrade = .feedToTLS }
+        return settings
     }
 }

@@ -27,7 +27,7 @@ protocol UpgradeOwner {
     var observation: ConnectionObservation? { get }
     /// Posts news to the upgrade from any thread, without keeping the socket alive.
     var newsSender: @Sendable (UpgradeNews) -> Void { get }
-    /// Logs what happened.
+    /// Logs an event at the level `debug`, and never what was read or written.
     func note(_ message: String, _ details: @autoclosure () -> [String: String])
     /// Publishes the result of a handshake to callers.
     func publish(_ session: CopyOnWrite<TLSSession>?, _ exporter: KeyExporter)
@@ -65,12 +65,12 @@ final class Upgrade {
 
     /// The handshake is complete, and the markers have left the queues.
     func secure(_ session: TLSSession?, _ exporter: KeyExporter, _ owner: some UpgradeOwner) {
-        clock = nil
         let shared = session.map(LatestSession.share)
         owner.publish(shared, exporter)
         owner.note(
             "TLS established",
             ["version": session?.protocolVersion.description ?? "", "cipherSuite": session?.cipherSuite ?? ""])
+        clock = nil
         if let session { owner.observation?.succeed(session) }
         if !waiters.answer(.secured(shared)) { owner.deliverSecured() }
     }

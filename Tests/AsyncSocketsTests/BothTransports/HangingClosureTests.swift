@@ -157,7 +157,8 @@ import Testing
                 _ = try await client.read(exactly: 1, timeout: .patient)
             }
         }
-        // Its decision may begin late on a busy machine.
+        // On a busy machine decisions begin late.
+        try await eventually("two hang") { hanging.begunCount == 2 }
         try listener.replaceTLS(serverSettings)
         let client = AsyncSocket()
         try await client.connect(to: "127.0.0.1", port: listener.localPort, tls: clientSettings)
@@ -184,7 +185,8 @@ import Testing
             try await client.connect(to: "127.0.0.1", port: listener.localPort)
             await #expect(throws: AsyncSocketError.self) { try await client.startDTLS(settings: clientSettings) }
         }
-        // Its decision may begin late on a busy machine.
+        // On a busy machine decisions begin late.
+        try await eventually("two hang") { hanging.begunCount == 2 }
         try listener.replaceTLS(serverSettings)
         let client = AsyncUDPSocket()
         try await client.connect(to: "127.0.0.1", port: listener.localPort)

@@ -176,5 +176,10 @@ import Testing
         #expect(error?.message.contains("\(signal)") == true)
         // It was not used.
         #expect(listener.isListening)
+        let peers = try DatagramListener(address: .loopback())
+        let other = await #expect(throws: AsyncSocketError.self) {
+            try await peers.run(untilSignals: [SIGURG, signal]) { _ in }
+        }
+        #expect(other?.code == .badParameter && peers.isListening)
     }
 }
