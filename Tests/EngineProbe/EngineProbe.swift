@@ -28,6 +28,7 @@ enum EngineProbe {
             case "path-server": try PathProbe.runServer(CommandLine.arguments.dropFirst(2).first ?? "")
             case "path-client": try PathProbe.runClient(CommandLine.arguments.dropFirst(2).map { $0 })
             case "memory": try MemoryProbe.run()
+            case "exit": try ExitProbe.run()
             case "trims": try MemoryProbe.trimTwice()
             case "arena": try MemoryProbe.trimTheEndOfAnArena()
             case "resources": try ResourceProbe.run(CommandLine.arguments.dropFirst(2).first ?? "")

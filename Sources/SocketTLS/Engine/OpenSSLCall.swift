@@ -9,8 +9,12 @@
 internal import COpenSSL
 
 package enum OpenSSLCall {
+    /// Once, before the first call of the process.
+    private static let keepsMemoryAtExit = COpenSSL_keepMemoryAtExit() == 1
+
     /// Runs a call that can fail; returns its value and OpenSSL's error queue.
     package static func attempt<Value>(_ body: () -> Value?) -> (value: Value?, errors: [OpenSSLError]) {
+        _ = keepsMemoryAtExit
         OpenSSLError.clearQueue()
         let value = body()
         return (value, OpenSSLError.drainQueue())

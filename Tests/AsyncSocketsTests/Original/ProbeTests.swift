@@ -139,6 +139,11 @@ import Testing
         #expect(status == 0, "\(output)")
     }
 
+    @Test func aConnectionMayEndDuringTheExitOfTheProcess() async throws {
+        let (status, output) = try await run("exit")
+        #expect(status == 0, "\(output)")
+    }
+
     @Test func theFreeEndOfAnArenaIsGivenBack() async throws {
         let (status, output) = try await run("arena")
         #expect(status == 0, "\(output)")
