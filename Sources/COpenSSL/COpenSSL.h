@@ -30,8 +30,8 @@
 // name libssl.so.3. So nothing here depends on the version of the headers. Functions that 3.0 lacks are
 // looked up, and options that it lacks are set by number.
 
-// Has OpenSSL keep its memory until the process ends, unless it was initialized before: by default exit(3)
-// frees its tables and locks, while other threads may still free their connections.
+// Makes OpenSSL keep its memory during exit(3), unless it was initialized before. By default exit(3) frees
+// its tables and locks, although other threads may still be freeing their connections.
 static inline int COpenSSL_keepMemoryAtExit(void) {
     return OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
 }

@@ -1,7 +1,7 @@
 extension DatagramListener {
-    /// Serves peers as `run(executor:onError:_:)` does, until one of `signals` comes; then it ends as
-    /// `shutdown(within:)` does. See `SocketListener.run(untilSignals:…)` for the second signal and
-    /// `onShutdown`.
+    /// Serves peers as `run(executor:onError:_:)` does. When the process receives one of `signals`, the
+    /// listener shuts down as `shutdown(within:)` does. See `SocketListener.run(untilSignals:…)` for the
+    /// second signal and `onShutdown`.
     ///
     /// - Parameters:
     ///   - signals: Numbers of signals (signal(7)), such as `SIGTERM`.
@@ -10,7 +10,7 @@ extension DatagramListener {
     ///   - executor: As for `run(executor:onError:_:)`.
     ///   - onError: Gets the error of each peer that did not end in good order.
     ///   - onShutdown: Called once, when the first signal has ended accepting, in a task of its own. This
-    ///     method waits for it.
+    ///     method returns after it.
     ///   - body: Serves a peer.
     /// - Throws: What `run(executor:onError:_:)` throws; `.badParameter` for a signal that a program cannot
     ///   wait for, such as `SIGKILL`, and `.system` when descriptors have run out.

@@ -52,7 +52,7 @@ final class PeerPreparation: Sendable {
         }
     }
 
-    /// Apart: the task would keep a copy of the settings until it ends.
+    /// A separate function, because otherwise the task would hold a copy of the settings while it serves.
     @inline(never)
     private func askForDTLS(_ tls: ListenerTLS, on socket: AsyncUDPSocket) throws -> AwaitedDatagramHandshake {
         try socket.askForDTLS(tls.current, hasTrust: tls.trust != nil)

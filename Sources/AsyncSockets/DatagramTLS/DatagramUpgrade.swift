@@ -15,7 +15,7 @@ internal import SocketTLS
 internal import Synchronization
 
 /// The upgrade of a UDP socket to DTLS: the preparation of the handshake and the transport of its messages.
-/// `Upgrade` has the rest. Confined to the turn; a plaintext socket has none.
+/// `Upgrade` has the rest. Confined to the turn; a plaintext socket does not allocate one.
 final class DatagramUpgrade {
     /// The parts of its socket that it needs.
     struct Surroundings {

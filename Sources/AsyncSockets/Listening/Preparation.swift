@@ -36,7 +36,7 @@ final class Preparation: Sendable {
         _ = try await askForTLS(tls, on: socket).session(tls.trust)
     }
 
-    /// Apart: the task would keep a copy of the settings until it ends.
+    /// A separate function, because otherwise the task would hold a copy of the settings while it serves.
     @inline(never)
     private func askForTLS(_ tls: ListenerTLS, on socket: AsyncSocket) throws -> AwaitedHandshake {
         try socket.askForTLS(tls.current, hasTrust: tls.trust != nil)

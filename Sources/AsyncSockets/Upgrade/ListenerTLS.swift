@@ -2,7 +2,7 @@ internal import SocketBuffers
 internal import SocketTLS
 
 /// The TLS settings of a listener, which may be replaced while it runs, and the closure that decides about
-/// certificates. A listener without TLS has none.
+/// certificates. It exists only in a listener with TLS.
 final class ListenerTLS: Sendable {
     let trust: (@Sendable (PeerTrust) async throws -> Bool)?
     private let settings: Locked<TLSServerSettings>

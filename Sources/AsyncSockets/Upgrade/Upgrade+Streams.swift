@@ -136,7 +136,7 @@ extension Upgrade {
             return .ends(error)
         case .beforeHandshake(let late):
             let position = data.writes.position
-            // At the marker it waits for a read.
+            // At the marker, only a read delays the handshake.
             if data.writes.packets.isAtStartTLS {
                 clock = nil
             } else if case .earlierWrites(position) = late.limit {

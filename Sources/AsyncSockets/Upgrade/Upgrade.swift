@@ -40,7 +40,8 @@ protocol UpgradeOwner {
 /// The upgrade of a connection or of a UDP socket: its state, its clock, its waiters and its questions to the
 /// program.
 ///
-/// Confined to the turn of its socket. A plaintext socket has none, at the cost of one test of a reference.
+/// Confined to the turn of its socket. A plaintext socket does not allocate one, and pays one test of a
+/// reference.
 final class Upgrade {
     @exclusivity(unchecked) var state: TLSUpgrade
     @exclusivity(unchecked) var clock: PhaseClock?

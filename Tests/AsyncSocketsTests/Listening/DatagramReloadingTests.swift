@@ -67,7 +67,7 @@ import Testing
             Self.names(try await Self.client(of: listener)) == ["localhost", "second.test"]
         }
         await listener.shutdown(within: .zero)
-        // The end of the listener ends it.
+        // `reloadTLS` returns after the shutdown of the listener.
         try await watching.value
         try await serving.value
     }

@@ -59,7 +59,7 @@ import Testing
         #expect(rest == .served || "\(rest)".contains("closedByPeer"))
     }
 
-    /// The same for datagrams: the first signal ends accepting, the second one cuts.
+    /// As with streams, the first signal stops accepting, and the second cuts the peers off.
     @Test func signalsEndADatagramListener() async throws {
         let listener = try DatagramListener(address: .loopback())
         let before = action(of: SIGURG)
