@@ -124,12 +124,13 @@ free_port() {
     fail "no port is free"
 }
 
-# visit <name> <port> <certificate or ->: connects openssl s_client to a server of ours, with a client
+# visit <name> <port> <certificate or -> <options>: connects openssl s_client to a server of ours, with a client
 # certificate if one is given.
 visit() {
     local identity=()
     [ "$3" = - ] || identity=(-cert "$3.pem" -key "$3.key")
-    begin "$1" openssl s_client -connect "127.0.0.1:$2" -servername localhost -CAfile ca.pem -verify_return_error -quiet "${identity[@]}"
+    begin "$1" openssl s_client -connect "127.0.0.1:$2" -servername localhost -CAfile ca.pem -verify_return_error -quiet \
+        "${identity[@]}" "${@:4}"
 }
 
 # memory <name>: prints the peak memory of the program, in KiB.

@@ -18,14 +18,19 @@ check_short_client() {
     said no-port 'badParameter' "$programs/short-client" localhost 70000
 }
 
-# The server's port is in its source.
+# The port is in the source of the server, and in the client as its default.
 check_short_server() {
-    ! listens 4433 || fail "another program listens on port 4433"
+    ! listens 1143 || fail "another program listens on port 1143"
     begin server "$programs/short-server"
-    for _ in {1..100}; do listens 4433 && break || sleep 0.1; done
-    visit alice 4433 -
-    say alice hello
-    expect alice '^hello'
+    for _ in {1..100}; do listens 1143 && break || sleep 0.1; done
+    # As README.md runs them.
+    printed 0 both "${trusting[@]}" "$programs/short-client"
+    contains both '^\* OK ready'
+    contains both '^secure: TLSv1.3'
+    contains both '^c OK'
+    visit alice 1143 - -starttls imap
+    say alice 'x NOOP'
+    expect alice '^x OK'
     said taken "address already in use" env -C "$scratch" "$programs/short-server"
     kill -TERM "${pid[server]}"
     ended server 0
@@ -43,17 +48,17 @@ check_first_client() {
     printed 0 client "${trusting[@]}" "$programs/first-client" localhost "$port"
     contains client '^secure: TLSv1.3'
     contains client '^\* OK ready'
-    # README.md quotes these errors.
+    # The article DelegatesOrTasks quotes these errors.
     printed 1 untrusted "$programs/first-client" localhost "$port"
     printed 1 misnamed "${trusting[@]}" "$programs/first-client" 127.0.0.1 "$port"
     stop greeter
     printed 1 refused "$programs/first-client" 127.0.0.1 "$port"
-    local name text
+    local name text article=Sources/AsyncSockets/AsyncSockets.docc/Articles/DelegatesOrTasks.md
     for name in untrusted misnamed refused; do
         # OpenSSL's details, in brackets, are left out.
         text=$(sed -n "s/:$port/:993/g; s/ \\[.*//; /^failed: /p" "$scratch/$name")
         [ -n "$text" ] || fail "first-client did not print why it failed"
-        grep -qF -- "$text" README.md || fail "README.md does not quote this error: $text"
+        grep -qF -- "$text" "$article" || fail "$article does not quote this error: $text"
     done
 }
 

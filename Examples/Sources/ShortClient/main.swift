@@ -1,8 +1,8 @@
-// Asks an IMAP server for its capabilities, encrypted: the connection becomes TLS by STARTTLS.
+// Upgrades a connection to an IMAP server with STARTTLS, and then requests the server's capabilities.
 //
-//     swift run --package-path Examples short-client imap.example.org 143
+//     swift run --package-path Examples short-client localhost 1143
 //
-// SSL_CERT_FILE=ca.pem trusts your own authority.
+// To trust an authority of your own, set SSL_CERT_FILE=ca.pem in the environment.
 
 // README: client
 import AsyncSockets
@@ -10,15 +10,19 @@ import Foundation
 
 struct NoSTARTTLS: Error {}
 
-let host = CommandLine.arguments.dropFirst().first ?? "imap.example.org"
-let port = CommandLine.arguments.dropFirst(2).first.flatMap(Int.init) ?? 143
+let arguments = CommandLine.arguments.dropFirst()
+let host = arguments.first ?? "localhost"
+let port = arguments.dropFirst().first.flatMap(Int.init) ?? 1143
 do {
     try await AsyncSocket.withConnection(to: host, port: port) { socket in
         print(try await socket.readLine() ?? "")
         try await socket.writeLine("a STARTTLS")
-        guard try await socket.readLine()?.hasPrefix("a OK") == true else { throw NoSTARTTLS() }
+        guard try await socket.readLine()?.hasPrefix("a OK") == true else {
+            throw NoSTARTTLS()
+        }
 
-        let session = try await socket.startTLS(settings: .client)  // encrypted from here on
+        // Everything after this line is encrypted.
+        let session = try await socket.startTLS(settings: .client)
         print("secure: \(session.protocolVersion), \(session.cipherSuite)")
 
         try await socket.write("b CAPABILITY\r\nc LOGOUT\r\n")

@@ -1,7 +1,7 @@
-// Sends each line back, over TLS.
+// A server with STARTTLS in a few lines. It replies OK to every command, with the tags of IMAP.
 //
 //     swift run --package-path Examples short-server
-//     openssl s_client -connect localhost:4433 -CAfile ca.pem -quiet
+//     openssl s_client -starttls imap -connect localhost:1143 -CAfile ca.pem -quiet
 //
 // Run it in a folder with server.pem and server.key, the server's certificate and key.
 
@@ -10,11 +10,23 @@ import AsyncSockets
 import Foundation
 
 do {
-    let identity = try TLSIdentity(certificateFile: "server.pem", privateKeyFile: "server.key")
-    let listener = try SocketListener(port: 4433, tls: .server(identity: identity), maximumConnections: 1_000)
-    // A task for each connection, which ends with it.
-    try await listener.run(untilSignals: [SIGTERM, SIGINT], within: .seconds(10)) { socket in
-        for try await line in socket.lines { try await socket.writeLine(line, timeout: .seconds(30)) }
+    let identity = try TLSIdentity(
+        certificateFile: "server.pem", privateKeyFile: "server.key")
+    let listener = try SocketListener(port: 1143, maximumConnections: 1_000)
+    // Each connection gets its own task and is closed when the task ends.
+    try await listener.run(
+        untilSignals: [SIGTERM, SIGINT], within: .seconds(10),
+        idleTimeout: .seconds(60)
+    ) { socket in
+        try await socket.writeLine("* OK ready")
+        while let command = try await socket.readLine() {
+            let tag = command.prefix { $0 != " " }
+            try await socket.writeLine("\(tag) OK")
+            if command.hasSuffix(" STARTTLS") {
+                try await socket.startTLS(settings: .server(identity: identity))
+            }
+            if command.hasSuffix(" LOGOUT") { return }
+        }
     }
 } catch {
     print("failed: \(error)")
