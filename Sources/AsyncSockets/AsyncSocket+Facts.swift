@@ -3,15 +3,15 @@ public import SocketCore
 public import SocketTLS
 
 extension AsyncSocket {
-    /// True while a connection is established.
+    /// Whether a connection is established.
     ///
-    /// Like all facts of a socket, this is a snapshot: you may ask on any thread, and it waits for nothing.
-    /// Events on a delegate queue may be older.
+    /// Like all state properties of a socket, this is a snapshot. You may read it on any thread, without
+    /// blocking. Events delivered on a delegate queue may lag behind it.
     public var isConnected: Bool {
         record?.isConnected ?? false
     }
 
-    /// True when the socket is neither connecting, connected nor listening.
+    /// Whether the socket is neither connecting, connected nor listening.
     public var isDisconnected: Bool {
         state.withLock { state in
             switch state.occupation {
@@ -22,54 +22,55 @@ extension AsyncSocket {
         }
     }
 
-    /// True once the TLS handshake is complete and the peer is trusted.
+    /// Whether the TLS handshake is complete and the peer is trusted.
     ///
-    /// It stays true after the connection's end, for the callbacks about its last bytes; a new connection
-    /// starts with false.
+    /// The value stays `true` after the connection closes, for the callbacks about its last bytes. A new
+    /// connection starts with `false`.
     public var isSecure: Bool {
         record?.snapshot.isSecure ?? false
     }
 
-    /// The result of the handshake: version, cipher suite, group, protocol, peer chain. Nil before
-    /// `socketDidSecure(_:)`; it stays after the connection's end.
+    /// The result of the handshake: version, cipher suite, group, protocol and peer certificate chain. `nil`
+    /// before `socketDidSecure(_:)`. The value is kept after the connection closes.
     public var tlsSession: TLSSession? {
         record?.snapshot.session?.value
     }
 
-    /// The address of the peer, or of the proxy through which it is reached; nil while there is no
-    /// connection. It stays after the connection's end.
+    /// The address of the peer, or of the proxy if one is used. `nil` before the connection is established.
+    /// The value is kept after the connection closes.
     public var connectedAddress: SocketAddress? {
         record?.live.remoteAddress
     }
 
-    /// The peer's address in numbers; nil while there is no connection, and for a Unix-domain one.
+    /// The numeric address of the peer. `nil` before the connection is established, and on Unix-domain
+    /// connections.
     public var connectedHost: String? {
         connectedAddress?.host
     }
 
-    /// The peer's port; nil when `connectedHost` is.
+    /// The peer's port. `nil` if `connectedHost` is `nil`.
     public var connectedPort: UInt16? {
         connectedAddress?.port
     }
 
-    /// The path of the Unix-domain socket that the peer is bound to; nil for any other connection, and while
-    /// there is no connection.
+    /// The path that the peer's Unix-domain socket is bound to. `nil` for all other connections, and before
+    /// the connection is established.
     public var connectedPath: String? {
         connectedAddress?.unixPath
     }
 
-    /// True for a connection over IPv4; false while there is no connection.
+    /// Whether the connection uses IPv4. `false` before the connection is established.
     public var isIPv4: Bool {
         connectedAddress?.family == .ipv4
     }
 
-    /// True for a connection over IPv6; false while there is no connection.
+    /// Whether the connection uses IPv6. `false` before the connection is established.
     public var isIPv6: Bool {
         connectedAddress?.family == .ipv6
     }
 
-    /// The local address of the connection or of the listener; nil while there is neither. A connection's
-    /// stays after its end.
+    /// The local address of the connection or the listener, or `nil` if the socket has neither. The address
+    /// of a connection is kept after it closes.
     public var localAddress: SocketAddress? {
         state.withLock { state in
             switch state.occupation {
@@ -80,42 +81,55 @@ extension AsyncSocket {
         }
     }
 
-    /// The addresses of a listener, one for each family; none while the socket does not listen.
+    /// The addresses of a listener, one for each family. Empty if the socket is not listening.
     package var listeningAddresses: [SocketAddress] {
         state.withLock { state in
             if case .listening(let listener, _) = state.occupation { listener.localAddresses } else { [] }
         }
     }
 
-    /// The descriptor of an established connection. It is closed at any time, except in `perform(_:)`.
+    /// The descriptor of an established connection. It may be closed at any time, except inside
+    /// `perform(_:)`.
     package var currentDescriptor: Int32? { record?.live.descriptor?.rawValue }
 
-    /// The local address in numbers; nil when `localAddress` is nil, and for a Unix-domain one.
+    /// The numeric local address. `nil` if `localAddress` is `nil`, and for Unix-domain sockets.
     public var localHost: String? {
         localAddress?.host
     }
 
-    /// The local port; for a listener on port 0, the one that the kernel chose. 0 while there is neither
-    /// connection nor listener.
+    /// The local port. For a listener on port 0, this is the port chosen by the kernel. 0 if there is neither
+    /// a connection nor a listener.
     public var localPort: UInt16 {
         localAddress?.port ?? 0
     }
 
-    /// The PROXY header with which the connection began: who connected to the proxy, and what the proxy knows
-    /// of it. Nil on every connection but those that a `SocketListener` with `ProxyProtocol` accepts from its
-    /// sources. It stays after the connection's end.
+    /// The PROXY header at the start of the connection: the client that connected to the proxy, and further
+    /// information from the proxy. Only connections that a `SocketListener` with `ProxyProtocol` accepts from
+    /// its sources have a header. The value is kept after the connection closes.
     public internal(set) var proxyHeader: ProxyHeader? {
         get { state.withLock { $0.extras?.value.proxyHeader } }
         set { changeExtras { $0.proxyHeader = newValue } }
     }
 
-    /// The address of the client: what the PROXY header says, and otherwise `connectedAddress`.
+    /// The address of the client: the source in the PROXY header, or `connectedAddress` otherwise.
     ///
-    /// The second when there is no header, or when it names no client, as in a proxy's health check.
+    /// `connectedAddress` is returned if the connection has no header, or if the header names no client, as
+    /// in a proxy's health check.
     public var originalAddress: SocketAddress? {
         guard let proxyHeader, proxyHeader.transport == .stream else { return connectedAddress }
         return proxyHeader.source ?? connectedAddress
     }
+
+    /// The reading half of the connection, for a task that must not write.
+    ///
+    /// ```swift
+    /// async let _ = listen(to: socket.input)
+    /// for await line in outbox { try await socket.output.writeLine(line) }
+    /// ```
+    public var input: SocketInput { SocketInput(socket: self) }
+
+    /// The writing half of the connection, for a task that must not read.
+    public var output: SocketOutput { SocketOutput(socket: self) }
 
     private var record: ConnectionRecord? {
         connection?.record.withLock { $0 }

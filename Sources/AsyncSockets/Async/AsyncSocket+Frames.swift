@@ -3,26 +3,26 @@ internal import SocketBuffers
 internal import SocketCore
 
 extension AsyncSocket {
-    /// The frames of the connection up to an orderly end.
+    /// Returns the connection's frames as an asynchronous sequence that finishes with an orderly close.
     ///
     /// ```swift
     /// for try await frame in socket.frames(LengthPrefixed<UInt32>(maxLength: 65536)) { … }
     /// ```
     ///
     /// - Parameters:
-    ///   - framing: Where a frame ends.
-    ///   - idleTimeout: As for `chunks(atMost:idleTimeout:)`.
+    ///   - framing: The format that splits the byte stream into frames.
+    ///   - idleTimeout: See `chunks(atMost:idleTimeout:)`.
     public func frames<Format: Framing>(_ framing: Format, idleTimeout: Duration? = nil) -> Frames<Format> {
         Frames(socket: self, framing: framing, idleTimeout: idleTimeout)
     }
 
-    /// The next frame; nil after an orderly end.
+    /// Reads the next frame. Returns `nil` after an orderly close.
     ///
     /// - Parameters:
-    ///   - framing: Where a frame ends.
-    ///   - timeout: As for `read(atMost:timeout:)`.
-    /// - Throws: What `read(atMost:timeout:)` throws, what the framing throws, `.readMaxedOut` for a frame
-    ///   that is too long, and `.closedByPeer` for one that an orderly end has cut short.
+    ///   - framing: The format that splits the byte stream into frames.
+    ///   - timeout: See `read(atMost:timeout:)`.
+    /// - Throws: The errors of `read(atMost:timeout:)` and of the framing, `.readMaxedOut` if the frame is
+    ///   too long, and `.closedByPeer` if the peer closes the connection in the middle of a frame.
     public nonisolated(nonsending) func readFrame<Format: Framing>(
         _ framing: Format, timeout: Duration? = nil
     ) async throws -> Format.Frame? {
@@ -30,9 +30,9 @@ extension AsyncSocket {
         return try await operations.readFrame(FrameReader(framing), OperationLimit(timeout))
     }
 
-    /// Writes a frame: see `write(_:timeout:)`.
+    /// Writes a frame. See `write(_:timeout:)`.
     ///
-    /// - Throws: What `write(_:timeout:)` throws, and what the framing throws.
+    /// - Throws: The errors of `write(_:timeout:)` and of the framing.
     public nonisolated(nonsending) func write<Format: Framing>(
         _ frame: Format.Frame, as framing: Format, timeout: Duration? = nil
     ) async throws {
@@ -43,10 +43,10 @@ extension AsyncSocket {
 
     /// The frames of a connection.
     ///
-    /// It ends with an orderly end of the connection, and when `startTLS` begins. A loop that is left early
-    /// loses nothing. A cancelled task gets a `CancellationError`.
+    /// The sequence finishes when the connection is closed in an orderly way, and when `startTLS` is called.
+    /// Exiting the loop early loses no bytes. A cancelled task receives a `CancellationError`.
     public struct Frames<Format: Framing>: AsyncSequence, Sendable {
-        /// An `AsyncSocketError`, which says why the connection has ended or what is wrong with a frame, or a
+        /// An `AsyncSocketError` with the reason the connection closed or the problem with a frame, or a
         /// `CancellationError`.
         public typealias Failure = any Error
 
@@ -54,17 +54,17 @@ extension AsyncSocket {
         fileprivate let framing: Format
         fileprivate let idleTimeout: Duration?
 
-        /// Begins at the next unread byte.
+        /// Returns an iterator that starts at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
             Iterator(scope: SequenceScope(socket, idleTimeout), reader: FrameReader(framing))
         }
 
-        /// Reads one frame after the other.
+        /// An iterator that reads one frame at a time.
         public struct Iterator: AsyncIteratorProtocol {
             fileprivate let scope: SequenceScope
             fileprivate let reader: FrameReader<Format>
 
-            /// The next frame; nil after the end.
+            /// Reads the next frame. Returns `nil` at the end of the sequence.
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws -> Format.Frame? {
@@ -72,7 +72,7 @@ extension AsyncSocket {
                 do {
                     return try await connection.readFrame(reader, OperationLimit(nil))
                 } catch {
-                    // An orderly end within a frame is an error too.
+                    // An orderly close in the middle of a frame is also an error.
                     if let error = error as? AsyncSocketError, error.isOrderlyEnd { throw error }
                     if let failure = scope.failure(error) { throw failure }
                     return nil

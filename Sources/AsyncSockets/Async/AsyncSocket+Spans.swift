@@ -2,19 +2,20 @@ public import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
-// Bytes that are borrowed, not copied: for code that parses or forwards them at once.
+// Borrowed bytes, for code that parses or forwards them immediately and needs no copy.
 extension AsyncSocket {
-    /// Calls `body` with all bytes that are there, as soon as there are some; nil after an orderly end.
+    /// Calls `body` with all available bytes as soon as there are any. Returns `nil` after an orderly close.
     ///
-    /// The bytes are read with that, and valid during the call only. `body` must be quick: the connection
-    /// waits meanwhile. No memory is allocated for the bytes. With several readers at a time, which of them
-    /// gets the bytes is not defined.
+    /// The call consumes the bytes. They are valid only until `body` returns. `body` must be quick because
+    /// it blocks the connection. No memory is allocated for the bytes, unless the socket has a socket queue.
+    /// If several tasks read at the same time, it is undefined which task receives the bytes.
     ///
     /// - Parameters:
-    ///   - timeout: As for `read(atMost:timeout:)`.
-    ///   - body: Gets the bytes, at least one.
-    /// - Returns: What `body` returns.
-    /// - Throws: What `read(atMost:timeout:)` and `body` throw. The bytes are read also when `body` throws.
+    ///   - timeout: See `read(atMost:timeout:)`.
+    ///   - body: Receives the bytes, at least one.
+    /// - Returns: The value that `body` returns.
+    /// - Throws: The errors of `read(atMost:timeout:)` and of `body`. The bytes are consumed even if `body`
+    ///   throws.
     @inlinable
     public nonisolated(nonsending) func withNextBytes<Result>(
         timeout: Duration? = nil, _ body: (RawSpan) throws -> Result
@@ -24,7 +25,7 @@ extension AsyncSocket {
         return try outcome?.get()
     }
 
-    /// `withNextBytes(timeout:_:)` without its type: code that is generic is slow across modules.
+    /// The non-generic part of `withNextBytes(timeout:_:)`. Generic code is slow across modules.
     @usableFromInline
     nonisolated(nonsending) func passNextBytes(_ timeout: Duration?, to body: (RawSpan) -> Void) async throws {
         let limit = OperationLimit(timeout)
@@ -45,7 +46,7 @@ extension AsyncSocket {
         } catch let error as AsyncSocketError where error.isOrderlyEnd {}
     }
 
-    /// Writes all of `bytes`: see `write(_:timeout:)` for `Data`. They are copied only if they have to wait.
+    /// Writes all of `bytes`. See `write(_:timeout:)` for `Data`. Only bytes that must be queued are copied.
     public nonisolated(nonsending) func write(_ bytes: RawSpan, timeout: Duration? = nil) async throws {
         let (connection, limit) = try prepareWrite(timeout)
         let answer = bytes.withUnsafeBytes { connection.beginWrite(copying: $0, limit) }
@@ -53,33 +54,33 @@ extension AsyncSocket {
     }
 }
 
-// The same for delegates.
+// Borrowed bytes for delegates.
 extension AsyncSocket {
     /// Reads the first bytes that arrive, like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`,
-    /// and lends them to the delegate: `socket(_:didReadBytes:withTag:)` follows.
+    /// and lends them to the delegate in `socket(_:didReadBytes:withTag:)`.
     ///
-    /// For an inline delegate this is the fastest way to read: the bytes are seldom copied. A delegate on a
-    /// queue borrows a copy. The read takes all bytes that are there. Before `beginTLS` read to a length or a
-    /// delimiter instead: the peer's ClientHello may be among those bytes.
+    /// For an inline delegate this is the fastest way to read, because the bytes are rarely copied. A
+    /// delegate on a queue borrows a copy. The read takes all available bytes. Before `beginTLS`, read to a
+    /// length or a delimiter instead, because the available bytes may include the peer's ClientHello.
     ///
     /// - Parameters:
-    ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
-    ///   - tag: Comes back with the bytes.
+    ///   - timeout: See `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
+    ///   - tag: A number that is passed to the delegate with the bytes.
     public func readBytes(withTimeout timeout: TimeInterval = -1, tag: Int = 0) {
         withConnection { $0.read(ReadPacket.make(.loan, timeout: timeout, completion: .delegate(tag: tag))) }
     }
 
-    /// Writes all of `bytes`, like the method for `Data`, and copies them only if they have to wait.
+    /// Writes all of `bytes`, like the method for `Data`, but copies them only if they must be queued.
     ///
-    /// In an inline callback they leave at once, where `Data` waits for the end of the callback, if nothing
-    /// else waits to be done on the socket. Otherwise they leave with what waits: so do the second write of a
-    /// callback, a write before another callback, and one while bytes of the peer lie unread. Outside an
-    /// inline callback they are copied.
+    /// In an inline callback the bytes are sent immediately, unlike a write of `Data`, which is sent when
+    /// the callback returns. Bytes are queued and sent together with other writes if this is the callback's
+    /// second write, if another callback is pending, or if bytes from the peer are still unread. Outside an
+    /// inline callback the bytes are always copied.
     ///
     /// - Parameters:
-    ///   - bytes: The bytes. You may use their memory again when this returns.
-    ///   - timeout: As for that method; -1: no limit.
-    ///   - tag: Comes back with the completion.
+    ///   - bytes: The bytes. You can reuse their memory as soon as this method returns.
+    ///   - timeout: See the method for `Data`. -1 means no limit.
+    ///   - tag: A number that is passed to the delegate when the write completes.
     public func write(_ bytes: RawSpan, withTimeout timeout: TimeInterval, tag: Int = 0) {
         bytes.withUnsafeBytes { bytes in
             withConnection { connection in
@@ -89,12 +90,13 @@ extension AsyncSocket {
         }
     }
 
-    /// False outside an inline callback, and when the bytes have to wait.
+    /// Returns `false` outside an inline callback, and if the bytes must be queued.
     private func writeAtOnce(
         _ bytes: UnsafeRawBufferPointer, _ timeout: TimeInterval, _ tag: Int, on connection: StreamConnection
     ) -> Bool {
         guard connection.isOpenToCallback, connection.phase.isEstablished, connection.isOpenForData else { return false }
-        // A store of sessions may be called meanwhile: what it asks for is not done within this.
+        // The session store may be called during the write. Its requests must not be served inside this
+        // call.
         let wasDelivering = connection.outlet.leaveCallback()
         defer { connection.outlet.resumeCallback(wasDelivering) }
         return connection.data.writeAtOnce(bytes, timeout: timeout, tag: tag)

@@ -3,29 +3,28 @@ internal import SocketBuffers
 public import SocketCore
 public import SocketTLS
 
-// Connections for tasks.
 extension AsyncSocket {
-    /// Connects to a host and, with `tls`, makes the connection secure before any byte of yours is sent.
+    /// Connects to a host and, with `tls`, secures the connection before any of your data is sent.
     ///
-    /// Returns when the connection is established, and the peer trusted. It resolves the name, tries all its
-    /// addresses and asks a `proxy` as `connect(toHost:onPort:viaInterface:withTimeout:)` does. A cancelled
-    /// task frees everything.
+    /// Returns when the connection is established and the peer is trusted. The name is resolved, its
+    /// addresses are tried, and a `proxy` is used as in `connect(toHost:onPort:viaInterface:withTimeout:)`.
+    /// If the task is cancelled, all resources are released.
     ///
     /// - Parameters:
-    ///   - host: A name, or an IPv4 or IPv6 address.
-    ///   - port: A TCP port, 1 to 65535, of any type of integer.
-    ///   - interface: Where the connection leaves from; nil: any interface.
-    ///   - proxy: The way to the host; it becomes the socket's `proxy`. Nil: the socket's `proxy`, if it
-    ///     has one.
-    ///   - tls: How to use TLS from the first byte: `.client` for a server whose certificate is for `host`.
-    ///     Nil: not at all, or later by `startTLS(settings:trust:)`.
-    ///   - trust: Decides about the server's certificate, as in `startTLS(settings:trust:)`.
-    ///   - timeout: The time for resolving and connecting, 30 seconds by default; nil: no limit. The TLS
-    ///     handshake has its own, `TLSSettings.handshakeTimeout`.
-    /// - Throws: `CancellationError` when the task is cancelled, or an `AsyncSocketError`: what
-    ///   `connect(toHost:onPort:viaInterface:withTimeout:)` throws or delivers, and what
-    ///   `startTLS(settings:trust:)` throws; `.badParameter` for settings of a server, and for `trust`
-    ///   without `tls`.
+    ///   - host: A host name, or an IPv4 or IPv6 address.
+    ///   - port: A TCP port from 1 to 65535, of any integer type.
+    ///   - interface: The local interface to connect from. `nil` means any interface.
+    ///   - proxy: The proxy to connect through, which becomes the socket's `proxy`. If `nil`, the socket's
+    ///     current `proxy` is used, if set.
+    ///   - tls: How to use TLS from the first byte. Use `.client` for a server with a certificate for
+    ///     `host`. `nil` means no TLS, or TLS later with `startTLS(settings:trust:)`.
+    ///   - trust: Decides whether to trust the server's certificate, as in `startTLS(settings:trust:)`.
+    ///   - timeout: The time limit for resolving and connecting, 30 seconds by default. `nil` means no
+    ///     limit. The TLS handshake has a separate limit, `TLSSettings.handshakeTimeout`.
+    /// - Throws: `CancellationError` if the task is cancelled, or an `AsyncSocketError`: any error that
+    ///   `connect(toHost:onPort:viaInterface:withTimeout:)` throws or delivers and any error of
+    ///   `startTLS(settings:trust:)`. Throws `.badParameter` for server settings, and for `trust` without
+    ///   `tls`.
     public nonisolated(nonsending) func connect(
         to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil,
         tls: TLSClientSettings? = nil,
@@ -62,8 +61,8 @@ extension AsyncSocket {
         if let handshake = try askForWantedTLS(tls, hasTrust: trust != nil) { _ = try await handshake.session(trust) }
     }
 
-    // The parts that do not wait are functions of their own: what they need for the settings is on the stack
-    // of the thread, and not in the memory of the task, which keeps it until its end.
+    // The parts that do not suspend are separate functions. Their locals, such as the settings, then live on
+    // the thread's stack instead of in the task's memory, which is kept until the task finishes.
 
     @inline(never)
     private func askToConnect(
@@ -90,7 +89,7 @@ extension AsyncSocket {
 
     // MARK: - Scopes
 
-    /// Connects, calls `body` with the socket, and closes the connection on every way out.
+    /// Connects, calls `body` with the socket, and closes the connection however `body` exits.
     ///
     /// ```swift
     /// let greeting = try await AsyncSocket.withConnection(to: "mail.example.org", port: 993, tls: .client) {
@@ -98,23 +97,26 @@ extension AsyncSocket {
     /// }
     /// ```
     ///
-    /// When `body` returns, the connection closes in order (`close(timeout:)`); when it throws, at once.
+    /// If `body` returns, the connection is closed in an orderly way, as by `close(timeout:)`. If `body`
+    /// throws, the connection is closed immediately.
     ///
     /// - Parameters:
-    ///   - host: A name, or an IPv4 or IPv6 address.
-    ///   - port: A TCP port, 1 to 65535, of any type of integer.
-    ///   - interface: Where the connection leaves from; nil: any interface.
-    ///   - proxy: The way to the host; nil: the socket's `proxy`, if `configure` sets one.
-    ///   - tls: How to use TLS from the first byte; nil: not at all, or later.
-    ///   - trust: Decides about the server's certificate.
-    ///   - timeout: The time for resolving and connecting, 30 seconds by default; nil: no limit.
-    ///   - executor: Where `body` runs, unless it is isolated to an actor: on the connection's event loop by
-    ///     default, which is fastest. Nil: where the caller runs. For work that computes for long or blocks,
-    ///     `.custom(globalConcurrentExecutor)`: the caller may run on a loop too.
-    ///   - configure: Sets what the socket needs before it connects: options, a logger.
+    ///   - host: A host name, or an IPv4 or IPv6 address.
+    ///   - port: A TCP port from 1 to 65535, of any integer type.
+    ///   - interface: The local interface to connect from. `nil` means any interface.
+    ///   - proxy: The proxy to connect through. If `nil`, the socket's `proxy` is used, if `configure` sets
+    ///     one.
+    ///   - tls: How to use TLS from the first byte. `nil` means no TLS, or TLS later.
+    ///   - trust: Decides whether to trust the server's certificate.
+    ///   - timeout: The time limit for resolving and connecting, 30 seconds by default. `nil` means no
+    ///     limit.
+    ///   - executor: Where `body` runs unless it is isolated to an actor. The default is the connection's
+    ///     event loop, which is fastest. `nil` means where the caller runs. For blocking or long-running
+    ///     work use `.custom(globalConcurrentExecutor)`, because the caller may run on an event loop too.
+    ///   - configure: Prepares the socket before it connects, for example with options or a logger.
     ///   - body: Uses the connection.
-    /// - Returns: What `body` returns.
-    /// - Throws: What `connect(to:port:via:proxy:tls:trust:timeout:)`, `configure` and `body` throw.
+    /// - Returns: The value that `body` returns.
+    /// - Throws: The errors of `connect(to:port:via:proxy:tls:trust:timeout:)`, `configure` and `body`.
     public nonisolated(nonsending) static func withConnection<Result>(
         to host: String, port: some BinaryInteger, via interface: String? = nil, proxy: Proxy? = nil,
         tls: TLSClientSettings? = nil,
@@ -131,8 +133,8 @@ extension AsyncSocket {
         }
     }
 
-    /// Connects to an address, calls `body` with the socket, and closes the connection on every way out: see
-    /// `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
+    /// Connects to an address, calls `body` with the socket, and closes the connection however `body` exits.
+    /// See `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
     public nonisolated(nonsending) static func withConnection<Result>(
         to address: SocketAddress, via interface: String? = nil, proxy: Proxy? = nil, tls: TLSClientSettings? = nil,
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
@@ -148,7 +150,8 @@ extension AsyncSocket {
     }
 
     /// Connects to the Unix-domain socket at a path, calls `body` with the socket, and closes the connection
-    /// on every way out: see `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
+    /// however `body` exits. See
+    /// `withConnection(to:port:via:proxy:tls:trust:timeout:executor:configure:_:)`.
     public nonisolated(nonsending) static func withConnection<Result>(
         toPath path: String, tls: TLSClientSettings? = nil,
         trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil, timeout: Duration? = .seconds(30),
@@ -163,9 +166,9 @@ extension AsyncSocket {
         }
     }
 
-    // MARK: - One connection after the other
+    // MARK: - Reconnecting
 
-    /// Connections to a host, one after the other: when the body of the loop is over, it connects again.
+    /// Returns a sequence of connections to a host that reconnects after each iteration of the loop.
     ///
     /// ```swift
     /// for try await socket in AsyncSocket.reconnecting(to: "chat.example.org", port: 6697, tls: .client) {
@@ -173,29 +176,31 @@ extension AsyncSocket {
     /// }
     /// ```
     ///
-    /// Each element is a connection that is established and, with `tls`, secure. It ends at once when the
-    /// loop asks for the next one or is left; to end it in order, call `close(timeout:)` in the body. The
-    /// loop makes the first attempt at once. After a failure, and after a connection, it waits as `backOff`
-    /// says; a connection that has lasted longer than `backOff.maximum` takes it back to the minimum.
+    /// Each element is a connection that is established and, with `tls`, secure. The connection is closed
+    /// immediately when the loop requests the next element or exits. For an orderly close, call
+    /// `close(timeout:)` in the body. The first attempt is made immediately. After a failure, and after a
+    /// connection has closed, the loop pauses as `backOff` specifies. A connection that lasts longer than
+    /// `backOff.maximum` resets the delay to its minimum.
     ///
     /// The loop throws when retrying cannot help: on cancellation, at a deadline, when `configure`, `trust`
     /// or `onFailure` throws, and after mistakes of the caller such as a bad port. After any other error it
-    /// connects again, even if a certificate was rejected, because the server may replace it.
+    /// reconnects, even if a certificate was rejected, because the server may replace it.
     ///
     /// - Parameters:
-    ///   - host: A name, or an IPv4 or IPv6 address. A name is resolved before each attempt.
-    ///   - port: A TCP port, 1 to 65535, of any type of integer.
-    ///   - interface: Where the connections leave from; nil: any interface.
-    ///   - proxy: The way to the host; nil: the socket's `proxy`, if `configure` sets one.
-    ///   - tls: How to use TLS from the first byte; nil: not at all, or later.
-    ///   - trust: Decides about the server's certificate.
-    ///   - timeout: The time of each attempt for resolving and connecting, 30 seconds by default; nil: no
-    ///     limit.
-    ///   - backOff: The time between attempts, from half a second to a minute by default.
-    ///   - configure: Sets what each socket needs before it connects: options, a logger.
-    ///   - onFailure: Called with the error of each failed attempt and the delay before the next one, in a
-    ///     separate task that the deadline cancels. If nil, one error of each kind is logged per second.
-    /// - Returns: The connections, as an asynchronous sequence without an end.
+    ///   - host: A host name, or an IPv4 or IPv6 address. A name is resolved before each attempt.
+    ///   - port: A TCP port from 1 to 65535, of any integer type.
+    ///   - interface: The local interface to connect from. `nil` means any interface.
+    ///   - proxy: The proxy to connect through. If `nil`, the socket's `proxy` is used, if `configure` sets
+    ///     one.
+    ///   - tls: How to use TLS from the first byte. `nil` means no TLS, or TLS later.
+    ///   - trust: Decides whether to trust the server's certificate.
+    ///   - timeout: The time limit for resolving and connecting in each attempt, 30 seconds by default.
+    ///     `nil` means no limit.
+    ///   - backOff: The delay between attempts, from half a second to a minute by default.
+    ///   - configure: Prepares each socket before it connects, for example with options or a logger.
+    ///   - onFailure: Called with the error of each failed attempt and the delay before the next attempt, in
+    ///     a separate task that the deadline cancels. If `nil`, one error of each kind is logged per second.
+    /// - Returns: The connections, as an infinite asynchronous sequence.
     public static func reconnecting(
         to host: String, port: some BinaryInteger & Sendable, via interface: String? = nil, proxy: Proxy? = nil,
         tls: TLSClientSettings? = nil, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil,
@@ -212,7 +217,6 @@ extension AsyncSocket {
 
     // MARK: - Executors
 
-    /// Runs `body` on the executor that was chosen for the connection.
     nonisolated(nonsending) func run<Result>(
         on executor: ConnectionExecutor?, _ body: nonisolated(nonsending) () async throws -> Result
     ) async throws -> Result {

@@ -2,21 +2,22 @@ public import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
-// Reads for tasks. Those that wait are served in the order in which they were asked for.
+// Reads for tasks. Pending reads are served in the order in which they were requested.
 extension AsyncSocket {
-    /// The next bytes, as many as are there; nil after an orderly end (a FIN or, with TLS, a close_notify).
+    /// Reads the bytes that are available. Returns `nil` after an orderly close (a FIN or, with TLS, a
+    /// close_notify).
     ///
-    /// Returns at once, mostly without a suspension, when bytes are there already: on an event loop a task
-    /// lets others go first about once in a millisecond.
+    /// If bytes are already available, this returns immediately, usually without suspending. On an event
+    /// loop, a task yields to other work about once per millisecond.
     ///
     /// - Parameters:
-    ///   - maxLength: The most bytes to return; 64 KiB by default.
-    ///   - timeout: The time that the read may take from now on; nil: no limit. A read that takes too long
-    ///     throws `.readTimeout`, loses no byte, and leaves the connection alone.
-    /// - Throws: `CancellationError` when the task is cancelled: no byte is lost. Otherwise an
-    ///   `AsyncSocketError`: `.closed` when this side has closed the connection, `.badConfiguration` when the
-    ///   socket was never in use, `.badParameter` for a `maxLength` below 1, `.deadlineExceeded` by
-    ///   `withDeadline(_:_:)`, and why the connection has ended when it did not end in good order.
+    ///   - maxLength: The maximum number of bytes to return, 64 KiB by default.
+    ///   - timeout: The time limit for the read, starting now. `nil` means no limit. A read that exceeds the
+    ///     limit throws `.readTimeout`. No bytes are lost, and the connection stays open.
+    /// - Throws: `CancellationError` if the task is cancelled; no bytes are lost. Otherwise an
+    ///   `AsyncSocketError`: `.closed` if this side has closed the connection, `.badConfiguration` if the
+    ///   socket was never in use, `.badParameter` for a `maxLength` below 1, `.deadlineExceeded` if a
+    ///   `withDeadline(_:_:)` expires, or the reason the connection failed.
     public nonisolated(nonsending) func read(
         atMost maxLength: Int = 65536, timeout: Duration? = nil
     ) async throws -> Data? {
@@ -28,28 +29,29 @@ extension AsyncSocket {
         }
     }
 
-    /// Exactly `count` bytes.
+    /// Reads exactly `count` bytes.
     ///
     /// - Parameters:
-    ///   - count: The number of bytes; 0 returns no bytes once the reads before it are complete. Memory grows
-    ///     with what arrives, not with this number.
-    ///   - timeout: As for `read(atMost:timeout:)`.
-    /// - Throws: What `read(atMost:timeout:)` throws, and `.closedByPeer` when fewer bytes come before an
-    ///   orderly end: they can still be read.
+    ///   - count: The number of bytes. With 0, the read returns no bytes once all earlier reads are
+    ///     complete. Memory use grows with the received data and does not depend on this number.
+    ///   - timeout: See `read(atMost:timeout:)`.
+    /// - Throws: The errors of `read(atMost:timeout:)`, and `.closedByPeer` if the peer closes the
+    ///   connection in an orderly way before `count` bytes have arrived. The bytes received so far can still
+    ///   be read.
     public nonisolated(nonsending) func read(exactly count: Int, timeout: Duration? = nil) async throws -> Data {
         guard count >= 0 else { throw AsyncSocketError.badParameter("read", "count must be at least 0, and is \(count)") }
         return try await read(.length(count), count, timeout)
     }
 
-    /// Everything up to and including the first `delimiter`.
+    /// Reads up to and including the first `delimiter`.
     ///
     /// - Parameters:
-    ///   - delimiter: The bytes that end the read, such as `AsyncSocket.crlf`.
-    ///   - maxLength: The most bytes to return, 1 MiB by default. When as many come without a delimiter the
-    ///     connection ends with `.readMaxedOut`.
-    ///   - timeout: As for `read(atMost:timeout:)`.
-    /// - Throws: What `read(exactly:timeout:)` throws, and `.badParameter` for an empty delimiter or one that
-    ///   is longer than `maxLength`.
+    ///   - delimiter: The bytes that complete the read, such as `AsyncSocket.crlf`.
+    ///   - maxLength: The maximum number of bytes to return, 1 MiB by default. If that many bytes arrive
+    ///     without a delimiter, the connection fails with `.readMaxedOut`.
+    ///   - timeout: See `read(atMost:timeout:)`.
+    /// - Throws: The errors of `read(exactly:timeout:)`, and `.badParameter` if the delimiter is empty or
+    ///   longer than `maxLength`.
     public nonisolated(nonsending) func read(
         until delimiter: Data, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
@@ -62,17 +64,17 @@ extension AsyncSocket {
         return try await read(.delimiter(delimiter), maxLength.count, timeout)
     }
 
-    /// A line of text, without the line feed that ends it and without a carriage return before that; nil
-    /// after an orderly end.
+    /// Reads a line of text and removes the line feed and an optional preceding carriage return. Returns
+    /// `nil` after an orderly close.
     ///
-    /// The last bytes before an orderly end are a line too, even without a line feed. Invalid UTF-8 is
-    /// repaired with U+FFFD: use `read(until:maxLength:timeout:)` for bytes.
+    /// The last bytes before an orderly close also form a line, even without a line feed. Invalid UTF-8 is
+    /// replaced with U+FFFD. To read raw bytes, use `read(until:maxLength:timeout:)`.
     ///
     /// - Parameters:
-    ///   - maxLength: The most bytes of the line with its end, 64 KiB by default. A longer line ends the
-    ///     connection with `.readMaxedOut`.
-    ///   - timeout: As for `read(atMost:timeout:)`.
-    /// - Throws: What `read(atMost:timeout:)` throws.
+    ///   - maxLength: The maximum length of the line in bytes, including its terminator; 64 KiB by default.
+    ///     A longer line makes the connection fail with `.readMaxedOut`.
+    ///   - timeout: See `read(atMost:timeout:)`.
+    /// - Throws: The errors of `read(atMost:timeout:)`.
     public nonisolated(nonsending) func readLine(
         maxLength: ByteLimit = 65536, timeout: Duration? = nil
     ) async throws -> String? {
@@ -81,13 +83,14 @@ extension AsyncSocket {
         return try await operations.readLine(LineReader(maxLength: maxLength.count), OperationLimit(timeout))
     }
 
-    /// Everything up to an orderly end.
+    /// Reads everything up to an orderly close.
     ///
     /// - Parameters:
-    ///   - maxLength: The most bytes to return, 1 MiB by default. When more come the connection ends with
-    ///     `.readMaxedOut`.
-    ///   - timeout: As for `read(atMost:timeout:)`.
-    /// - Throws: What `read(atMost:timeout:)` throws. With TLS an end without close_notify is `.truncated`.
+    ///   - maxLength: The maximum number of bytes to return, 1 MiB by default. If more bytes arrive, the
+    ///     connection fails with `.readMaxedOut`.
+    ///   - timeout: See `read(atMost:timeout:)`.
+    /// - Throws: The errors of `read(atMost:timeout:)`. With TLS, a connection closed without a close_notify
+    ///   is `.truncated`.
     public nonisolated(nonsending) func readToEnd(
         maxLength: ByteLimit = AsyncSocket.defaultMaxLength, timeout: Duration? = nil
     ) async throws -> Data {
@@ -97,21 +100,24 @@ extension AsyncSocket {
         do {
             return try await read(.end, maxLength.count, timeout)
         } catch let error as AsyncSocketError where error.isOrderlyEnd {
-            // The end came before the read.
+            // The connection was closed before the read.
             return Data()
         }
     }
 
-    /// Receives a file of `count` bytes: see `readToFile(_:maxLength:timeout:progress:)`.
+    /// Receives a file of `count` bytes.
     ///
-    /// For a protocol that says how long the file is. With 0 the file is empty, and nothing is read.
+    /// For protocols that announce the file's length. With 0, an empty file is created and no bytes are
+    /// read. See `readToFile(_:maxLength:timeout:progress:)` for how the file is written.
     ///
     /// - Parameters:
-    ///   - path: As for the other.
-    ///   - count: The number of bytes of the file. The bytes behind them stay for the next read.
-    ///   - timeout: As for the other.
-    ///   - progress: As for the other; its `total` is `count`.
-    /// - Throws: The errors of the other, and `.closedByPeer` when fewer bytes come before an orderly end.
+    ///   - path: Where to write the file.
+    ///   - count: The length of the file in bytes. Later bytes stay unread.
+    ///   - timeout: The time limit for receiving the bytes, starting now. `nil` means no limit.
+    ///   - progress: See `write(contentsOfFile:offset:length:timeout:progress:)`. The `total` of the
+    ///     progress is `count`.
+    /// - Throws: The errors of `readToFile(_:maxLength:timeout:progress:)`, and `.closedByPeer` if fewer
+    ///   bytes arrive before an orderly close.
     public nonisolated(nonsending) func readToFile(
         _ path: String, exactly count: Int, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
     ) async throws {
@@ -122,30 +128,32 @@ extension AsyncSocket {
         _ = try await FileReception(operations, path, .exactly(count), OperationLimit(timeout)).run(progress)
     }
 
-    /// Receives a file: everything up to an orderly end.
+    /// Receives a file that extends to an orderly close of the connection.
     ///
-    /// The file is there, with all its bytes and on the disk, when the call returns; before that, and after
-    /// an error, its path has what it had before, even if the machine crashes. Meanwhile the bytes are in a
-    /// hidden file in the same folder, `.….part`, which is deleted unless the process is killed. A file or
-    /// symbolic link that is at the path is replaced. Memory holds 256 KiB at most, and a slow disk slows the
-    /// peer down. The event loop does not wait for the disk: another thread does.
+    /// When the call returns, the file is complete and stored on disk. Until then, and after an error, the
+    /// path keeps its previous content, even if the machine crashes. The bytes are first written to a hidden
+    /// file in the same folder, `.….part`, which is deleted unless the process is killed. An existing file
+    /// or symbolic link at the path is replaced. At most 256 KiB are held in memory, and a slow disk slows
+    /// the peer down. Disk I/O runs on another thread and never blocks the event loop.
     ///
-    /// After an error or a cancellation the bytes that had come are lost, and what follows is the middle of a
-    /// file: close the connection, once you have told the peer.
+    /// After an error or a cancellation the bytes received so far are lost, and the next unread bytes are
+    /// from the middle of the file. Inform the peer if necessary, then close the connection.
     ///
-    /// Without TLS the orderly end of a peer that has crashed is like any other. Where your protocol says how
-    /// long the file is, `readToFile(_:exactly:timeout:progress:)` notices.
+    /// Without TLS, a crash of the peer cannot be distinguished from an orderly close. If your protocol
+    /// announces the length of the file, use `readToFile(_:exactly:timeout:progress:)`, which detects
+    /// missing bytes.
     ///
     /// - Parameters:
-    ///   - path: Where to put the file.
-    ///   - maxLength: The most bytes of the file. When more come the connection ends with `.readMaxedOut`.
-    ///   - timeout: The time that the bytes may take to come, from now on; nil: no limit.
-    ///   - progress: As for `write(contentsOfFile:offset:length:timeout:progress:)`.
-    /// - Returns: The number of bytes.
-    /// - Throws: The errors of `read(atMost:timeout:)`, with the number of bytes so far in the message;
-    ///   `.badParameter` when the path leads to something other than a file, such as a folder or a device,
-    ///   and `.system` when the file cannot be made or written. With TLS an end without close_notify is
-    ///   `.truncated`.
+    ///   - path: Where to write the file.
+    ///   - maxLength: The maximum length of the file in bytes. If more bytes arrive, the connection fails
+    ///     with `.readMaxedOut`.
+    ///   - timeout: The time limit for receiving the bytes, starting now. `nil` means no limit.
+    ///   - progress: See `write(contentsOfFile:offset:length:timeout:progress:)`.
+    /// - Returns: The length of the file in bytes.
+    /// - Throws: The errors of `read(atMost:timeout:)`, with the number of bytes received in the message;
+    ///   `.badParameter` if the path refers to something other than a file, such as a folder or a device;
+    ///   `.system` if the file cannot be created or written. With TLS, a connection closed without a
+    ///   close_notify is `.truncated`.
     @discardableResult
     public nonisolated(nonsending) func readToFile(
         _ path: String, maxLength: ByteLimit, timeout: Duration? = nil, progress: ((TransferProgress) -> Void)? = nil
@@ -158,9 +166,9 @@ extension AsyncSocket {
         return try await FileReception(operations, path, length, OperationLimit(timeout)).run(progress)
     }
 
-    // MARK: - Inside
+    // MARK: - Internal
 
-    /// The operations of tasks on its connection, while there is one or has been one.
+    /// Task operations on the current or most recent connection. `nil` if there has never been a connection.
     var operations: TaskOperations? { connection.map { TaskOperations(connection: $0) } }
 
     nonisolated(nonsending) func read(

@@ -3,26 +3,27 @@ internal import SocketCore
 public import SocketTLS
 
 extension AsyncSocket {
-    /// Upgrades the connection to TLS, after the writes that were asked for before, and a delegate's reads.
+    /// Upgrades the connection to TLS after all previously queued writes and delegate reads are complete.
     ///
-    /// Returns when the handshake is complete and the peer trusted. See `beginTLS(settings:)` for what
-    /// becomes of bytes that came early. Sequences such as `lines` end here; begin new ones afterwards. A
-    /// cancelled handshake closes the connection, and so does every error of the handshake: there is no way
-    /// back to plaintext.
+    /// Returns when the handshake is complete and the peer is trusted. See `beginTLS(settings:)` for the
+    /// treatment of bytes received early. Sequences such as `lines` finish at the upgrade; create new ones
+    /// afterwards. If the handshake fails or is cancelled, the connection is closed. It never falls back to
+    /// plaintext.
     ///
     /// - Parameters:
-    ///   - settings: The role and what it needs.
-    ///   - trust: Decides about the peer's certificate, in a separate task with the executor preference of
-    ///     this one. When `TLSSettings.trustTimeout` or a deadline expires, that task is cancelled and this
-    ///     call throws. The closure can reject what OpenSSL accepts, but not the reverse, except with
-    ///     `TLSTrustEvaluation.manual`. Nil: OpenSSL decides, or the delegate if the settings say so.
-    /// - Returns: The session that the handshake negotiated.
-    /// - Throws: `CancellationError` when the task is cancelled, what `trust` throws, or an
-    ///   `AsyncSocketError`: `.tls`, `.handshakeTimeout` (also when no byte of the writes before has left for
-    ///   that long), `.trustTimeout`, `.bytesBufferedAtUpgrade`, `.badConfiguration` when the socket is not
-    ///   in use or was upgraded before, when neither `trust` nor a delegate decides though the settings ask
-    ///   for it, or when another task waits in a read, which ends the connection; and why the connection has
-    ///   ended.
+    ///   - settings: The settings for the client or server role.
+    ///   - trust: Decides whether to trust the peer's certificate, in a separate task with the executor
+    ///     preference of the current task. If `TLSSettings.trustTimeout` or a deadline expires, that task is
+    ///     cancelled and this call throws. The closure can reject a certificate that OpenSSL accepts, but
+    ///     not the reverse, except with `TLSTrustEvaluation.manual`. If `nil`, OpenSSL decides, or the
+    ///     delegate if the settings request that.
+    /// - Returns: The negotiated session.
+    /// - Throws: `CancellationError` if the task is cancelled, an error thrown by `trust`, the reason the
+    ///   connection failed, or one of these `AsyncSocketError`s: `.tls`; `.handshakeTimeout`, also if no
+    ///   byte of the preceding writes was sent for that long; `.trustTimeout`; `.bytesBufferedAtUpgrade`;
+    ///   `.badConfiguration`. The reasons for `.badConfiguration` are: the socket is not in use, it was
+    ///   upgraded before, the settings leave the decision to the program but there is neither `trust` nor a
+    ///   delegate, or another task is waiting in a read. In the last two cases the connection is closed.
     @discardableResult
     public nonisolated(nonsending) func startTLS(
         settings: TLSSettings<some TLSSide>, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil
@@ -30,14 +31,14 @@ extension AsyncSocket {
         try await askForTLS(settings, hasTrust: trust != nil).session(trust).value
     }
 
-    /// Begins `startTLS(settings:trust:)`. The task that waits keeps none of the settings.
+    /// Starts `startTLS(settings:trust:)`. The waiting task does not hold on to the settings.
     @inline(never)
     func askForTLS(_ settings: TLSSettings<some TLSSide>, hasTrust: Bool) throws -> AwaitedHandshake {
         let limit = OperationLimit(nil)
         do {
             try limit.check(.startTLS)
         } catch {
-            // Later bytes must not leave in plaintext.
+            // Later bytes must not be sent in plaintext.
             disconnect()
             throw error
         }
@@ -55,32 +56,36 @@ extension AsyncSocket {
         return AwaitedHandshake(operation: .startTLS, waiter: waiter, limit: limit, connection: connection, socket: self)
     }
 
-    /// Asks the client for its certificate after the handshake (RFC 8446, section 4.6.2). For a server whose
-    /// settings have `clients` set to `.certificatesOnRequest`, in TLS 1.3.
+    /// Requests the client's certificate after the handshake (RFC 8446, section 4.6.2).
     ///
-    /// A server that reads a request for something protected asks, and answers when it knows who the client
-    /// is. The request leaves at once, ahead of writes that wait. Until the client's answer is there, data
-    /// goes on in both directions: what the client sends before its answer is delivered as usual, and has to
-    /// be read if it is more than 64 KiB. Data that follows the answer is delivered when this call has its
-    /// result. While `trust` decides, nothing moves. One request can be outstanding at a time; later ones may
-    /// follow, and each certificate takes the place of the one before. Session tickets are sent before the
-    /// first request only.
+    /// For TLS 1.3 servers with `clients` set to `.certificatesOnRequest` in their settings. Call this, for
+    /// example, when a client requests a protected resource, and respond once the client is authenticated.
     ///
-    /// The client has `TLSSettings.handshakeTimeout` to answer. A bad certificate, none where one is
-    /// required, a refusal and a cancellation end the connection.
+    /// The request is sent immediately, ahead of queued writes. Data continues to flow in both directions
+    /// until the client responds. Data sent by the client before its response is delivered as usual, and
+    /// must be read if it exceeds 64 KiB. Data that follows the response is delivered after this call
+    /// completes. No data moves while `trust` decides. Only one request can be outstanding at a time. Later
+    /// requests are allowed, and each new certificate replaces the previous certificate. Session tickets are
+    /// sent only before the first request.
+    ///
+    /// The client must respond within `TLSSettings.handshakeTimeout`. The connection is closed if the
+    /// certificate is invalid or rejected, if a required certificate is missing, and if the task is
+    /// cancelled.
     ///
     /// - Parameters:
-    ///   - isRequired: True: a client without a certificate is refused, with the alert certificate_required.
-    ///     False: `TLSSession.peerCertificates` is empty then.
-    ///   - trust: Decides about the certificate, as in `startTLS(settings:trust:)`; a client that shows none
-    ///     needs no decision. Nil: OpenSSL decides, or the delegate if the settings say so.
-    /// - Returns: The updated session; `tlsSession` has it too.
-    /// - Throws: `CancellationError`, what `trust` throws, or an `AsyncSocketError`. The connection is as it
-    ///   was after `.badConfiguration` when it is not secure or nothing decides about the certificate, and
-    ///   after `.tls` with `invalidSettings`, `certificateRequestPending`, or
-    ///   `postHandshakeAuthenticationUnavailable` (TLS 1.2, or a client that has not offered to be asked). It
-    ///   ends with `.handshakeTimeout`, and with `.tls` of any other code, such as
-    ///   `clientCertificateMissing`.
+    ///   - isRequired: Whether to reject a client without a certificate, with the alert
+    ///     certificate_required. If `false`, such a client is accepted with an empty
+    ///     `TLSSession.peerCertificates`.
+    ///   - trust: Decides whether to trust the certificate, as in `startTLS(settings:trust:)`. It is not
+    ///     called for a client without a certificate. If `nil`, OpenSSL decides, or the delegate if the
+    ///     settings request that.
+    /// - Returns: The updated session, which is also available as `tlsSession`.
+    /// - Throws: `CancellationError`, an error thrown by `trust`, or an `AsyncSocketError`. The connection
+    ///   stays usable after `.badConfiguration` (the connection is not secure, or there is no `trust`
+    ///   closure or delegate to decide about the certificate) and after `.tls` with the code
+    ///   `invalidSettings`, `certificateRequestPending` or `postHandshakeAuthenticationUnavailable` (TLS
+    ///   1.2, or a client that did not offer post-handshake authentication). The connection is closed after
+    ///   `.handshakeTimeout` and after `.tls` with any other code, such as `clientCertificateMissing`.
     @discardableResult
     public nonisolated(nonsending) func requestClientCertificate(
         isRequired: Bool = true, trust: (@Sendable (PeerTrust) async throws -> Bool)? = nil

@@ -2,29 +2,30 @@ public import FoundationEssentials
 internal import SocketBuffers
 public import SocketCore
 
-// Writes for tasks. They are sent in the order in which they were asked for.
+// Writes for tasks. Writes are sent in the order in which they were requested.
 extension AsyncSocket {
     /// Writes all of `data`.
     ///
-    /// Returns when the kernel has the bytes; with a `writeHighWaterMark`, as soon as fewer bytes than that
-    /// wait in this process. While the kernel has room it returns at once, mostly without a suspension. So a
-    /// task cannot write faster than the peer reads. An error of bytes that wait is thrown by a later
-    /// operation, or at the end of `withConnection`.
+    /// Returns when the kernel has accepted the bytes or, with a `writeHighWaterMark`, when fewer bytes than
+    /// the mark are queued in this process. A task therefore cannot write faster than the peer reads. If the
+    /// kernel has room, this returns immediately, usually without suspending. An error that affects bytes
+    /// still queued is thrown by a later operation, or at the end of `withConnection`.
     ///
-    /// On the event loop of the socket, and while bytes of the peer lie unread, a write returns before that:
-    /// the answers to messages that came together leave together. They do so when the task has to wait, when
-    /// they are 64 KiB, or when the task calls `flush()`. Bytes that then have to wait for the kernel longer
-    /// than their `timeout` end the connection with `.writeTimeout`.
+    /// On the socket's event loop, writes are coalesced while received bytes are still unread, so that the
+    /// responses to messages that arrived together are sent together. Such a write returns before the kernel
+    /// has the bytes. They are sent when the task suspends, when 64 KiB are collected, or when the task
+    /// calls `flush()`. If the kernel then does not accept them within their `timeout`, the connection fails
+    /// with `.writeTimeout`.
     ///
     /// - Parameters:
-    ///   - data: The bytes. Nothing is written when there are none.
-    ///   - timeout: The time that the write may take from now on; nil: no limit. A write that takes too long
-    ///     throws `.writeTimeout`.
-    /// - Throws: `CancellationError` when the task is cancelled. A write that has not begun when it is
-    ///   cancelled, or late, is removed; one that has begun goes on, so that the stream stays whole.
-    ///   Otherwise an `AsyncSocketError`: `.closed` when this side closes the connection, `.badConfiguration`
-    ///   when the socket was never in use, `.deadlineExceeded` by `withDeadline(_:_:)`, and why the
-    ///   connection has ended.
+    ///   - data: The bytes. Empty data is not written.
+    ///   - timeout: The time limit for the write, starting now. `nil` means no limit. A write that exceeds
+    ///     the limit throws `.writeTimeout`.
+    /// - Throws: `CancellationError` if the task is cancelled. A write that is cancelled or times out before
+    ///   it has started is removed. A partially sent write continues in the background, so that the stream
+    ///   stays intact. Otherwise an `AsyncSocketError`: `.closed` if this side closes the connection,
+    ///   `.badConfiguration` if the socket was never in use, `.deadlineExceeded` if a `withDeadline(_:_:)`
+    ///   expires, or the reason the connection failed.
     public nonisolated(nonsending) func write(_ data: Data, timeout: Duration? = nil) async throws {
         let (connection, limit) = try prepareWrite(timeout)
         let answer = data.withUnsafeBytes { bytes in
@@ -33,14 +34,14 @@ extension AsyncSocket {
         if answer.mustSuspend { try await connection.finish(answer) }
     }
 
-    /// Writes all of `bytes`: see `write(_:timeout:)` for `Data`. They are copied only if they have to wait.
+    /// Writes all of `bytes`. See `write(_:timeout:)` for `Data`. Only bytes that must be queued are copied.
     public nonisolated(nonsending) func write(_ bytes: [UInt8], timeout: Duration? = nil) async throws {
         let (connection, limit) = try prepareWrite(timeout)
         let answer = bytes.withUnsafeBytes { connection.beginWrite(copying: $0, limit) }
         if answer.mustSuspend { try await connection.finish(answer) }
     }
 
-    /// Writes a text as UTF-8: see `write(_:timeout:)` for `Data`.
+    /// Writes a string as UTF-8. See `write(_:timeout:)` for `Data`.
     public nonisolated(nonsending) func write(_ text: String, timeout: Duration? = nil) async throws {
         let (connection, limit) = try prepareWrite(timeout)
         var text = text
@@ -48,15 +49,15 @@ extension AsyncSocket {
         if answer.mustSuspend { try await connection.finish(answer) }
     }
 
-    /// Writes a line of text as UTF-8, and its end.
+    /// Writes a line of text as UTF-8, followed by a line terminator.
     ///
     /// - Parameters:
-    ///   - line: The line. One with a carriage return or a line feed in it is refused: with text of a
-    ///     stranger it would be two lines, and the second one the stranger's command.
-    ///   - end: The bytes that end it: CR LF, as in most protocols, by default.
-    ///   - timeout: As for `write(_:timeout:)`.
-    /// - Throws: `.badParameter` for a line with an end in it, and otherwise what `write(_:timeout:)`
-    ///   throws.
+    ///   - line: The line. A line that contains a carriage return or a line feed is rejected, because
+    ///     untrusted text could otherwise inject a second line, such as a protocol command.
+    ///   - end: The line terminator. The default is CR LF, as in most protocols.
+    ///   - timeout: See `write(_:timeout:)`.
+    /// - Throws: `.badParameter` if the line contains a carriage return or a line feed, and the errors of
+    ///   `write(_:timeout:)`.
     public nonisolated(nonsending) func writeLine(
         _ line: String, endingWith end: String = "\r\n", timeout: Duration? = nil
     ) async throws {
@@ -66,8 +67,9 @@ extension AsyncSocket {
         try await write(line + end, timeout: timeout)
     }
 
-    /// Writes a header of the PROXY protocol, for a program that passes connections on: before everything
-    /// else, TLS included.
+    /// Writes a PROXY protocol header, for programs that forward connections.
+    ///
+    /// Write the header before anything else on the connection, including TLS.
     ///
     /// ```swift
     /// try await upstream.connect(to: "127.0.0.1", port: 8443)
@@ -76,33 +78,35 @@ extension AsyncSocket {
     /// ```
     ///
     /// - Parameters:
-    ///   - header: The client, and the address that it connected to.
-    ///   - version: The version of the protocol that the receiver expects; 2 by default.
-    ///   - timeout: As for `write(_:timeout:)`.
-    /// - Throws: A `ProxyHeaderError` when the header cannot be sent in that version, and otherwise what
-    ///   `write(_:timeout:)` throws.
+    ///   - header: The client's address and the address that the client connected to.
+    ///   - version: The protocol version that the receiver expects, 2 by default.
+    ///   - timeout: See `write(_:timeout:)`.
+    /// - Throws: A `ProxyHeaderError` if the header cannot be represented in that version, and the errors of
+    ///   `write(_:timeout:)`.
     public nonisolated(nonsending) func write(
         _ header: ProxyHeader, as version: ProxyHeader.Version = .version2, timeout: Duration? = nil
     ) async throws {
         try await write(header.encoded(as: version), timeout: timeout)
     }
 
-    /// Writes a part of a file: see `write(contentsOfFile:offset:length:withTimeout:tag:)` for how it is sent
-    /// and what happens when it turns out shorter.
+    /// Writes part of a file.
     ///
-    /// Returns when the kernel has the bytes.
+    /// Returns when the kernel has accepted the bytes. See
+    /// `write(contentsOfFile:offset:length:withTimeout:tag:)` for how the file is sent, and for a file that
+    /// becomes shorter while it is being sent.
     ///
     /// - Parameters:
     ///   - path: The path of a regular file.
-    ///   - offset: The first byte to send.
-    ///   - length: The number of bytes; nil: to the end of the file, as it is now.
-    ///   - timeout: As for `write(_:timeout:)`.
-    ///   - progress: Called ten times a second while the file is sent, also when nothing moves, and once more
-    ///     when all of it is: with files of any length at least once. It runs in the calling task, where the
-    ///     caller runs, so it may use what belongs to the caller's actor; the transfer does not wait for it.
-    /// - Throws: What `write(_:timeout:)` throws, `.badParameter` when the file is not a regular file or the
-    ///   part lies outside it, and `.system` when it cannot be opened. The message of an error that comes
-    ///   later says how many bytes were sent.
+    ///   - offset: The offset of the first byte to send.
+    ///   - length: The number of bytes. `nil` means up to the current end of the file.
+    ///   - timeout: See `write(_:timeout:)`.
+    ///   - progress: Called ten times per second while the file is being sent, even if no bytes move, and
+    ///     once more on completion. It is called at least once for a file of any length. It runs in the
+    ///     calling task, on the caller's actor, so it can use that actor's state. The transfer does not wait
+    ///     for it.
+    /// - Throws: The errors of `write(_:timeout:)`, `.badParameter` if the file is not a regular file or
+    ///   does not contain the requested part, and `.system` if the file cannot be opened. The message of a
+    ///   later error includes the number of bytes sent.
     public nonisolated(nonsending) func write(
         contentsOfFile path: String, offset: Int = 0, length: Int? = nil, timeout: Duration? = nil,
         progress: ((TransferProgress) -> Void)? = nil
@@ -121,7 +125,7 @@ extension AsyncSocket {
         }
     }
 
-    // MARK: - Inside
+    // MARK: - Internal
 
     func prepareWrite(_ timeout: Duration?) throws -> (TaskOperations, OperationLimit) {
         let limit = OperationLimit(timeout)

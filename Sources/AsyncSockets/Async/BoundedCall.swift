@@ -1,7 +1,7 @@
 internal import SocketBuffers
 
 extension OperationLimit {
-    /// Runs the program's code in a separate task, and returns when that code returns.
+    /// Runs user code in a separate task, and returns when that code returns.
     ///
     /// At the deadline, or if the caller is cancelled, this cancels the task and throws without waiting for
     /// it.
@@ -19,7 +19,7 @@ extension OperationLimit {
     }
 }
 
-/// Completes a waiter once: with a result, at the deadline, or when the caller is cancelled.
+/// Completes a waiter exactly once: with a result, at the deadline, or on cancellation of the caller.
 private final class BoundedCall: OperationOwner {
     let waiter: DoneWaiter
     private let isOver = Locked(false)

@@ -1,15 +1,17 @@
 public import SocketCore
 
-/// Where the task of a connection runs.
+/// The executor that runs a connection's task.
 public struct ConnectionExecutor: Sendable {
     private let chosen: (any TaskExecutor)?
 
-    /// The event loop that serves the connection: no change of thread for each read and write. Code that runs
-    /// there must not block or compute for long between two operations of a socket, since other connections
-    /// wait meanwhile; the log names a connection whose task holds its loop for a second.
+    /// The event loop that serves the connection, which avoids a thread switch for each read and write.
+    ///
+    /// Code on an event loop must not block or compute for long between two socket operations, because it
+    /// delays all other connections of that loop. If a task blocks its loop for a second, a warning with the
+    /// connection's name is logged.
     public static let eventLoop = ConnectionExecutor(chosen: nil)
 
-    /// An executor of your own.
+    /// Returns an executor setting for your own task executor.
     public static func custom(_ executor: any TaskExecutor) -> ConnectionExecutor {
         ConnectionExecutor(chosen: executor)
     }
@@ -18,20 +20,20 @@ public struct ConnectionExecutor: Sendable {
         chosen ?? socket.executor
     }
 
-    /// For a connection that `loop` will serve.
     func taskExecutor(for loop: EventLoop) -> any TaskExecutor {
         chosen ?? loop
     }
 
-    /// Runs `body` on an executor. An actor that calls this keeps `body`, which may use its state: hence the
-    /// isolation in the closure.
+    /// Runs `body` on an executor. If an actor calls this, `body` stays on that actor, because it may use
+    /// the actor's state. The closure therefore captures the isolation.
     static func run<Result>(
         on executor: any TaskExecutor, isolation: isolated (any Actor)? = #isolation,
         _ body: nonisolated(nonsending) () async throws -> Result
     ) async throws -> Result {
         try await withTaskExecutorPreference(executor, isolation: isolation) {
             _ = isolation
-            // A preference counts from the next suspension on, and so far there need not have been one.
+            // A preference takes effect at the next suspension point, and there may not have been a
+            // suspension yet.
             if (executor as? EventLoop)?.isCurrent != true { await Task.yield() }
             return try await body()
         }
@@ -39,18 +41,19 @@ public struct ConnectionExecutor: Sendable {
 }
 
 extension AsyncSocket {
-    /// The event loop of the socket, for other tasks that serve it:
-    /// `Task(executorPreference: socket.executor) { … }`. Nil, which means no preference, only when the
-    /// process has no descriptors left for a loop.
+    /// The socket's event loop, for other tasks that use the socket: `Task(executorPreference:
+    /// socket.executor) { … }`.
     ///
-    /// A socket stays on its loop. See `ConnectionExecutor.eventLoop` for what may run there.
+    /// A socket never changes its loop. See `ConnectionExecutor.eventLoop` for the code that may run there.
+    /// The value is `nil`, which means no preference, only if the process has no free descriptors for a
+    /// loop.
     public var executor: EventLoop? {
         try? chooseLoop("executor")
     }
 }
 
 extension EventLoop {
-    /// The same as `next()`, with the error of an operation that needs a loop.
+    /// Returns `next()`, and converts its error to the error of `operation`.
     static func next(for operation: String) throws(AsyncSocketError) -> EventLoop {
         do throws(SystemError) {
             return try next()

@@ -2,14 +2,16 @@ internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-/// Waits for the end of a connection, and ends it when nothing has moved for a while.
+/// Closes a connection after a period without traffic.
 ///
-/// The connection asks for the deadline at the end of each turn, and that is when the waiter looks at what
-/// was carried: a byte costs nothing more, and a connection without such a waiter nothing at all.
+/// The connection reads the deadline at the end of each turn, and the waiter then compares the transferred
+/// bytes with its last sample. This adds no cost per byte, and no cost at all to a connection without such a
+/// waiter.
 ///
-/// Not generic: a conformance of a generic class looks its types up at run time, for each turn.
+/// The class is not generic, because the conformance of a generic class looks up its types at run time, in
+/// every turn.
 final class IdleWaiter: OperationWaiter {
-    /// Where the connection was when the waiter looked last.
+    /// The traffic counters at the last check, and the deadline that follows from them.
     private struct Look {
         var position: CarriedBytes?
         var end: Deadline?
@@ -21,15 +23,15 @@ final class IdleWaiter: OperationWaiter {
     private let last = Locked(Look())
     private let isOff = Atomic(false)
 
-    /// - Parameter position: Changes with each byte, and is nil while silence does not count. Called inside
-    ///   the turn.
+    /// - Parameter position: Changes with each byte. Returns `nil` while the idle timeout is suspended.
+    ///   Called inside the turn.
     init(_ timeout: Duration, position: @escaping @Sendable () -> CarriedBytes?) {
         self.timeout = timeout
         seconds = max(timeout.inSeconds, 0)
         self.position = position
     }
 
-    /// It waits no more. The connection forgets it with the next one, or at its end.
+    /// Deactivates the waiter. The connection removes it when it adds the next waiter or closes.
     func switchOff() {
         isOff.store(true, ordering: .relaxed)
     }
@@ -52,7 +54,7 @@ final class IdleWaiter: OperationWaiter {
     func complete(_ result: Result<Void, any Error>) {}
 }
 
-/// Ends the wait of its waiter when the last copy of an iterator goes.
+/// Deactivates its waiter when the last copy of an iterator is released.
 final class IdleGuard: Sendable {
     private let waiter: IdleWaiter
 

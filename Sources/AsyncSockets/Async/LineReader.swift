@@ -2,9 +2,8 @@ internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
-/// Reads lines of text out of the buffer, one after the other.
 final class LineReader: @unchecked Sendable {
-    // Unchecked: a reader belongs to one read at a time, which writes the text before its task goes on.
+    // Unchecked: only one read uses a reader at a time, and it writes the text before its task continues.
     let maxLength: Int
     private(set) var text = ""
     private(set) lazy var goal = ReadPacket.Goal.reader(reader)
@@ -15,7 +14,7 @@ final class LineReader: @unchecked Sendable {
     }
 
     private func take(from buffer: PreBuffer) -> BufferReader.Step {
-        // A line that is too long is never complete: the read finds more bytes than it may have.
+        // A line that is too long is never complete, so the read fails when the buffer exceeds its maximum.
         guard let count = buffer.endOfLine(), count <= maxLength else { return .needs(buffer.count + 1) }
         var bytes = UnsafeRawBufferPointer(rebasing: buffer.readableBytes.prefix(count - 1))
         if bytes.last == 0x0D { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropLast()) }
@@ -26,13 +25,13 @@ final class LineReader: @unchecked Sendable {
 }
 
 extension TaskOperations {
-    /// The next line; nil after an orderly end.
+    /// Reads the next line. Returns `nil` after an orderly close.
     nonisolated(nonsending) func readLine(_ line: LineReader, _ limit: OperationLimit) async throws -> String? {
         do {
             _ = try await read(line.goal, line.maxLength, limit)
             return line.text
         } catch let error as AsyncSocketError where error.isOrderlyEnd {
-            // The last bytes before the end are a line too, even without a line feed.
+            // The last bytes before the close also form a line, even without a line feed.
             return try await readRest(line.maxLength, limit)
         }
     }

@@ -2,46 +2,43 @@ internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-/// The operation that a task waits for.
 enum OperationKind: String, Sendable {
     case connect, read, write, startTLS, close, requestClientCertificate, send, receive
 }
 
-/// When an operation of a task has to be complete: by its own timeout or by the `withDeadline` around it,
-/// whichever comes first.
+/// The deadline of a task's operation: its own timeout or the deadline of the enclosing `withDeadline`,
+/// whichever is earlier.
 struct OperationLimit: Sendable {
-    /// Nil: never.
+    /// `nil` means no deadline.
     private(set) var deadline: Deadline?
-    /// In seconds; nil: the deadline is the scope's.
+    /// In seconds. `nil` if the deadline is the scope's.
     private var timeout: Double?
 
     @TaskLocal fileprivate static var scope: Deadline?
-    /// `withDeadline` has been called. To look for a task's deadline takes 90 instructions, and many programs
-    /// have none.
+    /// Whether `withDeadline` has ever been called. Looking up a task-local deadline takes 90 instructions,
+    /// and many programs do not use deadlines.
     fileprivate static let hasScopes = Atomic(false)
 
-    /// No more than `timeout` from now, and no longer than the task's deadline.
+    /// Creates a limit of `timeout` from now, or the task's deadline if that is earlier.
     init(_ timeout: Duration?) {
         deadline = Self.hasScopes.load(ordering: .relaxed) ? Self.scope : nil
-        // A time that has passed already counts as zero: a computed one may be below zero.
+        // A computed timeout may be negative if the time has already passed. It is treated as zero.
         guard let timeout, let end = Deadline(after: max(timeout.inSeconds, 0)) else { return }
         if let deadline, deadline <= end { return }
         (deadline, self.timeout) = (end, max(timeout.inSeconds, 0))
     }
 
-    /// The seconds that are left; negative: no limit.
+    /// The remaining seconds. A negative value means no limit.
     var secondsLeft: Double {
         guard let deadline else { return -1 }
         return timeout ?? max(deadline.seconds(since: .now), 0)
     }
 
-    /// Throws when the task is cancelled, or the time is over already.
     func check(_ operation: OperationKind, isCancelled: Bool = Task.isCancelled) throws {
         if isCancelled { throw CancellationError() }
         if let deadline, deadline <= .now { throw error(of: operation) }
     }
 
-    /// Why an operation that has not been complete in time fails.
     func error(of operation: OperationKind) -> AsyncSocketError {
         guard let timeout else {
             return AsyncSocketError(
@@ -59,12 +56,13 @@ struct OperationLimit: Sendable {
     }
 }
 
-/// Calls `body`; every operation of a socket in it has to be complete before the deadline.
+/// Calls `body` with a deadline for all socket operations inside it.
 ///
-/// An operation that is not complete then throws an `AsyncSocketError` with the code `.deadlineExceeded`,
-/// and so does every later one. Bytes that it had collected stay for the next reader, as with a cancellation.
-/// Deadlines nest: the earliest counts. Tasks that `body` starts have the deadline too, except detached
-/// ones. Nothing else is interrupted: other libraries do not know the deadline.
+/// An operation that does not complete in time throws an `AsyncSocketError` with the code
+/// `.deadlineExceeded`, and so does every later operation. As with cancellation, the bytes collected by an
+/// incomplete read stay available for the next read. Deadlines can be nested; the earliest deadline applies.
+/// Tasks that `body` starts inherit the deadline, except detached tasks. Only socket operations are
+/// interrupted. Other libraries do not observe the deadline.
 ///
 /// ```swift
 /// let greeting = try await withDeadline(.seconds(10)) {
@@ -74,10 +72,11 @@ struct OperationLimit: Sendable {
 /// ```
 ///
 /// - Parameters:
-///   - duration: The time from now on. Less than zero: none is left.
-///   - body: Runs in this task, where the caller runs.
-/// - Returns: What `body` returns.
-/// - Throws: What `body` throws.
+///   - duration: The time until the deadline, starting now. A negative duration means that the deadline has
+///     already passed.
+///   - body: Runs in the current task, on the caller's actor or executor.
+/// - Returns: The value that `body` returns.
+/// - Throws: The errors of `body`.
 public nonisolated(nonsending) func withDeadline<Result>(
     _ duration: Duration, _ body: nonisolated(nonsending) () async throws -> Result
 ) async rethrows -> Result {
@@ -85,8 +84,7 @@ public nonisolated(nonsending) func withDeadline<Result>(
 }
 
 extension OperationLimit {
-    /// Calls `body` where the caller runs. A closure does so only if it captures the isolation: without it
-    /// the body would run beside the caller's actor.
+    /// Calls `body` on the caller's actor. A closure runs there only if it captures the isolation.
     fileprivate static func within<Result>(
         _ deadline: Deadline?, isolation: isolated (any Actor)? = #isolation,
         _ body: nonisolated(nonsending) () async throws -> Result

@@ -2,26 +2,27 @@ internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
-/// Reads and writes of tasks on a connection. They are served at once where that is possible, without a
-/// suspension: then nothing waits, and nothing is allocated for it.
+/// Reads and writes of tasks on a connection.
+///
+/// An operation that can be served immediately neither suspends the task nor allocates memory for a waiter.
 struct TaskOperations {
     let connection: StreamConnection
 
     // MARK: - Reads
 
-    /// One read of a task.
     nonisolated(nonsending) func read(
         _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit
     ) async throws -> Data {
         try await finish(beginRead(goal, maxLength: maxLength, limit))
     }
 
-    // Waiting is a function of its own, and so is all that comes before it: a task that waits has memory for
-    // the functions that it is in.
+    // Suspending is a separate function, and so is everything before it, because a suspended task keeps
+    // memory for each function on its call stack.
 
-    /// Waits for a read.
+    /// Waits for a read to complete.
     ///
-    /// - Parameter isOver: False: the operation goes on, and its end counts.
+    /// - Parameter isOver: Whether this is the last step of the operation. If `false`, the time budget is
+    ///   not checked.
     @inline(never)
     nonisolated(nonsending) func finish(_ read: DirectRead, isOver: Bool = true) async throws -> Data {
         let data: Data
@@ -29,7 +30,7 @@ struct TaskOperations {
         case .served(let bytes): data = bytes
         case .failed(let error): throw error
         case .waits(let waiter) where waiter.isScoped:
-            // The scope's handler may have run before the read was asked for.
+            // The scope's cancellation handler may have run before the read was queued.
             if waiter.isCancelled { connection.giveUp(waiter) }
             data = try await withUnsafeThrowingContinuation { waiter.wait(with: $0) }
         case .waits(let waiter): data = try await waiter.value(from: connection)
@@ -44,10 +45,9 @@ struct TaskOperations {
         case waits(ReadWaiter)
     }
 
-    /// Serves a read now, or queues it for a task.
     @inline(never)
     private func beginRead(_ goal: ReadPacket.Goal, maxLength: Int, _ limit: OperationLimit) -> DirectRead {
-        // The waiter of the task, if the connection belongs to it.
+        // The reusable waiter of the current task, if the task owns the connection.
         let scoped = connection.scope.reader
         if let failure = failure(of: limit, scoped) { return failure }
         if connection.turn.enterIfFree() {
@@ -75,9 +75,10 @@ struct TaskOperations {
         return .waits(waiter)
     }
 
-    /// Calls `body` with the bytes that are there, and takes them: nil. Otherwise waits for some.
+    /// Calls `body` with the available bytes, consumes them and returns `nil`. Otherwise queues a read.
     ///
-    /// - Parameter earlier: The wait before, of the same operation: it has been checked.
+    /// - Parameter earlier: The previous wait of the same operation. The limit has already been checked for
+    ///   it.
     @inline(never)
     func takeOrQueue(_ limit: OperationLimit, _ body: (RawSpan) -> Void, after earlier: DirectRead? = nil) -> DirectRead? {
         let scoped: ReadWaiter?
@@ -94,13 +95,13 @@ struct TaskOperations {
         return isTaken ? nil : answer ?? post(.arrival, .max, limit, scoped)
     }
 
-    /// Inside the turn: nil when the pump is needed.
+    /// Inside the turn. Returns `nil` if the pump is needed.
     private func serveOrQueue(
         _ goal: ReadPacket.Goal, _ maxLength: Int, _ limit: OperationLimit, _ scoped: ReadWaiter?
     ) -> DirectRead? {
         guard connection.phase.isEstablished, !connection.data.isClosing else { return nil }
         if connection.data.isQuiet(for: goal), connection.upgrade?.state.isSettled != false {
-            // The usual case: nothing is there, and the read only has to be queued.
+            // The common case: no bytes are available, and the read only has to be queued.
             let waiter = waiter(limit, scoped)
             connection.data.queue(
                 ReadPacket.make(goal, maxLength: maxLength, timeout: -1, completion: .waiter(waiter)))
@@ -111,7 +112,7 @@ struct TaskOperations {
         switch connection.data.readAtOnce(&packet, isOpen: connection.isOpenForData) {
         case .complete(let data, _): return .served(data)
         case .failed(let error, _):
-            // Too much ends the connection, which the pump sees to.
+            // The pump closes the connection after too many bytes.
             return (error as? AsyncSocketError)?.code == .readMaxedOut ? nil : .failed(error)
         case .incomplete, .maxedOut, nil: return nil
         }
@@ -127,7 +128,7 @@ struct TaskOperations {
 
     enum DirectWrite {
         case done
-        /// Done, and the task has used up the time of its loop.
+        /// Complete, but the task has used up its time budget on the loop.
         case doneLate
         case waits(DoneWaiter)
 
@@ -136,7 +137,7 @@ struct TaskOperations {
 
     /// Writes as much as possible now, and queues the rest for a task.
     ///
-    /// - Parameter makeData: The bytes from an offset on, for the queue.
+    /// - Parameter makeData: Returns the bytes from an offset on, for the queue.
     func beginWrite(
         _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, makeData: (Int) -> Data
     ) -> DirectWrite {
@@ -152,12 +153,13 @@ struct TaskOperations {
         return .waits(waiter)
     }
 
-    /// Copies the bytes that have to wait.
+    /// Copies only the bytes that must be queued.
     func beginWrite(copying bytes: UnsafeRawBufferPointer, _ limit: OperationLimit) -> DirectWrite {
         beginWrite(bytes, limit) { Data(bytes.dropFirst($0)) }
     }
 
-    /// True when a write may wait for the next ones: until the job is over, or nothing lies unread.
+    /// Whether a write is held back for later writes, until the job has returned or no received bytes are
+    /// unread.
     private func collects(_ count: Int) -> Bool {
         guard !connection.data.reads.preBuffer.isEmpty, connection.upgrade?.state.isSettled != false,
             connection.loop.isCurrent, connection.data.mayCollect(count)
@@ -169,7 +171,7 @@ struct TaskOperations {
         return true
     }
 
-    /// Nil when the write has to be queued as a whole.
+    /// Returns `nil` if the whole write must be queued.
     private func writeAtOnce(
         _ bytes: UnsafeRawBufferPointer, _ limit: OperationLimit, _ makeData: (Int) -> Data
     ) -> DirectWrite? {
@@ -188,19 +190,19 @@ struct TaskOperations {
         return waiter.map { .waits($0) } ?? .done
     }
 
-    /// Queues a write.
     func write(_ packet: consuming WritePacket) { connection.write(packet) }
 
-    /// After a write that is done, too: lets the others of the loop go first when its time is used up.
+    /// Also called after a completed write, to yield to other work on the loop when the time budget is used
+    /// up.
     nonisolated(nonsending) func finish(_ write: DirectWrite) async throws {
         if case .waits(let waiter) = write { try await waiter.value(from: connection) }
         if JobBudget.isUsedUp(by: connection) { await JobBudget.renew() }
     }
 
-    // MARK: - Silence
+    // MARK: - Idle timeout
 
-    /// Ends the connection when no byte has moved for so long, except in a handshake, which has a time of its
-    /// own.
+    /// Closes the connection if no byte moves for `timeout`, except during a handshake, which has a separate
+    /// limit.
     @discardableResult
     func endWhenIdle(_ timeout: Duration) -> IdleWaiter {
         let waiter = IdleWaiter(timeout) { [unowned connection] in

@@ -2,26 +2,26 @@ internal import FoundationEssentials
 internal import SocketCore
 internal import Synchronization
 
-/// The task that a connection belongs to, of `withConnection` or of a listener's `run`.
+/// The task that owns a connection, in `withConnection` or a listener's `run`.
 ///
-/// One handler looks after the cancellation of all its reads; a handler for each costs more than the read.
-/// A child task is another task, and its reads have handlers of their own.
+/// One cancellation handler covers all reads of that task, because a handler for each read would cost more
+/// than the read. Child tasks are different tasks, and each of their reads installs its own handler.
 struct TaskScope: ~Copyable, @unchecked Sendable {
-    // Unchecked: the waiter is used by the task alone.
+    // Unchecked: only the owning task uses the waiter.
 
-    /// The address of the task, which is alive meanwhile; zero: none.
+    /// The address of the task, which stays alive until `end()`. Zero means no task.
     private let task = Atomic<UInt>(0)
-    /// The waiter for its reads, which come one after the other.
+    /// The waiter for the task's reads, which never overlap.
     private var waiter: ReadWaiter?
 
-    /// The waiter of the current task, if the connection belongs to it.
+    /// The waiter of the current task, if that task owns the connection.
     var reader: ReadWaiter? {
         let owner = task.load(ordering: .relaxed)
         guard owner != 0, owner == Self.currentTask else { return nil }
         return waiter
     }
 
-    /// From now on the connection belongs to the current task; nil when it belongs to another one.
+    /// Makes the current task the owner. Returns `nil` if another task owns the connection.
     mutating func begin() -> ReadWaiter? {
         guard task.compareExchange(expected: 0, desired: Self.currentTask, ordering: .acquiring).exchanged else { return nil }
         let waiter = ReadWaiter(OperationLimit(nil), isScoped: true)
@@ -29,7 +29,7 @@ struct TaskScope: ~Copyable, @unchecked Sendable {
         return waiter
     }
 
-    /// Called by the task that began.
+    /// Called by the task that called `begin()`.
     mutating func end() {
         waiter = nil
         task.store(0, ordering: .releasing)

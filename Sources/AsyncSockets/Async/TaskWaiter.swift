@@ -1,24 +1,25 @@
-// Rules of a task that waits:
-//  1. The operation is asked for first, and the task waits for it then: it may have its answer already.
-//  2. There is one answer. The side that comes second, the answer or the task, resumes the task.
-//  3. A cancellation is asked for after the operation, and finds it or comes too late. The task waits for the
-//     answer all the same: so it knows what became of its bytes.
-//  4. Where a scope looks after the cancellation of its task (`TaskScope`), its waiters do not: they ask once
-//     whether the task is cancelled, after the operation was asked for.
+// Rules of a waiting task:
+//  1. The operation is requested before the task suspends, so it may already be complete by then.
+//  2. There is exactly one result. Whichever arrives second, the result or the task, resumes the task.
+//  3. A cancellation is posted after the operation, so it either finds the operation or is too late. Either
+//     way the task receives the result of the operation, and thus knows what happened to its bytes.
+//  4. If a scope handles cancellation for its task (`TaskScope`), the scope's waiters install no handler.
+//     They check once whether the task is cancelled, after the operation was requested.
 
 internal import FoundationEssentials
 internal import SocketCore
 internal import Synchronization
 
-/// Where tasks ask for operations.
+/// The object from which a task requests operations.
 protocol OperationOwner: AnyObject, Sendable {
-    /// Anywhere: the operation of a waiter is to be cancelled, if it is not over.
+    /// Callable from any thread. Cancels the operation of a waiter unless the operation is complete.
     func giveUp(_ waiter: any AnyObject & Sendable)
 }
 
-/// A task that waits for the answer to one operation.
+/// A task waiting for the result of one operation.
 class TaskWaiter<Value: Sendable>: @unchecked Sendable {
-    // Unchecked: each side writes its own field before it exchanges the state, and reads the other's after.
+    // Unchecked: each side writes its own field before it exchanges the state, and reads the other field
+    // afterwards.
     private enum State {
         static var asked: UInt8 { 0 }
         static var answered: UInt8 { 1 }
@@ -40,12 +41,11 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
 
     final var lateError: any Error { limit.error(of: operation) }
 
-    /// The answer, if it is there already.
     final var earlyAnswer: Result<Value, any Error>? {
         state.load(ordering: .acquiring) == State.answered ? result : nil
     }
 
-    /// The answer. If the task is cancelled, the owner is asked to cancel the operation.
+    /// Returns the result as soon as it arrives. If the task is cancelled, the owner cancels the operation.
     @inline(never)
     nonisolated(nonsending) final func value(from owner: any OperationOwner) async throws -> Value {
         if let earlyAnswer { return try earlyAnswer.get() }
@@ -56,7 +56,7 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
         }
     }
 
-    /// Has the answer resume a task.
+    /// Makes the result resume `continuation`, immediately if the result is already there.
     final func wait(with continuation: UnsafeContinuation<Value, any Error>) {
         self.continuation = continuation
         let (waits, _) = state.compareExchange(
@@ -75,7 +75,7 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
         continuation?.resume(with: result)
     }
 
-    /// Prepares it for another operation of the task, which has its answer.
+    /// Prepares the waiter for the task's next operation. The previous operation must be complete.
     final func restart(_ limit: OperationLimit) {
         self.limit = limit
         result = nil
@@ -83,15 +83,14 @@ class TaskWaiter<Value: Sendable>: @unchecked Sendable {
     }
 }
 
-// Each kind of waiter has a conformance of its own: the conformance of a generic class would look its types
-// up at run time, for each answer.
+// Each kind of waiter declares its own conformance. The conformance of a generic class would look up its
+// types at run time, for each result.
 
 final class ReadWaiter: TaskWaiter<Data>, OperationWaiter, @unchecked Sendable {
-    /// A scope looks after its cancellation.
+    /// Whether a scope handles cancellation.
     let isScoped: Bool
     private let cancelled = Atomic(false)
 
-    /// The task of the scope is cancelled.
     var isCancelled: Bool { cancelled.load(ordering: .acquiring) }
 
     func cancel() {
@@ -106,7 +105,7 @@ final class ReadWaiter: TaskWaiter<Data>, OperationWaiter, @unchecked Sendable {
     func complete(_ result: Result<Data, any Error>) { answer(result) }
 }
 
-/// Waits for a write, for the connection or for its end.
+/// Waits for a write, for the connection to be established, or for it to close.
 final class DoneWaiter: TaskWaiter<Void>, OperationWaiter, @unchecked Sendable {
     func complete(_ result: Result<Void, any Error>) { answer(result) }
 }

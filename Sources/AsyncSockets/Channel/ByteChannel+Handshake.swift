@@ -1,25 +1,26 @@
 internal import SocketBuffers
 internal import SocketTLS
 
-/// The handshake, and the questions that it asks.
+/// The handshake, and the decisions it needs from the owner.
 extension ByteChannel {
     enum HandshakeAnswer {
         case complete(TLSSession?, KeyExporter)
         case awaitingTrust(PeerTrust)
-        /// The settings for a client are to be chosen, or its early data may be answered.
+        /// A server must choose the settings for a client, or may respond to its early data.
         case awaitingSettings(TLSServerQuestion)
-        /// `takeBack(_:)` follows when it is done.
+        /// `takeBack(_:)` follows when the work is complete.
         case awaitingWork(HandshakeWork)
-        /// Nothing until the next event.
+        /// No progress is possible until the next event.
         case incomplete
-        /// Go on in another turn.
+        /// Continue in another turn.
         case more
         case failed(AsyncSocketError)
     }
 
-    /// Drives the handshake as far as it can go now, or what follows a client's answer to a request.
+    /// Advances the handshake, or the processing of a client's response to a certificate request, as far as
+    /// possible.
     ///
-    /// - Parameter operation: The operation that this belongs to.
+    /// - Parameter operation: The operation to name in errors.
     func handshake(_ operation: OperationKind = .startTLS) -> HandshakeAnswer {
         guard case .tls(let engine) = layer else { return .incomplete }
         for _ in 0..<Self.roundsPerTurn {
@@ -42,27 +43,27 @@ extension ByteChannel {
         return .more
     }
 
-    /// The verdict about the peer's certificate; `handshake()` goes on with it.
+    /// Passes the decision about the peer's certificate to the engine. Call `handshake()` afterwards.
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal = .rejected) {
         if case .tls(let engine) = layer { engine.decideTrust(accepted, refusal: refusal) }
     }
 
-    /// The answer to `.awaitingSettings`; `handshake()` goes on with it.
+    /// Passes the response to `.awaitingSettings` to the engine. Call `handshake()` afterwards.
     func choose(_ choice: TLSServerChoice) {
         if case .tls(let engine) = layer { engine.choose(choice) }
     }
 
-    /// Gives up a handshake that takes too long. The peer learns of it when the channel closes.
+    /// Abandons a handshake that takes too long. The peer is notified when the channel closes.
     func abandonHandshake() {
         if case .tls(let engine) = layer { engine.abandonHandshake() }
     }
 
-    /// Sends what is left to send while nothing else moves.
+    /// Sends the engine's remaining output while no data is moving.
     func flush() {
         if case .tls(let engine) = layer { send(engine.output) }
     }
 
-    /// Tickets of a server wait for the next data.
+    /// Whether a server holds session tickets back until the next data.
     var hasTickets: Bool { if case .tls(let engine) = layer { engine.hasTickets } else { false } }
 
     func sendTickets() {
@@ -73,7 +74,6 @@ extension ByteChannel {
 }
 
 extension ByteChannel {
-    /// Asks the client for its certificate.
     func requestClientCertificate(
         _ request: ClientCertificateRequest
     ) throws(AsyncSocketError) -> TLSEngine.ClientTimeouts {
@@ -91,12 +91,12 @@ extension ByteChannel {
         }
     }
 
-    /// The client has answered a request, and `handshake()` goes on.
+    /// Whether the client has responded to a request, and `handshake()` must be called.
     var isAuthenticatingClient: Bool {
         if case .tls(let engine) = layer { engine.isAuthenticatingClient } else { false }
     }
 
-    /// Sends a request that had to wait for the rest of a message.
+    /// Sends a certificate request that was delayed until a partially received message was complete.
     func sendDelayedRequest() {
         guard case .tls(let engine) = layer else { return }
         engine.sendDelayedRequest()
@@ -105,7 +105,7 @@ extension ByteChannel {
 }
 
 extension AsyncSocketError {
-    /// The same error, seen from a larger operation.
+    /// Returns the same error, reported for the enclosing operation.
     fileprivate func during(_ operation: String) -> AsyncSocketError {
         var error = self
         error.operation = operation

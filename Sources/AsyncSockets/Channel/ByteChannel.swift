@@ -1,61 +1,63 @@
 // Rules of the channel:
-//  1. Nothing else touches the connection's descriptor or its engine. Nothing else asks whether the
-//     connection is secure: every verb does the same with and without TLS.
-//  2. Readiness is remembered until the kernel denies it: events are edge-triggered, and each comes once.
-//  3. After every call to the engine its output is sent, even when the call failed: an alert may be in it.
-//  4. The end of the input and the failure of the output are final. With TLS the engine judges what an end of
-//     file means.
-//  5. A verb is bounded to a few rounds. `.more` asks for another turn, so that others on the loop get
-//     theirs.
+//  1. Only the channel uses the connection's descriptor and its engine. Only the channel checks whether the
+//     connection is secure: every method has the same meaning with and without TLS.
+//  2. Readiness is remembered until the kernel denies it, because events are edge-triggered and each event
+//     is reported once.
+//  3. The engine's output is sent after every call to the engine, even after a failed call, because it may
+//     contain an alert.
+//  4. The end of input and the failure of output are final. With TLS, the engine decides what an end of file
+//     means.
+//  5. Each method is limited to a few rounds. `.more` requests another turn, so that other connections on
+//     the loop can run.
 
 internal import Glibc
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// The path of a connection's bytes: the descriptor, what is known of its readiness, and TLS once it has
-/// begun.
+/// The channel for a connection's bytes: the descriptor, its known readiness, and TLS once it has started.
 ///
 /// Confined to the turn of the connection that owns it.
 final class ByteChannel {
     enum Layer {
         case plain
         case tls(TLSEngine)
-        /// The engine is on another thread.
+        /// Another thread is using the engine.
         case lent(HandshakeWork)
     }
 
-    /// For the record of the connection, through which callers set options.
+    /// Also used by the connection's record, through which callers set options.
     let descriptor: SocketDescriptor
     @exclusivity(unchecked) private(set) var layer = Layer.plain
     @exclusivity(unchecked) private var input = InputReadiness.ready
     @exclusivity(unchecked) private var output = OutputReadiness.ready
-    /// A recv that brings less than there was room for has emptied the kernel's buffer, and whatever comes
-    /// after it is a new event (epoll(7)).
+    /// Whether a short recv means that the kernel's buffer is empty, so that later bytes trigger a new event
+    /// (epoll(7)).
     ///
-    /// That does not hold once the FIN has been announced, which happens once: zero is then still to be read.
-    /// Nor does it hold where Linux stops a recv early: before urgent data (tcp(7)), and on a Unix-domain
-    /// socket after bytes that descriptors came with (unix(7)).
+    /// This does not hold after the FIN has been signaled, which happens only once: the zero-length read is
+    /// still outstanding. It also does not hold where Linux stops a recv early: before urgent data (tcp(7)),
+    /// and on a Unix-domain socket after bytes that carried descriptors (unix(7)).
     @exclusivity(unchecked) private var trustsShortReads: Bool
-    /// The kernel has reported that the connection is broken in both directions.
+    /// Whether the kernel has reported that the connection is broken in both directions.
     @exclusivity(unchecked) private var hasHangup = false
-    /// The engine takes nothing while half a message of the peer is missing: reading may complete it.
+    /// Whether the engine accepts no data because a message from the peer is incomplete. Reading may
+    /// complete it.
     @exclusivity(unchecked) private(set) var isHeldUp = false
 
-    /// The most rounds of receiving or sending in one turn before others on the loop get theirs.
+    /// The maximum number of receive or send rounds in one turn, so that other connections on the loop can
+    /// run.
     static let roundsPerTurn = 4
-    /// The most bytes that a call gives to the kernel, which copies that many in about fifty microseconds.
+    /// The maximum number of bytes per call to the kernel, which copies that many in about fifty
+    /// microseconds.
     private static let sendLimit = 256 * 1024
-    /// The most bytes of a file that a call has the kernel send: no more than sendfile(2) moves at a time.
+    /// The maximum number of bytes of a file per call. sendfile(2) moves no more than this at a time.
     private static let fileLimit = 64 * 1024
 
-    /// A connected descriptor, which the loop watches.
     init(_ descriptor: SocketDescriptor, of family: SocketAddress.Family?) {
         self.descriptor = descriptor
         trustsShortReads = family != .unix
     }
 
-    /// Notes what the event loop says of the descriptor.
     func note(_ events: LoopEvents) {
         if events.contains(.readable), case .quiet = input { input = .ready }
         if events.contains(.writable), case .full = output { output = .ready }
@@ -64,29 +66,29 @@ final class ByteChannel {
         if events.contains(.hangup) { hasHangup = true }
     }
 
-    /// Has the kernel asked for bytes next, whatever the last event said.
+    /// Makes the next read check the kernel for bytes, regardless of the last event.
     func expectBytes() {
         if case .quiet = input { input = .ready }
     }
 
-    /// When to try again, after the kernel had no memory to send with.
+    /// When to try again after the kernel was out of memory for sending.
     var retry: Deadline? { output.retry }
 
     func retryIfDue(at now: Deadline) {
         if let retry, retry <= now { output = .ready }
     }
 
-    /// The error that a hangup announced.
+    /// Returns the error that a hangup announced.
     func takeError() -> AsyncSocketError? {
         descriptor.takeError(of: "poll").map { AsyncSocketError($0, operation: "read") }
     }
 
-    // MARK: - Ends
+    // MARK: - End of input and output
 
-    /// False while no end is known.
+    /// Whether any end or failure is known.
     var hasNews: Bool { input.isEnded || output.isFailed || hasHangup }
 
-    /// Notes every end that is known. Doing so again changes nothing.
+    /// Reports every known end. Repeated calls have no further effect.
     func report(to ending: inout StreamEnding) {
         switch (input, layer) {
         case (.endOfFile, .plain), (.closed, _): ending.note(.readEnded(.orderly))
@@ -98,35 +100,34 @@ final class ByteChannel {
         if hasHangup { ending.note(.hangup) }
     }
 
-    /// Why a handshake or a proxy negotiation cannot go on.
+    /// The reason why a handshake or a proxy negotiation cannot continue.
     var failure: AsyncSocketError? { input.error ?? output.error }
 
-    /// Neither side can go on: it is more than an end of the peer's side.
+    /// Whether the connection has failed, as opposed to a close by the peer.
     var hasFailed: Bool { input.isFailed || output.isFailed }
 
     // MARK: - Receiving
 
     enum FillAnswer {
         case bytes
-        /// Nothing until the next event, or nothing any more.
+        /// No bytes until the next event, or ever.
         case nothing
-        /// Much was received, and nothing for the reader: go on in another turn.
+        /// Much was received, but no data for the reader. Continue in another turn.
         case more
     }
 
-    /// The kernel may have bytes.
     var mayReceive: Bool {
         if case .ready = input { true } else { false }
     }
 
-    /// False when `fill` would answer `.nothing`.
+    /// Whether `fill` may return something other than `.nothing`.
     var mayHaveBytes: Bool {
         if case .ready = input { return true }
         if case .tls(let engine) = layer { return engine.mayHaveAnswer }
         return false
     }
 
-    /// Appends at most `limit` bytes for the reader to `buffer`.
+    /// Appends at most `limit` bytes of data to `buffer`.
     func fill(_ buffer: PreBuffer, limit: Int) -> FillAnswer {
         switch layer {
         case .plain: receive(into: buffer, limit: limit)
@@ -135,7 +136,6 @@ final class ByteChannel {
         }
     }
 
-    /// One `recv`.
     private func receive(into buffer: PreBuffer, limit: Int) -> FillAnswer {
         guard case .ready = input else { return .nothing }
         let room = buffer.writableBytes(minimum: min(limit, BufferPool.blockSize / 4))
@@ -151,7 +151,8 @@ final class ByteChannel {
             return .nothing
         case .endOfFile:
             buffer.commit(0)
-            // The kernel reports a reset once: a recv after the send that met it returns an end of file.
+            // The kernel reports a reset only once. After a send has returned it, a recv returns an end of
+            // file.
             if case .failed(let failure) = output, failure.error.errno == ECONNRESET {
                 input = .failed(failure.error)
             } else {
@@ -184,13 +185,13 @@ final class ByteChannel {
                 guard receiveCiphertext(for: engine) else { return .nothing }
             }
         }
-        // A peer that sends much ciphertext and no data (KeyUpdates, empty records) does not keep the others
-        // waiting.
+        // A peer that sends much ciphertext without data (KeyUpdates, empty records) must not block other
+        // connections.
         return .more
     }
 
-    /// One `recv` into `sslPreBuffer`, unless the engine has yet to take what is there. An end of file goes
-    /// to the engine: true then too, so that the engine is asked again.
+    /// Receives once into `sslPreBuffer`, unless the buffer is still full. An end of file is passed to the
+    /// engine. Returns `true` if the engine has new input, including an end of file.
     func receiveCiphertext(for engine: TLSEngine) -> Bool {
         guard engine.received.count < BufferPool.blockSize else { return false }
         if case .bytes = receive(into: engine.received, limit: BufferPool.blockSize) { return true }
@@ -203,27 +204,25 @@ final class ByteChannel {
     // MARK: - Sending
 
     enum SubmitAnswer {
-        /// Everything was taken.
         case all
-        /// Some of it was taken: go on.
+        /// Part of the data was accepted. Continue.
         case more
-        /// Nothing more until the next event, or nothing any more.
+        /// No more can be sent until the next event, or ever.
         case blocked
     }
 
-    /// Something of what was submitted waits here, encrypted, or was lost with a send that failed.
+    /// Whether submitted data is still buffered here in encrypted form, or was lost in a failed send.
     var hasUnsentBytes: Bool {
         if case .tls(let engine) = layer { engine.hasOutput || output.isFailed } else { false }
     }
 
-    /// The kernel may have room, and nothing waits for it here.
+    /// Whether the kernel may have room and no data is buffered here.
     var maySend: Bool {
         guard case .ready = output else { return false }
         return !hasUnsentBytes
     }
 
-    /// Hands on the next part of the writes at the front: to the kernel or, with TLS, through the engine to
-    /// the kernel.
+    /// Passes the next part of the queued writes to the kernel, with TLS through the engine.
     func submit(_ writes: WriteHalf) -> SubmitAnswer {
         switch layer {
         case .plain: submitPlain(writes)
@@ -236,7 +235,7 @@ final class ByteChannel {
         guard case .ready = output else { return .blocked }
         var answer = SocketDescriptor.SendAnswer.bytes(0)
         if let file = writes.nextFile {
-            // An error after the first part would be hidden by the bytes before it.
+            // In a larger send, an error after the first part would be masked by the bytes already sent.
             answer = descriptor.send(file.region, at: file.position, count: min(file.remaining, Self.fileLimit))
         } else if !writes.withNextParts(limit: Self.sendLimit, { answer = descriptor.send($0) }) {
             return .all
@@ -246,14 +245,15 @@ final class ByteChannel {
         return writes.waitingByteCount > 0 ? .more : .all
     }
 
-    /// The number of bytes that the kernel took, if it took any; otherwise notes why it did not.
+    /// Returns the number of bytes that the kernel accepted, or records why it accepted no bytes and returns
+    /// `nil`.
     func note(_ answer: SocketDescriptor.SendAnswer) -> Int? {
         switch answer {
         case .bytes(let count): return count
         case .wouldBlock: output = .full
         case .exhausted: output = .exhausted(until: Deadline(after: SocketDescriptor.shortageSeconds))
         case .failed(let call, let errno):
-            // The end may have come with bytes before it that no event has announced yet.
+            // The end of input may be preceded by bytes that no event has announced yet.
             expectBytes()
             trustsShortReads = false
             let isFileBroken = call == .pread || errno == ENODATA || errno == EIO
@@ -263,7 +263,7 @@ final class ByteChannel {
         return nil
     }
 
-    /// Sends bytes that are in no queue; returns the number that the kernel took.
+    /// Sends bytes that are not queued. Returns the number that the kernel accepted.
     func send(_ bytes: UnsafeRawBufferPointer) -> Int {
         guard case .ready = output else { return 0 }
         return note(descriptor.send(bytes)) ?? 0
@@ -282,8 +282,8 @@ final class ByteChannel {
         return writes.waitingByteCount > 0 ? .more : .all
     }
 
-    /// Writes bytes that are in no queue, as far as possible now; returns how many the kernel or the engine
-    /// took.
+    /// Writes as many bytes that are not queued as possible now. Returns the number that the kernel or the
+    /// engine accepted.
     func write(_ bytes: UnsafeRawBufferPointer) -> Int {
         switch layer {
         case .plain: return send(UnsafeRawBufferPointer(rebasing: bytes.prefix(Self.sendLimit)))
@@ -296,7 +296,8 @@ final class ByteChannel {
         }
     }
 
-    /// Sends what the engine has made of some bytes. The alert of a failure goes out while it can.
+    /// Sends the engine's output after an encryption. If the encryption failed, the alert is sent if
+    /// possible.
     private func send(_ answer: TLSEngine.EncryptAnswer, of engine: TLSEngine) {
         send(engine.output)
         switch answer {
@@ -308,36 +309,34 @@ final class ByteChannel {
         }
     }
 
-    /// Sends what the engine has produced.
     func send(_ bytes: PreBuffer) {
         while !bytes.isEmpty, case .ready = output {
             if let count = note(descriptor.send(bytes.readableBytes)) { bytes.consume(count) }
         }
-        // The peer cannot receive it, and an engine that has too much to send reads nothing, so that the end
-        // would never be found.
+        // The peer cannot receive the output. The engine also stops reading while its output is too large,
+        // so the end of input would never be found.
         if case .failed = output { bytes.reset() }
     }
 
     // MARK: - TLS
 
-    /// From here on bytes travel encrypted. Whatever the peer has sent early is ciphertext, or the handshake
-    /// fails: it is never plaintext again.
+    /// Switches to TLS. Bytes received early are treated as ciphertext, or the handshake fails. They are
+    /// never delivered as plaintext.
     func beginTLS(_ engine: TLSEngine, feeding early: PreBuffer) {
         early.moveAll(to: engine.received)
         layer = .tls(engine)
     }
 
-    /// The engine belongs to `work` until `takeBack(_:)`. Meanwhile nothing moves.
+    /// Gives the engine to `work` until `takeBack(_:)`. No bytes move until then.
     func lend(to work: HandshakeWork) {
         layer = .lent(work)
     }
 
-    /// The work is done: the engine is here again.
     func takeBack(_ work: HandshakeWork) {
         if case .lent(let lent) = layer, lent === work { layer = .tls(work.finish()) }
     }
 
-    /// No thread does the work: the handshake is over.
+    /// Fails the handshake because no thread can run the work.
     func refuse(_ work: HandshakeWork) {
         takeBack(work)
         if case .tls(let engine) = layer { engine.refuseWork() }
@@ -345,7 +344,7 @@ final class ByteChannel {
 
     // MARK: - Closing
 
-    /// Sends our FIN, and the close_notify before it; false when that has to wait for room.
+    /// Sends our FIN, with TLS after a close_notify. Returns `false` if the kernel has no room yet.
     func finishWriting() -> Bool {
         if case .tls(let engine) = layer {
             engine.shutdown()
@@ -357,10 +356,10 @@ final class ByteChannel {
         return true
     }
 
-    /// Closes the descriptor, at once or by a lingering close.
+    /// Closes the descriptor, immediately or with a lingering close.
     ///
-    /// - Parameter cutsWrites: Whether queued bytes are dropped. A close_notify would say that nothing is
-    ///   missing (RFC 8446, 6.1).
+    /// - Parameter cutsWrites: Whether queued bytes are dropped. A close_notify would then falsely signal
+    ///   that the data is complete (RFC 8446, 6.1).
     func close(_ parting: StreamEnding.Parting, cutsWrites: Bool = false, on loop: EventLoop) {
         let engine: TLSEngine? = if case .tls(let engine) = layer { engine } else { nil }
         if case .lent(let work) = layer { work.cancel() }
@@ -369,11 +368,11 @@ final class ByteChannel {
             send(engine.output)
         }
         loop.unwatch(descriptor)
-        // A close with unread bytes resets the connection, and a reset overtakes what we sent last: an alert,
-        // or the end of the data.
+        // Closing with unread bytes resets the connection. A reset overtakes the last bytes sent, which may
+        // be an alert or the end of the data.
         switch parting {
         case .reset:
-            // The peer must not take a FIN for the end of what was announced.
+            // The peer must not mistake a FIN for the end of the announced data.
             try? descriptor.set(.linger, to: 0)
             descriptor.close()
         case .atOnce where engine?.hasOutput != true: descriptor.close()

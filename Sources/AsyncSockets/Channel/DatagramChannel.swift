@@ -1,13 +1,13 @@
 internal import SocketCore
 
-/// One descriptor of a UDP socket, and what is known of its readiness. Confined to the turn.
+/// One descriptor of a UDP socket and its known readiness. Confined to the turn.
 class DatagramChannel {
     enum Readiness {
-        /// The kernel takes or has something, or has not yet said that it does not.
+        /// The kernel is ready to send or receive, or has not yet reported otherwise.
         case ready
-        /// An event says when to go on.
+        /// The next event signals readiness.
         case waiting
-        /// The kernel had no memory, or refused to receive.
+        /// The kernel was out of memory, or refused to receive.
         case exhausted(until: Deadline?)
 
         var isReady: Bool { if case .ready = self { true } else { false } }
@@ -19,15 +19,15 @@ class DatagramChannel {
     private let sender: DatagramSender
     @exclusivity(unchecked) private var input = Readiness.ready
     @exclusivity(unchecked) final var output = Readiness.ready
-    /// An event has announced errors of datagrams that were sent.
+    /// Whether an event has signaled errors of sent datagrams.
     @exclusivity(unchecked) private var mayHaveErrors = false
-    /// Why the descriptor can receive no more.
+    /// Why the descriptor can no longer receive.
     @exclusivity(unchecked) private(set) var failure: SystemError?
-    /// Why receiving is paused: the error with which the kernel refuses to receive.
+    /// The error with which the kernel refuses to receive. Receiving is paused while it is set.
     @exclusivity(unchecked) private(set) var denial: SystemError?
     @exclusivity(unchecked) private var hasNewDenial = false
 
-    /// How many errors of earlier datagrams are skipped at a time.
+    /// The maximum number of errors of earlier datagrams to skip at a time.
     private static let refusalLimit = 32
 
     init(_ descriptor: DatagramDescriptor, maximumSize: Int, coalesces: Bool) {
@@ -37,10 +37,10 @@ class DatagramChannel {
         sender = DatagramSender(for: descriptor)
     }
 
-    // MARK: - The path
+    // MARK: - Path MTU
 
-    /// The largest datagram that the path to the peer carries, as far as the kernel knows, without the
-    /// headers of UDP and IP; nil when it does not know.
+    /// The largest datagram that the path to the peer can carry, without the UDP and IP headers. `nil` if
+    /// the kernel does not know it.
     var pathSize: Int? {
         do throws(SystemError) {
             return try descriptor.pathMTU - Self.headerSize(to: descriptor.remoteAddress.map { InternetAddress($0) })
@@ -49,33 +49,33 @@ class DatagramChannel {
         }
     }
 
-    /// The headers of UDP and IP.
     static func headerSize(to address: InternetAddress?) -> Int { address?.isIPv6 == true ? 48 : 28 }
 
-    /// The size that every path of IPv6 carries (RFC 8200, section 5).
+    /// The size that every IPv6 path can carry (RFC 8200, section 5).
     static let safePathSize = 1280 - 48
 
-    /// Has the kernel learn what the path carries, unless the program has said how it is to do that; returns
-    /// what it knows.
+    /// Enables path MTU discovery, unless the program has configured it. Returns the known path size or a
+    /// safe default.
     func preparePath() -> Int {
-        // Without it the kernel cuts datagrams up, and the loss of a piece is the loss of all.
+        // Otherwise the kernel fragments datagrams, and the loss of one fragment loses the whole datagram.
         do throws(SystemError) { try descriptor.set(.pathMTUDiscovery, to: .always) } catch {}
         return pathSize ?? Self.safePathSize
     }
 
-    /// How many datagrams have come for the socket of a listener's peer, with those that it has not taken.
+    /// The number of datagrams received by the socket of a listener's peer, including unread and dropped
+    /// datagrams.
     var arrivalCount: Int { 0 }
 
-    /// The ClientHello with which a listener has made the socket of a peer.
+    /// Returns the ClientHello for which a listener created the socket of a peer.
     func takeHello() -> [UInt8]? { nil }
 
     /// Called when the DTLS handshake is complete.
     func noteSecured() {}
 
-    /// A datagram that has no destination goes there, and others are not known.
+    /// The only peer of the socket, if it is fixed. Datagrams without a destination are sent to this
+    /// address.
     var fixedPeer: InternetAddress? { nil }
 
-    /// True for an address that it reaches.
     func reaches(_ address: InternetAddress) -> Bool {
         switch descriptor.families {
         case .ipv4: address.isIPv4
@@ -84,7 +84,7 @@ class DatagramChannel {
         }
     }
 
-    /// The kernel has given it an address.
+    /// Records the local port after the kernel has assigned an address.
     func noteAddress() {
         receiver.localPort = descriptor.localAddress?.port ?? 0
     }
@@ -98,7 +98,7 @@ class DatagramChannel {
         if events.contains(.hangup) { mayHaveErrors = true }
     }
 
-    /// It has no failure, no errors, and no time at which it tries again.
+    /// Whether the descriptor has no failure, no pending errors, and no retry scheduled.
     final var isSteady: Bool {
         if case .exhausted = input { return false }
         if case .exhausted = output { return false }
@@ -112,7 +112,7 @@ class DatagramChannel {
         if let retry = output.retry, retry <= now { output = .ready }
     }
 
-    /// Why receiving is paused, here or at the listener that this peer belongs to.
+    /// Why receiving is paused, here or at the listener that owns this peer.
     var currentDenial: SystemError? { denial }
 
     /// Returns a new denial once, so that it is reported once.
@@ -121,7 +121,7 @@ class DatagramChannel {
         return hasNewDenial ? denial : nil
     }
 
-    /// The errors that datagrams have met after they were sent, some at a time.
+    /// Returns errors of sent datagrams, a limited number at a time.
     func takeErrors() -> [DatagramError] {
         guard mayHaveErrors else { return [] }
         let (errors, isDrained) = descriptor.takeErrors()
@@ -133,7 +133,7 @@ class DatagramChannel {
 
     // MARK: - Datagrams
 
-    /// The next datagram, if there is one now. Valid until the next call.
+    /// Returns the next datagram, if one is available. It is valid until the next call.
     func next() -> ReceivedDatagram? {
         for _ in 0..<Self.refusalLimit {
             if let datagram = receiver.next() { return datagram }
@@ -143,7 +143,7 @@ class DatagramChannel {
             switch answer {
             case .received(let mayHaveMore):
                 if !mayHaveMore { input = .waiting }
-                // The kernel has given it one with the first send.
+                // The kernel assigns an address with the first send.
                 if receiver.localPort == 0 { noteAddress() }
             case .wouldBlock: input = .waiting
             case .refused: mayHaveErrors = true
@@ -159,19 +159,18 @@ class DatagramChannel {
         return nil
     }
 
-    /// There may be more datagrams, and no event announces them.
+    /// Whether there may be more datagrams that no event will announce.
     var mayHaveInput: Bool { !receiver.isEmpty || input.isReady }
 
     var mayHaveRoom: Bool { output.isReady }
 
-    /// Sends as many as there is room for.
+    /// Sends as many datagrams as the kernel has room for.
     func send(_ datagrams: UnsafeBufferPointer<OutgoingDatagram>) -> DatagramSendReport {
         let report = sender.send(datagrams)
         if report.rest != .none { note(report.rest) }
         return report
     }
 
-    /// Sends one, if there is room for it.
     func send(_ datagram: OutgoingDatagram) -> DatagramSendReport {
         let report = sender.send(datagram)
         if report.rest != .none { note(report.rest) }
@@ -186,12 +185,10 @@ class DatagramChannel {
         }
     }
 
-    /// Has the loop watch it for `registration`.
     func join(_ loop: EventLoop, _ registration: LoopRegistration) throws(SystemError) {
         try loop.watch(descriptor.socket, for: registration)
     }
 
-    /// Leaves its loop, and closes.
     func leave(_ loop: EventLoop) {
         loop.unwatch(descriptor.socket)
         receiver.discard()

@@ -2,17 +2,16 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// Takes queued writes into an engine.
 extension TLSEngine {
     enum EncryptAnswer {
-        /// All there was, or as much as a block of `output` holds.
+        /// Encrypted everything, or as much as a block of `output` can hold.
         case produced
-        /// The engine takes nothing before the peer's next message is complete.
+        /// The engine accepts no data until the peer's next message is complete.
         case incomplete
         case failed(StreamEnding.WriteFailure)
     }
 
-    /// Encrypts queued writes until the block of `output` is full, or nothing is left to encrypt.
+    /// Encrypts queued writes until the block of `output` is full or the queue is empty.
     func encrypt(_ writes: WriteHalf) -> EncryptAnswer {
         while writes.waitingByteCount > 0 {
             let records = (BufferPool.blockSize - output.count) / Self.encryptedRecordLimit
@@ -32,7 +31,8 @@ extension TLSEngine {
         return .produced
     }
 
-    /// Encrypts bytes that are in no queue until the block of `output` is full; `count` are taken.
+    /// Encrypts bytes that are not queued, until the block of `output` is full. Sets `count` to the number
+    /// consumed.
     func encrypt(_ bytes: UnsafeRawBufferPointer, _ count: inout Int) -> EncryptAnswer {
         while count < bytes.count {
             let records = (BufferPool.blockSize - output.count) / Self.encryptedRecordLimit
@@ -48,8 +48,8 @@ extension TLSEngine {
         return .produced
     }
 
-    /// Encrypts at most `limit` bytes of one write, or several small writes as one record; nil when there is
-    /// nothing to encrypt.
+    /// Encrypts at most `limit` bytes of one write, or several small writes as one record. Returns `nil` if
+    /// the queue is empty.
     private func encryptNext(of writes: WriteHalf, limit: Int) throws(SystemError) -> WriteAnswer? {
         guard let file = writes.nextFile else {
             var answer: WriteAnswer?

@@ -1,43 +1,45 @@
 // Rules of the workers:
-//  1. Steps wait by key. Steps of one key wait in the order in which they came, and the keys take turns.
-//  2. A slow private key occupies at most the workers but one. So a token leaves the others a worker, however
-//     many handshakes with it are asked for. Two slow keys may occupy each worker. Verifying needs the
-//     processor alone, and takes any worker.
-//  3. A step that would wait too long for a slow key is refused, and its handshake with it: clients without
-//     credentials must not make a queue that takes minutes. A step takes as long as the last ones of its key
-//     have taken, or as the one that runs has taken so far.
-//  4. The steps of handshakes that have ended do not count and do not run.
+//  1. Steps are queued by key. The steps of one key run in the order in which they were submitted, and the
+//     keys take turns.
+//  2. A slow private key may occupy all workers except one. A slow hardware token therefore never blocks the
+//     other keys, however many handshakes use it. Two slow keys can occupy all workers. Verification uses
+//     only the CPU and may occupy every worker.
+//  3. A step that would be queued too long for a slow key is rejected together with its handshake. Otherwise
+//     clients without credentials could build up a queue of several minutes. The expected duration of a step
+//     is the average of the key's recent steps, or the elapsed time of the running step if that is longer.
+//  4. Steps of closed handshakes are neither counted nor run.
 
 internal import Dispatch
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// The threads on which steps of handshakes run that take long: one for each processor, two at least, and
-/// none while there is nothing to do. The event loops stay free for the other connections.
+/// The threads that run slow handshake steps, so that the event loops stay free for other connections.
+///
+/// The number of workers is the number of processors, but at least two. No threads are kept while there is
+/// no work.
 final class HandshakeWorkers: Sendable {
     private struct Step: Sendable {
         let run: @Sendable () -> Void
         let isCancelled: @Sendable () -> Bool
     }
 
-    /// The steps of one key.
     private struct Lane {
         private var steps: [Step] = []
-        /// How many of `steps` have begun.
+        /// How many of `steps` have been taken from the queue.
         private var begun = 0
-        /// The steps of ended handshakes are taken away when so many wait.
+        /// When this many steps are queued, the steps of closed handshakes are removed.
         private var tidyCount = 64
-        /// When those that run began.
+        /// The start times of the running steps.
         private var beginnings: [Deadline] = []
-        /// How long the last ones have taken on average.
+        /// The moving average of a step's duration.
         private var seconds = 0.0
 
         var waitingCount: Int { steps.count - begun }
         var runningCount: Int { beginnings.count }
         var isIdle: Bool { waitingCount == 0 && runningCount == 0 }
 
-        /// How long the steps that wait would take one worker.
+        /// How long the queued steps would occupy one worker.
         func secondsOfWork(at now: Deadline) -> Double {
             Double(waitingCount) * max(seconds, beginnings.first.map { now.seconds(since: $0) } ?? 0)
         }
@@ -50,7 +52,7 @@ final class HandshakeWorkers: Sendable {
             steps.append(step)
         }
 
-        /// Rule 4.
+        /// Removes the steps of closed handshakes (rule 4).
         mutating func tidy() {
             steps = steps[begun...].filter { !$0.isCancelled() }
             begun = 0
@@ -76,30 +78,29 @@ final class HandshakeWorkers: Sendable {
 
     private struct State {
         var lanes: [WorkKey: Lane] = [:]
-        /// The keys that have steps waiting: the next one to take its turn first.
+        /// The keys with queued steps, in the order of their turns.
         var turns: [WorkKey] = []
         var idle: [DispatchQueue]
     }
 
     static let shared = HandshakeWorkers(count: max(2, EventLoop.usableProcessors))
-    /// As long as clients usually wait for a handshake.
+    /// How long clients usually allow for a handshake, in seconds.
     static let usualLimit = 30.0
 
-    /// As many keys are remembered while they have no steps.
+    /// Idle keys are forgotten while more keys than this are known.
     private static let keptLanes = 64
 
     private let state: Locked<State>
     private let count: Int
     private let limit: Double
 
-    /// - Parameter limit: The seconds for which a step may have to wait.
+    /// - Parameter limit: The longest acceptable delay of a step, in seconds.
     init(count: Int, limit: Double = usualLimit) {
         (self.count, self.limit) = (count, limit)
         let queues = (0..<count).map { DispatchQueue(label: "AsyncSockets.handshakes.\($0)") }
         state = Locked(State(idle: queues))
     }
 
-    /// How many steps of `key` may run at once.
     private func share(of key: WorkKey) -> Int {
         switch key {
         case .signing: max(1, count - 1)
@@ -107,8 +108,8 @@ final class HandshakeWorkers: Sendable {
         }
     }
 
-    /// Does a step of a handshake in the turn of its key, on another thread, unless the handshake has ended
-    /// by then; false when it would wait for too long, and is refused.
+    /// Runs a handshake step on another thread when its key's turn is reached, unless the handshake has
+    /// closed by then. Returns `false` if the delay would be too long and the step is rejected.
     func perform(
         _ key: WorkKey, isCancelled: @escaping @Sendable () -> Bool = { false }, _ step: @escaping @Sendable () -> Void
     ) -> Bool {
@@ -132,7 +133,6 @@ final class HandshakeWorkers: Sendable {
         return !isTooMuch()
     }
 
-    /// Has idle workers begin.
     private func begin() {
         while let (queue, key, step, beginning) = state.withLock({ takeNext(&$0) }) {
             queue.async { [self] in
@@ -149,7 +149,7 @@ final class HandshakeWorkers: Sendable {
         forgetIfIdle(key, &state)
     }
 
-    /// A few keys are kept: their next burst begins with what is known of them.
+    /// Forgets an idle key if too many keys are kept. A kept key's next burst starts with its known timings.
     private func forgetIfIdle(_ key: WorkKey, _ state: inout State) {
         if state.lanes.count > Self.keptLanes, state.lanes[key]?.isIdle == true { state.lanes[key] = nil }
     }

@@ -1,18 +1,17 @@
 internal import SocketCore
 
-/// Whether there may be bytes to receive.
+/// Whether bytes may be available to receive.
 enum InputReadiness {
-    /// The kernel has none, as far as is known.
+    /// The kernel has no bytes, as far as is known.
     case quiet
-    /// The kernel may have bytes: it has said so, and has not said since that there are none.
+    /// The kernel has signaled that bytes are available, and has not denied it since.
     case ready
-    /// A FIN was received.
     case endOfFile
-    /// A FIN was received, and the engine judges what that means.
+    /// A FIN was received, and the engine decides how to treat it.
     case judged
-    /// The peer has sent close_notify.
+    /// The peer sent close_notify.
     case closed
-    /// A FIN was received without a close_notify before it.
+    /// A FIN was received without a preceding close_notify.
     case truncated(AsyncSocketError)
     case failed(AsyncSocketError)
 
@@ -34,13 +33,13 @@ enum InputReadiness {
     }
 }
 
-/// Whether there may be room for bytes to send.
+/// Whether the kernel may have room for bytes to send.
 enum OutputReadiness {
-    /// The kernel takes bytes, or has not yet said that it does not (`kSocketCanAcceptBytes`).
+    /// The kernel accepts bytes, or has not yet refused any (`kSocketCanAcceptBytes`).
     case ready
-    /// An event says when to go on.
+    /// Sending can continue after the next event.
     case full
-    /// The kernel had no memory: to be tried again.
+    /// The kernel was out of memory. Try again later.
     case exhausted(until: Deadline?)
     indirect case failed(StreamEnding.WriteFailure)
 

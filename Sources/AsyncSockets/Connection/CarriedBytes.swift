@@ -1,33 +1,33 @@
 internal import SocketCore
 
-/// The bytes that a connection has carried.
+/// The number of bytes that a connection has transferred.
 struct CarriedBytes: Equatable, Sendable {
-    /// Those for the reader; with TLS, decrypted.
+    /// Bytes for the reader, after decryption if TLS is used.
     var received = 0
-    /// Those of the writer; with TLS, before they were encrypted.
+    /// Bytes from the writer, before encryption if TLS is used.
     var sent = 0
 }
 
-/// Reads and writes that went with the connection.
+/// Data that was lost when the connection closed.
 struct ConnectionLoss: Sendable {
-    /// Nil when all that was written has left.
+    /// `nil` if everything written was sent.
     var writes: LostWrites?
-    /// Bytes lay unread.
+    /// Whether received bytes were still unread.
     var hasBytes = false
 
     var isNothing: Bool { writes == nil && !hasBytes }
 
-    /// A write is given up, for this reason.
+    /// Records a dropped write and the reason.
     mutating func add(_ write: Completion<Void>, _ reason: AsyncSocketError) {
         let isAnswered = if case .answered = write { true } else { writes?.isAnswered ?? false }
         writes = LostWrites(error: reason, isAnswered: isAnswered)
     }
 }
 
-/// Writes that were given up.
 struct LostWrites: Sendable {
     let error: AsyncSocketError
-    /// One of them had its answer, so that its caller does not know.
+    /// Whether a dropped write was already reported as complete, so that its caller does not know about the
+    /// loss.
     let isAnswered: Bool
 }
 

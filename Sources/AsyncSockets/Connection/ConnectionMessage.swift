@@ -2,7 +2,6 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// A message to a connection.
 enum ConnectionMessage: Sendable {
     indirect case connect(Destination, timeout: Double, waiter: (any OperationWaiter<Void>)? = nil)
     case predecessorIsClosed
@@ -28,7 +27,7 @@ enum ConnectionMessage: Sendable {
     indirect case perform(@Sendable (Int32?) -> Void)
     case retire
 
-    /// Answers the waiter for this, if there is one.
+    /// Completes the message's waiter, if any, with an error.
     func refuse(_ error: AsyncSocketError) {
         switch self {
         case .connect(_, _, let waiter): waiter?.complete(.failure(error))
@@ -45,21 +44,19 @@ enum ConnectionMessage: Sendable {
     }
 }
 
-/// News for a connection that is being established.
+/// Progress of a connection that is being established.
 enum EstablishingNews: Sendable {
     indirect case resolved(Resolver.Answer)
     case attempt(Int, LoopEvents)
 }
 
-/// The connection as its parts see it: inside its turn, except for `post(_:)`.
+/// The connection as its parts see it. Used inside the turn, except for `post(_:)`.
 protocol PartOwner: UpgradeOwner, AnyObject, Sendable {
-    /// Anywhere: has the connection receive a message.
+    /// Sends a message to the connection. Callable from any thread.
     func post(_ message: ConnectionMessage)
-    /// Has the loop watch the connection's descriptor.
     func watch(_ descriptor: SocketDescriptor) throws(SystemError)
-    /// Events for the delegate.
     var events: EventOutbox<DelegateEvent> { get }
-    /// The facts for callers.
+    /// The state that callers can read.
     var record: Locked<ConnectionRecord> { get }
 }
 
@@ -84,8 +81,8 @@ extension PartOwner {
 }
 
 extension Completion {
-    /// The operation is dropped, or was never accepted. A delegate learns of that by the end of the
-    /// connection.
+    /// Completes an operation that was dropped or never accepted. A delegate is notified only that the
+    /// connection closed.
     func refuse(_ error: @autoclosure () -> any Error) {
         if case .waiter(let waiter) = self { waiter.complete(.failure(error())) }
     }

@@ -1,12 +1,12 @@
-/// The phase of a connection, TLS apart.
+/// The phase of a connection, regardless of TLS.
 enum ConnectionPhase {
-    /// New, with nothing to do yet.
+    /// Newly created and not yet used.
     case idle
-    /// On its way to a descriptor or, through a proxy, to its target.
+    /// Connecting or, with a proxy, negotiating a tunnel to the target.
     case establishing(Establishing)
-    /// It is established (`kConnected`).
+    /// Established (`kConnected`).
     case established
-    /// It has ended; nothing changes any more.
+    /// Closed, with the error if it failed. This phase is final.
     case closed(AsyncSocketError?)
 
     var isIdle: Bool { if case .idle = self { true } else { false } }
@@ -14,6 +14,6 @@ enum ConnectionPhase {
     var isClosed: Bool { if case .closed = self { true } else { false } }
     var establishing: Establishing? { if case .establishing(let establishing) = self { establishing } else { nil } }
 
-    /// The error of an operation that comes after the end, or that the end dropped.
+    /// The error of an operation that is requested after the close, or dropped by the close.
     var endError: AsyncSocketError { if case .closed(let error?) = self { error } else { .closed } }
 }

@@ -2,53 +2,51 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// The facts of a connection that every thread may use at any time, behind one lock.
+/// The state of a connection that any thread may access at any time, protected by one lock.
 struct ConnectionRecord {
     var snapshot = ConnectionSnapshot()
     var claims = CallerClaims()
     var live = LiveDescriptor()
 
-    /// Closed, or never to be connected, or given up by `disconnect()`: the socket may be used again.
+    /// Whether the connection is closed, could not be established, or was abandoned with `disconnect()`. The
+    /// socket can then be reused.
     var isOver: Bool { snapshot.isClosed || claims.isDisconnected }
-    /// True while a connection is established that the caller has not given up.
     var isConnected: Bool { snapshot.isEstablished && !isOver }
-    /// The local address, once the peer's is known.
+    /// The local address, or `nil` until the peer's address is known.
     var localAddress: SocketAddress? { live.remoteAddress == nil ? nil : live.localAddress }
 
-    /// The connection has ended. Release the descriptor outside of the lock: what goes with the last
-    /// reference takes locks of its own.
+    /// Marks the connection as closed and returns the descriptor. Release the descriptor outside the lock,
+    /// because its deinitialization takes other locks.
     mutating func close() -> SocketDescriptor? {
         snapshot.isClosed = true
         return live.withdraw()
     }
 }
 
-/// The facts of a connection, written inside its turn for callers. Nothing inside the turn reads them.
+/// State that is written inside the turn for callers, and never read inside the turn.
 struct ConnectionSnapshot {
     var isEstablished = false
     var isClosed = false
     var isSecure = false
-    /// Nil when nothing went with the connection.
+    /// `nil` if the close lost no data.
     var loss: CopyOnWrite<ConnectionLoss>?
     var session: CopyOnWrite<TLSSession>?
-    /// Answers for as long as the channel has its engine. For callers, who do not enter the turn.
+    /// Usable as long as the channel keeps its engine. For callers, which do not enter the turn.
     var exporter: KeyExporter?
 }
 
-/// The requests of callers: written on their own threads, before the message reaches the connection.
+/// Requests of callers, written on their own threads before the message reaches the connection.
 struct CallerClaims {
-    /// `disconnect()` was called.
     var isDisconnected = false
-    /// The intents of `disconnectAfter…` calls, or empty after `disconnect()`: nothing new is accepted.
-    /// Nil: none was called.
+    /// The combined intents of the `disconnectAfter…` calls, empty after `disconnect()`, or `nil` before
+    /// any of these calls. If it is set, no new operations are accepted.
     var closing: CloseIntent?
-    /// `closeWriteStream()` was called.
     var isWriteStreamClosing = false
-    /// The host that the caller connects to; nil for a path and for an accepted connection.
+    /// The host that the caller connects to. `nil` for a path and for an accepted connection.
     var host: String?
-    /// The host and port; nil when a descriptor was taken over.
+    /// The host and port. `nil` if a descriptor was adopted.
     var endpoint: CopyOnWrite<String>?
-    /// `startTLS` was called: a connection allows that once.
+    /// Whether `startTLS` was called. A connection can be upgraded only once.
     var isUpgradeClaimed = false
 
     mutating func close(_ intent: CloseIntent) {
@@ -58,14 +56,13 @@ struct CallerClaims {
     }
 }
 
-/// Whether TLS may begin on a connection.
 enum UpgradeClaim {
     case granted
-    /// The connection has ended.
+    /// The connection is closed.
     case over
-    /// The caller closes it, or our side of it alone (nil).
+    /// The caller is closing the connection, or only its writing side if the intent is `nil`.
     case closing(CloseIntent?)
-    /// TLS was begun before.
+    /// The connection was upgraded before.
     case repeated
 }
 
@@ -80,10 +77,9 @@ extension ConnectionRecord {
 }
 
 extension Locked<ConnectionRecord> {
-    /// The peer's address, once it is known.
     var remoteAddress: SocketAddress? { withLock { $0.live.remoteAddress } }
 
-    /// Publishes the facts of a connected descriptor, and the descriptor itself for options.
+    /// Publishes the addresses of a connected descriptor, and the descriptor itself for setting options.
     func introduce(_ descriptor: SocketDescriptor, peer: SocketAddress?) throws(SystemError) {
         try withLock { record throws(SystemError) in
             guard !record.isOver else { return }
@@ -94,10 +90,10 @@ extension Locked<ConnectionRecord> {
         }
     }
 
-    /// The same for one that was connected, whose address may be known; an error when the kernel refuses an
-    /// option that was set meanwhile.
+    /// Publishes a connected descriptor, unless that has already been done. Returns an error if the kernel
+    /// rejects an option that was set in the meantime.
     func introduce(connected descriptor: SocketDescriptor, to peer: SocketAddress?) -> AsyncSocketError? {
-        // An accepted one is known already.
+        // An accepted descriptor has already been published.
         if withLock({ $0.snapshot.isEstablished && $0.live.isSettled(descriptor) }) { return nil }
         do throws(SystemError) {
             try introduce(descriptor, peer: remoteAddress ?? peer)
@@ -107,8 +103,8 @@ extension Locked<ConnectionRecord> {
         }
     }
 
-    /// The same for an accepted descriptor. It has only the options that the kernel passes on; the others are
-    /// set now.
+    /// Publishes an accepted descriptor. It inherits only some of the listener's options from the kernel;
+    /// the remaining options are set now.
     func introduce(_ accepted: AcceptedConnection) throws(AsyncSocketError) {
         do throws(SystemError) {
             withLock { $0.live.lateOptions = $0.live.options.notInherited(by: accepted.descriptor) }

@@ -2,20 +2,19 @@ internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
-// Operations of tasks, and writes of bytes that a delegate borrows, that need not wait: nothing is allocated
-// for them.
+// Task operations, and writes of borrowed bytes, that complete immediately and therefore need no allocation.
 extension DataPath {
-    /// False when a read could be served or fail now, or has the connection go on to its end.
+    /// Returns `false` if a read could be served or fail now, or could close the connection.
     func isQuiet(for goal: ReadPacket.Goal) -> Bool { isQuiet && !reads.wantsNothing(goal) }
 
-    /// Serves a read that is not queued; nil when it has to wait.
+    /// Serves a read that is not queued. Returns `nil` if the read must be queued.
     ///
-    /// - Parameter isOpen: More bytes may be fetched.
+    /// - Parameter isOpen: Whether more bytes may be received.
     func readAtOnce(_ packet: inout ReadPacket, isOpen: Bool) -> ReadHalf.Answer? {
         guard let channel, reads.packets.isEmpty else { return nil }
         for _ in 0..<ByteChannel.roundsPerTurn {
             if let answer = reads.serveAtOnce(&packet) {
-                // Room is free again, and what was unread may have held up the end.
+                // The buffer has room again. Unread bytes may also have delayed the close.
                 if !isCollecting, channel.mayHaveBytes || ending.mayDecide { needsPump = true }
                 return answer
             }
@@ -25,7 +24,8 @@ extension DataPath {
         return nil
     }
 
-    /// Calls `body` with the bytes that are there, and takes them. False: no byte is there, or a read waits.
+    /// Calls `body` with the available bytes and consumes them. Returns `false` if no bytes are available or
+    /// a read is queued.
     func takeBytes(_ body: (RawSpan) -> Void) -> Bool {
         guard let channel, ending.intent == nil, reads.packets.isEmpty else { return false }
         if reads.preBuffer.isEmpty, isCollecting { flush() }
@@ -39,29 +39,30 @@ extension DataPath {
         return true
     }
 
-    /// Writes as much as possible of bytes that are in no queue; nil when they have to be queued as a whole.
-    /// `queueRest` follows for those that are left, or that the channel keeps.
+    /// Writes as many bytes that are not queued as possible. Returns `nil` if all of them must be queued.
+    /// Otherwise call `queueRest` if bytes remain, here or in the channel.
     func writeAtOnce(_ bytes: UnsafeRawBufferPointer) -> (count: Int, isComplete: Bool)? {
         guard let openChannel, ending.intent == nil, writes.isEmpty, !writes.isClosing else { return nil }
         return openChannel._withUnsafeGuaranteedRef { channel in
             guard !channel.hasUnsentBytes else { return nil }
             let count = write(bytes, to: channel)
             let isComplete = count == bytes.count && !channel.hasUnsentBytes
-            // A write that fails, or fills the kernel's buffer: the pump goes on with what is left.
+            // The write failed or filled the kernel's buffer. The pump handles the rest.
             if !isComplete { needsPump = true }
             return (count, isComplete)
         }
     }
 
-    /// Writes bytes of a delegate that is being called, when nothing suggests that it writes more: no event
-    /// waits, such as the end of another write, and no byte lies unread. False: they have to be queued.
+    /// Writes bytes from a delegate callback if the delegate is unlikely to write more. That is the case if
+    /// no event, such as the completion of another write, is pending and no received bytes are unread.
+    /// Returns `false` if the bytes must be queued.
     func writeAtOnce(_ bytes: UnsafeRawBufferPointer, timeout: Double, tag: Int) -> Bool {
         guard !bytes.isEmpty, events.isEmpty, reads.preBuffer.isEmpty else { return false }
         guard let (count, isComplete) = writeAtOnce(bytes) else { return false }
         if isComplete {
             events.append(.didWrite(tag: tag))
         } else {
-            // All of them: the progress of a write counts from its first byte.
+            // Queue all of them, because the progress of a write is counted from its first byte.
             writes.append(WritePacket(data: Data(bytes), timeout: timeout, completion: .delegate(tag: tag)))
             writes.handOn(count)
             isWriting = true
@@ -69,7 +70,7 @@ extension DataPath {
         return true
     }
 
-    /// Queues what is left of a write that has begun; nil: nothing but what the channel keeps.
+    /// Queues the rest of a partially sent write. If `rest` is `nil`, only bytes inside the channel remain.
     func queueRest(_ rest: Data?, _ completion: Completion<Void>) {
         isWriting = true
         guard let rest else { return writes.appendHandedOn(completion) }

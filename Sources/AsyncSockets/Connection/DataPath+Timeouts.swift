@@ -1,8 +1,9 @@
 internal import SocketCore
 
-// Operations that take too long, or that are given up.
+// Operations that time out or are cancelled.
 extension DataPath {
-    /// Asks the delegate about its late operations, and cancels late ones of waiters.
+    /// Requests an extension from the delegate for its expired operations, and cancels the expired
+    /// operations of waiters.
     func expire(at now: Deadline, _ owner: any PartOwner) {
         channel?.retryIfDue(at: now)
         if let late = ask(reads.takeLate(at: now), owner, { .extendRead(operation: $0, seconds: $1) }) {
@@ -11,19 +12,19 @@ extension DataPath {
         if let late = ask(writes.takeLate(at: now), owner, { .extendWrite(operation: $0, seconds: $1) }) {
             events.append(.writeTimedOut(late))
         }
-        // Each waiter has its own time, wherever its operation is in the queue.
+        // Each waiter has a separate deadline, regardless of its operation's position in the queue.
         while let waiter = reads.packets.lateWaiter(at: now) { _ = cancel(waiter, waiter.lateError) }
         while let waiter = writes.packets.lateWaiter(at: now) { _ = cancel(waiter, waiter.lateError) }
     }
 
-    /// The question about a late operation, whose answer is a message.
+    /// Creates the event for the delegate, which replies with a message.
     private func ask(
         _ late: LateOperation?, _ owner: any PartOwner, _ message: @escaping @Sendable (UInt32, Double) -> ConnectionMessage
     ) -> TimedOutOperation? {
         late.map { late in TimedOutOperation(late) { [weak owner, number = late.number] in owner?.post(message(number, $0)) } }
     }
 
-    /// The delegate's answer, which counts for the operation that was asked about and for no other.
+    /// Applies the delegate's reply. It has no effect on any operation other than `number`.
     func extendRead(_ number: UInt32, by seconds: Double) -> Fate {
         guard let timeout = reads.packets.extend(number, by: seconds) else { return .goesOn }
         let error = AsyncSocketError.timeout(.readTimeout, "read", seconds: timeout)
@@ -33,13 +34,13 @@ extension DataPath {
         return .goesOn
     }
 
-    /// The delegate's answer, which counts for the operation that was asked about and for no other.
+    /// Applies the delegate's reply. It has no effect on any operation other than `number`.
     func extendWrite(_ number: UInt32, by seconds: Double) -> Fate {
         guard let timeout = writes.packets.extend(number, by: seconds) else { return .goesOn }
         return .ends(.timeout(.writeTimeout, "write", seconds: timeout))
     }
 
-    /// Answers a waiter with `error`, if it waits here.
+    /// Cancels the operation of `waiter` with `error`. Returns `false` if it is not queued here.
     func cancel(_ waiter: AnyObject, _ error: any Error) -> Bool {
         if let completion = reads.cancel(waiter).completion {
             completion.refuse(error)

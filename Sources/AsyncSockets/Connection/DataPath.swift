@@ -1,23 +1,27 @@
 // Rules of the data path:
-//  1. The bytes of a connection move here and nowhere else: in by `reads`, out by `writes`, both through the
-//     channel.
-//  2. A step that ends the connection says so (`Fate`); one that needs another turn notes that (`takeWish`).
-//  3. Every packet that is accepted is answered once: served, refused, cancelled, or dropped at the end.
-//  4. Each change that may let bytes move sets `needsPump`: what is queued together is served together.
-//  5. `isWriting` is set whenever there may be something to write, and cleared by a pump that finds nothing.
-//  6. `isCollecting`: writes wait for more, by the rules of `WriteCollector`, and so does receiving. A pump
-//     follows.
+//  1. Only the data path moves a connection's bytes: incoming bytes through `reads`, outgoing bytes through
+//     `writes`, both through the channel.
+//  2. A step that closes the connection returns that (`Fate`). A step that needs another turn records that
+//     (`takeWish`).
+//  3. Every accepted packet is completed once: served, refused, cancelled, or dropped when the connection
+//     closes.
+//  4. Each change that may allow bytes to move sets `needsPump`, so that operations queued together are
+//     served together.
+//  5. `isWriting` is set whenever there may be something to write, and cleared by a pump that finds an empty
+//     queue.
+//  6. While `isCollecting` is set, writes are held back for further writes, by the rules of
+//     `WriteCollector`, and receiving is paused. A pump always follows.
 
 internal import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
-/// The way of a connection's bytes: what waits to be read and to be written, the channel, how the bytes end,
-/// and how many there were.
+/// The path of a connection's bytes: the queues of reads and writes, the channel, the state of the close,
+/// and the byte counters.
 ///
 /// Confined to the turn of the connection that owns it.
 final class DataPath {
-    /// The connection goes on, or it ends: with an error or, with nil, in good order.
+    /// Whether the connection continues or must be closed. The error is `nil` for an orderly close.
     enum Fate {
         case goesOn
         case ends(AsyncSocketError?)
@@ -26,16 +30,17 @@ final class DataPath {
     let reads = ReadHalf()
     let writes = WriteHalf()
     let events: EventOutbox<DelegateEvent>
-    /// Nil before the transport is connected, and after the end.
+    /// `nil` before the transport is connected, and after the close.
     @exclusivity(unchecked) private(set) var channel: ByteChannel?
     @exclusivity(unchecked) var configuration = SocketConfiguration.initial
     @exclusivity(unchecked) private(set) var carried = CarriedBytes()
     @exclusivity(unchecked) private(set) var ending = StreamEnding()
-    /// Something has changed that may let bytes move. Here, since the two fit behind `ending`.
+    /// Set by changes that may allow bytes to move. Declared here because the Booleans fit into the
+    /// padding after `ending`.
     @exclusivity(unchecked) var needsPump = false
     @exclusivity(unchecked) private var wantsTurn = false
     @exclusivity(unchecked) var isCollecting = false
-    /// False, as most reads find it: nothing is to be written, and our side does not end.
+    /// `false` for most reads: there is nothing to write, and our side is not being closed.
     @exclusivity(unchecked) var isWriting = false
 
     init(_ events: EventOutbox<DelegateEvent>) { self.events = events }
@@ -43,13 +48,12 @@ final class DataPath {
     /// The channel without a counted reference, for code that does not close it.
     var openChannel: Unmanaged<ByteChannel>? { channel.map(Unmanaged.passUnretained) }
 
-    /// The transport is connected.
     func open(_ channel: ByteChannel) {
         self.channel = channel
         needsPump = true
     }
 
-    /// Notes what the event loop says of the descriptor, if there is one.
+    /// Records the events that the loop reports for the descriptor, if the channel is open.
     func note(_ events: LoopEvents) {
         guard let openChannel else { return }
         openChannel._withUnsafeGuaranteedRef { $0.note(events) }
@@ -59,25 +63,24 @@ final class DataPath {
     /// Requests another turn, because there is more work than one turn should do.
     func wishForTurn() { wantsTurn = true }
 
-    /// True, once, when another turn is wanted.
+    /// Returns whether another turn is requested, and clears the request.
     func takeWish() -> Bool {
         defer { wantsTurn = false }
         return wantsTurn
     }
 
-    /// The caller wants an end.
     func close(_ intent: CloseIntent) {
         ending.note(.wanted(intent))
         needsPump = true
     }
 
-    /// The caller wants to write nothing after what is queued.
+    /// Closes the writing side after all queued writes.
     func closeWriting() {
         writes.close()
         (isWriting, needsPump) = (true, true)
     }
 
-    /// Nothing new is accepted.
+    /// Whether new operations are rejected.
     var isClosing: Bool { ending.intent != nil }
     @inline(__always)
     var progress: ProgressBoard.Snapshot {
@@ -85,10 +88,10 @@ final class DataPath {
         return .init(read: reads.progress, write: writes.progress, waitingByteCount: writes.waitingByteCount)
     }
 
-    // MARK: - Exchanging
+    // MARK: - Moving bytes
 
-    /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn,
-    /// and looks at what follows.
+    /// Moves bytes in both directions, within the limits of a turn, and then decides whether the connection
+    /// closes.
     func pump() -> Fate {
         guard let openChannel else { return .goesOn }
         return openChannel._withUnsafeGuaranteedRef { channel in
@@ -99,14 +102,15 @@ final class DataPath {
         }
     }
 
-    /// The same while TLS begins: first the bytes, and later what follows.
+    /// The two parts of `pump()`, called separately during a TLS upgrade: first move bytes, later decide.
     func exchange() -> Fate { channel.map { exchange($0) } ?? .goesOn }
     func settle() -> Fate { channel.map { settle($0) } ?? .goesOn }
 
     private func exchange(_ channel: ByteChannel) -> Fate {
         pumpWrites(channel)
         let fate = pumpReads(channel)
-        // A half-received message of the peer holds up writes; reading may have completed it.
+        // A partially received message from the peer can block writes. Reading may have completed that
+        // message.
         if case .goesOn = fate, channel.isHeldUp { pumpWrites(channel) }
         return fate
     }
@@ -125,7 +129,7 @@ final class DataPath {
         wantsTurn = true
     }
 
-    /// Serves reads and fetches what they lack, round by round.
+    /// Serves reads and receives the bytes they need, round by round.
     private func pumpReads(_ channel: ByteChannel) -> Fate {
         guard channel.mayHaveBytes || reads.mayServe else { return .goesOn }
         for _ in 0..<ByteChannel.roundsPerTurn {
@@ -144,7 +148,6 @@ final class DataPath {
         return fate
     }
 
-    /// Fetches what the reads lack.
     @inline(__always)
     func fill(from channel: ByteChannel) -> ByteChannel.FillAnswer {
         let before = reads.preBuffer.count
@@ -153,14 +156,15 @@ final class DataPath {
         return answer
     }
 
-    /// Writes bytes that are in no queue; returns how many the channel took.
+    /// Writes bytes that are not queued. Returns the number that the channel accepted.
     func write(_ bytes: UnsafeRawBufferPointer, to channel: ByteChannel) -> Int {
         let count = channel.write(bytes)
         carried.sent &+= count
         return count
     }
 
-    /// After an exchange: says whether the connection ends, and starts the clocks of the current operations.
+    /// Called after an exchange. Decides whether the connection closes, and starts the timers of the current
+    /// operations.
     @inline(__always)
     private func settle(_ channel: ByteChannel) -> Fate {
         if isWriting, writes.isClosing, writes.isEmpty, !ending.isWritingFinished, channel.finishWriting() {
@@ -173,7 +177,7 @@ final class DataPath {
         return .goesOn
     }
 
-    /// Does what `StreamEnding` decides, until it has no more to decide.
+    /// Performs the actions that `StreamEnding` decides, one after another.
     private func decide(_ channel: ByteChannel) -> Fate {
         while let action = ending.decide(situation(channel)) {
             switch action {
@@ -181,7 +185,7 @@ final class DataPath {
                 if let (data, completion) = reads.finishReadToEnd() { answer(completion, with: data) }
             case .abandonRead(let error):
                 abandonRead(error)
-                // The bytes that it leaves may be enough for the next.
+                // The abandoned read may leave enough bytes for the next read.
                 if case .ends(let error) = serveReads() { return .ends(error) }
             case .reportClosedReadSide: events.append(.didCloseReadStream)
             case .askKernel: if let error = channel.takeError() { return .ends(ending.untoldTruncation ?? error) }
@@ -214,29 +218,28 @@ final class DataPath {
         guard ending.intent == nil else { return packet.completion.refuse(AsyncSocketError.closing("read")) }
         let hasLimit = packet.timeout >= 0
         queue(consume packet)
-        // Mostly nothing is there, and the read only has to wait.
+        // Usually no bytes are available, and the read is only queued.
         if !needsPump, hasLimit || isCollecting || !isQuiet { needsPump = true }
     }
 
-    /// The same, for the packet of a message, which the inlined function would copy.
+    /// Calls `enqueue` for the packet of a message, which the inlined function would copy.
     @inline(never)
     func accept(_ packet: consuming ReadPacket) { enqueue(consume packet) }
 
-    /// False when the reads that are queued could be served or fail now, or have the connection go on to its
-    /// end.
+    /// Returns `false` if a queued read could be served or fail now, or could close the connection.
     var isQuiet: Bool {
         guard let openChannel, !reads.mayServe, !ending.mayDecide else { return false }
         return openChannel._withUnsafeGuaranteedRef { !$0.mayHaveBytes && !$0.hasNews }
     }
 
-    /// Queues a read; the pump is for the caller.
+    /// Queues a read. The caller must run the pump.
     @inline(__always)
     func queue(_ packet: consuming ReadPacket) {
         reads.packets.append(consume packet)
         ending.note(.readAsked)
     }
 
-    /// Gives the reads at the front what is in `preBuffer`, until one has to wait.
+    /// Serves the reads at the front of the queue from `preBuffer`, until one needs more bytes.
     func serveReads() -> Fate {
         while true {
             if let tag = reads.takeLoan() {
@@ -252,7 +255,7 @@ final class DataPath {
             case .maxedOut(let maxLength): return .ends(.readMaxedOut(maxLength))
             case .failed(let error, let completion):
                 completion.refuse(error)
-                // Too much is the end of the connection, also when the reader has found it out.
+                // Too many bytes close the connection, even if a `BufferReader` detected that.
                 if let error = error as? AsyncSocketError, error.code == .readMaxedOut { return .ends(error) }
             }
         }
@@ -266,12 +269,14 @@ final class DataPath {
         }
     }
 
-    /// The delegate borrows the block that the bytes lie in, if it is called here and soon.
+    /// Lends the bytes to the delegate. They stay in their block if the delegate is called inline and no
+    /// other event is pending.
     private func lend(_ tag: Int) {
         events.append(.didReadBytes(LentBytes(from: reads.preBuffer, inBlock: events.isInline && events.isEmpty), tag: tag))
     }
 
-    /// Ends the oldest read without completing it. A waiter gets no bytes with its error: they stay.
+    /// Abandons the oldest read. A waiter receives only the error, and the bytes collected so far stay
+    /// readable.
     func abandonRead(_ error: AsyncSocketError) {
         let progress = reads.progress
         if let completion = reads.withdrawWaiters() { return completion.refuse(error.after(progress)) }
@@ -281,9 +286,8 @@ final class DataPath {
 
     // MARK: - Writes
 
-    /// The most bytes that may wait, when `packet` would be too much; nil: it is not.
+    /// Returns the limit on queued bytes if `packet` would exceed it, and `nil` otherwise.
     func limit(passedBy packet: borrowing WritePacket) -> Int? {
-        // Nearly always nothing waits.
         guard writes.waitingMemoryByteCount > 0, packet.count > 0, !packet.isFile, packet.completion.isDelegates,
             !isClosing, !writes.isClosing
         else { return nil }
@@ -291,14 +295,15 @@ final class DataPath {
         return writes.wouldExceed(limit, with: packet.count) ? limit : nil
     }
 
-    /// Accepts or refuses a write; returns its completion when more bytes would wait than an `Int` counts.
+    /// Accepts or refuses a write. Returns its completion if the number of queued bytes would overflow an
+    /// `Int`.
     func enqueue(_ packet: consuming WritePacket) -> Completion<Void>? {
         guard !isClosing, !writes.isClosing else {
             packet.completion.refuse(AsyncSocketError.closing("write"))
             return nil
         }
         guard packet.count > 0 else {
-            // A write without bytes is complete; a delegate gets no callback, as in the original.
+            // A write without bytes is complete. A delegate gets no callback, as in GCDAsyncSocket.
             if case .waiter(let waiter) = packet.completion { waiter.complete(.success(())) }
             return nil
         }
@@ -314,7 +319,7 @@ final class DataPath {
         return nil
     }
 
-    /// Nothing that was handed on waits here any more: those packets are complete.
+    /// Completes the writes that were handed on. The channel buffers no bytes.
     private func completeWrites() {
         while let completion = writes.removeHandedOn() {
             switch completion {
@@ -331,7 +336,7 @@ final class DataPath {
         if let count = writes.takeLowWater(configuration.value.writeHighWaterMark) { events.append(.lowWater(count)) }
     }
 
-    /// Reports the high-water mark, and lets the tasks below it go on.
+    /// Reports the high-water mark, and resumes the tasks below it.
     func watchMark() {
         guard let mark = configuration.value.writeHighWaterMark else { return }
         if writes.waitingByteCount > 0, let count = writes.takeHighWater(mark) { events.append(.highWater(count)) }
@@ -340,14 +345,15 @@ final class DataPath {
 
     // MARK: - TLS
 
-    /// Operations that were queued so far come before TLS, and the rest after it.
+    /// Separates the operations queued so far from the operations after the upgrade.
     func appendStartTLS() {
         reads.packets.appendStartTLS()
         writes.appendStartTLS()
         (isWriting, needsPump) = (true, true)
     }
 
-    /// TLS has begun: the last bytes that came, so many, belong to the handshake and not to the reader.
+    /// Called when TLS starts. The last `earlyByteCount` bytes belong to the handshake and not to the
+    /// reader.
     func secure(earlyByteCount: Int) {
         carried.received = max(carried.received - earlyByteCount, 0)
         ending.note(.secured)
@@ -355,7 +361,7 @@ final class DataPath {
 
     // MARK: - Time
 
-    /// False on most connections most of the time.
+    /// `false` for most connections most of the time.
     var hasDeadline: Bool {
         reads.packets.hasDeadline || (isWriting && writes.packets.hasDeadline) || channel?.retry != nil || ending.wakeTime != nil
     }
@@ -364,9 +370,8 @@ final class DataPath {
         .earlier(.earlier(reads.packets.deadline, writes.packets.deadline), .earlier(channel?.retry, ending.wakeTime))
     }
 
-    // MARK: - The end
+    // MARK: - Closing
 
-    /// Closes the channel, if there is one.
     func closeChannel(_ error: AsyncSocketError?, isEstablished: Bool, isAbandoned: Bool, on loop: EventLoop) {
         guard let channel = channel.take() else { return }
         guard isEstablished else { return channel.close(.atOnce, on: loop) }
@@ -374,12 +379,12 @@ final class DataPath {
         channel.close(ending.parting(with: error), cutsWrites: isAbandoned && writes.waitingByteCount > 0, on: loop)
     }
 
-    /// Gives up everything that waits: each waiter is refused.
+    /// Drops all queued operations and refuses their waiters.
     ///
-    /// - Returns: nil when nothing is lost.
+    /// - Returns: `nil` if no data is lost.
     func drop(_ error: AsyncSocketError?) -> ConnectionLoss? {
         needsPump = false
-        // A connection on which nothing waited frees nothing worth a note.
+        // Empty queues free too little memory to report.
         let waiting = writes.waitingMemoryByteCount + reads.preBuffer.count
         if waiting > 0 { HeapTrimmer.shared.noteFreed(waiting) }
         var loss = ConnectionLoss(hasBytes: !reads.preBuffer.isEmpty)

@@ -1,6 +1,6 @@
 internal import SocketCore
 
-/// The waiters for a step in the life of a connection: established, ended. Those for TLS wait in its
+/// The waiters for a connection to be established or closed. The waiters for TLS are stored in its
 /// `Upgrade`.
 struct LifecycleWaiters {
     private enum Waiter {
@@ -13,7 +13,7 @@ struct LifecycleWaiters {
             }
         }
 
-        /// The connection has ended: what the last of them has waited for.
+        /// Completes the waiter when the connection has closed. For `.ended` this is the expected result.
         func answerEnd(_ error: any Error) {
             switch self {
             case .connected(let waiter): waiter.complete(.failure(error))
@@ -26,16 +26,14 @@ struct LifecycleWaiters {
         }
     }
 
-    // Usually nothing waits, and an empty array takes no memory.
+    // Usually empty, and an empty array uses no memory.
     private var waiting: [Waiter] = []
 
     var isEmpty: Bool { waiting.isEmpty }
-    /// How many wait.
     var count: Int { waiting.count }
 
-    /// When the first of them stops to wait.
     var deadline: Deadline? {
-        // One waits, mostly.
+        // The common case.
         if waiting.count == 1 { return waiting[0].waiter.deadline }
         return waiting.reduce(nil) { .earlier($0, $1.waiter.deadline) }
     }
@@ -49,7 +47,8 @@ struct LifecycleWaiters {
         waiting.append(.ended(waiter))
     }
 
-    /// The connection is established; false when nothing waits, and the delegate gets the event.
+    /// Completes the waiter for an established connection. Returns `false` if there is no such waiter, and
+    /// the delegate must be notified.
     mutating func answerConnected() -> Bool {
         for (index, waiter) in waiting.enumerated() {
             guard case .connected(let waiter) = waiter else { continue }
@@ -60,9 +59,8 @@ struct LifecycleWaiters {
         return false
     }
 
-    /// The connection has ended: answers all waiters.
     mutating func answerEnd(_ error: @autoclosure () -> any Error) {
-        // An error in a box of its own costs memory.
+        // Boxing the error costs memory.
         guard !waiting.isEmpty else { return }
         let error = error()
         let answered = waiting
@@ -70,13 +68,14 @@ struct LifecycleWaiters {
         for waiter in answered { waiter.answerEnd(error) }
     }
 
-    /// Takes one out, to be answered with an error; nil when it does not wait here.
+    /// Removes a waiter and returns the function that completes it with an error, or `nil` if the waiter is
+    /// not stored here.
     mutating func remove(_ waiter: AnyObject) -> ((any Error) -> Void)? {
         guard let index = waiting.firstIndex(where: { $0.waiter === waiter }) else { return nil }
         return waiting.remove(at: index).refuse
     }
 
-    /// One whose time has come, and its answer.
+    /// Returns a waiter with an expired deadline, and its error.
     func late(at now: Deadline) -> (waiter: AnyObject, error: any Error)? {
         let late = waiting.first { $0.waiter.deadline.map { $0 <= now } ?? false }
         return late.map { ($0.waiter, $0.waiter.lateError) }

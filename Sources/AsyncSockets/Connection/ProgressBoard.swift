@@ -2,23 +2,23 @@ internal import Glibc
 internal import SocketCore
 internal import Synchronization
 
-/// How far the oldest operations of a connection have come, for anyone to read at any time.
+/// The progress of a connection's oldest operations, readable by any thread at any time.
 ///
-/// A busy connection writes it for each message, so there is no lock. A reader that meets a write reads
-/// again.
+/// A busy connection writes it for each message, so it uses no lock. A reader that overlaps with a write
+/// tries again.
 struct ProgressBoard: ~Copyable, Sendable {
     struct Snapshot {
         var read: OperationProgress?
         var write: OperationProgress?
-        /// Bytes that neither the kernel nor TLS has taken yet.
+        /// The number of bytes that neither the kernel nor TLS has accepted yet.
         var waitingByteCount = 0
     }
 
     private struct Slot: ~Copyable, Sendable {
         private let tag = Atomic(0)
-        /// Negative: there is no operation.
+        /// Negative without an operation.
         private let bytes = Atomic(-1)
-        /// Negative: not known.
+        /// Negative if unknown.
         private let total = Atomic(-1)
 
         func write(_ progress: OperationProgress?) {
@@ -35,7 +35,7 @@ struct ProgressBoard: ~Copyable, Sendable {
         }
     }
 
-    /// Odd while the numbers change. A reader that has seen a new number sees the new version, too.
+    /// Odd while the values are being written. A reader that sees a new value also sees the new version.
     private let version = Atomic<UInt>(0)
     private let read = Slot()
     private let write = Slot()
@@ -51,7 +51,7 @@ struct ProgressBoard: ~Copyable, Sendable {
         self.version.store(version &+ 2, ordering: .releasing)
     }
 
-    /// Anywhere: the numbers as of the last complete write.
+    /// A consistent copy of the values. Callable from any thread.
     var snapshot: Snapshot {
         while true {
             let before = version.load(ordering: .acquiring)
@@ -59,7 +59,7 @@ struct ProgressBoard: ~Copyable, Sendable {
                 read: read.progress, write: write.progress,
                 waitingByteCount: waitingByteCount.load(ordering: .acquiring))
             if before.isMultiple(of: 2), version.load(ordering: .relaxed) == before { return snapshot }
-            // A write takes a few nanoseconds, unless its thread has lost the processor.
+            // A write takes a few nanoseconds unless its thread was preempted.
             sched_yield()
         }
     }

@@ -1,62 +1,60 @@
 // Rules of the turn:
-//  1. At any time at most one thread is inside; state that is confined to the turn needs no other protection.
-//  2. No thread waits to get in. A thread that finds the turn free takes it; any other leaves a message and
-//     goes on.
-//  3. The thread inside takes every message left meanwhile, in the order they came, before it leaves; after
-//     `roundLimit` rounds it leaves the rest to the owner's loop, so that no thread works for others without
-//     end.
-//  4. With a queue of the caller's, turns run there by `async`, at most one block outstanding; no thread
-//     waits for the queue.
-//  5. A message posted from inside the turn is handled after the one that is being handled, never within it.
-//     Where the owner calls user code, none is being handled: what that code posts is handled at once, unless
-//     other messages came before it.
-//  6. Work for a later turn is left to the owner's loop, which is woken after the thread has left. Woken
-//     earlier, it would find the turn taken and leave a message; the thread inside would then take that
-//     message, and wake the loop again.
+//  1. At most one thread is inside at any time. State that is confined to the turn needs no other
+//     protection.
+//  2. No thread blocks to enter. A thread that finds the turn free enters it. Any other thread posts a
+//     message and continues.
+//  3. Before exiting, the thread inside handles every message posted in the meantime, in order. After
+//     `roundLimit` rounds it passes the rest to the owner's loop, so that no thread works for other threads
+//     indefinitely.
+//  4. If the caller provides a queue, turns run there with `async`, with at most one block outstanding. No
+//     thread blocks on the queue.
+//  5. A message posted from inside the turn is handled after the current message, never within it. While the
+//     owner calls user code, no message is being handled. Messages from that code are then handled
+//     immediately, unless earlier messages are pending.
+//  6. Work for a later turn is passed to the owner's loop, which is woken after the thread has exited the
+//     turn. If the loop were woken earlier, it would find the turn taken and post a message. The thread
+//     inside would then take that message and wake the loop again.
 
 package import Dispatch
 internal import Glibc
 internal import Synchronization
 
-/// The object whose state a turn protects.
+/// The object with the state that a turn protects.
 package protocol TurnOwner: AnyObject, Sendable {
-    /// A message to the owner.
     associatedtype Message: Sendable
 
-    /// Inside the turn: does what the message says.
+    /// Handles a message. Called inside the turn.
     func receive(_ message: Message)
-    /// Inside the turn, when no message is left for the moment. True when the loop is to give it another
-    /// turn.
+    /// Finishes a turn when no messages are left. Called inside the turn. Returns whether the loop must
+    /// schedule another turn.
     func finishTurn(on executor: TurnExecutor) -> Bool
-    /// Inside the turn: true while user code is called that may post messages.
+    /// Whether user code that may post messages is being called. Used inside the turn.
     var isCallingUser: Bool { get }
-    /// Outside: messages are left. Have the loop post another one soon.
+    /// Schedules a message from the loop, because messages are still pending. Called outside the turn.
     func leaveRestToLoop()
-    /// Anywhere: has the loop give it another turn.
+    /// Requests another turn from the loop. Callable from any thread.
     func askForTurn()
-    /// Anywhere: calls `drain(_:on:)` of the turn, which is the owner's field.
+    /// Calls `drain(_:on:)` of the turn, which is a field of the owner. Callable from any thread.
     func drainTurn(on executor: TurnExecutor)
 }
 
-/// The executor that is inside a turn.
 package enum TurnExecutor {
-    /// The owner's event loop.
     case loop
-    /// The queue that the turn was given.
+    /// The queue that was passed to the turn.
     case queue
     /// The thread that posted the message.
     case caller
 }
 
-/// The state at the entrance of a turn, in one word: whether a thread is inside, and the mail. Any word but
-/// the two below is the address of the newest letter, with the lowest bit set when no thread is inside.
+/// The state of a turn in one word: whether a thread is inside, and the pending messages. Any value other
+/// than the two below is the address of the newest letter. Its lowest bit is set if no thread is inside.
 private enum Gate {
     static let free: UInt = 0
     static let taken: UInt = 1
     static let isFree: UInt = 1
 }
 
-/// A message that waits, and the one that came before it.
+/// A pending message and a link to the message before it.
 private final class Letter<Message: Sendable> {
     let message: Message
     var earlier: Unmanaged<Letter>?
@@ -66,20 +64,21 @@ private final class Letter<Message: Sendable> {
     }
 }
 
-/// The serial `socketQueue` of CocoaAsyncSocket without its deadlocks: it serialises, and it never blocks.
+/// A replacement for the serial `socketQueue` of CocoaAsyncSocket that serializes without blocking or
+/// deadlocking.
 ///
-/// A `sync` on a queue for each socket deadlocks when two sockets relay to each other from two loops, and
-/// traps when a queue is re-entered or shared as a target. Here no thread waits.
+/// With one queue per socket, `sync` deadlocks when two sockets relay to each other from two loops. It also
+/// traps when a queue is re-entered or shared as a target. A turn never blocks a thread.
 package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
-    // No lock: an idle connection has no room for one, and a busy one no time.
+    // No lock, because an idle connection has no memory to spare for it, and a busy connection no time.
     private let gate = Atomic(Gate.free)
-    /// The thread inside; zero: none. A thread finds its own number here only if it is inside.
+    /// The thread inside, or zero. A thread finds its own number here only if it is inside.
     private let holder = Atomic<pthread_t>(0)
     private let queue: DispatchQueue?
 
     private static var roundLimit: Int { 16 }
 
-    /// A turn on the thread that finds it free or, when a queue is given, always on that queue.
+    /// Creates a turn that runs on the thread that enters it or, if a queue is given, always on that queue.
     package init(queue: DispatchQueue?) {
         self.queue = queue
     }
@@ -88,11 +87,11 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
         _ = Self.open(gate.load(ordering: .acquiring))
     }
 
-    /// Has `owner`, whose field this is, receive `message`: at once when the turn is free, or else as soon as
-    /// those before it are done.
+    /// Delivers `message` to `owner`, immediately if the turn is free, otherwise after all earlier messages.
     ///
-    /// - Parameter executor: Where the caller is, for `finishTurn(on:)`; the turn's own queue takes
-    ///   precedence.
+    /// - Parameters:
+    ///   - owner: The object that has this turn as a field.
+    ///   - executor: Where the caller runs, for `finishTurn(on:)`. The turn's own queue takes precedence.
     package func post<Owner: TurnOwner>(_ message: Message, to owner: Owner, from executor: TurnExecutor = .caller)
     where Owner.Message == Message {
         if queue == nil, move(from: Gate.free, to: Gate.taken) {
@@ -107,11 +106,11 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
         }
     }
 
-    /// True when all turns happen on a queue of the caller's.
+    /// Whether all turns run on a queue provided by the caller.
     var isOnQueue: Bool { queue != nil }
 
-    /// Enters the turn if it is free now: `leaveOrDrain` follows. False, and nothing has happened, when
-    /// someone else is inside, or when turns belong on a queue.
+    /// Enters the turn if it is free. If this returns `true`, call `leaveOrDrain` afterwards. Returns
+    /// `false` without any effect if another thread is inside or turns run on a queue.
     @inline(__always)
     func enterIfFree() -> Bool {
         guard queue == nil, move(from: Gate.free, to: Gate.taken) else { return false }
@@ -119,28 +118,29 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
         return true
     }
 
-    /// After `enterIfFree()`: leaves the turn of `owner`, whose field this is, and serves what was posted
-    /// meanwhile.
+    /// Exits the turn after `enterIfFree()`, and handles the messages posted in the meantime.
     ///
-    /// - Parameter mustAsk: The loop is to give the owner another turn.
+    /// - Parameters:
+    ///   - owner: The object that has this turn as a field.
+    ///   - mustAsk: Whether the loop must schedule another turn for the owner.
     func leaveOrDrain<Owner: TurnOwner>(_ owner: Owner, asking mustAsk: Bool = false, on executor: TurnExecutor = .caller)
     where Owner.Message == Message {
         if !leave() { drain(owner, asking: mustAsk, on: executor) } else if mustAsk { owner.askForTurn() }
     }
 
-    /// True for user code that `owner` calls inside the turn, as long as no message waits: it may act at
-    /// once.
+    /// Whether the caller is user code called by `owner` inside the turn and no messages are pending. Such
+    /// code may act immediately.
     package func isOpen(within owner: some TurnOwner) -> Bool {
         isCallingUser(of: owner) && gate.load(ordering: .acquiring) == Gate.taken
     }
 
-    /// True for user code that `owner` calls inside the turn.
+    /// Whether the caller is user code called by `owner` inside the turn.
     package func isCallingUser(of owner: some TurnOwner) -> Bool {
         holder.load(ordering: .relaxed) == pthread_self() && owner.isCallingUser
     }
 
-    /// The same, and at once for user code that `owner` calls inside the turn, whatever waits: that is
-    /// received before.
+    /// Posts a message. From user code inside the turn, all pending messages and then this message are
+    /// handled immediately.
     func postBehindAll<Owner: TurnOwner>(_ message: Message, to owner: Owner) where Owner.Message == Message {
         guard isCallingUser(of: owner) else { return post(message, to: owner) }
         for message in Self.open(gate.exchange(Gate.taken, ordering: .acquiringAndReleasing)) { owner.receive(message) }
@@ -151,7 +151,8 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
         gate.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged
     }
 
-    /// Leaves a message; true when no thread was inside, and the caller is now.
+    /// Posts a message. Returns `true` if no thread was inside; the caller is inside now and must drain the
+    /// turn.
     private func mustDrain(afterLeaving message: Message) -> Bool {
         let letter = Letter(message)
         let mail = UInt(bitPattern: Unmanaged.passRetained(letter).toOpaque())
@@ -166,7 +167,7 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
         UnsafeRawPointer(bitPattern: gate & ~Gate.isFree).map { .fromOpaque($0) }
     }
 
-    /// The messages behind a word of the gate, oldest first; their letters are released.
+    /// Returns the messages in a value of the gate, oldest first, and releases their letters.
     private static func open(_ gate: UInt) -> [Message] {
         var messages: [Message] = []
         var next = newestLetter(in: gate)
@@ -178,7 +179,7 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
         return messages
     }
 
-    /// Called by the owner's `drainTurn(on:)`, and inside: takes the messages that wait.
+    /// Handles the pending messages. Called inside the turn, by the owner's `drainTurn(on:)`.
     package func drain<Owner: TurnOwner>(_ owner: Owner, asking mustAsk: Bool = false, on executor: TurnExecutor)
     where Owner.Message == Message {
         var mustAsk = mustAsk
@@ -195,12 +196,12 @@ package struct SocketTurn<Message: Sendable>: ~Copyable, Sendable {
             if mustAsk { owner.askForTurn() }
             return queue.async { owner.drainTurn(on: executor) }
         }
-        // This wakes the loop in any case.
+        // `leaveRestToLoop()` wakes the loop in any case, whatever `mustAsk` is.
         while case let mail = gate.load(ordering: .acquiring), !move(from: mail, to: mail | Gate.isFree) {}
         owner.leaveRestToLoop()
     }
 
-    /// False when there is mail.
+    /// Returns `false` if messages are pending.
     private func leave() -> Bool {
         holder.store(0, ordering: .relaxed)
         if move(from: Gate.taken, to: Gate.free) { return true }

@@ -1,17 +1,17 @@
 // Rules of a connection:
-//  1. All state below is touched inside the turn only. Anyone may post a message; nothing waits.
-//  2. Each part owns its state: `Establishing` the way to a descriptor, `DataPath` the bytes, `Upgrade` TLS.
-//     A part returns that the connection is to end, and the connection does it.
-//  3. Messages change what is to be done, and `pumpIfNeeded` does it, once, when all of them are in: what is
-//     queued together is served together.
-//  4. Events reach the delegate through the `outlet` only, when the pump has done its work. A waiter is
-//     answered at once.
-//  5. Every operation is answered once: served, refused, cancelled, or dropped by `close`.
-//  6. `close` ends everything: queues and buffers are empty afterwards, and `didDisconnect` is the last
+//  1. All state below is accessed only inside the turn. Any thread may post a message, and no thread blocks.
+//  2. Each part owns its state: `Establishing` the path to a descriptor, `DataPath` the bytes, `Upgrade`
+//     TLS. A part returns that the connection must close, and the connection closes itself.
+//  3. Messages only record the work to do. `pumpIfNeeded` does the work once, after all pending messages, so
+//     that operations queued together are served together.
+//  4. Events reach the delegate only through the `outlet`, after the pump. Waiters complete immediately.
+//  5. Every operation is completed once: served, refused, cancelled, or dropped by `close`.
+//  6. `close` closes or drops everything. Afterwards all queues are empty, and `didDisconnect` is the last
 //     event.
-//  7. The loop keeps the connection alive until it is closed and its last event is on its way.
-//  8. Two notions of "over": inside the turn the phase is `.closed`; for callers `ConnectionRecord.isOver` is
-//     true, from `disconnect()` on. The turn does not read the facts that it publishes.
+//  7. The loop keeps the connection alive until it is closed and its last event has been passed on.
+//  8. "Over" has two meanings. Inside the turn, the phase is `.closed`. For callers,
+//     `ConnectionRecord.isOver` is true from `disconnect()` on. The turn never reads the state that it
+//     publishes.
 
 internal import Dispatch
 internal import FoundationEssentials
@@ -20,14 +20,14 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// One connection, from the attempt to make it to its last event. A socket that connects again gets another.
+/// One connection, from the first attempt to its last event. A socket that reconnects creates a new one.
 final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwner, TurnOwner, @unchecked Sendable {
     // Unchecked: by rule 1. `registration` and `waitsForClosing` are set before the first message.
     typealias Message = ConnectionMessage
 
-    // In an order that takes little room: these three share 24 bytes.
+    // Ordered to save space: the next three properties share 24 bytes.
     let log: ConnectionLog
-    /// The descriptor of the previous connection is not closed yet. Set before anyone else knows this one.
+    /// Whether the previous descriptor is still open. Set before other code knows this connection.
     @exclusivity(unchecked) var waitsForClosing = false
     private var registration: LoopRegistration?
     let loop: EventLoop
@@ -36,14 +36,14 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     let record = Locked(ConnectionRecord())
     private let board = ProgressBoard()
     let turn: SocketTurn<Message>
-    /// Reached at the end, when its descriptor and the descriptors of earlier connections are closed.
+    /// Reached after the close, when this descriptor and the descriptors of earlier connections are closed.
     let closed = Milestone()
 
-    // Inside the turn, which also makes accesses exclusive: the check at run time took 8 % of an echo.
+    // Confined to the turn, which also makes accesses exclusive. The run-time check took 8 % of an echo.
     @exclusivity(unchecked) private(set) var phase = ConnectionPhase.idle
     @exclusivity(unchecked) private(set) var upgrade: Upgrade?
     @exclusivity(unchecked) private(set) var waiters = LifecycleWaiters()
-    /// The task that the socket belongs to.
+    /// The task that owns the socket.
     @exclusivity(unchecked) var scope = TaskScope()
     @exclusivity(unchecked) private(set) var observation: ConnectionObservation?
     @exclusivity(unchecked) private var armedDeadline = Deadline.never
@@ -56,13 +56,13 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         turn = SocketTurn(queue: socket.socketQueue)
     }
 
-    /// Puts the connection on its loop, which keeps it alive until it is over. Call it once, before the first
-    /// message.
+    /// Registers the connection with its loop, which keeps it alive until it is closed. Call this once,
+    /// before the first message.
     func register() { registration = loop.register(self) }
-    /// Undoes that, while nothing else knows the connection.
+    /// Undoes `register()`. Allowed only while no other code knows the connection.
     func deregister() { if let registration { loop.deregister(registration) } }
 
-    // MARK: - Anywhere
+    // MARK: - Callable from any thread
     func post(_ message: Message) { turn.post(message, to: self) }
     @inline(never) func giveUp(_ waiter: any AnyObject & Sendable) { post(.cancel(waiter)) }
 
@@ -82,24 +82,23 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     func flush() { turn.postBehindAll(.flush, to: self) }
 
-    /// True when the delegate is being called here, and what it asks for can be done without a message.
+    /// Whether the delegate is being called on this thread and its requests can be served without a message.
     var isOpenToCallback: Bool { turn.isOpen(within: self) && !isOver }
 
     /// The progress of the oldest operations: current in an inline callback, otherwise as of the end of the
     /// last turn.
     var progress: ProgressBoard.Snapshot { turn.isCallingUser(of: self) ? data.progress : board.snapshot }
 
-    /// True once no message has anything to do any more.
+    /// Whether messages no longer have any effect.
     var isRetired: Bool { record.withLock { $0.snapshot.isClosed } }
 
-    /// Starts with an accepted descriptor, here and now when this is its loop.
+    /// Starts with an accepted descriptor, immediately if the caller runs on this connection's loop.
     func begin(with descriptor: SocketDescriptor) {
         turn.post(.adopt(descriptor), to: self, from: loop.isCurrent ? .loop : .caller)
     }
 
-    /// On the loop: `EventHandler`.
     func handle(_ events: LoopEvents) {
-        // Mostly nothing else is under way, and a message would cost more than what it says.
+        // Usually the turn is free, and posting a message would cost more than handling the events.
         guard !events.contains(.deadline), turn.enterIfFree() else { return turn.post(.events(events), to: self, from: .loop) }
         if !isOver { data.note(events) }
         turn.leaveOrDrain(self, asking: finishTurn(on: .loop), on: .loop)
@@ -110,19 +109,19 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     func leaveRestToLoop() {
         guard let registration, !loop.isRegistered(registration) else { return askForTurn() }
-        // It has left the loop, and the messages left can only learn that it is over.
+        // The connection has left its loop. The pending messages can only find out that it is closed.
         DispatchQueue.global().async { [self] in post(.retire) }
     }
 
     // MARK: - Inside the turn
-    /// User code is called in the turn: what it asks for is not a message, and acts at once.
+    /// Whether user code is being called inside the turn. Its requests take effect without a message.
     var isCallingUser: Bool { outlet.isDelivering }
 
-    /// It has ended, even if not everyone knows yet.
+    /// Whether the connection is closed, even if not all callers have been notified.
     var isOver: Bool { phase.isClosed }
-    /// True while this is certainly the socket's connection.
+    /// Whether this is certainly still the socket's connection.
     var isCurrent: Bool { !isOver && !outlet.isSuperseded }
-    /// Bytes may move, in plaintext or encrypted.
+    /// Whether bytes may move, in plaintext or encrypted.
     var isOpenForData: Bool { upgrade?.state.isOpenForData ?? true }
     var events: EventOutbox<DelegateEvent> { outlet }
     var configuration: SocketConfiguration.Shared { data.configuration }
@@ -177,7 +176,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         }
     }
 
-    /// Answers what still needs an answer when the connection is over.
+    /// Handles a message after the connection has closed, and completes its operation.
     private func serveAfterEnd(_ message: Message) {
         switch message {
         case .predecessorIsClosed: closed.reach()
@@ -215,18 +214,17 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         completion.refuse(phase.endError)
     }
 
-    /// Answers a waiter with `error`. If it waits for a step in the life of the connection, the connection
-    /// closes.
+    /// Completes a waiter with `error`. If the waiter is for a lifecycle step, the connection closes.
     private func cancel(_ waiter: AnyObject, _ error: any Error = CancellationError()) {
         if data.cancel(waiter, error) { return }
         guard let refuse = waiters.remove(waiter) ?? upgrade?.remove(waiter) else { return }
         close(error as? AsyncSocketError)
-        // Last: a task that learns of it may connect again at once.
+        // Last, because the resumed task may reconnect immediately.
         refuse(error)
     }
 
     func finishTurn(on executor: TurnExecutor) -> Bool {
-        // An idle connection has nothing to do yet: operations stay in their queues.
+        // An idle connection has no work yet, and operations stay in their queues.
         if !phase.isIdle {
             pumpIfNeeded()
             outlet.deliver(on: executor, for: self)
@@ -236,7 +234,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         return data.takeWish()
     }
 
-    /// For a task that has entered the turn, perhaps for an operation with a limit. Mostly nothing is to do.
+    /// Exits the turn for a task's operation, which may have a limit. Usually it has nothing to do.
     func leaveTurn(_ limit: OperationLimit?) {
         let isQuiet = !data.needsPump && outlet.isEmpty
         if isQuiet, limit?.deadline != nil { armDeadline() }
@@ -248,7 +246,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         if data.needsPump || data.isCollecting { sendWritten() }
         if data.needsPump { wishForTurn() }
     }
-    /// On the loop: the job of a task is over.
+    /// Called on the loop when the job of a task has returned.
     func codeHasReturned() {
         outlet.collector.close()
         post(.flush)
@@ -259,7 +257,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     func wishForTurn() { data.wishForTurn() }
     func askForTurn() { if let registration { loop.resume(registration) } }
 
-    /// Leaves the loop once nothing waits to be delivered on it.
+    /// Deregisters from the loop when no events are waiting to be delivered on it.
     private func retireIfSilent() {
         guard outlet.isEmpty, let registration else { return }
         loop.deregister(registration)
@@ -280,7 +278,8 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         }
     }
 
-    /// The channel leads to the peer. Answers the waiter for the connection, or delivers the event.
+    /// Called when the channel is connected to the peer. Completes the waiter for the connection, or
+    /// delivers the event.
     private func establish(with peer: SocketAddress?, _ event: DelegateEvent?) {
         guard let descriptor = data.channel?.descriptor else { return }
         phase = .established
@@ -292,7 +291,6 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     // MARK: - The pump
-    /// Moves bytes in both directions for as long as there is something to move, within the bounds of a turn.
     @inline(__always) func pumpIfNeeded() {
         while data.needsPump {
             data.needsPump = false
@@ -303,7 +301,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
     }
 
     @inline(__always) private func pump() {
-        // First without a reference that is counted.
+        // First without a counted reference.
         guard upgrade != nil, let upgrade, !upgrade.state.isSettled else { return follow(data.pump()) }
         repeat {
             if isOpenForData { follow(data.exchange()) }
@@ -313,7 +311,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
 
     private func follow(_ fate: DataPath.Fate) { if case .ends(let error) = fate { close(error, isAbandoned: error != nil) } }
 
-    /// Goes on towards TLS; true when that has changed what can be done.
+    /// Advances the TLS upgrade. Returns whether bytes may be able to move now.
     private func advanceUpgrade() -> Bool {
         guard let upgrade, !upgrade.state.isSettled else { return false }
         switch upgrade.advance(data, self) {
@@ -325,18 +323,18 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         return false
     }
 
-    // MARK: - Time
-    /// Asks the loop for an event at the earliest of the deadlines.
+    // MARK: - Deadlines
+    /// Requests an event from the loop at the earliest deadline.
     private func armDeadline() {
         guard hasDeadline, let earliest = earliestDeadline else { return }
-        // A deadline that has moved later stays armed: it comes early, finds nothing expired, and the next
-        // one is armed then.
+        // A postponed deadline stays armed. The early event finds no expired operation and arms the next
+        // one.
         guard earliest < armedDeadline, let registration else { return }
         armedDeadline = earliest
         loop.setDeadline(earliest, of: registration)
     }
 
-    /// False on most connections most of the time.
+    /// `false` for most connections most of the time.
     private var hasDeadline: Bool {
         data.hasDeadline || !waiters.isEmpty || !phase.isEstablished || upgrade?.hasDeadline == true
     }
@@ -358,17 +356,19 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         }
     }
 
-    // MARK: - The end
-    /// Ends the descriptor, the queues, the buffers and the engine, once. `didDisconnect` is the last event.
-    /// - Parameter isAbandoned: Whether the program did not end the connection, and misses its queued bytes.
+    // MARK: - Closing
+    /// Closes the descriptor, the queues, the buffers and the engine, once. `didDisconnect` is the last
+    /// event.
+    /// - Parameter isAbandoned: Whether the program did not request the close, and expected its queued bytes
+    ///   to be sent.
     private func close(_ error: AsyncSocketError?, isAbandoned: Bool = true) {
         let ended = phase
         guard !ended.isClosed else { return }
         sendWritten()
         phase = .closed(error)
-        // From here on nothing else can reach the descriptor, and for callers too it is over.
+        // From now on no other code can use the descriptor, and callers see a closed connection.
         let withdrawn = record.withLock { $0.close() }
-        // Before the descriptor is closed: its permit may let in another connection, which begins later.
+        // Before the descriptor is closed, so that a connection admitted by its permit is observed later.
         if let observation = observation.take() {
             observation.end(error, refusing: upgrade?.state.refusedRole, data.carried)
         } else if ended.establishing != nil {
@@ -381,7 +381,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         waiters.answerEnd(phase.endError)
         upgrade.take()?.refuseAll(phase.endError)
         note("closed", error.map { ["error": "\($0)"] } ?? [:])
-        // Before anyone who learns of the end can ask.
+        // Before any caller that is notified of the close can read it.
         publishProgress()
         outlet.append(.didDisconnect(error))
         if !waitsForClosing { closed.reach() }
@@ -392,7 +392,7 @@ final class StreamConnection: EventHandler, EventSource, OperationOwner, PartOwn
         log.write(message, details(), peer: record.remoteAddress, configuration.value.logger)
     }
 
-    /// The connection is established, or has got an observer since: it begins for its observer, once.
+    /// Starts the observation of an established connection once, as soon as there is an observer.
     private func beginObserving(_ peer: SocketAddress?) {
         guard observation == nil, let observer = configuration.value.observer else { return }
         observation = ConnectionObservation(log.observed(record.remoteAddress ?? peer), by: observer)

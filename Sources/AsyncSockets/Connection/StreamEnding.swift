@@ -1,34 +1,37 @@
-// Rules of an ending:
-//  1. Bytes that came before the end stay readable, whatever the end was. The end counts once they are read.
-//     The read of a task that an orderly end leaves incomplete is given up, and what it has is for the next.
-//  2. A read to the end is complete with an orderly end (a FIN or, with TLS, a close_notify). Any other end
-//     gives it up, with the reason.
-//  3. After an orderly end and after a truncation, where half-close is allowed and our side is open, only the
-//     read side closes. That is delivered once, and reads that wait are given up, with the reason. The
-//     connection ends when our side is finished too; with a truncation that no read has met, if there is one.
-//  4. The caller's wish comes before any other end: once what it waits for is done, the connection ends in
-//     good order.
-//  5. A file that cannot be read any more ends the connection at once, unread bytes or not.
-//  6. A write that has failed ends the connection when no byte that came before can still be read: the kernel
-//     has none that is wanted, and none lies unread. Unread bytes hold up the end, but for the grace period
-//     only while a write waits.
-//  7. If the peer has closed and a write has failed, the peer's close is delivered, because it came first and
-//     made the write fail. If only the read side has closed (rule 3), the error of the write is delivered,
-//     unless the read side was truncated and no read has received that error.
-//  8. A hangup ends the connection if the kernel knows an error, once nothing can be received for a read:
-//     after the end of the input, or while `startTLS` waits; and if no byte lies unread.
-//  9. The last thing sent lingers, so that a reset does not overtake it: an alert, a handshake given up, the
-//     end of the data that the caller waited for. A broken file is a reset.
+// Rules of closing:
+//  1. Bytes received before the end stay readable, whatever the reason for the end. The end takes effect
+//     once they are read. If a task's read can no longer complete because of an orderly close, the read is
+//     abandoned, and its bytes stay for the next read.
+//  2. A read to the end completes with an orderly close (a FIN or, with TLS, a close_notify). Any other end
+//     abandons it with the reason.
+//  3. After an orderly close or a truncation, only the read side closes if half-close is allowed and our
+//     side is open. That is reported once, and pending reads are abandoned with the reason. The connection
+//     closes when our side is finished too. If there was a truncation that no read received, it closes with
+//     the truncation error.
+//  4. A close requested by the caller takes precedence over any other end. Once its conditions are met, the
+//     connection closes in an orderly way.
+//  5. A file that can no longer be read closes the connection immediately, even if there are unread bytes.
+//  6. A failed write closes the connection once no earlier received byte can still be read: the kernel has
+//     no bytes that a read needs, and no bytes are unread. Unread bytes delay the close, but only for the
+//     grace period if a write is pending.
+//  7. If the peer has closed and a write has failed, the peer's close is reported, because it preceded and
+//     caused the failure. If only the read side has closed (rule 3), the error of the write is reported,
+//     unless the read side was truncated and no read received that error.
+//  8. A hangup closes the connection if the kernel has an error for it, once no more bytes can be received
+//     for a read (after the end of input, or while `startTLS` is waiting) and no bytes are unread.
+//  9. A lingering close protects the last bytes sent from being overtaken by a reset. It is used for an
+//     alert, for an abandoned handshake, and for data that the caller wanted to be sent before the close. A
+//     broken file causes a reset.
 
 internal import SocketCore
 
-/// How and when a connection ends: a value that takes facts and decides.
+/// Decides how and when a connection closes. A value type that receives facts and returns actions.
 struct StreamEnding {
-    /// Why no byte will follow those that were received (`kSocketHasReadEOF`).
+    /// Why no more bytes will be received (`kSocketHasReadEOF`).
     enum ReadEnd {
-        /// The peer has closed its side: a FIN or, with TLS, a close_notify.
+        /// The peer closed its side, with a FIN or, with TLS, a close_notify.
         case orderly
-        /// A FIN without a close_notify before it: bytes may be missing. Our side may go on.
+        /// A FIN without a preceding close_notify. Bytes may be missing. Our side may continue.
         case truncated(AsyncSocketError)
         /// A reset, an alert, or bytes that are not TLS.
         case failed(AsyncSocketError)
@@ -42,14 +45,14 @@ struct StreamEnding {
 
         var isOrderly: Bool { if case .orderly = self { true } else { false } }
 
-        /// The peer may still take what we send.
+        /// Whether the peer may still receive data.
         var isOfOneSide: Bool { if case .failed = self { false } else { true } }
     }
 
-    /// Why no byte can be sent any more.
+    /// Why no more bytes can be sent.
     struct WriteFailure {
         let error: AsyncSocketError
-        /// A file that was being sent cannot be read any more: what the peer has is cut short.
+        /// Whether a file being sent can no longer be read, so that the peer received only part of the data.
         let isFileBroken: Bool
 
         init(_ error: AsyncSocketError, isFileBroken: Bool) {
@@ -61,57 +64,52 @@ struct StreamEnding {
     enum Event {
         case readEnded(ReadEnd)
         case writeFailed(WriteFailure)
-        /// The kernel says that the connection is broken in both directions.
+        /// The kernel reported that the connection is broken in both directions.
         case hangup
-        /// Our FIN has been sent.
+        /// Our FIN was sent.
         case finishedWriting
-        /// The caller wants an end.
+        /// The caller requested a close.
         case wanted(CloseIntent)
-        /// Someone wants to read: the grace period begins again with the next byte that no read takes.
+        /// A read was requested. The grace period restarts with the next unread byte.
         case readAsked
-        /// TLS begins: only the plaintext has ended, and the engine decides how the stream ends.
+        /// TLS starts. Only the plaintext stream is complete, and the engine decides how the connection
+        /// closes.
         case secured
     }
 
-    /// The state of the two halves now.
     struct Situation {
         enum Reads {
-            /// A read waits, and bytes may come for it.
+            /// A read is pending, and bytes may arrive for it.
             case waiting
             case waitingForEnd
-            /// `startTLS` waits for the writes before it.
+            /// `startTLS` is waiting for earlier writes.
             case atStartTLS
-            /// No read waits.
             case idle
         }
 
         var reads = Reads.idle
-        /// Bytes wait for a read that has not been asked for.
+        /// Whether there are received bytes for which no read was requested.
         var hasUnreadBytes = false
-        /// The read that waits has bytes, and leaves them to the next one when it is given up.
+        /// Whether the pending read holds bytes that stay for the next read if it is abandoned.
         var readLeavesBytes = false
-        /// The kernel may have bytes that are wanted now.
+        /// Whether the kernel may have bytes that are needed now.
         var mayReceive = false
-        /// A write waits.
         var hasWrites = false
         var allowsHalfClose = false
         var gracePeriod = 1.0
-        /// Nil: ask the clock, when it matters.
+        /// If `nil`, the clock is read when needed.
         var now: Deadline?
     }
 
     enum Action {
-        /// The read to the end that waits is complete.
         case completeReadToEnd
-        /// The read that waits is given up.
         case abandonRead(AsyncSocketError)
         case reportClosedReadSide
-        /// Ask the kernel why, and end the connection if it knows.
+        /// Read the socket error from the kernel, and close the connection if an error is set.
         case askKernel
         case close(AsyncSocketError?)
     }
 
-    /// How the descriptor is closed.
     enum Parting {
         case atOnce
         case lingering
@@ -119,7 +117,7 @@ struct StreamEnding {
     }
 
     private(set) var readEnd: ReadEnd?
-    // An `Optional` would keep room for the whole error in each connection.
+    // An `Optional` would reserve space for the whole error in each connection.
     private indirect enum Failure {
         case none
         case some(WriteFailure)
@@ -128,28 +126,27 @@ struct StreamEnding {
     private(set) var intent: CloseIntent?
     private var hasHangup = false
     private var hasFinishedWriting = false
-    /// The closed read side was delivered (`kReadStreamClosed`).
+    /// Whether the close of the read side was reported (`kReadStreamClosed`).
     private var hasReportedReadSide = false
-    /// A read to the end is complete with the end, once. Those that wait when that is done, or when the read
-    /// side is closed, are reads like others.
+    /// Whether the end has already completed a pending read to the end. Later reads to the end, and those
+    /// pending when the read side closes, are treated like other reads.
     private var hasCompletedReadToEnd = false
-    /// A read was given up because of the end, which its caller knows from then on.
+    /// Whether a read was abandoned because of the end, so that the caller knows the reason.
     private var hasToldReader = false
-    /// When a failed write ends the connection although bytes lie unread.
+    /// When a failed write closes the connection despite unread bytes.
     private(set) var wakeTime: Deadline?
 
     var writeFailure: WriteFailure? {
         if case .some(let failure) = failure { failure } else { nil }
     }
 
-    /// False while nothing is known that could end the connection.
+    /// `false` if no known fact could close the connection.
     var mayDecide: Bool {
         if readEnd != nil || intent != nil || hasHangup { return true }
         if case .some = failure { return true }
         return false
     }
 
-    /// True once our FIN has been sent.
     var isWritingFinished: Bool { hasFinishedWriting }
 
     mutating func note(_ event: Event) {
@@ -164,7 +161,8 @@ struct StreamEnding {
         }
     }
 
-    /// The action to take now; nil: none, or no more. Ask again after each action, with the new situation.
+    /// Returns the next action, or `nil` after the last action. Call this again after each action,
+    /// with the new situation.
     mutating func decide(_ situation: Situation) -> Action? {
         if let action = decideReads(situation) { return action }
         if let intent, intent.isMet(readsDone: situation.reads == .idle, writesDone: !situation.hasWrites) {
@@ -209,7 +207,7 @@ struct StreamEnding {
         return .abandonRead(end.error)
     }
 
-    /// The truncation, if the caller knows of the end and not of that.
+    /// The truncation error, if the read side was reported as closed and no read received the error.
     var untoldTruncation: AsyncSocketError? {
         if case .truncated(let error) = readEnd, hasReportedReadSide, !hasToldReader { error } else { nil }
     }
@@ -246,30 +244,30 @@ struct StreamEnding {
         if intent?.contains(.afterWrites) == true { return .lingering }
         guard let error else { return .atOnce }
         if error.isOfTLS { return .lingering }
-        // Most ends are orderly, and that is quickly found out.
+        // Most closes are orderly, and that check is fast.
         let isHandshakes = !error.isOrderlyEnd && (error.code == .handshakeTimeout || error.code == .tooManyHandshakes)
         return isHandshakes ? .lingering : .atOnce
     }
 }
 
-/// When a connection is to end, as its caller asked (`kDisconnectAfterReads`, `kDisconnectAfterWrites`).
+/// When a connection must close, as requested by its caller (`kDisconnectAfterReads`,
+/// `kDisconnectAfterWrites`).
 ///
-/// From the moment one is set, no new read or write is accepted (`kForbidReadsWrites`).
+/// Once an intent is set, new reads and writes are rejected (`kForbidReadsWrites`).
 struct CloseIntent: OptionSet, Sendable {
     let rawValue: UInt8
 
-    /// Once every queued read is complete.
+    /// After every queued read is complete.
     static let afterReads = CloseIntent(rawValue: 1 << 0)
-    /// Once every queued write is complete.
+    /// After every queued write is complete.
     static let afterWrites = CloseIntent(rawValue: 1 << 1)
 
     /// Immediately, although the program did not call `disconnect()`. If queued bytes are dropped, a secure
-    /// connection sends no close_notify, and the peer detects a truncation.
+    /// connection sends no close_notify, so that the peer detects a truncation.
     static let abandoned = CloseIntent(rawValue: 1 << 2)
 
     var isAtOnce: Bool { isSubset(of: .abandoned) }
 
-    /// True when what it waits for is done.
     func isMet(readsDone: Bool, writesDone: Bool) -> Bool {
         (!contains(.afterReads) || readsDone) && (!contains(.afterWrites) || writesDone)
     }

@@ -1,19 +1,19 @@
 public import SocketCore
 
-/// A step on the way to a connection.
+/// A step in establishing a connection.
 ///
-/// Attempts overlap (RFC 8305), so several addresses may be tried before the first fails. An attempt that is
-/// delivered neither as failed nor as connected was cancelled, because another one connected first or the
-/// connect ended.
+/// Attempts overlap (RFC 8305), so several addresses may be tried before the first attempt fails. An attempt
+/// that is reported neither as failed nor as connected was cancelled, because another attempt succeeded
+/// first or the whole connect operation failed or was cancelled.
 public enum ConnectionProgress: Sendable, Hashable {
-    /// The usable addresses of the host, in the order in which they will be tried. Not delivered when you
-    /// gave an address instead of a host.
+    /// The usable addresses of the host, in the order in which they will be tried. Not reported if you
+    /// connect to an address instead of a host.
     case resolved([SocketAddress])
-    /// An attempt to connect to this address begins.
+    /// An attempt to connect to this address has started.
     case trying(SocketAddress)
-    /// The attempt has failed; others may follow.
+    /// The attempt to connect to this address failed. More attempts may follow.
     case failed(SocketAddress, AsyncSocketError)
-    /// The connection is established; the other attempts are cancelled. With a proxy, this is the connection
-    /// to the proxy.
+    /// The connection is established and all other attempts are cancelled. With a proxy, this is the
+    /// connection to the proxy.
     case connected(SocketAddress)
 }

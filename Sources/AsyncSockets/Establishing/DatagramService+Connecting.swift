@@ -2,13 +2,13 @@ internal import Glibc
 internal import SocketBuffers
 internal import SocketCore
 
-/// How a UDP socket gets its peer, and loses it.
 extension DatagramService {
     func connect(to target: DatagramTarget, _ claim: Int, _ seconds: Double, _ waiter: (any OperationWaiter<Void>)?) {
         guard !isClosing else { return answerConnect(waiter, .failure(AsyncSocketError.closing("connect"))) }
-        // Another thread has asked for it before, and comes later.
+        // Another thread may have called `disconnect` earlier, but its message arrives later.
         disconnect()
-        // An attempt closes only the descriptors that it has opened.
+        // Existing descriptors are attached first, because a failed attempt closes only descriptors that it
+        // opened.
         attach()
         guard !isOver else { return serveAfterEnd(.connect(target, claim, timeout: seconds, waiter: waiter)) }
         attempt = DatagramAttempt(
@@ -85,7 +85,7 @@ extension DatagramService {
             attempt.waiter?.complete(.success(()))
         case .failure(let error):
             peer = .none
-            // Nothing that was to be encrypted leaves without that.
+            // Data that should be encrypted must never be sent in plaintext, so the socket is closed.
             if upgrade != nil { return failConnecting(attempt, error) }
             if attempt.opens {
                 closeDescriptors()
@@ -121,7 +121,7 @@ extension DatagramService {
                 return record.withLock { $0.keepClaim(claim) }
             }
         }
-        // Earlier sends are for the peer, whatever comes next.
+        // Datagrams that are already queued are still sent to this peer.
         output.aim(at: address)
         peer = .none
         record.withLock { $0.endClaim(claim) }

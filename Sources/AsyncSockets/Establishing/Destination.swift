@@ -1,13 +1,13 @@
 internal import SocketCore
 
-/// Where a connection goes, and how, as the caller asked: later changes of the socket's configuration do not
-/// affect it.
+/// The target of a connection and how to reach it, as requested by the caller. Later changes to the socket's
+/// configuration have no effect on it.
 struct Destination: Sendable {
     enum Target: Sendable {
         case host(String, port: UInt16)
         case address(SocketAddress)
 
-        /// Nil in the Unix domain.
+        /// `nil` for a Unix-domain address.
         var hostAndPort: (host: String, port: UInt16)? {
             switch self {
             case .host(let host, let port): (host, port)
@@ -17,12 +17,12 @@ struct Destination: Sendable {
     }
 
     let target: Target
-    /// Leads through a proxy, which is then the target; nil: no proxy.
+    /// The tunnel, if a proxy is used. `target` is then the proxy.
     var tunnel: Tunnel?
     let policy: RoutePolicy
     let resolver: Resolver
 
-    /// The host and port, behind a proxy if there is one. Sessions of TLS are kept for it.
+    /// The final host and port, even if a proxy is used. TLS sessions are stored under this key.
     var endpoint: String {
         if let tunnel { return "\(tunnel.host.lowercased()) \(tunnel.port)" }
         switch target {
@@ -31,10 +31,10 @@ struct Destination: Sendable {
         }
     }
 
-    /// The host, behind a proxy if there is one; nil for a path.
+    /// The final host, even if a proxy is used. `nil` for a path.
     var host: String? { tunnel?.host ?? target.hostAndPort?.host }
 
-    /// The destination in error messages.
+    /// The name of `target` in error messages.
     var name: String {
         switch target {
         case .host(let host, _): host

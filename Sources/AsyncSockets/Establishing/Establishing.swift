@@ -1,34 +1,34 @@
 // Rules of establishing:
-//  1. It ends once: with a descriptor that is connected to the target, with an error, or by `cancel`.
-//  2. A descriptor that is there is watched first. If the kernel refuses, the descriptor closes, and nothing
-//     of it is delivered.
-//  3. With a proxy the transport is connected before the connection is established: bytes move for the
-//     negotiation alone (`Tunnel`).
-//  4. Its time runs from the call of `connect` to its end.
+//  1. It finishes once: with a descriptor connected to the target, with an error, or by `cancel`.
+//  2. A new descriptor is first registered with the loop. If the kernel refuses, the descriptor is closed
+//     and no event is delivered for it.
+//  3. With a proxy, the transport is connected before the connection is established. Until then, bytes move
+//     only for the negotiation (`Tunnel`).
+//  4. The time limit starts with the call to `connect` and covers all steps.
 
 internal import SocketBuffers
 internal import SocketCore
 
-/// How a connection is established: looking up and connecting, and asking a proxy.
+/// Establishes a connection: looks up the host, connects, and negotiates with a proxy.
 ///
 /// Confined to the turn of the connection.
 final class Establishing {
-    /// The outcome of a step.
     enum Outcome {
-        /// Nothing until something else happens.
+        /// No progress is possible until another event.
         case goesOn
-        /// Go on in another turn.
+        /// Continue in another turn.
         case more
-        /// The channel is connected to the target. This completes the waiter for the connection or, without a
-        /// waiter, delivers the event.
+        /// The channel is connected to the target. The owner completes the waiter for the connection or,
+        /// without a waiter, delivers the event.
         case established(DelegateEvent, peer: SocketAddress)
-        /// The channel belongs to a descriptor that was connected before, without a waiter or an event.
+        /// The channel belongs to an already connected descriptor. No waiter is completed and no event is
+        /// delivered.
         case adopted
         case fails(AsyncSocketError)
     }
 
     @exclusivity(unchecked) private var opening: Opening
-    /// The proxy is being asked.
+    /// Set during the negotiation with a proxy.
     @exclusivity(unchecked) private var tunnel: Tunnel?
     /// The address to which the transport is connected. It is kept here because the kernel forgets it when
     /// the peer resets the connection.
@@ -42,7 +42,7 @@ final class Establishing {
         opening = Opening(to: destination, on: loop)
     }
 
-    /// The descriptor of the connection before is closed.
+    /// Starts establishing, after the descriptor of the previous connection has been closed.
     func begin(_ data: DataPath, _ owner: any PartOwner) -> Outcome {
         owner.note("connecting", ["to": "\(opening.destination.name)"])
         let address = opening.resolve { [weak owner] in owner?.post(.establishing(.resolved($0))) }
@@ -50,7 +50,7 @@ final class Establishing {
         return follow(opening.connect(to: [address], Self.options(owner), Self.reports(to: owner)), data, owner)
     }
 
-    /// News from elsewhere.
+    /// Handles a lookup result or an event of an attempt.
     func receive(_ news: EstablishingNews, _ data: DataPath, _ owner: any PartOwner) -> Outcome {
         switch news {
         case .resolved(let answer):
@@ -66,7 +66,7 @@ final class Establishing {
         return follow(opening.expire(at: now), data, owner)
     }
 
-    /// The error of an attempt that took too long, with what did not answer.
+    /// Adds the name of the unresponsive host or proxy to a timeout error.
     func naming(_ error: AsyncSocketError) -> AsyncSocketError {
         guard error.code == .connectTimeout else { return error }
         var named = error
@@ -74,7 +74,7 @@ final class Establishing {
         return named
     }
 
-    /// Ends the lookup, or every attempt; nothing of them is left.
+    /// Cancels the lookup and all attempts, and releases their resources.
     func cancel() {
         opening.cancel()
     }
@@ -96,7 +96,7 @@ final class Establishing {
         return .goesOn
     }
 
-    /// The transport is connected, and nothing has been delivered yet.
+    /// Called when the transport is connected, before any event is delivered.
     private func didConnect(
         _ descriptor: SocketDescriptor, _ peer: SocketAddress, _ data: DataPath, _ owner: any PartOwner
     ) -> Outcome {
@@ -115,7 +115,7 @@ final class Establishing {
         return .established(event, peer: peer)
     }
 
-    /// Exchanges messages with the proxy as far as possible now.
+    /// Exchanges messages with the proxy as far as possible.
     func negotiate(_ data: DataPath) -> Outcome {
         guard let channel = data.channel, let peer, var tunnel else { return .goesOn }
         defer { self.tunnel = tunnel }
@@ -129,7 +129,7 @@ final class Establishing {
 
     // MARK: - Descriptors
 
-    /// Takes over a descriptor that is connected, such as an accepted one.
+    /// Adopts a connected descriptor, such as an accepted one.
     static func adopt(
         _ descriptor: SocketDescriptor, _ data: DataPath, _ owner: any PartOwner
     ) -> Outcome {
@@ -150,7 +150,7 @@ final class Establishing {
         } catch {
             throw AsyncSocketError(error, operation: operation)
         }
-        // Unless the caller has set or cleared it.
+        // Unless the caller has explicitly set or cleared the option.
         let options = options(owner)
         if options.isEmpty || options.value(of: .noDelay) == nil { descriptor.setNoDelay() }
         data.open(ByteChannel(descriptor, of: peer?.family))

@@ -1,20 +1,24 @@
 internal import SocketCore
 
-/// The hosts that the operations of one socket wait for. An answer is kept only as long as an operation has
-/// a use for it. Confined to the turn.
+/// The host lookups of one socket's operations. A result is kept only while an operation needs it. Confined
+/// to the turn.
 struct HostLookups {
     private struct Entry {
         var users = 1
         var lookup: Resolver.Lookup?
-        /// Nil: on its way.
+        /// `nil` while the lookup is in progress.
         var answer: Resolver.Answer?
     }
 
     private var entries: [HostQuery: Entry] = [:]
 
-    /// An operation waits for a host. The lookup runs off the loop.
+    /// Starts a lookup for an operation, or shares a running lookup of the same host. The lookup runs
+    /// outside the loop.
     ///
-    /// - Parameter deliver: Gets the answer, on any thread, unless all users have gone before.
+    /// - Parameters:
+    ///   - query: The host to look up.
+    ///   - resolver: The resolver to use.
+    ///   - deliver: Receives the result on any thread, unless every operation that needs it finishes first.
     mutating func begin(
         _ query: HostQuery, asking resolver: Resolver, _ deliver: @escaping @Sendable (Resolver.Answer) -> Void
     ) {
@@ -32,7 +36,7 @@ struct HostLookups {
 
     func answer(to query: HostQuery) -> Resolver.Answer? { entries[query]?.answer }
 
-    /// An operation is over.
+    /// Releases the lookup of a finished operation.
     mutating func end(_ query: HostQuery?) {
         guard let query, var entry = entries[query] else { return }
         entry.users -= 1

@@ -1,10 +1,10 @@
 internal import SocketCore
 
-/// The way to a connected descriptor: the lookup of a host, then the attempts to reach its addresses.
+/// The steps to a connected descriptor: the lookup of a host, then the attempts to reach its addresses.
 ///
-/// A late answer finds it over, or its attempt gone from the connector.
+/// Late results have no effect. The phase is then `.over`, or the connector no longer has the attempt.
 struct Opening {
-    /// Something that has happened. An array has the steps in their order.
+    /// An event. Arrays contain the steps in order.
     enum Step {
         case progressed(ConnectionProgress)
         case connected(SocketDescriptor, peer: SocketAddress)
@@ -12,10 +12,10 @@ struct Opening {
     }
 
     private enum Phase {
-        /// The descriptor of the previous connection is not closed yet: it may hold the port that this one
-        /// needs.
+        /// The descriptor of the previous connection is still open. It may occupy the port that this
+        /// connection needs.
         case waiting
-        /// nil: the answer is on its way.
+        /// `nil` if no lookup is needed and the result has already been posted.
         case resolving(Resolver.Lookup?)
         case connecting(Connector)
         case over
@@ -30,12 +30,12 @@ struct Opening {
         self.loop = loop
     }
 
-    /// When `expire(at:)` has something to do.
+    /// When `expire(at:)` must be called.
     var deadline: Deadline? {
         if case .connecting(let connector) = phase { connector.deadline } else { nil }
     }
 
-    /// Looks up the host; returns the address when there is nothing to look up: call `connect` with it.
+    /// Looks up the host. If the target is an address, returns it immediately; call `connect` with it.
     mutating func resolve(_ answer: @escaping @Sendable (Resolver.Answer) -> Void) -> SocketAddress? {
         switch destination.target {
         case .address(let address): return address
@@ -47,7 +47,6 @@ struct Opening {
         }
     }
 
-    /// The lookup has ended.
     mutating func resolved(
         _ answer: Resolver.Answer, _ options: SocketOptionSet, _ deliver: @escaping @Sendable (Int, LoopEvents) -> Void
     ) -> [Step] {
@@ -58,10 +57,9 @@ struct Opening {
         }
     }
 
-    /// Tries addresses.
+    /// Starts attempts to connect to addresses.
     ///
-    /// - Parameter deliver: Called on the loop when there is something to `handle`, with the number of the
-    ///   attempt.
+    /// - Parameter deliver: Called on the loop with events for `handle` and the number of their attempt.
     mutating func connect(
         to addresses: [SocketAddress], _ options: SocketOptionSet, _ deliver: @escaping @Sendable (Int, LoopEvents) -> Void
     ) -> [Step] {
@@ -78,19 +76,18 @@ struct Opening {
         }
     }
 
-    /// The kernel has events for an attempt.
     func handle(_ events: LoopEvents, ofAttempt number: Int) -> [Step] {
         guard case .connecting(let connector) = phase else { return [] }
         return translate(connector.handle(events, of: number))
     }
 
-    /// The delay before the next attempt is over.
+    /// Continues after the delay before the next attempt.
     func expire(at now: Deadline) -> [Step] {
         guard case .connecting(let connector) = phase else { return [] }
         return translate(connector.expire(at: now))
     }
 
-    /// Ends the lookup, or every attempt; nothing of them is left.
+    /// Cancels the lookup and all attempts, and releases their resources.
     mutating func cancel() {
         switch phase {
         case .resolving(let lookup): lookup?.cancel()

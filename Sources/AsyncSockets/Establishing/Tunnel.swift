@@ -1,13 +1,13 @@
 // Rules of a tunnel:
-//  1. It is requested before the connection, which is then made to the proxy as to any other host.
-//  2. During the negotiation nothing is served: reads and writes wait in their queues, and so does an
-//     upgrade.
-//  3. Bytes flow through the channel that every connection uses. Bytes after the proxy's last reply stay in
-//     `preBuffer`: they came first through the tunnel, and early bytes are judged at an upgrade as on any
-//     other connection.
-//  4. Until the tunnel is established, an end of the connection is a failure of the proxy. Afterwards it is
-//     the peer's.
-//  5. The connect timeout runs until the tunnel is established.
+//  1. A tunnel must be requested before connecting. The connection is then made to the proxy like to any
+//     other host.
+//  2. No operation is served during the negotiation. Reads, writes and a TLS upgrade stay queued.
+//  3. Bytes pass through the same channel as on every connection. Bytes after the proxy's last reply stay in
+//     `preBuffer`, because they are the first bytes from the tunnel. A TLS upgrade treats them like early
+//     bytes on any other connection.
+//  4. Until the tunnel is established, a closed connection is a failure of the proxy. After that, the peer
+//     closed it.
+//  5. The connect timeout includes the time for establishing the tunnel.
 
 internal import SocketBuffers
 internal import SocketCore
@@ -15,12 +15,12 @@ internal import SocketCore
 /// A tunnel through a proxy, from the request until it is established.
 struct Tunnel: Sendable {
     let proxy: Proxy
-    /// The target host, as the caller wrote it.
+    /// The target host, exactly as specified by the caller.
     let host: String
     let port: UInt16
     var negotiation: ProxyNegotiation
 
-    /// - Throws: `.badParameter` when the proxy or the target contains something that cannot be sent.
+    /// - Throws: `.badParameter` if the proxy or the target contains characters that cannot be sent.
     init(through proxy: Proxy, toHost host: String, port: UInt16) throws(AsyncSocketError) {
         self.proxy = proxy
         self.host = host
@@ -33,21 +33,20 @@ struct Tunnel: Sendable {
     }
 }
 
-/// Asks a proxy for the connection.
 extension Tunnel {
     enum Answer {
         case established
-        /// Nothing until the next event.
+        /// No progress is possible until the next event.
         case incomplete
-        /// Go on in another turn.
+        /// Continue in another turn.
         case more
         case failed(AsyncSocketError)
     }
 
-    /// The most bytes that are received at once during the negotiation.
+    /// The maximum number of bytes per receive call during the negotiation.
     private static let receiveLimit = BufferPool.blockSize / 4
 
-    /// Exchanges messages with the proxy as far as possible now.
+    /// Exchanges messages with the proxy as far as possible.
     mutating func negotiate(over channel: ByteChannel, _ preBuffer: PreBuffer) -> Answer {
         for _ in 0..<ByteChannel.roundsPerTurn {
             sendOutput(over: channel)
@@ -77,7 +76,7 @@ extension Tunnel {
 }
 
 extension AsyncSocketError {
-    /// The failure of a proxy, or a request that cannot be made of it.
+    /// Converts a failure of the proxy, or a request that cannot be sent to it.
     fileprivate init(_ failure: ProxyFailure, of proxy: Proxy) {
         let (code, blame): (Code, Blame) =
             switch failure.kind {
@@ -89,7 +88,7 @@ extension AsyncSocketError {
         self.init(code, blame: blame, operation: "connect", message: "\(proxy): \(failure.message)")
     }
 
-    /// The end of the connection to a proxy before there was a tunnel.
+    /// Converts the error of a connection that closed before the tunnel was established.
     fileprivate func before(_ tunnel: Tunnel) -> AsyncSocketError {
         AsyncSocketError(
             .proxyFailed, blame: blame, operation: "connect",
