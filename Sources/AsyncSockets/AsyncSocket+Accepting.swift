@@ -4,66 +4,69 @@ internal import SocketBuffers
 public import SocketCore
 
 extension AsyncSocket {
-    /// Listens on a port of every interface, over IPv4 and IPv6 where they are enabled.
+    /// Listens on a port of all interfaces, over IPv4 and IPv6 as far as they are enabled.
     ///
-    /// It returns once the socket listens, so that `localAddress` and `localPort` are known. A listener needs
-    /// a delegate: `socket(_:didAcceptNewSocket:)` delivers each connection as a new socket, which you must
-    /// keep. The new socket has the listener's delegate and delegate queue, its configuration
-    /// (`isIPv4Enabled` and the like), options and logger, but not its `userData`. `disconnect()` stops
-    /// listening at once and leaves the accepted sockets alone; `socketDidDisconnect(_:withError:)` follows.
-    /// If this socket had a connection before, accepting begins once the end of that connection is delivered.
+    /// Returns once the socket is listening, so `localAddress` and `localPort` are known. A listener needs a
+    /// delegate: `socket(_:didAcceptNewSocket:)` delivers each connection as a new socket, which you must
+    /// keep. The new socket inherits the listener's delegate and delegate queue, configuration (such as
+    /// `isIPv4Enabled`), options and logger, but not its `userData`. `disconnect()` stops listening
+    /// immediately and does not affect the accepted sockets. `socketDidDisconnect(_:withError:)` follows. If
+    /// this socket had a connection before, it accepts connections only after the end of that connection has
+    /// been delivered.
     ///
-    /// - Parameter port: The port; 0 lets the kernel choose a free one, the same for both families.
-    /// - Throws: `.badConfiguration` when the socket is in use, has no delegate, or has every family of the
-    ///   addresses disabled; `.system` with an `errno` when it cannot listen on an address.
+    /// - Parameter port: The port. If 0, the kernel chooses a free port, the same one for both families.
+    /// - Throws: `.badConfiguration` if the socket is in use, has no delegate, or if every family of the
+    ///   addresses is disabled; `.system` with an `errno` if it cannot listen on an address.
     public func accept(onPort port: UInt16) throws(AsyncSocketError) {
         try accept(on: Self.everyAddress(port: port))
     }
 
-    /// Listens on a port of one interface: on all its addresses.
+    /// Listens on a port of one interface, on all of its addresses.
     ///
     /// - Parameters:
-    ///   - interface: A name (`eth0`: all its addresses), an address (`127.0.0.1`, `::1`), or `localhost` or
-    ///     `loopback` for both of these; nil: every interface. A port may follow it (`eth0:4000`,
-    ///     `[::1]:4000`), which counts when `port` is 0.
-    ///   - port: The port; 0 lets the kernel choose a free one.
-    /// - Throws: `.badParameter` when there is no interface of that name, `.system` when no interface has the
-    ///   address, `.noUsableAddress` when it has no address of an enabled family, and otherwise what
-    ///   `accept(onPort:)` throws.
+    ///   - interface: The name of an interface (`eth0`, for all its addresses), an address (`127.0.0.1`,
+    ///     `::1`), or `localhost` or `loopback` for both loopback addresses. If `nil`, the socket listens on
+    ///     every interface. A port may follow (`eth0:4000`, `[::1]:4000`) and is used if `port` is 0.
+    ///   - port: The port. If 0, the kernel chooses a free port.
+    /// - Throws: `.badParameter` if no interface has that name, `.system` if no interface has the address,
+    ///   `.noUsableAddress` if the interface has no address of an enabled family, and otherwise the errors of
+    ///   `accept(onPort:)`.
     public func accept(onInterface interface: String?, port: UInt16) throws(AsyncSocketError) {
         try accept(on: addresses(of: interface, port: port))
     }
 
-    /// Listens on one address: IPv4, IPv6, a path of the file system as `accept(onPath:)` does, or an
-    /// abstract name (unix(7)).
+    /// Listens on one address: IPv4, IPv6, a file-system path as with `accept(onPath:)`, or an abstract name
+    /// (unix(7)).
     ///
-    /// - Parameter address: With port 0 the kernel chooses a free one. An IPv6 address does not take IPv4
-    ///   connections.
+    /// - Parameter address: The address. If its port is 0, the kernel chooses a free port. An IPv6 address
+    ///   does not accept IPv4 connections.
     public func accept(onAddress address: SocketAddress) throws(AsyncSocketError) {
         try accept(on: [address])
     }
 
     /// Listens on a Unix-domain socket.
     ///
-    /// It replaces a socket at that path on which nothing answers, such as one that a crash has left; to find
-    /// out, it connects to the socket and closes the connection again. Anything else at that path stays as it
-    /// is, and the error says what it is. The file is removed when listening ends, if it is still the one
-    /// that was made here. When many sockets begin to listen in one directory at the same time, the call
-    /// waits for the others, for a quarter of a second at most. The permissions of the directory and the
-    /// process's `umask` decide who may connect.
+    /// Replaces an existing socket at that path if no process is listening on it, such as a socket left
+    /// behind by a crash. To find out, the call connects to the existing socket and closes the connection
+    /// again. Any other file at that path is left unchanged, and the error describes it. When listening
+    /// stops, the socket file is removed if it is still the one created here. If many sockets start to listen
+    /// in the same directory at the same time, the call may block until the earlier calls are finished, for
+    /// at most a quarter of a second. The permissions of the directory and the process's `umask` decide who
+    /// may connect.
     ///
-    /// - Parameter path: 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
-    /// - Throws: `.badParameter` for another path, `.system` with `EADDRINUSE` when something is there, and
-    ///   otherwise what `accept(onPort:)` throws.
+    /// - Parameter path: 1 to 107 bytes of UTF-8 without a zero byte (unix(7)). The path is never truncated.
+    /// - Throws: `.badParameter` for an invalid path, `.system` with `EADDRINUSE` if the path is already
+    ///   taken, and otherwise the errors of `accept(onPort:)`.
     public func accept(onPath path: String) throws(AsyncSocketError) {
         try accept(on: [SocketAddress.ofSocket(at: path, "accept")])
     }
 
-    /// How many accepted connections may be open at a time; nil (the default): any number.
+    /// The maximum number of accepted connections that may be open at the same time, or `nil` (the default)
+    /// for no limit.
     ///
-    /// At the limit accepting stops, and further connections wait in the kernel's backlog until one is
-    /// closed. Connections still open from an earlier `accept` of this socket count too. A change takes
-    /// effect at once; a lower limit closes nothing.
+    /// At the limit, the socket stops accepting, and further connections stay in the kernel's backlog until
+    /// an open one closes. Connections still open from an earlier `accept` of this socket count too. A change
+    /// takes effect immediately. Lowering the limit closes no connections.
     public var maximumAcceptedConnections: Int? {
         get { configuration.maximumAcceptedConnections }
         set {
@@ -92,7 +95,7 @@ extension AsyncSocket {
         ["0.0.0.0", "::"].compactMap { SocketAddress(literal: $0, port: port) }
     }
 
-    /// - Parameter interface: As for `accept(onInterface:port:)`.
+    /// - Parameter interface: See `accept(onInterface:port:)`.
     func addresses(of interface: String?, port: UInt16) throws(AsyncSocketError) -> [SocketAddress] {
         guard let interface else { return Self.everyAddress(port: port) }
         let families = try configuration.enabledFamilies("accept")
@@ -100,7 +103,7 @@ extension AsyncSocket {
         return addresses.filter { families.allows($0.family) }.map { port == 0 ? $0 : $0.withPort(port) }
     }
 
-    /// Those of a family that is not disabled: at least one.
+    /// Returns the addresses of enabled families. The result is never empty.
     func enabled(_ addresses: [SocketAddress]) throws(AsyncSocketError) -> [SocketAddress] {
         let configuration = configuration
         let enabled = addresses.filter {
@@ -144,16 +147,15 @@ extension AsyncSocket {
         }
     }
 
-    /// Frees the socket, if this listener still occupies it.
     func vacate(_ listener: Listener) {
         state.withLock { state in
             if case .listening(let current, _) = state.occupation, current === listener { state.occupation = .nothing }
         }
     }
 
-    // MARK: - The accepted sockets
+    // MARK: - Accepted sockets
 
-    /// A socket for an accepted connection, on one of the process's loops.
+    /// Creates a socket for an accepted connection, on one of the process's event loops.
     func makeChild(_ socketQueue: DispatchQueue?) throws(AsyncSocketError) -> AsyncSocket {
         do throws(SystemError) {
             return AsyncSocket(childOf: self, socketQueue: socketQueue, loop: try EventLoop.next())
@@ -162,7 +164,8 @@ extension AsyncSocket {
         }
     }
 
-    /// On a new socket: makes the connection for an accepted descriptor. `.adopt` starts it later.
+    /// Called on a new socket. Creates the connection for an accepted descriptor, which `.adopt` starts
+    /// later.
     func prepare(_ accepted: AcceptedConnection) throws(AsyncSocketError) -> StreamConnection {
         let connection = try makeConnection("accept", as: .server)
         try connection.record.introduce(accepted)

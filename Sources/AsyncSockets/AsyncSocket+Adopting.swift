@@ -2,22 +2,23 @@ public import Dispatch
 internal import SocketCore
 
 extension AsyncSocket {
-    /// A socket for a connection that other code has made: a TCP or Unix-domain stream
+    /// Creates a socket from the descriptor of an established connection: a TCP or Unix-domain stream
     /// (`init(fromConnectedSocketFD:)` of `GCDAsyncSocket`).
     ///
-    /// The socket is connected at once, without a callback; you may read and write. You may call this
-    /// anywhere, on `socketQueue` and `delegateQueue` too. On success the descriptor belongs to the socket,
-    /// which makes it non-blocking and close-on-exec and closes it when the connection ends: nothing else may
-    /// use it any more, nor a copy of it (dup(2)). When this throws, the descriptor is left as it was.
+    /// The socket is connected immediately, without a callback, and you may read and write. You may call this
+    /// on any thread or queue, including `socketQueue` and `delegateQueue`. On success, the socket owns the
+    /// descriptor: it makes the descriptor non-blocking and close-on-exec, and closes it when the connection
+    /// closes. No other code may use the descriptor or a duplicate (dup(2)) from then on. If this throws, the
+    /// descriptor is unchanged and still yours.
     ///
     /// - Parameters:
     ///   - descriptor: A connected stream socket.
-    ///   - delegate: The object that gets the callbacks, held weakly.
-    ///   - delegateQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
-    ///   - socketQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
-    /// - Throws: `.badParameter` with an errno: EBADF or ENOTSOCK, ESOCKTNOSUPPORT when it is not a TCP or
-    ///   Unix-domain stream, EAFNOSUPPORT for another family, ENOTCONN when it listens or is not connected
-    ///   (any more); `.system` when there is no event loop for it.
+    ///   - delegate: The object that receives the callbacks, held weakly.
+    ///   - delegateQueue: See `init(delegate:delegateQueue:socketQueue:)`.
+    ///   - socketQueue: See `init(delegate:delegateQueue:socketQueue:)`.
+    /// - Throws: `.badParameter` with an `errno`: `EBADF` or `ENOTSOCK`, `ESOCKTNOSUPPORT` if the descriptor
+    ///   is not a TCP or Unix-domain stream, `EAFNOSUPPORT` for another family, `ENOTCONN` if it is a
+    ///   listener or is not (or no longer) connected; `.system` if no event loop is available.
     public convenience init<Delegate: AsyncSocketDelegate & SendableMetatype>(
         adopting descriptor: Int32, delegate: Delegate?, delegateQueue: DispatchQueue,
         socketQueue: DispatchQueue? = nil
@@ -27,10 +28,10 @@ extension AsyncSocket {
         try adopt(descriptor, of: peer)
     }
 
-    /// A socket whose delegate is called on the main queue, for a connection that other code has made: see
-    /// `init(delegate:socketQueue:)`.
+    /// Creates a socket from the descriptor of an established connection and calls its delegate on the main
+    /// queue: see `init(delegate:socketQueue:)`.
     ///
-    /// - Throws: What `init(adopting:delegate:delegateQueue:socketQueue:)` throws.
+    /// - Throws: The errors of `init(adopting:delegate:delegateQueue:socketQueue:)`.
     @MainActor
     public convenience init(
         adopting descriptor: Int32, delegate: any AsyncSocketDelegate, socketQueue: DispatchQueue? = nil
@@ -40,24 +41,24 @@ extension AsyncSocket {
         try adopt(descriptor, of: peer)
     }
 
-    /// A socket without a delegate, for a connection that other code has made.
+    /// Creates a socket without a delegate from the descriptor of an established connection.
     ///
     /// - Parameter descriptor: A connected stream socket.
-    /// - Throws: What `init(adopting:delegate:delegateQueue:socketQueue:)` throws.
+    /// - Throws: The errors of `init(adopting:delegate:delegateQueue:socketQueue:)`.
     public convenience init(adopting descriptor: Int32) throws(AsyncSocketError) {
         let peer = try Self.peer(of: descriptor)
         self.init()
         try adopt(descriptor, of: peer)
     }
 
-    /// A socket whose delegate is called on its event loop, for a connection that other code has made: see
-    /// `init(inlineDelegate:socketQueue:)`.
+    /// Creates a socket from the descriptor of an established connection and calls its delegate on the
+    /// socket's event loop: see `init(inlineDelegate:socketQueue:)`.
     ///
     /// - Parameters:
     ///   - descriptor: A connected stream socket.
-    ///   - inlineDelegate: The object that gets the callbacks, held weakly.
-    ///   - socketQueue: As for `init(inlineDelegate:socketQueue:)`.
-    /// - Throws: What `init(adopting:delegate:delegateQueue:socketQueue:)` throws.
+    ///   - inlineDelegate: The object that receives the callbacks, held weakly.
+    ///   - socketQueue: See `init(inlineDelegate:socketQueue:)`.
+    /// - Throws: The errors of `init(adopting:delegate:delegateQueue:socketQueue:)`.
     public convenience init<Delegate: AsyncSocketDelegate & Sendable>(
         adopting descriptor: Int32, inlineDelegate: Delegate?, socketQueue: DispatchQueue? = nil
     ) throws(AsyncSocketError) {
@@ -81,7 +82,7 @@ extension AsyncSocket {
         let connection = try makeConnection("adopt", as: .adopted)
         let adopted = SocketDescriptor(takingOver: descriptor)
         do throws(SystemError) {
-            // A new socket has no options that the kernel could refuse.
+            // A new socket has no stored options that the kernel could reject.
             try connection.record.introduce(adopted, peer: peer)
         } catch {
             adopted.relinquish()

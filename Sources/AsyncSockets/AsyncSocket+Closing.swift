@@ -1,44 +1,47 @@
 internal import SocketBuffers
 
 extension AsyncSocket {
-    /// Ends the connection, the attempt to connect, or the listener, at once.
+    /// Closes the connection, the connection attempt or the listener immediately.
     ///
-    /// It drops the queued reads and writes; a secure connection sends close_notify, so the peer
-    /// takes the bytes already sent for all of them.
-    /// `socketDidDisconnect(_:withError:)` follows, without an error; tasks that wait get an
-    /// `AsyncSocketError` with the code `.closed`. On a socket that is not in use it does nothing. You may
-    /// connect the socket again at once: the old connection then delivers nothing but its end, and the new
-    /// one nothing before that.
+    /// Queued reads and writes are dropped. A secure connection sends close_notify, so to the peer the bytes
+    /// already sent look like the complete stream. `socketDidDisconnect(_:withError:)` follows without an
+    /// error, and suspended tasks throw an `AsyncSocketError` with the code `.closed`. If the socket is not
+    /// in use, the call has no effect. You may connect the socket again immediately: the old connection then
+    /// delivers only its `socketDidDisconnect(_:withError:)`, and the new connection delivers no event before
+    /// that.
     public func disconnect() {
         disconnect([])
     }
 
-    /// Ends the connection once the reads queued now are complete. Later reads and writes are dropped.
+    /// Closes the connection once the currently queued reads are complete. Later reads and writes are
+    /// dropped.
     ///
-    /// The wait has no limit of its own: give the reads one. A read that is late ends the connection with its
-    /// error.
+    /// The delay has no time limit unless the reads have timeouts. A read that times out closes the
+    /// connection with its error.
     public func disconnectAfterReading() {
         disconnect(.afterReads)
     }
 
-    /// Ends the connection once the writes queued now are complete. Later reads and writes are dropped.
+    /// Closes the connection once the currently queued writes are complete. Later reads and writes are
+    /// dropped.
     ///
-    /// The wait has no limit of its own: give the writes one. A write that is late ends the connection with
-    /// its error.
+    /// The delay has no time limit unless the writes have timeouts. A write that times out closes the
+    /// connection with its error.
     public func disconnectAfterWriting() {
         disconnect(.afterWrites)
     }
 
-    /// Ends the connection once the reads and writes queued now are complete. Later ones are dropped.
+    /// Closes the connection once the currently queued reads and writes are complete. Later reads and writes
+    /// are dropped.
     ///
-    /// The wait has no limit of its own: give the reads and writes one. One that is late ends the connection
-    /// with its error.
+    /// The delay has no time limit unless the reads and writes have timeouts. A read or write that times out
+    /// closes the connection with its error.
     public func disconnectAfterReadingAndWriting() {
         disconnect([.afterReads, .afterWrites])
     }
 
-    /// Ends the connection at once with an error of the caller's, as bad settings do. For the drop-in module,
-    /// whose settings are not the library's.
+    /// Closes the connection immediately with an error of the caller, as unusable settings do. For the
+    /// drop-in module, which has its own settings.
     package func fail(_ error: AsyncSocketError) {
         connection?.post(.fail(error))
     }
@@ -54,15 +57,15 @@ extension AsyncSocket {
         }
     }
 
-    /// Closes our side of the connection once the writes that are queued now are complete; reading goes on.
+    /// Closes this side of the connection once the currently queued writes are complete. Reading continues.
     ///
-    /// The peer gets a FIN (shutdown(2) with `SHUT_WR`) and, on a secure connection, a close_notify before it
-    /// (RFC 8446, 6.1). Later writes are dropped. The connection ends when the peer closes its side too, or
-    /// with one of the `disconnect` methods. A peer that speaks TLS 1.2 may answer a close_notify by closing
-    /// at once (RFC 5246, 7.2.1).
+    /// The peer receives a FIN (shutdown(2) with `SHUT_WR`), preceded by a close_notify on a secure
+    /// connection (RFC 8446, section 6.1). Later writes are dropped. The connection closes when the peer
+    /// closes its side too, or when you call one of the `disconnect` methods. A peer that uses TLS 1.2 may
+    /// respond to a close_notify by closing the connection immediately (RFC 5246, section 7.2.1).
     ///
-    /// Neither the wait for the writes nor the wait for the peer has a limit of its own: give the writes one,
-    /// and read to the end with one (`readDataToEnd(withTimeout:maxLength:tag:)`).
+    /// Neither the delay for the writes nor the wait for the peer is limited: give the writes a timeout, and
+    /// read to the end with a timeout (`readDataToEnd(withTimeout:maxLength:tag:)`).
     public func closeWriteStream() {
         guard let connection else { return }
         connection.record.withLock { $0.claims.isWriteStreamClosing = true }

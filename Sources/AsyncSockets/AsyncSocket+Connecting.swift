@@ -5,36 +5,37 @@ package import SocketCore
 extension AsyncSocket {
     /// Connects to a host.
     ///
-    /// Returns at once. The socket resolves the name and tries its addresses as RFC 8305 ("Happy Eyeballs")
-    /// says: the preferred family first, then the families in turn, each `alternateAddressDelay` after the
-    /// one before it or as soon as one fails. The first to connect wins, and the others are cancelled. Then
-    /// the delegate gets `socket(_:didConnectToHost:port:)`, or `socketDidDisconnect(_:withError:)` with
-    /// `.hostNotFound`, `.noUsableAddress`, `.connectFailed` (its message names every address),
-    /// `.connectionReset` if the peer accepts the connection and resets it immediately, or `.connectTimeout`.
-    /// You may queue reads, writes and `startTLS` before that. `disconnect()` ends the attempt at any time.
-    /// `isIPv4Enabled` and similar settings are read when you call this.
+    /// Returns immediately. The socket resolves the name and tries its addresses according to RFC 8305
+    /// ("Happy Eyeballs"): the preferred family first, then alternating between the families. Each attempt
+    /// starts `alternateAddressDelay` after the previous one, or as soon as an attempt fails. The first
+    /// attempt to connect wins, and the remaining attempts are cancelled. The delegate then receives
+    /// `socket(_:didConnectToHost:port:)`, or `socketDidDisconnect(_:withError:)` with `.hostNotFound`,
+    /// `.noUsableAddress`, `.connectFailed` (its message names up to 16 addresses), `.connectionReset` if the
+    /// peer accepts the connection and resets it immediately, or `.connectTimeout`. You may queue reads,
+    /// writes and `startTLS` before that. `disconnect()` cancels the attempt at any time. `isIPv4Enabled` and
+    /// similar settings are read when you call this.
     ///
     /// With a `proxy`, all this applies to the proxy, which resolves the host and connects to it.
     ///
     /// - Parameters:
-    ///   - host: A name, an IPv4 address in four decimal numbers, or an IPv6 address, which may be in
-    ///     brackets (`[::1]`). `localhost` is this machine, whatever a name server says (RFC 6761). Other
-    ///     text that ends in a number, such as the shorthands `127.1` and `0x7f.0.0.1`, is refused: programs
-    ///     disagree about what it means.
+    ///   - host: A name, an IPv4 address in dotted-decimal form, or an IPv6 address, optionally in brackets
+    ///     (`[::1]`). `localhost` always means this machine, regardless of name servers (RFC 6761). Other
+    ///     text with a numeric last part, such as the shorthands `127.1` and `0x7f.0.0.1`, is rejected,
+    ///     because programs disagree about its meaning.
     ///   - port: A TCP port, 1 to 65535.
-    ///   - interface: Where the connection leaves from: an interface's name (`eth0`) or address (`192.0.2.7`,
-    ///     `2001:db8::7`), `localhost`, and with a colon a port of our own (`eth0:4000`, `192.0.2.7:4000`,
+    ///   - interface: The local interface, as a name (`eth0`), an address (`192.0.2.7`, `2001:db8::7`) or
+    ///     `localhost`, optionally followed by a colon and a local port (`eth0:4000`, `192.0.2.7:4000`,
     ///     `[2001:db8::7]:4000`, `:4000`). The socket is bound to the interface's address of the host's
-    ///     family; the kernel's routing table still decides the way. A link-local host without a scope gets
-    ///     this interface's. Nil: any interface.
-    ///   - timeout: Seconds from now for resolving and connecting together, 30 by default; negative: no
-    ///     limit.
-    /// - Throws: `.badConfiguration` when the socket is in use or both families are disabled, `.badParameter`
+    ///     family. The kernel's routing table still selects the route. A link-local host without a scope uses
+    ///     the scope of this interface. If `nil`, any interface is used.
+    ///   - timeout: The number of seconds from now for resolving and connecting together, 30 by default. A
+    ///     negative value means no limit.
+    /// - Throws: `.badConfiguration` if the socket is in use or both families are disabled, `.badParameter`
     ///   for text that is not a host (empty, with a zero byte, longer than 255 bytes, a shorthand), port 0 or
     ///   an unknown interface, `.noUsableAddress` for an interface without an address of an enabled family,
-    ///   `.system` when the kernel does not list the interfaces. With a proxy, `.badParameter` also for a
-    ///   host, a proxy or credentials that cannot be sent in a request to it (RFC 1928, RFC 9110): a name
-    ///   with other characters than letters, digits, hyphens, underscores and dots.
+    ///   `.system` if the kernel does not list the interfaces. With a proxy, also `.badParameter` for a host,
+    ///   a proxy or credentials that cannot be sent in a request to the proxy (RFC 1928, RFC 9110): a name
+    ///   may contain only letters, digits, hyphens, underscores and dots.
     public func connect(
         toHost host: String, onPort port: UInt16, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
@@ -44,19 +45,19 @@ extension AsyncSocket {
     /// Connects to an address: IPv4, IPv6, a Unix-domain path or abstract name, or a port of a virtual
     /// machine.
     ///
-    /// Returns at once; then the delegate gets `socket(_:didConnectToHost:port:)`, for a path
-    /// `socket(_:didConnectToPath:)`, or `socketDidDisconnect(_:withError:)`. For an abstract name and a
-    /// virtual machine the "host" is the address's description and the port 0. A `proxy` is asked for an IPv4
-    /// or IPv6 address; any other address is reached without it.
+    /// Returns immediately. The delegate then receives `socket(_:didConnectToHost:port:)`, or
+    /// `socket(_:didConnectToPath:)` for a path, or `socketDidDisconnect(_:withError:)`. For an abstract name
+    /// or a virtual machine, the host is the description of the address and the port is 0. A `proxy` is used
+    /// for IPv4 and IPv6 addresses only.
     ///
     /// - Parameters:
-    ///   - address: Where to connect. When the backlog of a Unix-domain listener is full, the socket tries
-    ///     again until there is room, as a blocking connect(2) would.
-    ///   - interface: As for `connect(toHost:onPort:viaInterface:withTimeout:)`; it must be nil for an
-    ///     address that is neither IPv4 nor IPv6.
-    ///   - timeout: Seconds from now, 30 by default; negative: no limit.
-    /// - Throws: What `connect(toHost:onPort:viaInterface:withTimeout:)` throws, and `.noUsableAddress` when
-    ///   the address's family is disabled or the interface has no address of it.
+    ///   - address: The address to connect to. If the backlog of a Unix-domain listener is full, the socket
+    ///     retries until a place is free, just as a blocking connect(2) would wait.
+    ///   - interface: See `connect(toHost:onPort:viaInterface:withTimeout:)`. Must be `nil` for an address
+    ///     that is neither IPv4 nor IPv6.
+    ///   - timeout: The number of seconds from now, 30 by default. A negative value means no limit.
+    /// - Throws: The errors of `connect(toHost:onPort:viaInterface:withTimeout:)`, and `.noUsableAddress` if
+    ///   the address's family is disabled or the interface has no address of that family.
     public func connect(
         toAddress address: SocketAddress, viaInterface interface: String? = nil, withTimeout timeout: TimeInterval = 30
     ) throws(AsyncSocketError) {
@@ -65,20 +66,21 @@ extension AsyncSocket {
 
     /// Connects to the Unix-domain socket at a path.
     ///
-    /// Returns at once; then the delegate gets `socket(_:didConnectToPath:)` or
+    /// Returns immediately. The delegate then receives `socket(_:didConnectToPath:)` or
     /// `socketDidDisconnect(_:withError:)`.
     ///
     /// - Parameters:
-    ///   - path: 1 to 107 bytes of UTF-8 without a zero byte (unix(7)); it is never truncated.
-    ///   - timeout: Seconds from now; negative: no limit.
-    /// - Throws: `.badConfiguration` when the socket is in use, `.badParameter` for another path.
+    ///   - path: 1 to 107 bytes of UTF-8 without a zero byte (unix(7)). The path is never truncated.
+    ///   - timeout: The number of seconds from now. A negative value means no limit.
+    /// - Throws: `.badConfiguration` if the socket is in use, `.badParameter` for an invalid path.
     public func connect(toPath path: String, withTimeout timeout: TimeInterval) throws(AsyncSocketError) {
         try connect(toAddress: SocketAddress.ofSocket(at: path, "connect"), withTimeout: timeout)
     }
 
-    // MARK: - Inside
+    // MARK: - Internals
 
-    /// The destination, checked; by way of the proxy, if there is one.
+    /// Validates the host and the port, and returns the destination, which is reached through the proxy if
+    /// one is set.
     func destination(
         _ host: String, _ port: some BinaryInteger, via interface: String?
     ) throws(AsyncSocketError) -> Destination {
@@ -112,7 +114,7 @@ extension AsyncSocket {
         try makeConnection(to: destination).post(.connect(destination, timeout: timeout))
     }
 
-    /// A new connection of a client, with nothing to do yet.
+    /// Creates a client's connection, idle until a message is posted.
     func makeConnection(to destination: Destination) throws(AsyncSocketError) -> StreamConnection {
         let connection = try makeConnection("connect")
         connection.record.withLock { record in
@@ -122,7 +124,8 @@ extension AsyncSocket {
         return connection
     }
 
-    /// To the target or, with a proxy, to the proxy. Only IP connections have proxies.
+    /// Returns a destination for the target itself or, with a proxy, for the proxy. Only IP connections use
+    /// proxies.
     private func destination(_ target: Destination.Target, _ policy: RoutePolicy) throws(AsyncSocketError) -> Destination {
         let configuration = configuration
         guard let proxy = configuration.proxy, let (host, port) = target.hostAndPort else {
@@ -144,31 +147,31 @@ extension AsyncSocket {
         return policy
     }
 
-    /// Resolves host names: for tests that choose the addresses of a host.
+    /// Resolves host names. Tests replace it to choose the addresses of a host.
     package var resolver: Resolver {
         get { configuration.resolver }
         set { configure { $0.resolver = newValue } }
     }
 
-    /// The grace period after a failed write, in seconds, for bytes that came before the end: for tests,
-    /// which must not depend on a quiet machine.
+    /// The grace period after a failed write, in seconds, during which bytes received before the failure may
+    /// still be read. Tests change it, so that they do not depend on a quiet machine.
     package var failedWriteGrace: TimeInterval {
         get { configuration.failedWriteGrace }
         set { configure { $0.failedWriteGrace = newValue } }
     }
 
-    /// Puts a socket that has not been used yet on a loop: for tests that look at the loop.
+    /// Assigns an unused socket to a loop, for tests that inspect the loop.
     package func stay(on loop: EventLoop) {
         state.withLock { $0.loop = loop }
     }
 
-    /// A new connection for this socket, on its loop, with nothing to do yet.
+    /// Creates a connection for this socket on its loop, idle until a message is posted.
     func makeConnection(
         _ operation: String, as role: ConnectionRole = .client
     ) throws(AsyncSocketError) -> StreamConnection {
         let connection = StreamConnection(for: self, as: role, loop: try chooseLoop(operation))
-        // Before anyone can reach it: a `disconnect()` from another thread finds a connection that can
-        // deliver its end.
+        // Before other threads can reach the connection: if `disconnect()` is called on another thread, the
+        // connection must be able to deliver its end.
         connection.register()
         do throws(AsyncSocketError) {
             try occupy(operation, with: .connection(connection))
@@ -179,7 +182,6 @@ extension AsyncSocket {
         return connection
     }
 
-    /// The socket's loop.
     func chooseLoop(_ operation: String) throws(AsyncSocketError) -> EventLoop {
         if let loop = state.withLock({ $0.loop }) { return loop }
         let loop = try EventLoop.next(for: operation)
@@ -192,7 +194,6 @@ extension AsyncSocket {
 }
 
 extension SocketAddress {
-    /// The Unix-domain socket at a path that the caller has given.
     static func ofSocket(at path: String, _ operation: String) throws(AsyncSocketError) -> SocketAddress {
         if let address = SocketAddress(unixPath: path) { return address }
         let fault = path.utf8.contains(0) ? "this one contains a zero byte" : "this one has \(path.utf8.count)"
@@ -201,14 +202,12 @@ extension SocketAddress {
 }
 
 extension SocketConfiguration {
-    /// The families that may be used: at least one.
     func enabledFamilies(_ operation: String) throws(AsyncSocketError) -> AddressFamilies {
         try AddressFamilies(isIPv4Enabled: isIPv4Enabled, isIPv6Enabled: isIPv6Enabled, operation)
     }
 }
 
 extension AddressFamilies {
-    /// The families that the user of a socket has enabled: at least one.
     init(isIPv4Enabled: Bool, isIPv6Enabled: Bool, _ operation: String) throws(AsyncSocketError) {
         self = []
         if isIPv4Enabled { insert(.ipv4) }
@@ -220,7 +219,7 @@ extension AddressFamilies {
 }
 
 extension LocalInterface {
-    /// The interface that `text` names, with an address of one of `families`.
+    /// Returns the interface that `text` names, which must have an address of one of `families`.
     static func named(_ text: String, _ operation: String, families: AddressFamilies) throws(AsyncSocketError) -> LocalInterface {
         let interface: LocalInterface
         do throws(InterfaceError) {

@@ -4,16 +4,16 @@ internal import SocketBuffers
 public import SocketCore
 
 extension AsyncSocket {
-    /// Sets an option of the kernel: `try socket.setOption(.keepAlive, to: true)`.
+    /// Sets a socket option: `try socket.setOption(.keepAlive, to: true)`.
     ///
-    /// On an established connection or a listener it takes effect before the call returns. In any case the
-    /// socket keeps the value for the descriptors that it gets later, before they are bound or connected, and
-    /// for the connections that it accepts from now on. You may call this from any thread, and it does not
-    /// wait. If the kernel later refuses a kept value, the attempt to connect ends, or `accept` throws.
+    /// On an established connection or a listener, the option takes effect before the call returns. Either
+    /// way, the socket applies the value to descriptors it opens later, before they are bound or connected,
+    /// and to connections accepted from now on. You may call this from any thread, and it does not block. If
+    /// the kernel later rejects a stored value, the connection attempt fails or `accept` throws.
     ///
-    /// - Throws: `.badParameter` when the value is invalid or this kind of socket lacks the option (`EINVAL`,
-    ///   `EDOM`, `EOPNOTSUPP`, `ENOPROTOOPT`), `.system` when the kernel refuses it, for example with
-    ///   `EPERM`; `errno` says which. Nothing is kept then.
+    /// - Throws: `.badParameter` if the value is invalid or this kind of socket lacks the option (`EINVAL`,
+    ///   `EDOM`, `EOPNOTSUPP`, `ENOPROTOOPT`), `.system` if the kernel rejects the call, for example with
+    ///   `EPERM`. See `errno` for the cause. After an error, the value is not stored.
     public func setOption<Value>(_ option: SocketOption<Value>, to value: Value) throws(AsyncSocketError) {
         do throws(SystemError) {
             try state.withLock { state throws(SystemError) in
@@ -25,13 +25,13 @@ extension AsyncSocket {
         }
     }
 
-    /// The value of an option: the kernel's for the connection or the listener, otherwise the one that was
-    /// set here.
+    /// Returns the value of an option: from the kernel if there is a connection or a listener, otherwise the
+    /// value set here.
     ///
-    /// You may call this from any thread, and it does not wait.
+    /// You may call this from any thread, and it does not block.
     ///
-    /// - Throws: `.badConfiguration` when there is neither a descriptor nor a value that was set here, and
-    ///   otherwise what `setOption(_:to:)` throws.
+    /// - Throws: `.badConfiguration` if there is neither a descriptor nor a value set here, and otherwise the
+    ///   errors of `setOption(_:to:)`.
     public func option<Value>(_ option: SocketOption<Value>) throws(AsyncSocketError) -> Value {
         do throws(SystemError) {
             let value = try state.withLock { state throws(SystemError) in
@@ -44,15 +44,15 @@ extension AsyncSocket {
         throw .badConfiguration("option", "the socket has no connection, and \(option.name) was not set: set it first")
     }
 
-    /// A value of your own to keep with the socket. The socket does nothing with it; accepted sockets start
-    /// with nil.
+    /// An application-defined value to keep with the socket. The socket does not use it. On accepted sockets
+    /// it is initially `nil`.
     public var userData: (any Sendable)? {
         get { state.withLock { $0.extras?.value.userData } }
         set { changeExtras { $0.userData = newValue } }
     }
 
     func changeExtras(_ change: (inout SocketExtras) -> Void) {
-        // The old value may run code of the user's when it goes: not under the lock.
+        // The old value may run user code when it is released, which must not happen under the lock.
         _ = state.withLock { state in
             let old = state.extras
             var extras = old?.value ?? SocketExtras()
@@ -62,15 +62,16 @@ extension AsyncSocket {
         }
     }
 
-    /// Runs `body` with the descriptor while nothing else happens to the connection: for system calls that
+    /// Runs `body` with the descriptor, excluding all other activity on the connection: for system calls that
     /// this library does not offer.
     ///
-    /// The call waits for nothing. `body` runs now, on this thread; while another thread is busy with the
-    /// socket, it runs on that thread, after its work. With a socket queue it runs there. Be quick, and do
-    /// not block. The descriptor is valid inside `body` only. Do not close it, read from it, write to it, or
-    /// make it blocking. A listener passes a duplicate of one of its descriptors.
+    /// The call does not block. `body` normally runs immediately, on this thread. If another thread is
+    /// currently working on the socket, `body` runs on that thread after the work. With a socket queue,
+    /// `body` runs on that queue. Return quickly and do not block. The descriptor is valid inside `body`
+    /// only. Do not close it, read from it, write to it or make it blocking. On a listener, `body` receives a
+    /// duplicate of one of its descriptors.
     ///
-    /// - Parameter body: Gets the descriptor; nil when the socket is not in use or not connected yet.
+    /// - Parameter body: Receives the descriptor, or `nil` if the socket is not in use or not yet connected.
     public func perform(_ body: @escaping @Sendable (_ descriptor: Int32?) -> Void) {
         switch state.withLock({ $0.occupation }) {
         case .connection(let connection): connection.post(.perform(body))
@@ -79,7 +80,7 @@ extension AsyncSocket {
         }
     }
 
-    /// Passes a duplicate descriptor, since the listener may close its own at any time.
+    /// Passes a duplicate descriptor, because the listener may close its own at any time.
     private static func perform(_ body: (Int32?) -> Void, on listener: Listener) {
         let copy = listener.duplicateDescriptor()
         call(body, with: copy)
@@ -121,7 +122,6 @@ extension AsyncSocket.Occupation {
 }
 
 extension AsyncSocketError {
-    /// The kernel has refused what the caller asked for.
     init(refusal error: SystemError, operation: String) {
         self.init(error, operation: operation)
         guard Self.misuses.contains(error.errno) else { return }
@@ -135,18 +135,18 @@ extension AsyncSocketError {
 // MARK: - Multipath TCP
 
 extension AsyncSocket {
-    /// Whether to ask for Multipath TCP (RFC 8684), which may use several paths for one connection. False by
-    /// default. A change takes effect at the next `connect` or `accept`.
+    /// Whether Multipath TCP (RFC 8684) is requested, which may use several network paths for one connection.
+    /// Defaults to `false`. A change takes effect at the next `connect` or `accept`.
     ///
-    /// Where the kernel has no Multipath TCP (`net.mptcp.enabled`) or the peer does not take part, the
-    /// connection is plain TCP, and no error says so: ask `isMultipathTCP`. The system's path manager chooses
-    /// the paths (ip-mptcp(8)). Such a socket lacks some options of TCP, for which `setOption` throws.
+    /// If the kernel does not support Multipath TCP (`net.mptcp.enabled`) or the peer does not take part, the
+    /// connection silently falls back to plain TCP: check `isMultipathTCP`. The system's path manager selects
+    /// the paths (ip-mptcp(8)). A Multipath TCP socket lacks some TCP options, for which `setOption` throws.
     public var usesMultipathTCP: Bool {
         get { state.withLock { $0.options.usesMultipathTCP } }
         set { state.withLock { $0.options.usesMultipathTCP = newValue } }
     }
 
-    /// True while a connection is established for which both sides agreed on Multipath TCP.
+    /// Whether a connection is established and both sides have agreed on Multipath TCP.
     public var isMultipathTCP: Bool {
         connection?.record.withLock { $0.live.descriptor?.isMultipath } ?? false
     }

@@ -3,25 +3,27 @@ internal import SocketBuffers
 internal import SocketCore
 
 extension AsyncSocket {
-    /// Reads the first bytes that arrive, however many.
+    /// Reads whatever bytes arrive first.
     ///
-    /// The socket serves reads in the order in which you queue them, each as soon as it has what it asked
-    /// for, with `socket(_:didRead:withTag:)`. You may queue a read from `connect` on, before the connection
-    /// is established. On a socket that is not in use, and after one of the `disconnect` methods, the read is
-    /// dropped. Bytes that no read has taken wait for the next one. When the connection ends first,
-    /// `socketDidDisconnect(_:withError:)` says why.
+    /// The socket performs reads in the order in which you queue them. It delivers each result with
+    /// `socket(_:didRead:withTag:)` as soon as the read is complete. You may queue reads as soon as you have
+    /// called `connect`, before the connection is established. If the socket is not in use, or after one of
+    /// the `disconnect` methods, the read is dropped. Bytes that no read has consumed are kept for the next
+    /// read. If the connection closes first, `socketDidDisconnect(_:withError:)` reports the reason.
     ///
     /// - Parameters:
-    ///   - timeout: Seconds from the moment when this is the oldest incomplete read, on a connection that is
-    ///     established and behind no handshake; negative (the default): no limit. While it waits behind
-    ///     another read, or a `beginTLS`, the time of that one counts. When the time is over,
-    ///     `socket(_:shouldTimeoutReadWithTag:elapsed:bytesDone:)` decides what happens.
-    ///   - buffer: Where to put the bytes; nil: in new memory.
-    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with
-    ///     `.badParameter`.
-    ///   - maxLength: The most bytes to deliver, more than zero; otherwise the connection ends with
-    ///     `.badParameter`. By default a read delivers what was read ahead, which is bounded (64 KiB).
-    ///   - tag: Comes back with the data.
+    ///   - timeout: The number of seconds the read may take, or a negative number (the default) for no limit.
+    ///     The clock starts when this is the oldest incomplete read, the connection is established, and no
+    ///     handshake precedes the read. Until then, only the limits of the preceding reads or of `beginTLS`
+    ///     apply. When the timeout expires, `socket(_:shouldTimeoutReadWithTag:elapsed:bytesDone:)` decides
+    ///     what happens.
+    ///   - buffer: The buffer to store the bytes in, or `nil` to allocate new memory.
+    ///   - offset: The position in `buffer` of the first byte, from 0 to its `count`. Any other value closes
+    ///     the connection with `.badParameter`.
+    ///   - maxLength: The maximum number of bytes to deliver, greater than zero. Any other value closes the
+    ///     connection with `.badParameter`. By default, a read delivers everything that was read ahead, which
+    ///     is limited to 64 KiB.
+    ///   - tag: An application-defined value that is returned with the data.
     public func readData(
         withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
         maxLength: ByteLimit = .unlimited, tag: Int = 0
@@ -32,17 +34,18 @@ extension AsyncSocket {
 
     /// Reads exactly `length` bytes.
     ///
-    /// Otherwise it is like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
+    /// Otherwise like `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///
     /// - Parameters:
-    ///   - length: Zero completes with no bytes when its turn comes; a negative number ends the connection
-    ///     with `.badParameter`. The read uses memory for the bytes that have arrived, not for those
-    ///     announced; still, check a length that the peer has sent before you ask for that much.
-    ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
-    ///   - buffer: Where to put the bytes; nil: in new memory.
-    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with
-    ///     `.badParameter`.
-    ///   - tag: Comes back with the data.
+    ///   - length: The number of bytes. A read of zero bytes completes in its turn, without data. A negative
+    ///     number closes the connection with `.badParameter`. The read allocates memory only for bytes that
+    ///     have arrived, not for the requested length. Even so, check a length received from the peer before
+    ///     you pass it here.
+    ///   - timeout: See `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
+    ///   - buffer: The buffer to store the bytes in, or `nil` to allocate new memory.
+    ///   - offset: The position in `buffer` of the first byte, from 0 to its `count`. Any other value closes
+    ///     the connection with `.badParameter`.
+    ///   - tag: An application-defined value that is returned with the data.
     public func readData(
         toLength length: Int, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
         tag: Int = 0
@@ -53,21 +56,21 @@ extension AsyncSocket {
 
     /// Reads up to and including the first occurrence of `delimiter`.
     ///
-    /// The connection ends with `.readMaxedOut` when `maxLength` bytes have arrived without the delimiter; a
-    /// delimiter that ends exactly at `maxLength` is found. Otherwise it is like
+    /// The connection fails with `.readMaxedOut` if `maxLength` bytes have arrived without the delimiter. A
+    /// delimiter that ends exactly at `maxLength` is still found. Otherwise like
     /// `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     ///
     /// - Parameters:
-    ///   - delimiter: At least one byte and at most `maxLength`; otherwise the connection ends with
-    ///     `.badParameter`. It is part of the delivered data.
-    ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
-    ///   - buffer: Where to put the bytes; nil: in new memory.
-    ///   - offset: Where in `buffer` to put them, from 0 to its `count`; otherwise the connection ends with
-    ///     `.badParameter`.
-    ///   - maxLength: The most bytes to deliver, including the delimiter; 1 MiB by default. Write a literal,
-    ///     `.bytes(count)` for a computed number, or `.unlimited`: then the peer decides how much memory the
-    ///     read takes.
-    ///   - tag: Comes back with the data.
+    ///   - delimiter: At least one byte and at most `maxLength` bytes. Any other delimiter closes the
+    ///     connection with `.badParameter`. The delimiter is part of the delivered data.
+    ///   - timeout: See `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`.
+    ///   - buffer: The buffer to store the bytes in, or `nil` to allocate new memory.
+    ///   - offset: The position in `buffer` of the first byte, from 0 to its `count`. Any other value closes
+    ///     the connection with `.badParameter`.
+    ///   - maxLength: The maximum number of bytes to deliver, including the delimiter. Defaults to 1 MiB.
+    ///     Pass a literal, `.bytes(count)` for a computed number, or `.unlimited`, in which case the peer
+    ///     decides how much memory the read uses.
+    ///   - tag: An application-defined value that is returned with the data.
     public func readData(
         to delimiter: Data, withTimeout timeout: TimeInterval = -1, buffer: ReadBuffer? = nil, bufferOffset offset: Int = 0,
         maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
@@ -79,21 +82,21 @@ extension AsyncSocket {
         enqueue(.delimiter(delimiter), maxLength, timeout, tag, buffer, offset)
     }
 
-    /// Reads everything until the peer ends its stream.
+    /// Reads everything until the peer closes its side of the connection.
     ///
-    /// It is complete when the peer has closed its side in good order: with a FIN or, with TLS, a
+    /// The read is complete when the peer closes its side in an orderly way: with a FIN or, under TLS, a
     /// close_notify. Then `socketDidDisconnect(_:withError:)` follows with `.closedByPeer`, or
-    /// `socketDidCloseReadStream(_:)` on a socket without `autoDisconnectOnClosedReadStream`. When the stream
-    /// ends in any other way, the bytes so far are delivered with
-    /// `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`, since it may be cut short, and the end
-    /// follows. The connection ends with `.readMaxedOut` when more than `maxLength` bytes come.
+    /// `socketDidCloseReadStream(_:)` on a socket without `autoDisconnectOnClosedReadStream`. If the stream
+    /// breaks off in any other way, it may be truncated: the bytes received so far are delivered with
+    /// `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`, and `socketDidDisconnect(_:withError:)`
+    /// follows. The connection fails with `.readMaxedOut` if more than `maxLength` bytes arrive.
     ///
     /// - Parameters:
-    ///   - timeout: As for `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`; it covers the whole
-    ///     read.
-    ///   - maxLength: The most bytes to deliver; 1 MiB by default. With `.unlimited` the peer decides how
-    ///     much memory the read takes.
-    ///   - tag: Comes back with the data.
+    ///   - timeout: See `readData(withTimeout:buffer:bufferOffset:maxLength:tag:)`. The timeout covers the
+    ///     whole read.
+    ///   - maxLength: The maximum number of bytes to deliver. Defaults to 1 MiB. With `.unlimited`, the peer
+    ///     decides how much memory the read uses.
+    ///   - tag: An application-defined value that is returned with the data.
     public func readDataToEnd(
         withTimeout timeout: TimeInterval = -1, maxLength: ByteLimit = AsyncSocket.defaultMaxLength, tag: Int = 0
     ) {
@@ -101,17 +104,17 @@ extension AsyncSocket {
         enqueue(.end, maxLength, timeout, tag, nil, 0)
     }
 
-    /// The default `maxLength` of reads whose length the peer decides: 1 MiB.
+    /// The default `maxLength` of reads in which the peer determines the length: 1 MiB.
     public static let defaultMaxLength = ByteLimit.mebibytes(1)
 
-    /// The progress of the oldest incomplete read; nil when none is queued. In an inline callback it is
-    /// current; elsewhere it is a snapshot from the end of the last turn on the event loop, and the read may
-    /// be further by now.
+    /// The progress of the oldest incomplete read, or `nil` if no read is queued. In an inline callback the
+    /// value is current. Elsewhere it is a snapshot from the end of the last turn on the event loop, and the
+    /// read may have progressed since.
     public var readProgress: OperationProgress? {
         connection?.progress.read
     }
 
-    // Inlined, so that the packet is made for one goal.
+    // Inlined, so that the packet is specialized for each goal.
     @inline(__always)
     private func enqueue(
         _ goal: ReadPacket.Goal, _ maxLength: ByteLimit, _ timeout: TimeInterval, _ tag: Int, _ buffer: ReadBuffer?, _ offset: Int
@@ -133,12 +136,12 @@ extension AsyncSocket {
 }
 
 extension AsyncSocket {
-    /// Carriage return and line feed (`crlfData()`), the end of a line in mail, HTTP and many other
-    /// protocols: a delimiter for `readData(to:withTimeout:buffer:bufferOffset:maxLength:tag:)`.
+    /// Carriage return and line feed (`crlfData()`): the line terminator of mail, HTTP and many other
+    /// protocols. Use it as a delimiter for `readData(to:withTimeout:buffer:bufferOffset:maxLength:tag:)`.
     public static let crlf = Data([0x0D, 0x0A])
-    /// Carriage return (`crData()`).
+    /// A carriage return (`crData()`).
     public static let cr = Data([0x0D])
-    /// Line feed (`lfData()`).
+    /// A line feed (`lfData()`).
     public static let lf = Data([0x0A])
     /// A zero byte (`zeroData()`).
     public static let zero = Data([0x00])

@@ -3,19 +3,20 @@ internal import SocketBuffers
 internal import SocketCore
 
 extension AsyncSocket {
-    /// Writes all of `data`, after the writes that are queued already.
+    /// Writes all of `data`, after the writes that are already queued.
     ///
-    /// `socket(_:didWriteDataWithTag:)` follows once the kernel has taken the last byte. You may call this
-    /// before the connection is established. On a socket that is not in use, after one of the `disconnect`
-    /// methods, or without data it does nothing.
+    /// `socket(_:didWriteDataWithTag:)` follows once the kernel has accepted the last byte. You may call this
+    /// before the connection is established. The call has no effect if the socket is not in use, after one of
+    /// the `disconnect` methods, or if `data` is empty.
     ///
     /// - Parameters:
-    ///   - data: The bytes. They are not copied.
-    ///   - timeout: Seconds from the moment when this is the oldest incomplete write, on a connection that is
-    ///     established and behind no handshake; negative: no limit. While it waits behind another write, or a
-    ///     `beginTLS`, the time of that one counts. When the time is over,
-    ///     `socket(_:shouldTimeoutWriteWithTag:elapsed:bytesDone:)` decides what happens.
-    ///   - tag: Comes back with the completion.
+    ///   - data: The bytes to write. They are not copied.
+    ///   - timeout: The number of seconds the write may take, or a negative number for no limit. The clock
+    ///     starts when this is the oldest incomplete write, the connection is established, and no handshake
+    ///     precedes the write. Until then, only the limits of the preceding writes or of `beginTLS` apply.
+    ///     When the timeout expires, `socket(_:shouldTimeoutWriteWithTag:elapsed:bytesDone:)` decides what
+    ///     happens.
+    ///   - tag: An application-defined value that is returned on completion.
     public func write(_ data: Data, withTimeout timeout: TimeInterval, tag: Int = 0) {
         withConnection { $0.write(WritePacket(data: data, timeout: timeout, completion: .delegate(tag: tag))) }
     }
@@ -25,22 +26,23 @@ extension AsyncSocket {
         write(data, withTimeout: -1, tag: tag)
     }
 
-    /// Writes a part of a file, after the writes that are queued already.
+    /// Writes part of a file, after the writes that are already queued.
     ///
-    /// Without TLS the kernel sends it from its own memory (sendfile(2)). Otherwise this is like
-    /// `write(_:withTimeout:tag:)`. The call opens the file. When the file turns out shorter than announced,
-    /// the connection ends at once with `.system` and the errno `ENODATA`. The peer gets a reset over TCP,
-    /// and no close_notify with TLS, so that it knows that bytes are missing. A Unix-domain socket without
-    /// TLS cannot say so: the peer sees an orderly end, unless your protocol announces the number of bytes.
+    /// Without TLS, the kernel sends the data directly from its page cache (sendfile(2)). Otherwise like
+    /// `write(_:withTimeout:tag:)`. The file is opened during the call. If the file turns out to be shorter
+    /// than announced, the connection closes immediately with `.system` and the errno `ENODATA`. So that the
+    /// peer can detect the missing bytes, a TCP connection is reset, and no close_notify is sent under TLS. A
+    /// Unix-domain socket without TLS cannot signal this: the peer sees an orderly close, unless your
+    /// protocol announces the number of bytes.
     ///
     /// - Parameters:
     ///   - path: The path of a regular file.
-    ///   - offset: The first byte to send.
-    ///   - length: The number of bytes; nil: to the end of the file, as it is now.
-    ///   - timeout: As for `write(_:withTimeout:tag:)`.
-    ///   - tag: Comes back with the completion.
-    /// - Throws: `.badParameter` when the file is not a regular file, or the part lies outside it; `.system`
-    ///   when the file cannot be opened.
+    ///   - offset: The position of the first byte to send.
+    ///   - length: The number of bytes, or `nil` to send up to the current end of the file.
+    ///   - timeout: See `write(_:withTimeout:tag:)`.
+    ///   - tag: An application-defined value that is returned on completion.
+    /// - Throws: `.badParameter` if the file is not a regular file, or if the requested part is outside the
+    ///   file; `.system` if the file cannot be opened.
     public func write(
         contentsOfFile path: String, offset: Int = 0, length: Int? = nil, withTimeout timeout: TimeInterval, tag: Int = 0
     ) throws(AsyncSocketError) {
@@ -48,25 +50,26 @@ extension AsyncSocket {
         connection?.write(WritePacket(file: region, timeout: timeout, completion: .delegate(tag: tag)))
     }
 
-    /// Writes a part of a file, like `write(contentsOfFile:offset:length:withTimeout:tag:)` without a limit.
+    /// Writes part of a file, like `write(contentsOfFile:offset:length:withTimeout:tag:)` without a limit.
     public func write(
         contentsOfFile path: String, offset: Int = 0, length: Int? = nil, tag: Int
     ) throws(AsyncSocketError) {
         try write(contentsOfFile: path, offset: offset, length: length, withTimeout: -1, tag: tag)
     }
 
-    /// Sends at once what has been written, in both styles, and waits for nothing.
+    /// Sends everything written so far, by a delegate or by tasks. Returns immediately, without waiting.
     ///
-    /// It is seldom needed: a write leaves at once, except while the code that is running is likely
-    /// to write more, and then when that code is over. That is so in two cases:
+    /// Seldom needed: a write is sent immediately, unless the running code is likely to write more. In that
+    /// case the data is sent when that code has finished. There are two such cases:
     ///
-    /// - Bytes of the peer lie unread that came together with those that are being answered. Then the writes
-    ///   of an inline delegate, or of a task on the event loop of the socket, leave together, when all
-    ///   complete messages are answered or 64 KiB are together.
-    /// - The writes of one inline callback, or of one block of several callbacks on a delegate queue, leave
-    ///   together when they have returned; a first one of borrowed bytes (`RawSpan`) leaves at once.
+    /// - Unread bytes remain that arrived together with the bytes being processed. Writes by an inline
+    ///   delegate, or by a task on the socket's event loop, are then coalesced. They are sent when all
+    ///   complete messages are processed or 64 KiB have accumulated.
+    /// - Writes within one inline callback, or within a batch of callbacks on a delegate queue, are coalesced
+    ///   and sent when the callbacks have returned. A first write of borrowed bytes (`RawSpan`) is sent
+    ///   immediately.
     ///
-    /// Call this before code that takes long, if the peer should have its answer before that.
+    /// Call this before a long computation if the peer should receive its response first.
     public func flush() {
         withConnection { $0.flush() }
     }
@@ -80,14 +83,14 @@ extension AsyncSocket {
         }
     }
 
-    /// The progress of the oldest incomplete write; nil when none is queued. A snapshot, like `readProgress`:
-    /// the write may be further by now.
+    /// The progress of the oldest incomplete write, or `nil` if no write is queued. A snapshot, like
+    /// `readProgress`: the write may have progressed since.
     public var writeProgress: OperationProgress? {
         connection?.progress.write
     }
 
-    /// How many bytes wait to be written: those that neither the kernel nor TLS has taken yet. A snapshot,
-    /// like `readProgress`.
+    /// The number of bytes waiting to be written, accepted neither by the kernel nor by TLS so far. A
+    /// snapshot, like `readProgress`.
     public var pendingWriteByteCount: Int {
         connection?.progress.waitingByteCount ?? 0
     }

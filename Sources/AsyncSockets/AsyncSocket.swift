@@ -5,17 +5,16 @@ internal import SocketCore
 internal import SocketTLS
 internal import Synchronization
 
-/// An asynchronous TCP socket that can turn into a TLS connection while it is in use.
+/// An asynchronous TCP socket that can be upgraded to TLS while it is in use.
 ///
-/// It uses the vocabulary of `GCDAsyncSocket`: it queues operations, serves them in order, and delivers the
-/// results to a delegate. You may call every method from any thread. No method waits for the network, for
-/// another socket or for the delegate.
+/// The socket uses the vocabulary of `GCDAsyncSocket`: it queues operations, performs them in order, and
+/// delivers the results to a delegate. You may call every method from any thread. No method blocks on the
+/// network, on another socket or on the delegate.
 ///
 /// A socket makes one connection at a time, or listens. You can use it again after `socketDidDisconnect`.
-/// When the last reference to a socket goes away, its connection closes, and its delegate gets no more
-/// callbacks.
+/// When the last reference to a socket is released, its connection closes, and its delegate receives no
+/// further callbacks.
 public final class AsyncSocket: Sendable {
-    /// The current use of the socket.
     enum Occupation {
         case nothing
         case connection(StreamConnection)
@@ -37,74 +36,80 @@ public final class AsyncSocket: Sendable {
         var occupation = Occupation.nothing
         var configuration = SocketConfiguration.initial
         var options = SocketOptionSet()
-        /// Nil on most sockets.
+        /// `nil` on most sockets.
         var extras: CopyOnWrite<SocketExtras>?
-        /// Made when the socket listens for the first time.
+        /// Created when the socket listens for the first time.
         var quota: AcceptQuota?
-        /// Chosen at the first use, and kept: the end of one connection is then delivered before the
-        /// beginning of the next.
+        /// Chosen at the first use and then kept, so that the end of one connection is delivered before the
+        /// start of the next.
         var loop: EventLoop?
     }
 
     let state: Locked<State>
     let callback = CurrentCallback<StreamConnection>()
-    /// How many times the delegate has changed: code that holds a delegate can see whether it is still the
-    /// current one.
+    /// The number of times the delegate has changed. Code that holds a delegate can thus check whether it is
+    /// still current.
     let delegateChanges = Atomic(0)
     let socketQueue: DispatchQueue?
 
-    /// A socket that tasks use, or that gets its delegate later.
+    /// Creates a socket that tasks use, or that is given a delegate later.
     ///
-    /// Until it gets a delegate, `autoDisconnectOnClosedReadStream` is false: when the peer has closed its
-    /// side you may go on writing.
+    /// Until a delegate is set, `autoDisconnectOnClosedReadStream` is `false`: you may continue writing after
+    /// the peer has closed its side.
     public convenience init() {
         self.init(Audience(nil, queue: nil), socketQueue: nil)
         state.withLock { $0.configuration = SocketConfiguration.ofTasks }
     }
 
-    /// A socket whose delegate is called on a queue.
+    /// Creates a socket that calls its delegate on a queue.
     ///
-    /// The delegate needs no lock and need not be `Sendable`: all its calls come one after the other. One on
-    /// the main actor does not compile here: `init(delegate:socketQueue:)` calls it there. (Where the main
-    /// actor is the default isolation of a target, write `nonisolated final class` for a delegate with a
-    /// queue of your own.) Keep a reference to the delegate and to the socket: neither keeps the other. A
-    /// queue that is blocked in a callback holds one of the 64 threads that libdispatch has for the whole
-    /// process: give many sockets one queue, and never wait in a callback.
+    /// The delegate needs no locks and need not be `Sendable`, because its methods are called one at a time.
+    /// A delegate that is isolated to the main actor does not compile here: use
+    /// `init(delegate:socketQueue:)`, which calls it on the main queue. (If the main actor is the default
+    /// isolation of your target, declare a delegate with a queue of your own as `nonisolated final class`.)
+    /// Keep references to both the delegate and the socket: neither retains the other. A queue that is
+    /// blocked in a callback occupies one of the 64 threads that libdispatch has for the whole process. Share
+    /// one queue among many sockets, and never block in a callback.
     ///
     /// - Parameters:
-    ///   - delegate: The object that gets the callbacks. The socket holds it weakly: keep it.
+    ///   - delegate: The object that receives the callbacks. The socket holds it weakly: keep a reference.
     ///   - delegateQueue: The serial queue on which the delegate is called. It must not be a concurrent
     ///     queue; a global queue traps at run time.
-    ///   - socketQueue: A serial queue on which the socket runs; nil (recommended): the event loops. It may
-    ///     target another queue, and sockets may share it. It must not be a concurrent queue.
+    ///   - socketQueue: A serial queue on which the socket runs, or `nil` (recommended) to run it on an event
+    ///     loop. The queue may target another queue, and sockets may share it. It must not be a concurrent
+    ///     queue.
     public convenience init<Delegate: AsyncSocketDelegate & SendableMetatype>(
         delegate: Delegate?, delegateQueue: DispatchQueue, socketQueue: DispatchQueue? = nil
     ) {
-        // Generic, since only so does the compiler refuse a conformance that is isolated to the main actor.
+        // Generic, because only then does the compiler reject a conformance that is isolated to the main
+        // actor.
         self.init(Audience(delegate, queue: delegateQueue), socketQueue: socketQueue)
     }
 
-    /// A socket whose delegate is called on the main queue, such as one that is isolated to the main actor.
+    /// Creates a socket that calls its delegate on the main queue, for example a delegate that is isolated to
+    /// the main actor.
     ///
     /// - Parameters:
-    ///   - delegate: The object that gets the callbacks. The socket holds it weakly: keep it.
-    ///   - socketQueue: As for `init(delegate:delegateQueue:socketQueue:)`.
+    ///   - delegate: The object that receives the callbacks. The socket holds it weakly: keep a reference.
+    ///   - socketQueue: See `init(delegate:delegateQueue:socketQueue:)`.
     @MainActor
     public convenience init(delegate: any AsyncSocketDelegate, socketQueue: DispatchQueue? = nil) {
         self.init(Audience(delegate, queue: .main), socketQueue: socketQueue)
     }
 
-    /// A socket whose delegate is called on the socket's event loop, without a change of thread: the fastest
-    /// way.
+    /// Creates a socket that calls its delegate on the socket's event loop, without switching threads. This
+    /// is the fastest way to use a delegate.
     ///
-    /// Be quick in the callbacks, and never block: other connections wait. The callbacks of one socket come
-    /// one after the other. Those of several sockets with the same delegate, such as the accepted sockets of
-    /// a listener, come on several threads at a time: that is why the delegate must be `Sendable`.
+    /// Return from callbacks quickly and never block, because other connections share the event loop. The
+    /// callbacks of one socket are called one at a time. If several sockets share the delegate, such as the
+    /// accepted sockets of a listener, their callbacks run concurrently on several threads. The delegate must
+    /// therefore be `Sendable`.
     ///
     /// - Parameters:
-    ///   - inlineDelegate: The object that gets the callbacks. The socket holds it weakly: keep it.
-    ///   - socketQueue: A serial queue on which the socket runs and the delegate is called; nil
-    ///     (recommended): the event loops.
+    ///   - inlineDelegate: The object that receives the callbacks. The socket holds it weakly: keep a
+    ///     reference.
+    ///   - socketQueue: A serial queue on which the socket runs and the delegate is called, or `nil`
+    ///     (recommended) to use an event loop.
     public convenience init<Delegate: AsyncSocketDelegate & Sendable>(
         inlineDelegate: Delegate?, socketQueue: DispatchQueue? = nil
     ) {
@@ -118,8 +123,7 @@ public final class AsyncSocket: Sendable {
         self.socketQueue = socketQueue
     }
 
-    /// A socket that starts with the delegate, the delegate queue, the configuration and the options of
-    /// `parent`.
+    /// Creates a socket with the delegate, the delegate queue, the configuration and the options of `parent`.
     init(childOf parent: AsyncSocket, socketQueue: DispatchQueue?, loop: EventLoop) {
         state = Locked(
             parent.state.withLock {
@@ -132,48 +136,51 @@ public final class AsyncSocket: Sendable {
         state.withLock { $0.occupation }.close(.abandoned)
     }
 
-    // MARK: - The delegate
+    // MARK: - Delegate
 
-    /// Sets another delegate and its queue. Events on their way to the old delegate go to the new one.
+    /// Replaces the delegate and its queue. Events that are still undelivered go to the new delegate.
     ///
-    /// A connection delivers on the new queue once the callback in progress on the old one has returned.
+    /// A connection starts to deliver on the new queue once the callback that is running on the old queue has
+    /// returned.
     ///
     /// - Parameters:
-    ///   - delegate: Held weakly; `removeDelegate()` sets none.
-    ///   - delegateQueue: A serial queue, as for `init(delegate:delegateQueue:socketQueue:)`.
+    ///   - delegate: The new delegate, held weakly. To remove a delegate, call `removeDelegate()`.
+    ///   - delegateQueue: A serial queue: see `init(delegate:delegateQueue:socketQueue:)`.
     public func setDelegate<Delegate: AsyncSocketDelegate & SendableMetatype>(
         _ delegate: Delegate?, delegateQueue: DispatchQueue
     ) {
         replaceAudience(with: Audience(delegate, queue: delegateQueue), servesDelegate: true)
     }
 
-    /// Sets another delegate, which is called on the main queue: see `setDelegate(_:delegateQueue:)`.
+    /// Replaces the delegate, and calls the new delegate on the main queue: see
+    /// `setDelegate(_:delegateQueue:)`.
     @MainActor
     public func setDelegate(_ delegate: any AsyncSocketDelegate) {
         replaceAudience(with: Audience(delegate, queue: .main), servesDelegate: true)
     }
 
-    /// Sets another delegate, which is called on the event loop, as with `init(inlineDelegate:socketQueue:)`.
-    /// Events on their way to the old delegate go to the new one, and may still come on the old queue.
+    /// Replaces the delegate, and calls the new delegate on the event loop, as with
+    /// `init(inlineDelegate:socketQueue:)`. Events that are still undelivered go to the new delegate,
+    /// possibly on the old queue.
     ///
-    /// - Parameter inlineDelegate: Held weakly; nil: there are no callbacks.
+    /// - Parameter inlineDelegate: The new delegate, held weakly, or `nil` for no callbacks.
     public func setInlineDelegate<Delegate: AsyncSocketDelegate & Sendable>(_ inlineDelegate: Delegate?) {
         replaceAudience(with: Audience(inlineDelegate, queue: nil), servesDelegate: true)
     }
 
-    /// The queue on which the delegate is called; nil: the socket's event loop.
+    /// The queue on which the delegate is called, or `nil` if it is called on the socket's event loop.
     public var delegateQueue: DispatchQueue? {
         state.withLock { $0.audience.queue }
     }
 
-    /// Removes the delegate. A connection goes on; a listener closes what it accepts.
+    /// Removes the delegate. An existing connection stays open. A listener closes the connections it accepts.
     public func removeDelegate() {
         replaceAudience(with: Audience(nil, queue: nil))
     }
 
     private func replaceAudience(with audience: Audience, servesDelegate: Bool = false) {
         audience.queue?.requireSerial()
-        // From now on the socket has the defaults of one with a delegate.
+        // The socket now uses the defaults of a socket with a delegate.
         if servesDelegate, configuration.isServingTasks { autoDisconnectOnClosedReadStream = true }
         let occupation = state.withLock { state in
             state.audience = audience
@@ -183,25 +190,26 @@ public final class AsyncSocket: Sendable {
         if case .connection(let connection) = occupation { connection.post(.changeDelegateQueue) }
     }
 
-    /// False when no delegate was set, or it is gone.
+    /// Whether a delegate is set and still exists.
     var hasDelegate: Bool {
-        // Out of the lock with it: the last reference may be here, and its deinit may call the socket.
+        // Copied out of the lock: this may become the last reference, and the delegate's `deinit` may call
+        // the socket.
         var (delegate, queue): ((any AsyncSocketDelegate)?, DispatchQueue?) = (nil, nil)
         copyDelegate(to: &delegate, &queue)
         return delegate != nil
     }
 
-    // MARK: - Inside
+    // MARK: - Internals
 
-    /// The connection, while there is one or has been one.
+    /// The current connection, or the most recent one after it has closed.
     var connection: StreamConnection? {
         state.withLock { state in
             if case .connection(let connection) = state.occupation { connection } else { nil }
         }
     }
 
-    /// Calls `body` with the connection that is to read or write, if there is one. An inline callback of that
-    /// connection needs neither lock nor reference count to find it.
+    /// Calls `body` with the connection to read from or write to, if the socket has a connection. In an
+    /// inline callback of that connection, the lookup needs neither a lock nor reference counting.
     @inline(__always)
     func withConnection(_ body: (StreamConnection) -> Void) {
         if callback.withConnection(body) { return }
@@ -211,7 +219,7 @@ public final class AsyncSocket: Sendable {
         body(connection)
     }
 
-    /// Gives the socket an occupation, unless an earlier one is still going on.
+    /// Sets the occupation of the socket, unless an earlier occupation is still active.
     func occupy(_ operation: String, with occupation: Occupation) throws(AsyncSocketError) {
         let predecessor = state.withLock { state -> Occupation? in
             let predecessor = state.occupation
@@ -219,7 +227,8 @@ public final class AsyncSocket: Sendable {
             state.occupation = occupation
             if state.extras?.value.proxyHeader != nil { state.extras?.value.proxyHeader = nil }
             if case .connection(let old) = predecessor { old.outlet.supersede() }
-            // Under the lock: an option set from now on finds the connection, and one set before is not lost.
+            // Under the lock: an option set from now on reaches the connection, and an option set before is
+            // not lost.
             if case .connection(let connection) = occupation { prepare(connection, after: predecessor, &state) }
             return predecessor
         }
@@ -246,7 +255,6 @@ extension AsyncSocket.Occupation {
         if case .nothing = self { true } else { false }
     }
 
-    /// True when the socket may take up something else.
     fileprivate var isOver: Bool {
         switch self {
         case .nothing: true
@@ -268,7 +276,7 @@ extension AsyncSocket.Occupation {
         }
     }
 
-    /// Calls `body` once the end is delivered, or at once when there is no end to wait for.
+    /// Calls `body` once the end is delivered, or immediately if the socket was unused.
     private func whenEndIsTold(_ body: @escaping @Sendable () -> Void) {
         switch self {
         case .nothing: body()

@@ -3,14 +3,14 @@ public import FoundationEssentials
 
 /// The callbacks of a socket.
 ///
-/// Every method is optional: the default does nothing. Put the conformance into an extension of its own, and
-/// the compiler warns of a method whose name or types only nearly match. The methods are called on the queue
-/// that you set with the delegate, in the order in which things happened; an inline delegate is called on the
-/// socket's event loop (be quick there, and never block). No method is called from within a call that you
-/// make to the socket.
+/// Every method is optional, with a default implementation. Declare the conformance in a separate extension,
+/// and the compiler warns about methods that nearly match a requirement in name or types. The methods are
+/// called in the order of the events, on the queue that you set together with the delegate. An inline
+/// delegate is called on the socket's event loop: return quickly there, and never block. A delegate method is
+/// never called from within your own call to the socket.
 ///
-/// The protocol is not `Sendable`: a delegate with a queue may have state without locks. A delegate on the
-/// main actor has a conformance that is isolated to it, and is called on the main queue:
+/// The protocol is not `Sendable`, so a delegate with a queue may have state without locks. A delegate on the
+/// main actor declares an isolated conformance and is called on the main queue:
 ///
 /// ```swift
 /// @MainActor final class Session { … }
@@ -20,129 +20,136 @@ public import FoundationEssentials
 public protocol AsyncSocketDelegate: AnyObject {
     // MARK: Connecting and accepting
 
-    /// A listening socket has accepted a connection: keep `newSocket`, or it is closed at once.
+    /// Called when a listening socket has accepted a connection. Keep `newSocket`, or the connection closes
+    /// immediately.
     ///
-    /// It has the listener's delegate and delegate queue; an inline delegate is called inline for it too. You
-    /// may read and write right here.
+    /// The new socket has the listener's delegate and delegate queue. An inline delegate is called inline for
+    /// the new socket too. You may read and write in this callback.
     func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket)
 
-    /// Return the queue on which an accepted socket is to run; nil (the default): the event loops.
+    /// Returns the queue on which an accepted socket runs, or `nil` (the default) to run it on an event loop.
     func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue?
 
-    /// The connection is established. `host` is the peer's address in numbers; behind a proxy, the host that
-    /// you asked for; for an abstract name of the Unix domain or a virtual machine, the description of the
-    /// address, and the port is 0.
+    /// Called when the connection is established. `host` is the numeric address of the peer or, with a proxy,
+    /// the host you connected to. For an abstract Unix-domain name or a virtual machine, `host` is the
+    /// description of the address, and the port is 0.
     func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16)
 
-    /// The connection to the Unix-domain socket at a path is established.
+    /// Called when the connection to the Unix-domain socket at a path is established.
     func socket(_ socket: AsyncSocket, didConnectToPath path: String)
 
-    /// A step on the way to a connection, for logs and progress displays.
+    /// Called at each step of establishing a connection, for logs and progress displays.
     func socket(_ socket: AsyncSocket, connectionProgressed progress: ConnectionProgress)
 
     // MARK: Reading
 
-    /// A read is complete. `data` never holds more than was asked for.
+    /// Called when a read is complete. `data` never contains more than the read requested.
     func socket(_ socket: AsyncSocket, didRead data: Data, withTag tag: Int)
 
-    /// A read of `readBytes(withTimeout:tag:)` is complete. `bytes` are valid until this returns: copy what
-    /// you keep. There is at least one.
+    /// Called when a read of `readBytes(withTimeout:tag:)` is complete. `bytes` is never empty and is valid
+    /// only until this method returns: copy the bytes that you keep.
     func socket(_ socket: AsyncSocket, didReadBytes bytes: RawSpan, withTag tag: Int)
 
-    /// A read has received `partialLength` more bytes and is not complete yet.
+    /// Called when a read has received `partialLength` more bytes but is not yet complete.
     func socket(_ socket: AsyncSocket, didReadPartialDataOfLength partialLength: Int, tag: Int)
 
-    /// A read has ended incomplete.
+    /// Called when a read has failed without failing the connection, or when the stream broke off during a
+    /// read to the end.
     ///
-    /// It timed out on a socket with `keepsConnectionOnReadTimeout`, or the peer had closed its side on one
-    /// without `autoDisconnectOnClosedReadStream`: then the connection goes on. Or the stream broke off
-    /// during a read to the end: then the end of the connection follows.
+    /// In the first case, the read timed out on a socket with `keepsConnectionOnReadTimeout`, or the peer had
+    /// closed its side on a socket without `autoDisconnectOnClosedReadStream`. The connection then stays
+    /// open. In the second case, `socketDidDisconnect(_:withError:)` follows.
     ///
     /// - Parameters:
     ///   - socket: The socket.
     ///   - tag: The tag of the read.
-    ///   - data: The bytes that the read had so far; they will not be delivered again.
-    ///   - error: `.readTimeout`, `.closedByPeer` or, for a read to the end, why the stream broke off.
+    ///   - data: The bytes that the read had received. They are not delivered again.
+    ///   - error: `.readTimeout`, `.closedByPeer` or, for a read to the end, the reason why the stream broke
+    ///     off.
     func socket(_ socket: AsyncSocket, didNotReadDataWithTag tag: Int, bytesSoFar data: Data, dueToError error: AsyncSocketError)
 
-    /// A read has timed out. Return how many seconds it may go on for; zero or less (the default: zero) ends
-    /// the connection or, with `keepsConnectionOnReadTimeout`, the read. `elapsed` is the time that it had:
-    /// its timeout, and the extensions.
+    /// Called when a read has timed out. Return the number of seconds by which to extend it. If the result is
+    /// zero or less (the default is zero), the connection closes or, with `keepsConnectionOnReadTimeout`,
+    /// only the read fails. `elapsed` is the total time allowed so far: the timeout plus all extensions.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutReadWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
 
-    /// The peer will send no more, and the connection stays open for writing.
+    /// Called when the peer will send no more data and the connection stays open for writing.
     ///
-    /// Called once, on a socket without `autoDisconnectOnClosedReadStream`, after the last byte has been
-    /// delivered. Reads that are queued then or later end with
+    /// Called once, after the last byte has been delivered, on a socket without
+    /// `autoDisconnectOnClosedReadStream`. Reads that are queued then or later fail with
     /// `socket(_:didNotReadDataWithTag:bytesSoFar:dueToError:)`.
     func socketDidCloseReadStream(_ socket: AsyncSocket)
 
     // MARK: Writing
 
-    /// A write is complete: the kernel has all its bytes. That does not mean that the peer has them.
+    /// Called when a write is complete: the kernel has accepted all its bytes. The peer may not have received
+    /// them yet.
     func socket(_ socket: AsyncSocket, didWriteDataWithTag tag: Int)
 
-    /// `partialLength` more bytes of a write were handed to the kernel, and some are left.
+    /// Called when `partialLength` more bytes of a write were passed to the kernel and the write is not yet
+    /// complete.
     func socket(_ socket: AsyncSocket, didWritePartialDataOfLength partialLength: Int, tag: Int)
 
-    /// A write has timed out. Return how many seconds it may go on for; zero or less (the default: zero) ends
-    /// the connection. `elapsed` is the time that it had: its timeout, and the extensions.
+    /// Called when a write has timed out. Return the number of seconds by which to extend it. If the result
+    /// is zero or less (the default is zero), the connection closes. `elapsed` is the total time allowed so
+    /// far: the timeout plus all extensions.
     func socket(
         _ socket: AsyncSocket, shouldTimeoutWriteWithTag tag: Int, elapsed: TimeInterval, bytesDone length: Int
     ) -> TimeInterval
 
-    /// The bytes waiting to be written have reached `writeHighWaterMark`: stop writing until some writes are
-    /// complete.
+    /// Called when the number of queued bytes has reached `writeHighWaterMark`. Stop writing until some
+    /// writes are complete.
     ///
-    /// Called again after `socket(_:writeQueueReachedLowWater:)`.
+    /// Called again only after `socket(_:writeQueueReachedLowWater:)`.
     func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int)
 
-    /// After the high-water mark was reached, no more than half of `writeHighWaterMark` waits to be written:
-    /// go on writing.
+    /// Called when the write queue, after reaching the high-water mark, has shrunk to at most half of
+    /// `writeHighWaterMark`. Continue writing.
     func socket(_ socket: AsyncSocket, writeQueueReachedLowWater byteCount: Int)
 
     // MARK: TLS
 
-    /// Decide whether to trust the peer. Called at most once for a connection (and for each request of
-    /// `beginClientCertificateRequest(isRequired:)`), and only when the settings'
-    /// `trustEvaluation` asks for it.
+    /// Called to decide whether to trust the peer. Called at most once for a connection (and once for each
+    /// request of `beginClientCertificateRequest(isRequired:)`), and only if `trustEvaluation` in the
+    /// settings requires it.
     ///
-    /// Answer by calling `completionHandler` once, from any thread, now or later, within `trustTimeout`
-    /// seconds; later answers and second ones are ignored. Meanwhile no application data moves in either
-    /// direction. With `.delegate`, OpenSSL has already accepted the peer, and you can only refuse it; with
-    /// `.manual` yours is the only verdict. The default refuses.
+    /// Call `completionHandler` once with the decision, from any thread, within `trustTimeout` seconds. Late
+    /// or repeated calls are ignored. Until then, no application data is transferred in either direction.
+    /// With `.delegate`, OpenSSL has already accepted the peer, and you can only reject it. With `.manual`,
+    /// your decision is the only check. The default implementation rejects the peer.
     ///
-    /// On the client side it comes before the peer has proved that it holds the certificate's key: store a
-    /// pin in `socketDidSecure`.
+    /// On the client side, this is called before the peer has proved that it holds the certificate's private
+    /// key. If you store a pin, do so in `socketDidSecure`.
     func socket(_ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void)
 
-    /// The connection is secure: everything read and written from here on is encrypted. See `tlsSession`.
+    /// Called when the connection is secure: everything read and written from now on is encrypted. See
+    /// `tlsSession`.
     func socketDidSecure(_ socket: AsyncSocket)
 
-    /// A request of `beginClientCertificateRequest(isRequired:)` is over.
+    /// Called when a request of `beginClientCertificateRequest(isRequired:)` is complete.
     ///
     /// - Parameters:
     ///   - socket: The socket.
-    ///   - result: The updated session, or the reason why the client could not be asked; then the connection
-    ///     is as it was. If the answer is refused or does not come, the end of the connection follows
-    ///     instead.
+    ///   - result: The updated session, or the reason why the certificate could not be requested, in which
+    ///     case the connection is unchanged. If the client's response is rejected or never arrives, this
+    ///     method is not called, and `socketDidDisconnect(_:withError:)` follows instead.
     func socket(_ socket: AsyncSocket, didRequestClientCertificate result: Result<TLSSession, AsyncSocketError>)
 
-    // MARK: The end
+    // MARK: Closing
 
-    /// The connection, the attempt to connect, or the listener has ended. Called once for each, as its last
-    /// callback.
+    /// Called when the connection, the connection attempt or the listener has closed. Called once for each,
+    /// as the last callback.
     ///
-    /// `error` is nil after `disconnect()` and the like. When the peer closed in good order it is
-    /// `.closedByPeer`, which is an error here because you did not ask for it. Reads and writes that were
-    /// still queued are dropped. For a listener, `error` is set if the kernel refuses to accept: see
-    /// `SocketListener.run`.
+    /// `error` is `nil` after `disconnect()` and its variants. If the peer closed the connection in an
+    /// orderly way, `error` is `.closedByPeer`: this is an error here because you did not request it. Reads
+    /// and writes that were still queued are dropped. For a listener, `error` is set if the kernel refuses to
+    /// accept connections: see `SocketListener.run`.
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: AsyncSocketError?)
 
-    /// The same in the spelling of CocoaAsyncSocket, for a delegate that was written for it. Implement one of
-    /// the two: both are called.
+    /// The same callback in the spelling of CocoaAsyncSocket, for delegates written for that library.
+    /// Implement only one of the two methods, because both are called.
     func socketDidDisconnect(_ socket: AsyncSocket, withError error: (any Error)?)
 }
 
@@ -150,7 +157,7 @@ public protocol AsyncSocketDelegate: AnyObject {
 extension AsyncSocketDelegate {
     /// Releases `newSocket`, which closes it.
     public func socket(_ socket: AsyncSocket, didAcceptNewSocket newSocket: AsyncSocket) {}
-    /// Returns nil: the event loops.
+    /// Returns `nil`, which selects an event loop.
     public func newSocketQueueForConnection(fromAddress address: SocketAddress, on socket: AsyncSocket) -> DispatchQueue? { nil }
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, didConnectToHost host: String, port: UInt16) {}
@@ -186,7 +193,7 @@ extension AsyncSocketDelegate {
     public func socket(_ socket: AsyncSocket, writeQueueReachedHighWater byteCount: Int) {}
     /// Does nothing.
     public func socket(_ socket: AsyncSocket, writeQueueReachedLowWater byteCount: Int) {}
-    /// Refuses the peer.
+    /// Rejects the peer.
     public func socket(
         _ socket: AsyncSocket, didReceive trust: PeerTrust, completionHandler: @escaping @Sendable (Bool) -> Void
     ) { completionHandler(false) }

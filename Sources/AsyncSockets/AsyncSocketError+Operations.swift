@@ -2,7 +2,6 @@ internal import Glibc
 internal import SocketCore
 
 extension AsyncSocketError {
-    /// Throws `.badParameter` for text that is not a host.
     static func checkHost(_ text: String, _ operation: String) throws(AsyncSocketError) {
         do throws(HostError) {
             _ = try HostText(text, port: 0)
@@ -11,14 +10,10 @@ extension AsyncSocketError {
         }
     }
 
-    /// Throws `.badParameter` for a read that could return no byte.
     static func checkMaxLength(_ maxLength: Int) throws(AsyncSocketError) {
         guard maxLength > 0 else { throw .badParameter("read", "maxLength must be at least 1, and is \(maxLength)") }
     }
 
-    /// The port with that number.
-    ///
-    /// - Throws: `.badParameter` for a number that no port has.
     static func port(_ number: some BinaryInteger, _ operation: String) throws(AsyncSocketError) -> UInt16 {
         guard let port = UInt16(exactly: number) else {
             throw .badParameter(operation, "the port must be from 0 to 65535, and is \(number)")
@@ -33,7 +28,7 @@ extension AsyncSocketError {
             case .ipv6: "IPv6 address"
             default: "address"
             }
-        // A resolver that is down says nothing about the host.
+        // If the resolver failed, the host may still have addresses.
         self.init(
             .hostNotFound, blame: error.isAnswer ? .caller : .system, operation: "resolve",
             message: "no \(kind) for \(error.query.host): \(error.reason)", errno: error.errno)
@@ -77,8 +72,9 @@ extension AsyncSocketError {
         return names.filter { families.contains($0.key) }.map(\.value).joined(separator: " and ")
     }
 
-    /// Every address failed. If a peer accepted a connection and reset it immediately, `errno` is from the
-    /// last such connection. Otherwise it is from the last failure caused by the host or the network.
+    /// Creates the error for a host with no reachable address. If a peer accepted a connection and reset it
+    /// immediately, `errno` is from the last such connection. Otherwise it is from the last failure caused by
+    /// the host or the network.
     init(failedAttempts: [(address: SocketAddress, error: SystemError)], destination: String) {
         let named = failedAttempts.prefix(Self.namedAttempts).map { "\($0.error.about($0.address))" }
         let more = failedAttempts.count - named.count
@@ -96,13 +92,13 @@ extension AsyncSocketError {
         )
     }
 
-    /// A message names this many addresses at most: the server that answers for a name decides how many a
-    /// host has.
+    /// The maximum number of addresses in a message. The name server controls how many addresses a host has.
     private static let namedAttempts = 16
 }
 
 extension SystemError {
-    /// True when nothing was sent: this machine has no socket, address or route for it.
+    /// Whether the failure is local, before sending: this machine lacks a socket, an address or a route for
+    /// the attempt.
     fileprivate var isLocal: Bool {
         call != "connect" || isFamilyMissing || errno == ENETUNREACH || errno == EINVAL
     }
@@ -119,12 +115,12 @@ extension AsyncSocketError {
             message: "this side is closing the connection and accepts nothing new")
     }
 
-    /// The error of a transfer, with how far it has come.
+    /// Adds the progress of a file transfer to the message.
     func after(_ count: Int, of total: Int?, _ path: String) -> AsyncSocketError {
         noting("after \(count)\(total.map { " of \($0)" } ?? "") bytes of \(path)")
     }
 
-    /// The end of the connection during a read; if the read has a length, with how far it has come.
+    /// Adds the progress of a read to the message, if the read has a length.
     func after(_ progress: OperationProgress?) -> AsyncSocketError {
         guard let progress, let total = progress.total else { return self }
         return noting("after \(progress.bytesDone) of \(total) bytes")
@@ -133,7 +129,7 @@ extension AsyncSocketError {
     private func noting(_ note: String) -> AsyncSocketError {
         var error = self
         error.message += " (\(note))"
-        // The description of an error of TLS is that one's.
+        // The description of a TLS error uses the message of the engine's error.
         error.tls?.message += " (\(note))"
         return error
     }
@@ -154,12 +150,11 @@ extension AsyncSocketError {
 }
 
 extension AsyncSocketError {
-    /// Throws when the arguments of a client do not fit together.
+    /// Throws if the arguments of a client contradict each other.
     static func check(_ tls: TLSClientSettings?, hasTrust: Bool) throws(AsyncSocketError) {
         if hasTrust, tls == nil { throw .badParameter("connect", "trust is for connections with TLS: pass tls too") }
     }
 
-    /// Throws when the settings are unusable.
     static func check(_ settings: TLSSettingValues, over transport: TLSTransport = .stream) throws(AsyncSocketError) {
         do throws(TLSError) {
             _ = try TLSContext.context(for: settings, over: transport)
@@ -172,15 +167,15 @@ extension AsyncSocketError {
 // MARK: - Datagrams
 
 extension AsyncSocketError {
-    /// An error of one datagram, or of a call that sets up a UDP socket.
+    /// Creates an error for a single datagram, or for a call that sets up a UDP socket.
     init(datagram error: SystemError, _ operation: String) {
         self.init(refusal: error, operation: operation)
         switch error.errno {
-        // Too large for IP or for the path, or a broadcast that was not asked for.
+        // Too large for IP or for the path, or a broadcast without permission.
         case EMSGSIZE, EACCES:
             code = error.errno == EMSGSIZE ? .badParameter : .system
             blame = .caller
-        // A router or the peer's machine says so.
+        // Reported by a router or by the peer's machine.
         case ECONNREFUSED, EHOSTUNREACH: blame = .peer
         default: break
         }

@@ -1,69 +1,70 @@
 public import FoundationEssentials
 internal import Glibc
 
-/// Why an operation failed or a connection ended: what happened, who is to blame, and during what.
+/// The reason why an operation or a connection failed: the cause, the responsible party, and the operation.
 public struct AsyncSocketError: Error, Sendable, Hashable {
-    /// The kind of error. New codes may be added: keep a `default` when you switch.
+    /// The kind of error. New codes may be added: keep a `default` in a `switch`.
     public var code: Code {
         get { contents.code }
         set { change { $0.code = newValue } }
     }
 
-    /// The party that has to change something: the caller, the peer, the holder of a certificate, or the
+    /// The party that must change something: the caller, the peer, the holder of a certificate, or the
     /// system.
     public var blame: Blame {
         get { contents.blame }
         set { change { $0.blame = newValue } }
     }
 
-    /// The operation under way, for example `connect` or `startTLS`.
+    /// The operation that failed, for example `connect` or `startTLS`.
     public var operation: String {
         get { contents.operation }
         set { change { $0.operation = newValue } }
     }
 
-    /// One sentence that says what was wrong.
+    /// A one-sentence description of the problem.
     public var message: String {
         get { contents.message }
         set { change { $0.message = newValue } }
     }
 
-    /// The `errno` of the system call that failed, where one did.
+    /// The `errno` of the failed system call, if any.
     public var errno: Int32? {
         get { contents.errno }
         set { change { $0.errno = newValue } }
     }
 
-    /// The error of the TLS engine: the alert of the peer, the certificate that was refused, OpenSSL's error
+    /// The error of the TLS engine, if any: the peer's alert, the rejected certificate, OpenSSL's error
     /// stack.
     public var tls: TLSError? {
         get { contents.tls }
         set { change { $0.tls = newValue } }
     }
 
-    /// True when the connection ended in good order: the peer closed it with a FIN or, with TLS, a
-    /// close_notify. An end that you asked for has no error.
+    /// Whether the peer closed the connection in an orderly way: with a FIN or, under TLS, a close_notify. If
+    /// you closed the connection yourself, there is no error.
     public var isOrderlyEnd: Bool { code == .closedByPeer }
-    /// The TLS engine has found it. To copy its error, to look at it, would count references.
+    /// Whether the error is from the TLS engine. Avoids copying the engine's error, which would cost
+    /// reference counting.
     var isOfTLS: Bool { if case .some = box.contents.tls { true } else { false } }
 
-    /// An error that you make yourself, for tests of code that handles errors.
+    /// Creates an error, for tests of code that handles errors.
     ///
     /// - Parameters:
     ///   - code: The kind of error.
-    ///   - blame: The party that has to change something.
-    ///   - operation: The operation under way.
-    ///   - message: One sentence that says what was wrong.
-    ///   - errno: The `errno` of the system call that failed, where one did.
-    ///   - tls: The error of the TLS engine, where there is one.
+    ///   - blame: The party that must change something.
+    ///   - operation: The operation that failed.
+    ///   - message: A one-sentence description of the problem.
+    ///   - errno: The `errno` of the failed system call, if any.
+    ///   - tls: The error of the TLS engine, if any.
     public init(
         _ code: Code, blame: Blame, operation: String, message: String, errno: Int32? = nil, tls: TLSError? = nil
     ) {
         box = Box(Contents(code: code, blame: blame, operation: operation, message: message, errno: errno, tls: tls))
     }
 
-    // Behind one reference: a connection asks after each message whether it has an error, and moves events
-    // that could hold one.
+    // Stored as a single reference, because a connection checks for an error after each message, and
+    // moves events that can contain an error.
     private var box: Box
     private var contents: Contents { box.contents }
 
@@ -90,7 +91,7 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         }
     }
 
-    /// Two errors are equal when all their parts are.
+    /// Returns whether two errors are equal in all parts.
     public static func == (left: AsyncSocketError, right: AsyncSocketError) -> Bool {
         left.contents == right.contents
     }
@@ -105,24 +106,25 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         /// The name of the code, for logs.
         public let description: String
 
-        /// The state of the socket does not allow the call: already connected or listening, no connection to
-        /// upgrade, a second `startTLS`.
+        /// The state of the socket does not allow the call: it is already connected or listening, has no
+        /// connection to upgrade, or `startTLS` was already called.
         public static let badConfiguration = Code(description: "badConfiguration")
         /// An argument is invalid: a negative length, an empty delimiter, port 0.
         public static let badParameter = Code(description: "badParameter")
         /// The host name has no address (blame: caller), or the resolver failed (blame: system).
         public static let hostNotFound = Code(description: "hostNotFound")
-        /// The host has addresses, but none that may be used: their family is disabled, or the interface has
-        /// no address of it.
+        /// No address of the host is usable: its family is disabled, or the interface has no address of that
+        /// family.
         public static let noUsableAddress = Code(description: "noUsableAddress")
         /// No address of the host accepted the connection.
         public static let connectFailed = Code(description: "connectFailed")
-        /// The proxy refused to make the connection, or could not; the message has its answer.
+        /// The proxy refused or was unable to connect to the host. The message contains the proxy's reply.
         public static let proxyRefused = Code(description: "proxyRefused")
-        /// The proxy requires a user name and a password: you gave none, or it did not accept them.
+        /// The proxy requires a user name and a password: you provided no credentials, or the proxy rejected
+        /// them.
         public static let proxyAuthenticationRequired = Code(description: "proxyAuthenticationRequired")
-        /// The proxy broke its protocol or ended the connection before the tunnel was established. For a
-        /// listener: the connection did not begin with a valid PROXY header.
+        /// The proxy violated its protocol or closed the connection before the tunnel was established. For a
+        /// listener: the connection did not start with a valid PROXY header.
         public static let proxyFailed = Code(description: "proxyFailed")
         /// The connection was not established in time.
         public static let connectTimeout = Code(description: "connectTimeout")
@@ -130,61 +132,61 @@ public struct AsyncSocketError: Error, Sendable, Hashable {
         public static let readTimeout = Code(description: "readTimeout")
         /// A write was not complete in time.
         public static let writeTimeout = Code(description: "writeTimeout")
-        /// No byte has come or gone for the `idleTimeout` of a sequence or of a listener's `run`.
+        /// No byte was received or sent for the `idleTimeout` of a sequence or of a listener's `run`.
         public static let idleTimeout = Code(description: "idleTimeout")
-        /// The deadline of `withDeadline(_:_:)` passed before the operation was complete.
+        /// The deadline of `withDeadline(_:_:)` expired before the operation was complete.
         public static let deadlineExceeded = Code(description: "deadlineExceeded")
         /// The TLS handshake was not complete in time.
         public static let handshakeTimeout = Code(description: "handshakeTimeout")
-        /// The trust callback gave no verdict in time.
+        /// The trust callback did not decide in time.
         public static let trustTimeout = Code(description: "trustTimeout")
-        /// `maxLength` bytes came without the delimiter, or more came before the end of the stream.
+        /// `maxLength` bytes arrived without the delimiter, or more than `maxLength` bytes before the end of
+        /// the stream.
         public static let readMaxedOut = Code(description: "readMaxedOut")
-        /// The bytes of a frame are not what its format allows.
+        /// The bytes of a frame violate its format.
         public static let malformedFrame = Code(description: "malformedFrame")
-        /// More bytes would wait to be written than `maximumPendingWriteBytes` allows, or than an `Int`
-        /// counts.
+        /// The queued bytes would exceed `maximumPendingWriteBytes`, or the range of an `Int`.
         public static let writeQueueFull = Code(description: "writeQueueFull")
-        /// This side closed the connection, with `close()`, `disconnect()` or the end of `withConnection`:
-        /// what was not complete ends with this error, and so does what comes later.
+        /// This side closed the connection with `close()`, `disconnect()` or at the end of `withConnection`.
+        /// Incomplete operations and later operations fail with this error.
         public static let closed = Code(description: "closed")
-        /// The peer closed the connection in good order: a FIN or, with TLS, a close_notify.
+        /// The peer closed the connection in an orderly way: with a FIN or, under TLS, a close_notify.
         public static let closedByPeer = Code(description: "closedByPeer")
-        /// The connection was secure and ended with a FIN but no close_notify: an attacker may have cut off
-        /// the last bytes.
+        /// A secure connection was closed by a FIN without a close_notify: an attacker may have cut off the
+        /// last bytes.
         public static let truncated = Code(description: "truncated")
-        /// The peer, or the network, reset the connection.
+        /// The peer or the network reset the connection.
         public static let connectionReset = Code(description: "connectionReset")
-        /// The peer has gone, or the network to it, without a word: the kernel got no answer to data or to
-        /// keep-alive probes for too long (tcp(7), `TCP_KEEPIDLE` and `TCP_USER_TIMEOUT`). `errno` is
-        /// `ETIMEDOUT` or, if a router said so, `EHOSTUNREACH` or `ENETUNREACH`.
+        /// The peer, or the network path to it, has vanished silently: the kernel received no response to
+        /// data or to keep-alive probes for too long (tcp(7), `TCP_KEEPIDLE` and `TCP_USER_TIMEOUT`). `errno`
+        /// is `ETIMEDOUT` or, if a router reported the failure, `EHOSTUNREACH` or `ENETUNREACH`.
         public static let connectionTimedOut = Code(description: "connectionTimedOut")
-        /// The handshake would wait more than 30 seconds for its private key, because other handshakes use
-        /// the same key and it is slow, like a key in a token. Or a `DatagramListener` reached a limit, and a
-        /// new client replaced this handshake (`DatagramListener.maximumHandshakes`).
+        /// The handshake would be delayed by more than 30 seconds, because its private key is slow, like a
+        /// key in a token, and other handshakes use the same key. Or a `DatagramListener` reached a limit,
+        /// and a new client replaced this handshake (`DatagramListener.maximumHandshakes`).
         public static let tooManyHandshakes = Code(description: "tooManyHandshakes")
-        /// Plaintext was in the buffer when the handshake was about to begin: a STARTTLS injection, or a
+        /// Plaintext was already buffered when the handshake was about to start: a STARTTLS injection, or a
         /// greeting or reply that you did not read before `startTLS`.
         public static let bytesBufferedAtUpgrade = Code(description: "bytesBufferedAtUpgrade")
-        /// TLS failed; `tls` says how.
+        /// TLS failed; see `tls` for the cause.
         public static let tls = Code(description: "tls")
-        /// A system call failed; `errno` says why.
+        /// A system call failed; see `errno` for the cause.
         public static let system = Code(description: "system")
     }
 }
 
 extension AsyncSocketError: CustomStringConvertible, LocalizedError {
-    /// The operation and the message, with the code and who is to blame; for TLS, what the engine found.
+    /// The operation, the message, the code and the blame, or for TLS the operation and the engine's error.
     public var description: String {
         if let tls { return "\(operation): \(tls)" }
         return "\(operation): \(message) (\(code), blame: \(blame))"
     }
 
-    /// The same as `description`, for `localizedDescription`.
+    /// The same text as `description`, for `localizedDescription`.
     public var errorDescription: String? { description }
 }
 
-// MARK: - Making them
+// MARK: - Creating errors
 
 extension AsyncSocketError {
     static func badConfiguration(_ operation: String, _ message: String) -> AsyncSocketError {

@@ -1,5 +1,4 @@
-// Users of `import AsyncSockets` see the public types of the modules below it, and nothing of their
-// machinery.
+// `import AsyncSockets` also exports the public types of the underlying modules, but not their internals.
 
 @_exported public import SocketCore
 @_exported public import SocketTLS

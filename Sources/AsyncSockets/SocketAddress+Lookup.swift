@@ -2,22 +2,22 @@ internal import SocketBuffers
 public import SocketCore
 
 extension SocketAddress {
-    /// The addresses of a host, as the system's resolver orders them (RFC 6724): what
-    /// `connect(toHost:onPort:)` would try.
+    /// Returns the addresses of a host, in the order of the system's resolver (RFC 6724). These are the
+    /// addresses that `connect(toHost:onPort:)` would try.
     ///
-    /// It runs on a thread of the resolver, which makes at most eight lookups at a time; one that waits is
-    /// dropped when its task is cancelled.
+    /// The lookup runs on a resolver thread. At most eight lookups run at the same time. A queued lookup is
+    /// dropped if its task is cancelled.
     ///
     /// - Parameters:
-    ///   - host: A name or an address, as `connect(toHost:onPort:)` takes them.
-    ///   - port: The port that the addresses get, 0 to 65535.
-    /// - Throws: `AsyncSocketError` with `.hostNotFound` or, for a host that is empty or not a name,
-    ///   `.badParameter`; `CancellationError` when the task is cancelled.
+    ///   - host: A name or an address: see `connect(toHost:onPort:)`.
+    ///   - port: The port of the returned addresses, 0 to 65535.
+    /// - Throws: `AsyncSocketError` with `.hostNotFound`, or with `.badParameter` if the host is empty or not
+    ///   a name; `CancellationError` if the task is cancelled.
     public static func lookUp(host: String, port: some BinaryInteger) async throws -> [SocketAddress] {
         try await lookUp(host: host, port: AsyncSocketError.port(port, "resolve"), asking: .system)
     }
 
-    /// The same from another resolver, for tests.
+    /// Looks up the host with another resolver, for tests.
     package static func lookUp(host: String, port: UInt16, asking resolver: Resolver) async throws -> [SocketAddress] {
         try AsyncSocketError.checkHost(host, "resolve")
         let query = PendingLookup()
@@ -29,7 +29,7 @@ extension SocketAddress {
     }
 }
 
-/// A lookup that a task waits for, until there is an answer or the task is cancelled.
+/// A lookup that a task is waiting for, until the lookup completes or the task is cancelled.
 private final class PendingLookup: Sendable {
     private typealias Waiter = CheckedContinuation<[SocketAddress], any Error>
 
@@ -50,7 +50,8 @@ private final class PendingLookup: Sendable {
         let lookup = resolver.resolve(query) { [self] answer in
             takeWaiter()?.resume(with: answer.mapError { AsyncSocketError($0) })
         }
-        // Cancelled meanwhile: the task has gone on, and nothing else would take the lookup out of the queue.
+        // The task was cancelled while the lookup was being started. No other code removes the lookup from
+        // the queue.
         let isLate = state.withLock { state in
             state.lookup = lookup
             return state.isCancelled

@@ -3,7 +3,7 @@ internal import SocketBuffers
 internal import SocketCore
 internal import Synchronization
 
-/// How a connection appears in the log.
+/// The identity of a connection in the log.
 struct ConnectionLog {
     private static let count = Atomic<UInt64>(0)
     /// The number of the connection in this process.
@@ -14,7 +14,7 @@ struct ConnectionLog {
         self.role = role
     }
 
-    /// False when nothing would be written.
+    /// Whether messages at the level `debug` are logged.
     static func isWritten(by configuration: SocketConfiguration.Shared) -> Bool {
         (configuration.value.logger ?? socketLog.withLock { $0 }).logLevel <= .debug
     }
@@ -27,12 +27,10 @@ struct ConnectionLog {
             "\(message)", metadata: name(peer: peer).merging(details.mapValues { .string($0) }) { $1 })
     }
 
-    /// The connection, as an observer learns of it.
     func observed(_ peer: SocketAddress?) -> ObservedConnection {
         ObservedConnection(number: number, role: role, peer: peer)
     }
 
-    /// Which connection it is.
     func name(peer: SocketAddress?) -> Logger.Metadata {
         var name: Logger.Metadata = ["connection": "\(number)", "role": "\(role.rawValue)"]
         if let peer { name["peer"] = "\(peer)" }

@@ -5,7 +5,7 @@ internal import SocketTLS
 /// configuration of their listener.
 struct CopyOnWrite<Value: Sendable>: Sendable {
     private final class Box: @unchecked Sendable {
-        // Unchecked: changed only by the one who has the only reference.
+        // Unchecked: changed only through the sole reference.
         @exclusivity(unchecked) var value: Value
 
         init(_ value: Value) {
@@ -20,7 +20,8 @@ struct CopyOnWrite<Value: Sendable>: Sendable {
     }
 
     var value: Value {
-        // Lent: a copy of all settings, to look at one, would count their references.
+        // Yielded, not returned: reading one setting would otherwise copy them all, which costs reference
+        // counting.
         _read { yield box.value }
         set {
             if isKnownUniquelyReferenced(&box) { box.value = newValue } else { box = Box(newValue) }
@@ -28,14 +29,13 @@ struct CopyOnWrite<Value: Sendable>: Sendable {
     }
 }
 
-/// The session of the latest handshake without a peer certificate. Most connections of a server agree on the
+/// The session of the latest handshake without a peer certificate. Most connections of a server negotiate the
 /// same session and share it: a copy for each would take a fifth of a kilobyte.
 enum LatestSession {
     private static let latest = Locked<CopyOnWrite<TLSSession>?>(nil)
 
-    /// `session`, or the shared one if it is equal.
+    /// Returns `session`, or the shared session if it is equal.
     static func share(_ session: TLSSession) -> CopyOnWrite<TLSSession> {
-        // A session with certificates is not kept here.
         guard session.peerCertificates.isEmpty else { return CopyOnWrite(session) }
         return latest.withLock { latest in
             if let latest, latest.value == session { return latest }

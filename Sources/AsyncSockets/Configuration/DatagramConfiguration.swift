@@ -5,34 +5,32 @@ internal import SocketCore
 struct DatagramConfiguration: Sendable {
     typealias Shared = CopyOnWrite<DatagramConfiguration>
 
-    /// The first configuration of a socket.
     static let initial = Shared(DatagramConfiguration())
 
-    /// Grows with each change: of two that overtake each other, the later one wins.
+    /// Incremented with each change, so that the later of two changes wins if they arrive out of order.
     var version = 0
     var isIPv4Enabled = true
     var isIPv6Enabled = true
-    /// Nil: the resolver's order (`setIPVersionNeutral`).
+    /// `nil` for the resolver's order (`setIPVersionNeutral`).
     var preferredFamily: SocketAddress.Family?
     var resolver = Resolver.system
     var maximumReceiveSize = DatagramReceiver.largestSize
     var receivesTimestamps = false
-    /// The most memory for datagrams that the delegate has not had yet.
+    /// The maximum memory for datagrams that have not been delivered to the delegate.
     var maximumPendingReceiveBytes = ByteLimit.mebibytes(1)
-    /// The most bytes that may wait to be sent.
     var maximumPendingSendBytes = ByteLimit.mebibytes(4)
     var sendHighWaterMark: Int?
     var rateLimit: DatagramRateLimit?
-    /// The most bytes of a datagram of DTLS; nil: what the kernel knows of the path.
+    /// The maximum size of a DTLS datagram, or `nil` to use the path MTU known to the kernel.
     var maximumDatagramSize: Int?
-    /// When the messages of a handshake are sent again for the first time.
+    /// The delay before the messages of a handshake are retransmitted for the first time.
     var firstRetransmission = Duration.seconds(1)
-    /// The logger; nil: the library's.
+    /// `nil` for the library's logger.
     var logger: Logger?
     var observer: (any SocketObserver)?
 
-    /// The extra services of the kernel. Datagrams of all sizes have a slot of the largest size, which then
-    /// takes several of one sender.
+    /// The kernel features to enable. Slots of the largest size hold datagrams of any size, and then also
+    /// several coalesced datagrams from one sender.
     var reception: DatagramReception {
         var reception: DatagramReception = maximumReceiveSize == DatagramReceiver.largestSize ? .coalescing : []
         if receivesTimestamps { reception.insert(.timestamps) }
@@ -51,12 +49,11 @@ struct DatagramConfiguration: Sendable {
         }
     }
 
-    /// The order in which the addresses of a host are tried.
     func order(_ addresses: [SocketAddress]) -> [SocketAddress] {
         preferredFamily.map { HappyEyeballs.order(addresses, preferring: $0) } ?? addresses
     }
 
-    /// - Throws: `.badConfiguration` when both are disabled.
+    /// - Throws: `.badConfiguration` if both families are disabled.
     func enabledFamilies(_ operation: String) throws(AsyncSocketError) -> AddressFamilies {
         try AddressFamilies(isIPv4Enabled: isIPv4Enabled, isIPv6Enabled: isIPv6Enabled, operation)
     }

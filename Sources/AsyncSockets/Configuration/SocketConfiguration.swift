@@ -2,17 +2,16 @@ internal import FoundationEssentials
 internal import Logging
 internal import SocketCore
 
-/// How the connections of a socket behave, chosen by its user. A plain value: each connection has its own,
-/// and gets changes by a message.
+/// How the connections of a socket behave, chosen by its user. A plain value: each connection has a copy and
+/// receives changes as messages.
 ///
-/// It is large and seldom changes, so it is stored and passed on as `Shared`.
+/// The value is large and seldom changes, so it is stored and passed on as `Shared`.
 struct SocketConfiguration: Sendable {
     typealias Shared = CopyOnWrite<SocketConfiguration>
 
-    /// The configuration that a socket starts with.
     static let initial = Shared(SocketConfiguration())
 
-    /// The configuration that a socket without a delegate starts with.
+    /// The initial configuration of a socket without a delegate.
     static let ofTasks: Shared = {
         var configuration = SocketConfiguration()
         configuration.autoDisconnectOnClosedReadStream = false
@@ -20,43 +19,35 @@ struct SocketConfiguration: Sendable {
         return Shared(configuration)
     }()
 
-    /// Grows with each change: of two that overtake each other on the way to a connection, the later one
-    /// wins.
+    /// Incremented with each change, so that the later of two changes wins if they reach a connection out of
+    /// order.
     var version = 0
-    /// `kIPv4Disabled`, the other way round.
+    /// The inverse of `kIPv4Disabled`.
     var isIPv4Enabled = true
-    /// `kIPv6Disabled`, the other way round.
+    /// The inverse of `kIPv6Disabled`.
     var isIPv6Enabled = true
-    /// `kPreferIPv6`, the other way round.
+    /// The inverse of `kPreferIPv6`.
     var isIPv4PreferredOverIPv6 = true
-    /// Seconds from the start of one attempt to connect to the start of the next.
     var alternateAddressDelay: TimeInterval = 0.3
-    /// Resolves host names.
     var resolver = Resolver.system
-    /// The proxy that connects to hosts on our behalf; nil: none.
     var proxy: Proxy?
-    /// No delegate was ever set, and the next value was not chosen by the user.
+    /// Whether no delegate was ever set and the user has not set `autoDisconnectOnClosedReadStream`.
     var isServingTasks = false
-    /// `kAllowHalfDuplexConnection`, the other way round.
+    /// The inverse of `kAllowHalfDuplexConnection`.
     var autoDisconnectOnClosedReadStream = true
-    /// The grace period after a failed write, in seconds: how long bytes that came before the end hold up the
-    /// end; infinite: no limit.
+    /// The grace period after a failed write, in seconds. It limits how long unread bytes delay closing the
+    /// connection. Infinity means no limit.
     var failedWriteGrace: TimeInterval = 1
-    /// A read that times out does not end the connection.
     var keepsConnectionOnReadTimeout = false
-    /// The most bytes that may wait in memory to be written.
     var maximumPendingWriteBytes = ByteLimit.mebibytes(64)
-    /// The number of waiting bytes at which the delegate gets a callback; nil: never.
     var writeHighWaterMark: Int?
-    /// The logger; nil: the library's.
+    /// `nil` for the library's logger.
     var logger: Logger?
-    /// The observer of connections, handshakes and pauses; nil: none.
     var observer: (any SocketObserver)?
-    /// The most accepted connections that may be open; nil: no limit.
     var maximumAcceptedConnections: Int?
 }
 
-/// Values that few sockets have, in one place, so that the others have no room for them.
+/// Values that few sockets use, stored separately so that other sockets reserve no memory for them.
 struct SocketExtras: Sendable {
     var userData: (any Sendable)?
     var proxyHeader: ProxyHeader?

@@ -1,15 +1,15 @@
 public import FoundationEssentials
 
-/// In which order the bytes of an integer come.
+/// The order of the bytes of an integer.
 public enum ByteOrder: Sendable, Hashable {
-    /// The most significant byte comes first: network byte order (RFC 1700).
+    /// The most significant byte first: network byte order (RFC 1700).
     case bigEndian
-    /// The least significant byte comes first.
+    /// The least significant byte first.
     case littleEndian
 }
 
 extension RawSpan {
-    /// The integer at an offset, for `Framing.decode(_:)`; nil when the bytes are too few.
+    /// Returns the integer at an offset, for `Framing.decode(_:)`, or `nil` if there are too few bytes.
     ///
     /// ```swift
     /// guard let length = bytes.integer(UInt32.self, at: 0, width: 3) else {
@@ -18,10 +18,11 @@ extension RawSpan {
     /// ```
     ///
     /// - Parameters:
-    ///   - type: The type of the result. The highest bit of the bytes is the sign of a signed one.
-    ///   - offset: The first byte; it need not be aligned.
-    ///   - width: How many bytes the integer has: 1 up to the size of `type`, which is the default.
-    ///   - order: In which order the bytes come: network byte order by default.
+    ///   - type: The type of the result. For a signed type, the highest bit of the bytes is the sign.
+    ///   - offset: The position of the first byte, which need not be aligned.
+    ///   - width: The number of bytes of the integer, from 1 to the size of `type`. Defaults to the size of
+    ///     `type`.
+    ///   - order: The byte order. Defaults to network byte order.
     public func integer<Integer: FixedWidthInteger>(
         _ type: Integer.Type = Integer.self, at offset: Int, width: Int? = nil, order: ByteOrder = .bigEndian
     ) -> Integer? {
@@ -32,7 +33,7 @@ extension RawSpan {
             let position = offset + (order == .bigEndian ? index : width - 1 - index)
             bits = bits << 8 | Integer.Magnitude(unsafeLoad(fromByteOffset: position, as: UInt8.self))
         }
-        // The sign of fewer bytes goes into the highest bit, and comes down from there.
+        // Sign extension: shift the sign bit up to the highest bit, then back down arithmetically.
         let rest = Integer.bitWidth - width * 8
         return (Integer(truncatingIfNeeded: bits) << rest) >> rest
     }
@@ -43,9 +44,10 @@ extension Data {
     ///
     /// - Parameters:
     ///   - value: The integer.
-    ///   - width: How many bytes it gets: 1 up to the size of its type, which is the default.
-    ///   - order: In which order the bytes come: network byte order by default.
-    /// - Throws: `.badParameter` when `value` does not fit into so many bytes.
+    ///   - width: The number of bytes to append, from 1 to the size of the type. Defaults to the size of the
+    ///     type.
+    ///   - order: The byte order. Defaults to network byte order.
+    /// - Throws: `.badParameter` if `value` does not fit into `width` bytes.
     public mutating func append<Integer: FixedWidthInteger>(
         integer value: Integer, width: Int? = nil, order: ByteOrder = .bigEndian
     ) throws(AsyncSocketError) {

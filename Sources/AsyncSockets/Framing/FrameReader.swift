@@ -1,9 +1,10 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// Reads frames out of the buffer, one after the other.
+/// Reads frames from the buffer, one per read.
 final class FrameReader<Format: Framing>: @unchecked Sendable {
-    // Unchecked: a reader belongs to one read at a time, which writes the frame before its task goes on.
+    // Unchecked: only one read at a time uses a reader, and the read stores the frame before its task
+    // resumes.
     let maxLength: Int
     private let framing: Format
     private let resumable: (any ResumableFraming<Format.Frame>)?
@@ -50,7 +51,7 @@ final class FrameReader<Format: Framing>: @unchecked Sendable {
 }
 
 extension TaskOperations {
-    /// The next frame; nil after an orderly end.
+    /// Returns the next frame, or `nil` after an orderly close.
     nonisolated(nonsending) func readFrame<Format>(
         _ reader: FrameReader<Format>, _ limit: OperationLimit
     ) async throws -> Format.Frame? {
@@ -58,14 +59,14 @@ extension TaskOperations {
             _ = try await read(reader.goal, reader.maxLength, limit)
             return reader.takeFrame()
         } catch let error as AsyncSocketError where error.isOrderlyEnd {
-            // Bytes of a frame that is not complete are still there, or were when the connection ended.
+            // Bytes of an incomplete frame are still unread, or were unread when the connection closed.
             if try await hasUnreadBytes(limit) { throw error }
             if connection.record.withLock({ $0.snapshot.loss?.value.hasBytes == true }) { throw error }
             return nil
         }
     }
 
-    /// After an orderly end.
+    /// Called after an orderly close.
     private nonisolated(nonsending) func hasUnreadBytes(_ limit: OperationLimit) async throws -> Bool {
         do {
             _ = try await read(.arrival, 1, limit)

@@ -1,50 +1,52 @@
 public import FoundationEssentials
 
-/// How a protocol divides the stream into frames, both ways.
+/// A protocol's way of dividing a stream into frames, in both directions.
 ///
-/// A value without state: what is needed to find the end of a frame is in the bytes. Its methods may be
-/// called on an event loop, so they must be quick, and must not block. Use it with
+/// A framing is a value without state: the end of a frame must be recognizable from the bytes only. Its
+/// methods may be called on an event loop, so they must return quickly and never block. Use it with
 /// `AsyncSocket.frames(_:idleTimeout:)`, `readFrame(_:timeout:)` and `write(_:as:timeout:)`.
 public protocol Framing: Sendable {
     /// The value that is sent and received.
     associatedtype Frame: Sendable
 
-    /// The most bytes that a frame may have, with all that is around it. A longer one ends the connection
-    /// with `.readMaxedOut`.
+    /// The maximum length of a frame in bytes, including its delimiters, prefixes and other overhead. A
+    /// longer frame closes the connection with `.readMaxedOut`.
     var maximumFrameLength: Int { get }
 
-    /// Looks for a frame at the beginning of `bytes`: all that has come and was not read.
+    /// Looks for a frame at the start of `bytes`, which contains all received bytes that are still unread.
     ///
-    /// - Throws: `malformedFrame(_:)`, which says what is wrong with the bytes. They stay unread.
+    /// - Throws: `malformedFrame(_:)` with a description of the problem. The bytes stay unread.
     func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Frame>
 
-    /// Appends the bytes of `frame`.
+    /// Appends the encoded bytes of `frame`.
     ///
-    /// - Throws: `.badParameter` for a frame that cannot be sent.
+    /// - Throws: `.badParameter` if the frame cannot be sent.
     func encode(_ frame: Frame, into bytes: inout Data) throws(AsyncSocketError)
 }
 
-/// What `Framing.decode(_:)` has found.
+/// The result of `Framing.decode(_:)`.
 public enum FrameDecoding<Frame> {
-    /// A frame, and how many bytes it has with all that is around it.
+    /// A frame, and its encoded length in bytes, including all overhead.
     case frame(Frame, length: Int)
-    /// The frame is not complete. The next look comes when there are at least that many bytes.
+    /// The frame is incomplete. `decode` is called again once at least that many bytes are available.
     case incomplete(minimumLength: Int)
 }
 
 extension FrameDecoding: Sendable where Frame: Sendable {}
 
-/// Frames with their length before them, as an unsigned integer.
+/// Frames with a length prefix, an unsigned integer.
 public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & BitwiseCopyable & Sendable>: Framing {
-    /// The most bytes of a frame, without its prefix.
+    /// The maximum length of a frame in bytes, without its prefix.
     public let maxLength: Int
-    /// In which order the bytes of the prefix come.
+    /// The byte order of the prefix.
     public let order: ByteOrder
 
+    /// Creates a framing with a length prefix.
+    ///
     /// - Parameters:
-    ///   - maxLength: The most bytes of a frame, without its prefix; 1 MiB by default. A frame that announces
-    ///     more ends the connection before it is received.
-    ///   - order: In which order the bytes of the prefix come: network byte order by default.
+    ///   - maxLength: The maximum length of a frame in bytes, without its prefix. Defaults to 1 MiB. A frame
+    ///     that announces a greater length closes the connection before it is received.
+    ///   - order: The byte order of the prefix. Defaults to network byte order.
     public init(maxLength: Int = 1 << 20, order: ByteOrder = .bigEndian) {
         self.order = order
         let most = Swift.min(Int(clamping: Length.max), .max - MemoryLayout<Length>.size)
@@ -53,10 +55,10 @@ public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & Bitwi
 
     private var prefixLength: Int { MemoryLayout<Length>.size }
 
-    /// The prefix and `maxLength` bytes.
+    /// The length of the prefix plus `maxLength`.
     public var maximumFrameLength: Int { prefixLength + maxLength }
 
-    /// The frame behind the prefix.
+    /// Returns the frame after the prefix.
     public func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Data> {
         guard let announced = bytes.integer(Length.self, at: 0, order: order) else {
             return .incomplete(minimumLength: prefixLength)
@@ -67,7 +69,7 @@ public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & Bitwi
         return .frame(bytes.extracting(prefixLength..<end).withUnsafeBytes { Data($0) }, length: end)
     }
 
-    /// The length of `frame`, and `frame`.
+    /// Appends the length of `frame`, then `frame`.
     public func encode(_ frame: Data, into bytes: inout Data) throws(AsyncSocketError) {
         guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength, blame: .caller) }
         try bytes.append(integer: Length(frame.count), order: order)
@@ -75,31 +77,33 @@ public struct LengthPrefixed<Length: FixedWidthInteger & UnsignedInteger & Bitwi
     }
 }
 
-/// Frames that end with a delimiter, which is not a part of them.
+/// Frames that are terminated by a delimiter. The delimiter is not part of the frame.
 public struct Delimited: Framing {
-    /// The bytes that end a frame.
+    /// The bytes that terminate a frame.
     public let delimiter: Data
-    /// The most bytes of a frame, without its delimiter.
+    /// The maximum length of a frame in bytes, without its delimiter.
     public let maxLength: Int
 
+    /// Creates a framing with a delimiter.
+    ///
     /// - Parameters:
-    ///   - delimiter: The bytes that end a frame: at least one.
-    ///   - maxLength: The most bytes of a frame, without its delimiter; 64 KiB by default.
+    ///   - delimiter: The bytes that terminate a frame: at least one byte.
+    ///   - maxLength: The maximum length of a frame in bytes, without its delimiter. Defaults to 64 KiB.
     public init(by delimiter: Data, maxLength: Int = 64 * 1024) {
         precondition(!delimiter.isEmpty, "a delimiter has at least one byte")
         self.delimiter = delimiter
         self.maxLength = Swift.min(Swift.max(maxLength, 0), .max - delimiter.count)
     }
 
-    /// `maxLength` bytes and the delimiter.
+    /// `maxLength` plus the length of the delimiter.
     public var maximumFrameLength: Int { maxLength + delimiter.count }
 
-    /// The bytes before the delimiter.
+    /// Returns the bytes before the delimiter.
     public func decode(_ bytes: RawSpan) throws(AsyncSocketError) -> FrameDecoding<Data> {
         try decode(bytes, seen: 0)
     }
 
-    /// The first `seen` bytes are searched already.
+    /// - Parameter seen: The number of bytes that have already been searched.
     func decode(_ bytes: RawSpan, seen: Int) throws(AsyncSocketError) -> FrameDecoding<Data> {
         let found = bytes.withUnsafeBytes { bytes -> (Data, Int)? in
             guard let start = bytes.baseAddress else { return nil }
@@ -113,7 +117,7 @@ public struct Delimited: Framing {
         return .frame(frame, length: end)
     }
 
-    /// `frame` and the delimiter.
+    /// Appends `frame`, then the delimiter.
     public func encode(_ frame: Data, into bytes: inout Data) throws(AsyncSocketError) {
         guard frame.count <= maxLength else { throw .frameTooLong("\(frame.count)", maxLength, blame: .caller) }
         guard frame.firstRange(of: delimiter) == nil else { throw .badParameter("write", "the frame contains the delimiter") }
@@ -122,7 +126,7 @@ public struct Delimited: Framing {
     }
 }
 
-/// A format that does not search the same bytes again with each arrival.
+/// A framing that does not search the same bytes again each time more bytes arrive.
 protocol ResumableFraming<Frame>: Framing {
     func decode(_ bytes: RawSpan, seen: Int) throws(AsyncSocketError) -> FrameDecoding<Frame>
 }
@@ -130,9 +134,9 @@ protocol ResumableFraming<Frame>: Framing {
 extension Delimited: ResumableFraming {}
 
 extension AsyncSocketError {
-    /// The peer has sent bytes that the format does not allow: for `Framing.decode(_:)`.
+    /// Creates the error for bytes from the peer that violate the format, for `Framing.decode(_:)`.
     ///
-    /// - Parameter message: One sentence that says what is wrong.
+    /// - Parameter message: A one-sentence description of the problem.
     public static func malformedFrame(_ message: String) -> AsyncSocketError {
         AsyncSocketError(.malformedFrame, blame: .peer, operation: "read", message: message)
     }

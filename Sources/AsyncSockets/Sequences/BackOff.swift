@@ -1,25 +1,28 @@
-/// How long a client waits before it connects again.
+/// The delay before a client reconnects.
 ///
-/// The time doubles with each failure, from `minimum` to `maximum`. The client waits a random part of it,
-/// between half and all: so the clients of a server that restarts do not come back in the same moment.
+/// The delay doubles with each failure, from `minimum` to `maximum`. The client waits for a random part of
+/// the delay, between half and all of the delay, so that the clients of a restarted server do not all
+/// reconnect at the same moment.
 public struct BackOff: Sendable, Hashable {
-    /// The time after the first failure.
+    /// The delay after the first failure.
     public let minimum: Duration
-    /// The longest time.
+    /// The longest delay.
     public let maximum: Duration
 
-    /// From half a second to a minute.
+    /// A delay from half a second to a minute.
     public static let standard = BackOff(from: .milliseconds(500), to: .seconds(60))
 
+    /// Creates a back-off policy.
+    ///
     /// - Parameters:
-    ///   - minimum: The time after the first failure; one millisecond at least.
-    ///   - maximum: The longest time; not below `minimum`, and a day at most.
+    ///   - minimum: The delay after the first failure, at least one millisecond.
+    ///   - maximum: The longest delay, at least `minimum` and at most a day.
     public init(from minimum: Duration, to maximum: Duration) {
         self.minimum = min(max(minimum, .milliseconds(1)), .seconds(86_400))
         self.maximum = min(max(maximum, self.minimum), .seconds(86_400))
     }
 
-    /// The time before the attempt that follows `failures` failures, which are at least 1.
+    /// Returns the delay before the next attempt after `failures` failures, at least 1.
     func delay(afterFailures failures: Int) -> Duration {
         var (delay, doublings) = (minimum, failures - 1)
         while doublings > 0, delay < maximum { (delay, doublings) = (delay + delay, doublings - 1) }

@@ -1,22 +1,23 @@
 internal import SocketCore
 
-/// Connections to a host, one after the other: see
+/// A sequence of consecutive connections to a host: see
 /// `AsyncSocket.reconnecting(to:port:via:proxy:tls:trust:timeout:backOff:configure:onFailure:)`.
 public struct ReconnectingSockets: AsyncSequence, Sendable {
-    /// An `AsyncSocketError` that the caller has caused, an error thrown by `configure`, `trust` or
-    /// `onFailure`, or a `CancellationError`.
+    /// An `AsyncSocketError` caused by the caller, an error thrown by `configure`, `trust` or `onFailure`, or
+    /// a `CancellationError`.
     public typealias Failure = any Error
 
     let backOff: BackOff
-    /// If nil, failures are logged.
+    /// If `nil`, failures are logged.
     let onFailure: (@Sendable (any Error, Duration) async throws -> Void)?
     let failures = FailureLog()
     let connect: @Sendable (AsyncSocket) async throws -> Void
 
-    /// Begins with no connection. Each iterator has its own connections.
+    /// Returns an iterator, which does not connect until its first `next`. Iterators do not share
+    /// connections.
     public func makeAsyncIterator() -> Iterator { Iterator(sockets: self) }
 
-    /// Connects again and again.
+    /// Connects repeatedly.
     public struct Iterator: AsyncIteratorProtocol {
         private let sockets: ReconnectingSockets
         private let current = CurrentSocket()
@@ -25,7 +26,7 @@ public struct ReconnectingSockets: AsyncSequence, Sendable {
 
         fileprivate init(sockets: ReconnectingSockets) { self.sockets = sockets }
 
-        /// Ends the connection before, and returns the next one; nil once it has thrown.
+        /// Closes the previous connection and returns the next one. Returns `nil` after an error was thrown.
         public mutating func next(
             isolation actor: isolated (any Actor)? = #isolation
         ) async throws -> AsyncSocket? {
@@ -74,8 +75,8 @@ extension ReconnectingSockets {
     }
 }
 
-/// An error that `configure` or `trust` has thrown. It ends the loop even if it is an `AsyncSocketError`, for
-/// example of a lookup that `trust` makes over the network.
+/// An error thrown by `configure` or `trust`. It exits the loop even if it is an `AsyncSocketError`, for
+/// example from a network lookup in `trust`.
 struct ProgramError: Error {
     let thrown: any Error
 
@@ -83,7 +84,6 @@ struct ProgramError: Error {
         do { try call() } catch { throw ProgramError(thrown: error) }
     }
 
-    /// The same decision, whose errors are marked.
     static func mark(
         _ decide: (@Sendable (PeerTrust) async throws -> Bool)?
     ) -> (@Sendable (PeerTrust) async throws -> Bool)? {
@@ -94,7 +94,7 @@ struct ProgramError: Error {
     }
 }
 
-/// The connection that a loop has now. The loop that is left ends it.
+/// The current connection of a loop. Closed when the loop exits.
 private final class CurrentSocket {
     private var socket: AsyncSocket?
     private var start = ContinuousClock.now
@@ -104,7 +104,7 @@ private final class CurrentSocket {
         start = .now
     }
 
-    /// Returns how long it has lasted; nil when there was none.
+    /// Closes the connection and returns its lifetime, or `nil` if it never connected.
     func end() -> Duration? {
         guard let socket else { return nil }
         socket.disconnect(.abandoned)
@@ -116,7 +116,7 @@ private final class CurrentSocket {
 }
 
 extension OperationLimit {
-    /// Waits, but no longer than the deadline around the loop, which ends it.
+    /// Waits for `delay`, but not past the loop's deadline, which makes this throw.
     fileprivate func pause(_ delay: Duration) async throws {
         let rest = deadline.map { Duration.seconds(max(0, $0.seconds(since: .now))) }
         try await Task.sleep(for: min(delay, rest ?? delay))

@@ -1,7 +1,7 @@
 internal import SocketBuffers
 internal import SocketCore
 
-/// The scope of a sequence: one connection of a socket, and one side of its upgrade to TLS.
+/// The scope of a sequence: one connection of a socket, either before or after its upgrade to TLS.
 struct SequenceScope {
     let socket: AsyncSocket
     private let connection: StreamConnection?
@@ -16,19 +16,18 @@ struct SequenceScope {
         idle = idleTimeout.flatMap { operations?.endWhenIdle($0) }.map { IdleGuard($0) }
     }
 
-    /// The connection to read from; nil when the sequence has ended.
+    /// Returns the connection to read from, or `nil` if the sequence is finished.
     func openConnection() throws(AsyncSocketError) -> TaskOperations? {
         guard let connection else { throw AsyncSocket.notInUse("read") }
         return Self.isUpgraded(connection) == isUpgraded ? TaskOperations(connection: connection) : nil
     }
 
-    /// True once `startTLS` was called.
     private static func isUpgraded(_ connection: StreamConnection?) -> Bool {
         connection?.record.withLock { $0.claims.isUpgradeClaimed } ?? false
     }
 
-    /// The error of the sequence; nil when it ends: in good order, or because this side has closed its
-    /// connection and the socket has another one by now.
+    /// Returns the error for the sequence to throw, or `nil` if the sequence simply finishes: after an
+    /// orderly close, or if this side closed the connection and the socket has since been reused.
     func failure(_ error: any Error) -> (any Error)? {
         guard let error = error as? AsyncSocketError else { return error }
         let isOver = error.code == .closed && socket.connection !== connection

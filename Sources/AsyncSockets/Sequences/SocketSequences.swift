@@ -1,72 +1,74 @@
 // Rules of the sequences:
-//  1. They keep no bytes: each element is a read of its own. The next read finds what a loop leaves.
-//  2. A sequence belongs to the connection, and to the side of startTLS, on which it began: after that its
-//     iterators have no further element. So nothing that came in plaintext appears after the upgrade.
-//  3. The end is an orderly end. Any other throws.
+//  1. Sequences buffer no bytes: each element is a separate read. Bytes that a loop does not consume remain
+//     for the next read.
+//  2. An iterator belongs to the connection on which it was created, and to one side of startTLS (before or
+//     after). Afterwards it returns no more elements, so plaintext never appears after the upgrade.
+//  3. A sequence finishes after an orderly close. Any other end of the connection throws.
 
 public import FoundationEssentials
 internal import SocketBuffers
 internal import SocketCore
 
 extension AsyncSocket {
-    /// The bytes as they come, up to an orderly end. Each element is a `read(atMost:timeout:)`.
+    /// The received bytes in chunks, until an orderly close. Each element is a `read(atMost:timeout:)`.
     ///
     /// ```swift
     /// for try await bytes in socket.chunks { try await socket.write(bytes) }
     /// ```
     public var chunks: Chunks { chunks() }
 
-    /// The bytes as they come, at most `maxLength` at a time, up to an orderly end. A `maxLength` below 1
-    /// makes the loop throw `.badParameter`.
+    /// Returns the received bytes in chunks of at most `maxLength` bytes, until an orderly close. If
+    /// `maxLength` is less than 1, the loop throws `.badParameter`.
     ///
     /// - Parameters:
-    ///   - maxLength: The most bytes of a chunk.
-    ///   - idleTimeout: When no byte has come or gone for so long, the connection ends, and the loop
-    ///     throws `.idleTimeout`; nil: never. The time runs until the loop is left, while its body works too,
-    ///     and not during a handshake.
+    ///   - maxLength: The maximum number of bytes in a chunk.
+    ///   - idleTimeout: If no byte is received or sent for this long, the connection closes, and the loop
+    ///     throws `.idleTimeout`. `nil` means no limit. The clock runs until the loop exits, including
+    ///     while the loop body runs, but not during a handshake.
     public func chunks(atMost maxLength: Int = 65536, idleTimeout: Duration? = nil) -> Chunks {
         Chunks(socket: self, maxLength: maxLength, idleTimeout: idleTimeout)
     }
 
-    /// The lines of text up to an orderly end, each of at most 64 KiB: see `readLine(maxLength:timeout:)`.
+    /// The lines of text until an orderly close, each of at most 64 KiB: see `readLine(maxLength:timeout:)`.
     ///
     /// ```swift
     /// for try await line in socket.lines { print(line) }
     /// ```
     public var lines: Lines { lines() }
 
-    /// The lines of text up to an orderly end, each of at most `maxLength` bytes with its end.
+    /// Returns the lines of text until an orderly close, each of at most `maxLength` bytes including its
+    /// terminator.
     ///
     /// - Parameters:
-    ///   - maxLength: The most bytes of a line with its end.
-    ///   - idleTimeout: As for `chunks(atMost:idleTimeout:)`.
+    ///   - maxLength: The maximum number of bytes in a line, including its terminator.
+    ///   - idleTimeout: See `chunks(atMost:idleTimeout:)`.
     public func lines(maxLength: ByteLimit = 65536, idleTimeout: Duration? = nil) -> Lines {
         Lines(socket: self, maxLength: maxLength.count, idleTimeout: idleTimeout)
     }
 
-    /// The bytes of a connection as they come.
+    /// The received bytes of a connection, in chunks.
     ///
-    /// It ends with an orderly end of the connection, and when `startTLS` begins. A loop that is left early
-    /// loses nothing. A cancelled task gets a `CancellationError`.
+    /// The sequence finishes after an orderly close of the connection, and when `startTLS` is called. Leaving
+    /// a loop early loses no data. If the task is cancelled, the loop throws a `CancellationError`.
     public struct Chunks: AsyncSequence, Sendable {
-        /// An `AsyncSocketError`: why the connection has ended. Or a `CancellationError`.
+        /// An `AsyncSocketError` with the reason why the connection closed, or a `CancellationError`.
         public typealias Failure = any Error
 
         fileprivate let socket: AsyncSocket
         fileprivate let maxLength: Int
         fileprivate let idleTimeout: Duration?
 
-        /// Begins at the next unread byte.
+        /// Returns an iterator that starts at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
             Iterator(scope: SequenceScope(socket, idleTimeout), maxLength: maxLength)
         }
 
-        /// Reads one chunk after the other.
+        /// Reads one chunk at a time.
         public struct Iterator: AsyncIteratorProtocol {
             fileprivate let scope: SequenceScope
             fileprivate let maxLength: Int
 
-            /// The next bytes; nil after the end.
+            /// Returns the next chunk, or `nil` at the end of the sequence.
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws -> Data? {
@@ -84,27 +86,27 @@ extension AsyncSocket {
 
     /// The lines of text of a connection.
     ///
-    /// It ends with an orderly end of the connection, and when `startTLS` begins. A loop that is left early
-    /// loses nothing. A cancelled task gets a `CancellationError`.
+    /// The sequence finishes after an orderly close of the connection, and when `startTLS` is called. Leaving
+    /// a loop early loses no data. If the task is cancelled, the loop throws a `CancellationError`.
     public struct Lines: AsyncSequence, Sendable {
-        /// An `AsyncSocketError`: why the connection has ended. Or a `CancellationError`.
+        /// An `AsyncSocketError` with the reason why the connection closed, or a `CancellationError`.
         public typealias Failure = any Error
 
         fileprivate let socket: AsyncSocket
         fileprivate let maxLength: Int
         fileprivate let idleTimeout: Duration?
 
-        /// Begins at the next unread byte.
+        /// Returns an iterator that starts at the next unread byte.
         public func makeAsyncIterator() -> Iterator {
             Iterator(scope: SequenceScope(socket, idleTimeout), line: LineReader(maxLength: maxLength))
         }
 
-        /// Reads one line after the other.
+        /// Reads one line at a time.
         public struct Iterator: AsyncIteratorProtocol {
             fileprivate let scope: SequenceScope
             fileprivate let line: LineReader
 
-            /// The next line, without its end; nil after the end.
+            /// Returns the next line without its terminator, or `nil` at the end of the sequence.
             public mutating func next(
                 isolation actor: isolated (any Actor)? = #isolation
             ) async throws -> String? {

@@ -3,13 +3,12 @@ internal import FoundationEssentials
 internal import SocketCore
 internal import Synchronization
 
-/// Receives a file: one piece is read from the connection, then written, and so on. So memory holds one
-/// piece, and a slow disk slows the peer down.
+/// Receives a file by alternately reading a piece from the connection and writing it to the file. Only one
+/// piece is in memory at a time, and a slow disk slows down the peer.
 final class FileReception: Sendable {
-    /// Where the file ends.
     enum Length: Sendable {
         case exactly(Int)
-        /// With the stream, after at most so many bytes.
+        /// Up to the end of the stream, with at most `maxLength` bytes.
         case toEnd(maxLength: Int)
 
         var total: Int? {
@@ -17,7 +16,6 @@ final class FileReception: Sendable {
         }
     }
 
-    /// The most bytes of a piece.
     private static let pieceLimit = 256 * 1024
 
     private let operations: TaskOperations
@@ -34,10 +32,9 @@ final class FileReception: Sendable {
         self.limit = limit
     }
 
-    /// The bytes that are in the file.
     private var byteCount: Int { written.load(ordering: .relaxed) }
 
-    /// Returns the number of bytes when the file is there under its name.
+    /// Returns the number of bytes once the complete file exists under its name.
     nonisolated(nonsending) func run(_ report: ((TransferProgress) -> Void)?) async throws -> Int {
         try limit.check(.read)
         let path = path
@@ -64,7 +61,7 @@ final class FileReception: Sendable {
         try await onQueue { () throws(SystemError) in try file.finish() }
     }
 
-    /// Nil when the file is whole.
+    /// Returns `nil` when the file is complete.
     private func nextPiece() async throws -> Data? {
         switch length {
         case .exactly(let count):
@@ -84,7 +81,7 @@ final class FileReception: Sendable {
         }
     }
 
-    /// Does something with the file where it may block.
+    /// Runs file operations on a queue where they may block.
     private func onQueue<Value: Sendable>(
         _ body: @escaping @Sendable () throws(SystemError) -> Value
     ) async throws -> Value {
@@ -95,14 +92,14 @@ final class FileReception: Sendable {
     }
 }
 
-/// A queue for calls that wait for a disk. There are few: a disk that hangs takes no more threads.
+/// A queue for calls that block on a disk. The number of queues is small, which limits the number of threads
+/// that a hanging disk can block.
 struct FileQueue: Sendable {
     private static let all = (0..<4).map { DispatchQueue(label: "AsyncSockets.files.\($0)") }
     private static let count = Atomic(0)
 
     private let queue: DispatchQueue
 
-    /// The next one, in turn.
     static func next() -> FileQueue {
         let number = count.add(1, ordering: .relaxed).oldValue
         return FileQueue(queue: all[(number & .max) % all.count])

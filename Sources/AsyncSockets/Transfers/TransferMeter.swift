@@ -1,12 +1,12 @@
 internal import SocketCore
 
-/// Makes a progress out of numbers of bytes and the times at which they were true.
+/// Computes the progress of a transfer from byte counts and the times at which they were measured.
 struct TransferMeter {
-    /// The rate is over this time.
+    /// The period over which the rate is measured.
     private static var window: Duration { .seconds(3) }
 
     private let total: Int?
-    /// The oldest one is a window old, or the beginning.
+    /// The first sample is one window old, or the start of the transfer.
     private var samples: [(time: ContinuousClock.Instant, count: Int)]
 
     init(total: Int?, start: ContinuousClock.Instant = .now) {
@@ -23,10 +23,10 @@ struct TransferMeter {
             bytesDone: count, total: total, bytesPerSecond: time > 0 ? Double(count - past.count) / time : 0)
     }
 
-    /// Runs `operation`, and calls `report` ten times a second meanwhile and once when it is done, where the
-    /// caller runs: the closure of the group does so because it captures the isolation.
+    /// Runs `operation`, and calls `report` ten times a second while it runs and once when it is done.
+    /// `report` runs in the caller's isolation, because the closure of the group captures `isolation`.
     ///
-    /// - Parameter count: The bytes so far.
+    /// - Parameter count: Returns the current number of bytes.
     mutating func reporting<Value: Sendable>(
         to report: ((TransferProgress) -> Void)?, isolation: isolated (any Actor)? = #isolation,
         count: @escaping @Sendable () -> Int,
@@ -38,7 +38,7 @@ struct TransferMeter {
             defer { group.cancelAll() }
             group.addTask { try await operation() }
             while true {
-                // When the task is cancelled the operation says how it ends: it may be done all the same.
+                // If the task is cancelled, the operation determines the result: it may still succeed.
                 if !Task.isCancelled {
                     group.addTask {
                         try? await Task.sleep(for: .milliseconds(100))

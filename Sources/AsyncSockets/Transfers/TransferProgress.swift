@@ -1,28 +1,28 @@
-/// How far the transfer of a file has come.
+/// The progress of a file transfer.
 public struct TransferProgress: Sendable, Hashable, CustomStringConvertible {
-    /// The bytes so far. Of a file that is sent, those that the kernel or, on a secure connection, TLS has
-    /// taken; of one that is received, those that are in the file.
+    /// The number of bytes so far. When sending, the bytes accepted by the kernel or, on a secure connection,
+    /// by TLS. When receiving, the bytes written to the file.
     public let bytesDone: Int
-    /// The bytes of the whole; nil when it is as long as the stream.
+    /// The total number of bytes, or `nil` if the transfer continues to the end of the stream.
     public let total: Int?
-    /// The rate over the last three seconds, or since the beginning if that is not so long ago. It falls to 0
-    /// while nothing moves.
+    /// The rate over the last three seconds, or since the start if the transfer is younger. It falls to 0
+    /// while no bytes are transferred.
     public let bytesPerSecond: Double
 
-    /// A progress that you make yourself, for tests of code that shows it.
+    /// Creates a progress value, for tests of code that displays it.
     public init(bytesDone: Int, total: Int?, bytesPerSecond: Double) {
         self.bytesDone = bytesDone
         self.total = total
         self.bytesPerSecond = bytesPerSecond
     }
 
-    /// The part that is done, from 0 to 1; nil when the total is not known.
+    /// The completed fraction, from 0 to 1, or `nil` if the total is unknown.
     public var fraction: Double? {
         guard let total else { return nil }
         return total == 0 ? 1 : Double(bytesDone) / Double(total)
     }
 
-    /// One line for people: "1.5 MiB of 6.0 MiB (25 %), 512.0 KiB/s".
+    /// A human-readable line: "1.5 MiB of 6.0 MiB (25 %), 512.0 KiB/s".
     public var description: String {
         let whole = total.map { " of \(Self.text(Double($0)))" } ?? ""
         let percent = fraction.map { " (\(Int(min(max($0, 0), 1) * 100)) %)" } ?? ""

@@ -1,12 +1,12 @@
 internal import SocketBuffers
 internal import SocketTLS
 
-// Shared by connections and UDP sockets: waiting for a handshake, and asking for keys.
+// Shared by connections and UDP sockets: waiting for a handshake, and exporting keys.
 
 extension HandshakeWaiter {
     /// Waits until the handshake completes, and runs `trust` when the handshake needs a verdict.
     ///
-    /// While `trust` runs, the deadline, a cancellation or the loss of the connection still ends the wait.
+    /// While `trust` runs, the deadline, a cancellation or the loss of the connection still aborts the wait.
     /// The decision is then cancelled and has no effect.
     ///
     /// - Parameter post: Passes events to the upgrade.
@@ -34,13 +34,13 @@ extension HandshakeWaiter {
     }
 }
 
-/// A decision about a peer. The program's closure makes it in a separate task, so that a closure that does
-/// not return cannot block the handshake.
+/// A decision about a peer. The program's closure runs in a separate task, so that a closure that does not
+/// return cannot block the handshake.
 private struct TrustDecision {
     private let task: Task<Void, Never>
     private let thrown = Locked<(any Error)?>(nil)
 
-    /// - Parameter post: Called once, with the verdict, which is false if `trust` throws or is nil.
+    /// - Parameter post: Called once, with the verdict, which is `false` if `trust` throws or is `nil`.
     init(
         about peer: PeerTrust, _ trust: (@Sendable (PeerTrust) async throws -> Bool)?, post: @escaping @Sendable (Bool) -> Void
     ) {
@@ -54,14 +54,13 @@ private struct TrustDecision {
         }
     }
 
-    /// The error that the closure threw.
     var error: (any Error)? { thrown.withLock { $0 } }
 
     func cancel() { task.cancel() }
 }
 
 extension KeyExporter {
-    /// Asks the exporter of a connection, if it is secure.
+    /// Passes the exporter of a secure connection to `body`, and throws if the connection is not secure.
     static func ask(
         _ exporter: KeyExporter?, _ operation: String, _ body: (KeyExporter) throws(Failure) -> [UInt8]
     ) throws(AsyncSocketError) -> [UInt8] {
@@ -80,8 +79,8 @@ extension KeyExporter {
     }
 }
 
-/// A handshake that a task has begun, and waits for. It is small: a task keeps the memory that it once
-/// needed.
+/// A handshake started by a task that waits for the result. Kept small, because a task never shrinks its
+/// memory.
 struct AwaitedHandshake {
     let operation: OperationKind
     let waiter: HandshakeWaiter
@@ -89,7 +88,7 @@ struct AwaitedHandshake {
     let connection: StreamConnection
     let socket: AsyncSocket
 
-    /// Waits for the end, and has `trust` decide on the way.
+    /// Waits for the handshake to complete, calling `trust` if a decision is needed.
     nonisolated(nonsending) func session(
         _ trust: (@Sendable (PeerTrust) async throws -> Bool)?
     ) async throws -> CopyOnWrite<TLSSession> {

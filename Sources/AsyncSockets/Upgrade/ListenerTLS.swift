@@ -2,13 +2,12 @@ internal import SocketBuffers
 internal import SocketTLS
 
 /// The TLS settings of a listener, which may be replaced while it runs, and the closure that decides about
-/// certificates. It exists only in a listener with TLS.
+/// certificates. Exists only in a listener with TLS.
 final class ListenerTLS: Sendable {
     let trust: (@Sendable (PeerTrust) async throws -> Bool)?
     private let settings: Locked<TLSServerSettings>
     private let transport: TLSTransport
 
-    /// The name of the operation in errors.
     private static func operation(over transport: TLSTransport) -> String { transport == .stream ? "accept" : "bind" }
 
     init(
@@ -18,13 +17,12 @@ final class ListenerTLS: Sendable {
         self.settings = Locked(try Self.check(settings, over: transport, decides: trust != nil))
     }
 
-    /// The settings for the next handshake.
     var current: TLSServerSettings { settings.withLock { $0 } }
 
-    /// Uses other settings for later handshakes.
+    /// Uses new settings for later handshakes.
     func replace(_ new: TLSServerSettings) throws(AsyncSocketError) {
         let checked = try Self.check(new, over: transport, decides: trust != nil)
-        // The old ones may hold objects of the user's, which run code when they go: not under the lock.
+        // The old settings may hold a user's objects, and their `deinit` must not run under the lock.
         let old = settings.withLock { settings in
             defer { settings = checked }
             return settings

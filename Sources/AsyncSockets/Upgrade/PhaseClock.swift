@@ -1,22 +1,24 @@
 internal import SocketCore
 
-/// The time limit of a step of an upgrade (reads and writes have their own); never two at once.
+/// The time limit of one step of an upgrade (reads and writes have separate limits). Only one clock runs at a
+/// time.
 ///
-/// A class, since most of the time a connection has no clock, and an idle one keeps no room for it.
+/// A class, because most of the time a connection has no clock, and an idle connection should not reserve
+/// memory for one.
 final class PhaseClock {
     enum Limit {
-        /// The writes that a task's `startTLS` waits for: it begins again as long as bytes leave.
+        /// Writes that precede a task's `startTLS`. Restarts as long as bytes are being sent.
         case earlierWrites(WriteHalf.Position)
-        /// A task's `startDTLS` waits for datagrams on their way out, a `receiveOnce()`, or filters.
+        /// Datagrams still to be sent, a `receiveOnce()` or filters that precede a task's `startDTLS`.
         case earlierDatagrams
-        /// The handshake, or a client's answer to a request.
+        /// The handshake, or the client's response to a request.
         case handshake(thenTrust: Double)
-        /// The verdict about the peer's certificate; the handshake's clock pauses meanwhile.
+        /// The verdict about the peer's certificate. The handshake's clock is paused.
         case trust(pausing: PhaseClock)
     }
 
     let limit: Limit
-    /// The whole time allowed, pauses not counted.
+    /// The total time allowed, without pauses.
     let seconds: Double
     private(set) var deadline: Deadline?
     private var left: Double
@@ -28,7 +30,7 @@ final class PhaseClock {
         deadline = Deadline(after: seconds, from: now)
     }
 
-    /// The handshake's clock pauses from now on. Returns the verdict's clock.
+    /// Pauses the handshake's clock and returns a clock for the verdict.
     func pauseForTrust(at now: Deadline = .now) -> PhaseClock? {
         guard case .handshake(let trustSeconds) = limit else { return nil }
         if let deadline { left = max(deadline.seconds(since: now), 0) }
@@ -36,7 +38,7 @@ final class PhaseClock {
         return PhaseClock(.trust(pausing: self), seconds: trustSeconds, at: now)
     }
 
-    /// The verdict's clock ends. Returns the handshake's, which goes on with the time it had left.
+    /// Stops the verdict's clock and returns the handshake's clock, which continues with its remaining time.
     func resumeHandshake(at now: Deadline = .now) -> PhaseClock? {
         guard case .trust(let handshake) = limit else { return nil }
         handshake.deadline = Deadline(after: handshake.left, from: now)

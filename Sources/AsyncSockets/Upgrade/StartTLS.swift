@@ -2,30 +2,29 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// Performs what `TLSUpgrade` decides, on the channel and on the markers in both queues.
+/// Performs the decisions of `TLSUpgrade` on the channel and on the markers in both queues.
 extension TLSUpgrade {
-    /// The outcome of a step.
     enum Step {
-        /// Nothing, until something else happens.
+        /// No progress until the next event.
         case waiting
-        /// A task's `startTLS` waits for the writes before it, which may take so many seconds for a byte.
+        /// A task's `startTLS` must wait for earlier writes, with this limit for each byte sent.
         case waitsForWrites(seconds: Double)
-        /// Go on in another turn.
+        /// Continue in another turn.
         case more
-        /// So many of the bytes that were received belong to the handshake.
+        /// The handshake has started. `earlyByteCount` of the bytes already received belong to it.
         case began(TLSSettingValues, earlyByteCount: Int)
         case asks(PeerTrust, TrustQuestionNumber)
         case asksSettings(TLSServerQuestion)
         case asksWork(HandshakeWork)
         case secured(TLSSession?, KeyExporter)
-        /// The client has shown who it is.
+        /// The client's identity is verified.
         case authenticated(TLSSession)
-        /// The client can answer no request any more.
+        /// The client is no longer able to respond to the request.
         case unanswered(AsyncSocketError)
         case failed(AsyncSocketError)
     }
 
-    /// Goes on as far as it can by itself.
+    /// Advances the upgrade as far as possible without further events.
     mutating func advance(over channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf) -> Step {
         switch self {
         case .queuedTLS: return beginIfDrained(channel, reads, writes)
@@ -42,7 +41,6 @@ extension TLSUpgrade {
         }
     }
 
-    /// Begins the handshake when both markers are at the front.
     private mutating func beginIfDrained(_ channel: ByteChannel, _ reads: ReadHalf, _ writes: WriteHalf) -> Step {
         var drained: DrainedQueues = []
         if case .startTLS = reads.front { drained.insert(.startingReadTLS) }
@@ -52,8 +50,8 @@ extension TLSUpgrade {
             return .waitsForWrites(seconds: seconds)
         }
         if request.settings.bytesBufferedAtUpgrade == .reject {
-            // The kernel is asked, whatever the last event said: a late injection may be there without an
-            // event. It may have more of an alert than it gave at first.
+            // Read from the kernel regardless of the last event: injected bytes may have arrived without an
+            // event, and an alert may be only partially received.
             var count: Int
             repeat {
                 count = reads.preBuffer.count
@@ -95,10 +93,11 @@ extension TLSUpgrade {
 }
 
 extension AsyncSocketError {
-    /// Of an alert as a record in plaintext (RFC 8446, section 5.1).
+    /// The length of an alert as a plaintext record (RFC 8446, section 5.1).
     fileprivate static let alertLength = 7
 
-    /// An alert is the server's answer, in TLS already; anything else is plaintext.
+    /// Creates the error for bytes received before the handshake. An alert is the server's TLS response; all
+    /// other bytes are plaintext.
     fileprivate static func early(_ bytes: UnsafeRawBufferPointer) -> AsyncSocketError {
         if bytes.count >= alertLength, bytes.prefix(2).elementsEqual([21, 3]), bytes[3...5].elementsEqual([0, 2, 2]) {
             return AsyncSocketError(

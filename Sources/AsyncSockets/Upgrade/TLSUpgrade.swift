@@ -1,45 +1,44 @@
 // Rules of the upgrade:
-//  1. A connection is upgraded at most once; asking again is the caller's error, seen by the caller.
-//  2. `startTLS` leaves a marker in both queues. The handshake begins when both have reached the front: every
-//     read before the call is complete, and every byte written before it has left in plaintext.
-//  3. Between the first marker and the second nothing new is read into `preBuffer` for the reader's sake, and
-//     nothing is written.
-//  4. Bytes that are in `preBuffer` when the handshake begins move to `sslPreBuffer` or, by the settings, end
-//     the connection. No path leads back: they are never delivered as plaintext.
-//  5. Reads and writes queued behind the markers are served in `.secure` only: not during the handshake, and
-//     not while awaiting trust.
-//  6. A failed handshake closes the connection; there is no way back to plaintext.
-//  7. A secure server may ask its client for a certificate: `.authenticating`. Data goes on until the
-//     client's answer is there, and rests until the decision about it. Then it is `.secure` again.
+//  1. A connection is upgraded at most once. A second call is a caller error and is reported to the caller.
+//  2. `startTLS` adds a marker to both queues. The handshake starts when both markers have reached the front:
+//     every earlier read is complete, and every byte written earlier has been sent in plaintext.
+//  3. Between the first marker and the second, no new bytes are read into `preBuffer` on behalf of a reader,
+//     and no bytes are written.
+//  4. Bytes that are in `preBuffer` when the handshake starts move to `sslPreBuffer` or, depending on the
+//     settings, fail the connection. They never move back, so they are never delivered as plaintext.
+//  5. Reads and writes queued after the markers are performed in `.secure` only: not during the handshake,
+//     and not while awaiting trust.
+//  6. A failed handshake closes the connection, which never returns to plaintext.
+//  7. A secure server may request its client's certificate: `.authenticating`. Data continues until the
+//     client's response arrives and is then suspended until the decision. The state then returns to
+//     `.secure`.
 
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// How far a connection has come on its way from plaintext to TLS: the whole state machine of `startTLS`. A
-/// connection in plaintext has none.
+/// The progress of a connection from plaintext to TLS: the whole state machine of `startTLS`. A plaintext
+/// connection does not have this state.
 enum TLSUpgrade {
-    /// Asked for; the queues are still draining (`kQueuedTLS`).
+    /// Requested; the queues are still draining (`kQueuedTLS`).
     indirect case queuedTLS(TLSRequest, drained: DrainedQueues)
-    /// The engine is at work (`kStartingReadTLS` and `kStartingWriteTLS` both set).
+    /// The handshake is in progress (`kStartingReadTLS` and `kStartingWriteTLS` both set).
     case handshaking
     /// Paused for the verdict about this question.
     case awaitingTrust(TrustQuestionNumber)
-    /// Done (`kSocketSecure`).
+    /// The handshake is complete (`kSocketSecure`).
     case secure
-    /// The client was asked for a certificate after the handshake.
+    /// The client's certificate was requested after the handshake.
     case authenticating(Authentication)
 
-    /// How far such a request is.
     enum Authentication {
         case requested
-        /// The client's answer is there.
         case answered
         /// Paused for the verdict about this question.
         case awaitingTrust(TrustQuestionNumber)
     }
 
-    /// Which of the two markers has reached the front of its queue.
+    /// The markers that have reached the front of their queues.
     struct DrainedQueues: OptionSet {
         let rawValue: UInt8
 
@@ -51,7 +50,7 @@ enum TLSUpgrade {
         static let both: DrainedQueues = [.startingReadTLS, .startingWriteTLS]
     }
 
-    /// Bytes may be written: in plaintext, or encrypted.
+    /// Whether bytes may be written, in plaintext or encrypted.
     var isOpenForData: Bool {
         switch self {
         case .queuedTLS, .secure, .authenticating(.requested): true
@@ -59,12 +58,11 @@ enum TLSUpgrade {
         }
     }
 
-    /// Nothing is to be done for now.
+    /// Whether the upgrade currently needs no action.
     var isSettled: Bool {
         if case .secure = self { true } else { false }
     }
 
-    /// The handshake is complete.
     var isSecure: Bool {
         switch self {
         case .secure, .authenticating: true
@@ -72,7 +70,7 @@ enum TLSUpgrade {
         }
     }
 
-    /// The question whose verdict is awaited.
+    /// The question that awaits a verdict.
     var question: TrustQuestionNumber? {
         switch self {
         case .awaitingTrust(let number), .authenticating(.awaitingTrust(let number)): number
@@ -80,11 +78,10 @@ enum TLSUpgrade {
         }
     }
 
-    /// The operation that is under way.
     var operation: OperationKind { isSecure ? .requestClientCertificate : .startTLS }
 
-    /// Rule 2: notes which queues have come to their marker; returns the request when the handshake can
-    /// begin.
+    /// Rule 2: records the queues that have reached their marker. Returns the request when the handshake can
+    /// start.
     mutating func note(_ newlyDrained: DrainedQueues) -> TLSRequest? {
         guard case .queuedTLS(let request, let drained) = self else { return nil }
         let all = drained.union(newlyDrained)
@@ -92,14 +89,14 @@ enum TLSUpgrade {
         return all == .both ? request : nil
     }
 
-    /// The role in a handshake that was refused before it began: between the drained queues and the handshake
-    /// there is time only for that.
+    /// The role in a handshake that was rejected before it started. Between draining the queues and the
+    /// handshake, only a rejection can intervene.
     var refusedRole: TLSRole? {
         if case .queuedTLS(let request, drained: .both) = self { request.settings.role } else { nil }
     }
 
-    /// How long a task gives the writes before its `startTLS`, for each byte, and all that comes before its
-    /// `startDTLS`; nil for a delegate's.
+    /// The limit for work that precedes a task's upgrade: for each byte of the writes before `startTLS`, and
+    /// for everything before `startDTLS`. `nil` for a delegate's upgrade.
     var taskTimeout: Double? {
         guard case .queuedTLS(let request, _) = self, request.waiter != nil else { return nil }
         return request.settings.handshakeTimeout.inSeconds
@@ -120,7 +117,7 @@ enum TLSUpgrade {
         return number
     }
 
-    /// The verdict is in; the handshake goes on, to its end or to its alert.
+    /// Continues the handshake after the verdict, which may lead to completion or to an alert.
     mutating func resume() {
         switch self {
         case .awaitingTrust: self = .handshaking
@@ -129,19 +126,17 @@ enum TLSUpgrade {
         }
     }
 
-    /// The client was asked for its certificate.
     mutating func authenticate() {
         guard case .secure = self else { return }
         self = .authenticating(.requested)
     }
 
-    /// The client has answered.
     mutating func noteAnswer() {
         guard case .authenticating(.requested) = self else { return }
         self = .authenticating(.answered)
     }
 
-    /// The handshake is complete, or a request is over.
+    /// Records that the handshake or a request is complete.
     mutating func succeed() {
         switch self {
         case .handshaking, .authenticating: self = .secure

@@ -2,22 +2,21 @@ internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// The upgrade of a connection, and a server's request for its client's certificate after it.
+/// The upgrade of a connection, and a server's later request for its client's certificate.
 extension Upgrade {
-    /// The outcome of a step.
     enum Outcome {
         /// No progress is possible until another event.
         case waits
-        /// Bytes may move now: exchange them, and advance again.
+        /// Bytes may be transferred now: exchange them, and advance again.
         case moved
         /// Advance again in another turn.
         case more
         case fails(AsyncSocketError)
     }
 
-    // MARK: - Beginnings
+    // MARK: - Starting
 
-    /// Begins an upgrade behind all that is queued now.
+    /// Queues an upgrade after all current reads and writes.
     static func begin(_ request: TLSRequest, _ upgrade: inout Upgrade?, _ data: DataPath) -> DataPath.Fate {
         guard !data.isClosing, upgrade == nil else {
             request.waiter?.complete(.failure(AsyncSocketError.closing("startTLS")))
@@ -36,7 +35,7 @@ extension Upgrade {
 
     /// Requests a certificate from a client. A failure here does not change the connection.
     ///
-    /// - Parameter upgrade: nil: the connection is in plaintext.
+    /// - Parameter upgrade: `nil` if the connection is in plaintext.
     static func begin(
         _ request: ClientCertificateRequest, after upgrade: Upgrade?, _ data: DataPath, _ owner: some PartOwner
     ) {
@@ -63,9 +62,8 @@ extension Upgrade {
 
     private static var requestName: String { OperationKind.requestClientCertificate.rawValue }
 
-    // MARK: - Going on
+    // MARK: - Advancing
 
-    /// Advances the handshake or a request for a certificate.
     func advance(_ data: DataPath, _ owner: some PartOwner) -> Outcome {
         guard let channel = data.channel else { return .waits }
         switch state.advance(over: channel, data.reads, data.writes) {
@@ -92,7 +90,6 @@ extension Upgrade {
         return .moved
     }
 
-    /// News from elsewhere.
     func receive(_ news: UpgradeNews, _ data: DataPath, _ owner: some PartOwner) {
         receive(news, over: data, owner)
         switch news {
@@ -104,7 +101,6 @@ extension Upgrade {
         }
     }
 
-    /// The client's certificate has been accepted.
     private func didAuthenticate(_ session: TLSSession, _ owner: some PartOwner) {
         clock = nil
         let shared = LatestSession.share(session)
@@ -113,7 +109,7 @@ extension Upgrade {
         if !waiters.answer(.secured(shared)) { owner.events.append(.didRequestClientCertificate(.success(session))) }
     }
 
-    /// Gives up a request that the client cannot answer any more.
+    /// Abandons a request to which the client can no longer respond.
     ///
     /// If the client failed to prove its identity, the connection closes immediately, and bytes received
     /// before the failure are discarded. If only the client's direction is closed, this side may continue to

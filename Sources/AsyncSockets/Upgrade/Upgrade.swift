@@ -5,43 +5,41 @@
 //     of the handshake and in the transport of its messages.
 //  3. A fatal error is returned to the socket, which then closes.
 //  4. There is one waiter at a time: a socket is upgraded once, and a second request for a certificate is
-//     refused while the first is outstanding.
+//     rejected while the first is outstanding.
 //  5. Closures of a server's program and long computations run elsewhere. Their result arrives as a message.
 
 internal import SocketBuffers
 internal import SocketCore
 internal import SocketTLS
 
-/// A TLS engine and the channel of its messages.
+/// A TLS engine and the channel for its messages.
 protocol UpgradeTransport: AnyObject {
     func decideTrust(_ accepted: Bool, refusal: TrustRefusal)
-    /// A step of the handshake, done by another thread, is complete.
+    /// Takes back a step of the handshake that another thread has completed.
     func takeBack(_ work: HandshakeWork)
-    /// No thread does this step: the handshake is over.
+    /// Rejects a step of the handshake that no thread will run. The handshake fails.
     func refuse(_ work: HandshakeWork)
 }
 
-/// The socket that is being upgraded. Its upgrade uses it inside the socket's turn.
+/// The socket that is being upgraded. Used by its upgrade, inside the socket's turn.
 protocol UpgradeOwner {
-    /// The observer's view of the connection; nil without an observer.
+    /// The observer's view of the connection. `nil` without an observer.
     var observation: ConnectionObservation? { get }
     /// Posts news to the upgrade from any thread, without keeping the socket alive.
     var newsSender: @Sendable (UpgradeNews) -> Void { get }
-    /// Logs an event at the level `debug`, and never what was read or written.
+    /// Logs an event at the level `debug`. Data that was read or written is never logged.
     func note(_ message: String, _ details: @autoclosure () -> [String: String])
     /// Publishes the result of a handshake to callers.
     func publish(_ session: CopyOnWrite<TLSSession>?, _ exporter: KeyExporter)
-    /// Reports to the delegate that the socket is secure.
     func deliverSecured()
-    /// Requests the delegate's decision about the peer's certificate.
     func deliver(_ trust: PeerTrust, _ decide: @escaping @Sendable (Bool) -> Void)
 }
 
-/// The upgrade of a connection or of a UDP socket: its state, its clock, its waiters and its questions to the
-/// program.
+/// The upgrade of a connection or of a UDP socket: its state, its clock, its waiters and its pending
+/// decisions.
 ///
-/// Confined to the turn of its socket. A plaintext socket does not allocate one, and pays one test of a
-/// reference.
+/// Confined to the turn of its socket. A plaintext socket does not allocate an upgrade; its only cost is one
+/// test of a reference.
 final class Upgrade {
     @exclusivity(unchecked) var state: TLSUpgrade
     @exclusivity(unchecked) var clock: PhaseClock?
@@ -56,7 +54,6 @@ final class Upgrade {
 
     // MARK: - Steps
 
-    /// The handshake has begun.
     func beginHandshake(_ settings: TLSSettingValues, _ owner: some UpgradeOwner) {
         owner.observation?.beginHandshake(as: settings.role)
         clock = PhaseClock(
@@ -64,7 +61,8 @@ final class Upgrade {
         owner.note("TLS handshake begins", ["as": settings.role == .server ? "server" : "client"])
     }
 
-    /// The handshake is complete, and the markers have left the queues.
+    /// Publishes the session and reports that the socket is secure. The markers have already been removed
+    /// from the queues.
     func secure(_ session: TLSSession?, _ exporter: KeyExporter, _ owner: some UpgradeOwner) {
         let shared = session.map(LatestSession.share)
         owner.publish(shared, exporter)
@@ -76,7 +74,7 @@ final class Upgrade {
         if !waiters.answer(.secured(shared)) { owner.deliverSecured() }
     }
 
-    /// Lends a step of the handshake to another thread. The socket closes with the error, if there is one.
+    /// Runs a step of the handshake on another thread. A returned error closes the socket.
     func perform(_ work: HandshakeWork, _ transport: some UpgradeTransport, _ owner: some UpgradeOwner) -> AsyncSocketError? {
         let send = owner.newsSender
         let isAccepted = HandshakeWorkers.shared.perform(work.key, isCancelled: { work.isCancelled }) {
@@ -88,9 +86,8 @@ final class Upgrade {
         return .tooManyHandshakes
     }
 
-    // MARK: - Questions
+    // MARK: - Decisions
 
-    /// Requests a decision about the peer's certificate.
     func ask(_ trust: PeerTrust, _ number: TrustQuestionNumber, _ owner: some UpgradeOwner) {
         clock = clock?.pauseForTrust()
         owner.observation?.beginDecision()
@@ -110,7 +107,8 @@ final class Upgrade {
         owner.observation?.endDecision()
     }
 
-    /// Runs a closure of the server's program off the loop: for settings, or about early data.
+    /// Runs a closure of the server's program off the loop: to select settings, or to decide about early
+    /// data.
     func ask(_ question: TLSServerQuestion, _ owner: some UpgradeOwner) {
         responder = Task.detached { [send = owner.newsSender] in
             let choice = await question.answer()
@@ -118,7 +116,6 @@ final class Upgrade {
         }
     }
 
-    /// News from elsewhere.
     func receive(_ news: UpgradeNews, over transport: (some UpgradeTransport)?, _ owner: some UpgradeOwner) {
         switch news {
         case .verdict(let accepted, let question): if let transport { decide(accepted, of: question, transport, owner) }
@@ -138,19 +135,19 @@ final class Upgrade {
         waiters.refuseAll(error)
     }
 
-    /// Removes a waiter, and returns a closure that completes it with an error; nil if it is not here.
+    /// Removes a waiter. Returns a closure that completes the waiter with an error, or `nil` if the waiter
+    /// was not found.
     func remove(_ waiter: AnyObject) -> ((any Error) -> Void)? { waiters.remove(waiter) }
 
-    // MARK: - Time
+    // MARK: - Timeouts
 
     var hasDeadline: Bool { clock != nil || !waiters.isEmpty }
 
     var deadline: Deadline? { waiters.deadline(with: clock) }
 
-    /// A waiter whose deadline has passed, and its error.
+    /// Returns a waiter whose deadline has passed, and its error.
     func lateWaiter(at now: Deadline) -> (waiter: AnyObject, error: any Error)? { waiters.late(at: now) }
 
-    /// The meaning of a clock that has run out.
     enum Expiry {
         case nothing
         /// Earlier writes or datagrams have taken too long.
@@ -166,7 +163,7 @@ final class Upgrade {
         case .earlierWrites, .earlierDatagrams: return .beforeHandshake(clock)
         case .handshake: return .handshake(.timeout(.handshakeTimeout, operation, seconds: clock.seconds))
         case .trust:
-            // A missing verdict is a refusal.
+            // A missing verdict is a rejection.
             if let question = state.question, let transport {
                 decide(false, of: question, refusal: .timedOut, transport, owner)
             } else {

@@ -1,16 +1,16 @@
 internal import SocketCore
 internal import SocketTLS
 
-/// The waiters of an upgrade: for its end, and for the questions on the way. Of a connection or of a UDP
-/// socket.
+/// The waiters of an upgrade, for its completion and for decisions along the way. Used for connections and
+/// UDP sockets.
 struct UpgradeWaiters {
     private struct Waiter {
         let waiter: any OperationWaiter<HandshakeNews>
-        /// It decides about the peer's certificate, not the delegate.
+        /// Whether this waiter, not the delegate, decides about the peer's certificate.
         let decidesTrust: Bool
     }
 
-    // In an array, which takes one word and no memory while it is empty: mostly one waits.
+    // An array takes one word, and allocates no memory while it is empty. Usually there is only one waiter.
     private var waiting: [Waiter] = []
 
     var isEmpty: Bool { waiting.isEmpty }
@@ -19,7 +19,8 @@ struct UpgradeWaiters {
         if let waiter { waiting.append(Waiter(waiter: waiter, decidesTrust: decidesTrust)) }
     }
 
-    /// False when nothing waits for that, and the delegate gets the event.
+    /// Completes a waiter with `news`. Returns `false` if no waiter accepts it, so the delegate is notified
+    /// instead.
     mutating func answer(_ news: HandshakeNews) -> Bool {
         let index = waiting.firstIndex { waiter in
             if case .asksTrust = news { waiter.decidesTrust } else { true }
@@ -29,26 +30,25 @@ struct UpgradeWaiters {
         return true
     }
 
-    /// Answers everyone who waits: what was asked for has failed.
     mutating func refuseAll(_ error: any Error) {
         let refused = waiting
         waiting = []
         for waiter in refused { waiter.waiter.complete(.failure(error)) }
     }
 
-    /// Takes one out, to be answered with an error; nil when it does not wait here.
+    /// Removes a waiter. Returns a closure that completes the waiter with an error, or `nil` if the waiter
+    /// was not found.
     mutating func remove(_ waiter: AnyObject) -> ((any Error) -> Void)? {
         guard let index = waiting.firstIndex(where: { $0.waiter === waiter }) else { return nil }
         let removed = waiting.remove(at: index).waiter
         return { removed.complete(.failure($0)) }
     }
 
-    /// When the first of them, or `clock`, stops to wait.
     func deadline(with clock: PhaseClock?) -> Deadline? {
         waiting.reduce(clock?.deadline) { .earlier($0, $1.waiter.deadline) }
     }
 
-    /// A waiter whose time has come, and its answer.
+    /// Returns a waiter whose deadline has passed, and its error.
     func late(at now: Deadline) -> (waiter: AnyObject, error: any Error)? {
         let late = waiting.first { $0.waiter.deadline.map { $0 <= now } ?? false }
         return late.map { ($0.waiter, $0.waiter.lateError) }
